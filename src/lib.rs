@@ -1,0 +1,16 @@
+//! raincheck: a sidecar reverse proxy that gives unmodified MCP servers the Tasks extension.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::string_slice
+    )
+)]
+
+pub mod mcp;
+pub mod store;
+pub mod task;
+pub mod upstream;

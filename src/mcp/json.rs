@@ -1,0 +1,381 @@
+//! Raw JSON: one linear scan that refuses what parsers disagree about, objects as lists of raw
+//! members, and edits that leave every other byte where it was.
+//!
+//! `serde_json::Value` keeps the last duplicate, rounds large numbers and reorders nothing but
+//! forgets bytes; `RawValue` has no depth limit and keeps lone surrogates. A proxy that routes on
+//! what it read and forwards what it was sent must not let the two differ.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+/// Nesting deeper than this is refused: nothing in the protocol comes near it.
+pub const DEPTH_MAX: usize = 64;
+
+/// Why bytes are not JSON that everybody reads the same way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    #[error("not UTF-8")]
+    Utf8,
+    #[error("starts with a byte order mark")]
+    ByteOrderMark,
+    #[error("nested too deeply")]
+    Depth,
+    #[error("a string holds half of a surrogate pair")]
+    Surrogate,
+    #[error("not JSON")]
+    Syntax,
+}
+
+/// Checks what `serde_json` leaves unchecked in raw values: UTF-8, depth and surrogate pairs.
+/// Syntax is checked by whoever parses the text afterwards.
+pub fn scan(bytes: &[u8]) -> Result<&str, Fault> {
+    if bytes.starts_with(b"\xef\xbb\xbf") {
+        return Err(Fault::ByteOrderMark);
+    }
+    let text = std::str::from_utf8(bytes).map_err(|_| Fault::Utf8)?;
+    let mut depth = 0_usize;
+    let mut rest = bytes.iter();
+    while let Some(byte) = rest.next() {
+        match byte {
+            b'{' | b'[' => {
+                depth += 1;
+                if depth > DEPTH_MAX {
+                    return Err(Fault::Depth);
+                }
+            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b'"' => scan_string(&mut rest)?,
+            _ => {}
+        }
+    }
+    Ok(text)
+}
+
+/// Consumes a string up to its closing quote.
+fn scan_string(rest: &mut std::slice::Iter<'_, u8>) -> Result<(), Fault> {
+    let mut high = false;
+    while let Some(byte) = rest.next() {
+        let unit = match byte {
+            b'"' if high => return Err(Fault::Surrogate),
+            b'"' => return Ok(()),
+            b'\\' => match rest.next().ok_or(Fault::Syntax)? {
+                b'u' => Some(hex4(rest)?),
+                _ => None,
+            },
+            _ => None,
+        };
+        high = match (high, unit) {
+            (false, Some(0xD800..=0xDBFF)) => true,
+            (true, Some(0xDC00..=0xDFFF)) => false,
+            (true, _) | (false, Some(0xDC00..=0xDFFF)) => return Err(Fault::Surrogate),
+            (false, _) => false,
+        };
+    }
+    Err(Fault::Syntax)
+}
+
+fn hex4(rest: &mut std::slice::Iter<'_, u8>) -> Result<u16, Fault> {
+    let mut unit = 0_u16;
+    for _ in 0..4 {
+        let digit = rest
+            .next()
+            .and_then(|b| char::from(*b).to_digit(16))
+            .ok_or(Fault::Syntax)?;
+        unit = (unit << 4) | u16::try_from(digit).map_err(|_| Fault::Syntax)?;
+    }
+    Ok(unit)
+}
+
+/// A JSON object as the list of its members, duplicates and order kept, values unread.
+#[derive(Debug, Clone, Default)]
+pub struct Object<'a> {
+    members: Vec<(Cow<'a, str>, &'a RawValue)>,
+}
+
+impl<'a> Object<'a> {
+    pub fn parse(text: &'a str) -> Result<Self, Fault> {
+        serde_json::from_str(text).map_err(|_| Fault::Syntax)
+    }
+
+    /// The value of the first member of that name.
+    pub fn get(&self, key: &str) -> Option<&'a RawValue> {
+        self.members.iter().find(|(k, _)| k == key).map(|(_, v)| *v)
+    }
+
+    /// The member as a string; `None` if it is absent or anything else.
+    pub fn get_str(&self, key: &str) -> Option<Cow<'a, str>> {
+        self.get(key).and_then(string)
+    }
+
+    /// The member as an object; `None` if it is absent or anything else.
+    pub fn get_object(&self, key: &str) -> Option<Self> {
+        self.get(key).and_then(|raw| Self::parse(raw.get()).ok())
+    }
+
+    pub fn contains(&self, key: &str) -> bool {
+        self.get(key).is_some()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &'a RawValue)> {
+        self.members.iter().map(|(k, v)| (&**k, *v))
+    }
+
+    pub fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// True if a reserved name appears twice, or in another case than its own: two readers of such
+    /// an object could disagree about what it says, so it is refused and never forwarded.
+    pub fn is_ambiguous(&self, reserved: &[&str]) -> bool {
+        let mut seen = 0_u64;
+        for (key, _) in &self.members {
+            let Some(at) = reserved
+                .iter()
+                .position(|name| key.eq_ignore_ascii_case(name))
+            else {
+                continue;
+            };
+            let bit = 1_u64 << (at & 63);
+            if reserved.get(at).is_some_and(|name| key != name) || seen & bit != 0 {
+                return true;
+            }
+            seen |= bit;
+        }
+        false
+    }
+
+    /// The object's text again, without the members that `keep` refuses.
+    pub fn render_filtered(&self, mut keep: impl FnMut(&str) -> bool) -> String {
+        let mut writer = Writer::object();
+        for (key, value) in &self.members {
+            if keep(key) {
+                writer.raw(key, value.get());
+            }
+        }
+        writer.end()
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+        impl<'de> Visitor<'de> for Members {
+            type Value = Object<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object<'de>, A::Error> {
+                let mut members = Vec::with_capacity(6);
+                while let Some(Key(key)) = map.next_key()? {
+                    members.push((key, map.next_value()?));
+                }
+                Ok(Object { members })
+            }
+        }
+        deserializer.deserialize_map(Members)
+    }
+}
+
+/// A member name, borrowed where it has no escapes.
+struct Key<'a>(Cow<'a, str>);
+
+impl<'de> Deserialize<'de> for Key<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Text;
+        impl<'de> Visitor<'de> for Text {
+            type Value = Key<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Key<'de>, E> {
+                Ok(Key(Cow::Borrowed(text)))
+            }
+            fn visit_str<E>(self, text: &str) -> Result<Key<'de>, E> {
+                Ok(Key(Cow::Owned(text.to_owned())))
+            }
+        }
+        deserializer.deserialize_str(Text)
+    }
+}
+
+/// A raw value as a string; `None` if it is not one.
+pub fn string(raw: &RawValue) -> Option<Cow<'_, str>> {
+    serde_json::from_str::<Key<'_>>(raw.get())
+        .ok()
+        .map(|key| key.0)
+}
+
+/// The text as a raw value. The caller vouches for nothing: it is parsed.
+pub fn raw(text: String) -> Result<Box<RawValue>, Fault> {
+    RawValue::from_string(text).map_err(|_| Fault::Syntax)
+}
+
+/// True where a raw value is an object (its first byte tells).
+pub fn is_object(raw: &RawValue) -> bool {
+    raw.get().starts_with('{')
+}
+
+/// A string as JSON.
+pub fn quote(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    quote_into(&mut out, text);
+    out
+}
+
+fn quote_into(out: &mut String, text: &str) {
+    out.push('"');
+    let mut plain_from = 0;
+    for (at, byte) in text.bytes().enumerate() {
+        if byte >= 0x20 && byte != b'"' && byte != b'\\' {
+            continue;
+        }
+        out.push_str(text.get(plain_from..at).unwrap_or_default());
+        plain_from = at + 1;
+        match byte {
+            b'"' => out.push_str("\\\""),
+            b'\\' => out.push_str("\\\\"),
+            b'\n' => out.push_str("\\n"),
+            b'\r' => out.push_str("\\r"),
+            b'\t' => out.push_str("\\t"),
+            _ => out.push_str(&format!("\\u{byte:04x}")),
+        }
+    }
+    out.push_str(text.get(plain_from..).unwrap_or_default());
+    out.push('"');
+}
+
+/// Writes one object, member by member, from raw parts.
+#[derive(Debug)]
+pub struct Writer {
+    out: String,
+    empty: bool,
+}
+
+impl Writer {
+    pub fn object() -> Self {
+        Self::with_capacity(256)
+    }
+
+    pub fn with_capacity(bytes: usize) -> Self {
+        let mut out = String::with_capacity(bytes);
+        out.push('{');
+        Self { out, empty: true }
+    }
+
+    /// A member whose value is already JSON.
+    pub fn raw(&mut self, key: &str, json: &str) -> &mut Self {
+        if !self.empty {
+            self.out.push(',');
+        }
+        self.empty = false;
+        quote_into(&mut self.out, key);
+        self.out.push(':');
+        self.out.push_str(json);
+        self
+    }
+
+    pub fn str(&mut self, key: &str, text: &str) -> &mut Self {
+        self.raw(key, "");
+        quote_into(&mut self.out, text);
+        self
+    }
+
+    pub fn number(&mut self, key: &str, number: impl fmt::Display) -> &mut Self {
+        self.raw(key, &number.to_string())
+    }
+
+    pub fn end(mut self) -> String {
+        self.out.push('}');
+        self.out
+    }
+}
+
+/// The object with a member put first; everything else keeps its bytes. The caller knows that the
+/// name is absent.
+pub fn prepend(object: &str, key: &str, json: &str) -> String {
+    let inside = object.trim_start().strip_prefix('{').unwrap_or("}");
+    let mut out = String::with_capacity(object.len() + key.len() + json.len() + 5);
+    out.push('{');
+    quote_into(&mut out, key);
+    out.push(':');
+    out.push_str(json);
+    if !inside.trim_start().starts_with('}') {
+        out.push(',');
+    }
+    out.push_str(inside);
+    out
+}
+
+/// The object with the value of `key` replaced in place, or put first where it is absent.
+pub fn set(object: &str, key: &str, json: &str) -> Result<String, Fault> {
+    let Some(old) = Object::parse(object)?.get(key) else {
+        return Ok(prepend(object, key, json));
+    };
+    let from = (old.get().as_ptr() as usize).wrapping_sub(object.as_ptr() as usize);
+    let to = from + old.get().len();
+    match (object.get(..from), object.get(to..)) {
+        (Some(before), Some(after)) => Ok([before, json, after].concat()),
+        _ => Err(Fault::Syntax),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scan_refuses_what_parsers_disagree_about() {
+        assert_eq!(scan(b"\xef\xbb\xbf{}"), Err(Fault::ByteOrderMark));
+        assert_eq!(scan(b"\"\xff\""), Err(Fault::Utf8));
+        assert_eq!(scan(&b"[".repeat(100_000)), Err(Fault::Depth));
+        assert!(scan(&[b"[".repeat(64), b"]".repeat(64)].concat()).is_ok());
+        for bad in [
+            r#""\ud800""#,
+            r#""\udc00""#,
+            r#""\ud800x""#,
+            r#""\ud800\ud800""#,
+            r#""\ud800\n""#,
+        ] {
+            assert_eq!(scan(bad.as_bytes()), Err(Fault::Surrogate), "{bad}");
+        }
+        assert!(scan(br#""\ud83d\ude00 [[[ \" {""#).is_ok());
+        assert_eq!(scan(br#""open"#), Err(Fault::Syntax));
+        assert_eq!(scan(br#""\u12"#), Err(Fault::Syntax));
+    }
+
+    #[test]
+    fn ambiguous_objects_are_found() {
+        let reserved = ["id", "method"];
+        let ambiguous = |text| Object::parse(text).unwrap().is_ambiguous(&reserved);
+        assert!(ambiguous(r#"{"id":1,"id":2}"#));
+        assert!(ambiguous(r#"{"ID":1}"#));
+        assert!(ambiguous(r#"{"i\u0064":1,"id":1}"#));
+        assert!(!ambiguous(r#"{"id":1,"method":"x","other":1,"other":2}"#));
+    }
+
+    #[test]
+    fn edits_leave_other_bytes_alone() {
+        let text = r#"{ "big": 12345678901234567890123, "a":{"x":1.10 } ,"z":"\u0041"}"#;
+        assert_eq!(
+            set(text, "a", "true").unwrap(),
+            r#"{ "big": 12345678901234567890123, "a":true ,"z":"\u0041"}"#
+        );
+        assert_eq!(prepend("{}", "k", "1"), r#"{"k":1}"#);
+        assert_eq!(prepend(r#"{"a":2 }"#, "k", "1"), r#"{"k":1,"a":2 }"#);
+        assert_eq!(set("{}", "k", "1").unwrap(), r#"{"k":1}"#);
+    }
+
+    #[test]
+    fn quoting_agrees_with_serde_json() {
+        for text in ["", "plain", "a\"b\\c\n\r\t\u{1}\u{7f}é😀"] {
+            assert_eq!(serde_json::from_str::<String>(&quote(text)).unwrap(), text);
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! THE WORDS: what of the protocol raincheck reads; the rest passes unread. Nothing here awaits.
+pub mod error;
+pub mod json;
+pub mod version;

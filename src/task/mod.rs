@@ -1,0 +1,2 @@
+//! THE RULES: the task machine, its policy, what is seen of it. Nothing here awaits.
+pub mod id;

@@ -1,0 +1,120 @@
+//! The server we wrap: the port that every connector implements.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures_util::stream::BoxStream;
+use hyper::header::{HeaderName, HeaderValue};
+use serde_json::value::RawValue;
+
+use crate::mcp::error::Failure;
+
+/// One request to the wrapped server, in the client's words. The connector translates: it takes
+/// its own JSON-RPC id and progress token, strips what the other era does not know and never
+/// declares the Tasks extension.
+#[derive(Debug, Clone)]
+pub struct Outgoing {
+    /// Whose session may carry it. Two callers never share a legacy session.
+    pub caller: [u8; 16],
+    /// The client's `Authorization`, where it may be forwarded. In memory only, never stored.
+    pub credentials: Option<HeaderValue>,
+    pub method: Arc<str>,
+    /// The client's `params` as JSON, `_meta` and all. An object.
+    pub params: Arc<str>,
+    /// The client's capabilities as JSON, as declared on this request.
+    pub capabilities: Arc<str>,
+    /// What `Mcp-Name` must say, unencoded; for methods that have it.
+    pub name: Option<Arc<str>>,
+    /// The client's `Mcp-Param-*` headers.
+    pub param_headers: Arc<[(HeaderName, HeaderValue)]>,
+    /// Ask for progress notifications.
+    pub wants_progress: bool,
+    /// The least severe log level that the client asked for on this request.
+    pub log_level: Option<Arc<str>>,
+    /// Answers to the questions of an earlier round (modern upstreams).
+    pub retry: Option<Retry>,
+}
+
+/// The second half of a multi-round-trip request.
+#[derive(Debug, Clone)]
+pub struct Retry {
+    /// `inputResponses` as JSON, under the upstream's own keys.
+    pub input_responses: Arc<str>,
+    pub request_state: Option<Arc<str>>,
+}
+
+/// What the wrapped server says about one request.
+#[derive(Debug)]
+pub enum Event {
+    /// The `params` of a `notifications/progress` of this request; the token in it is ours.
+    Progress(Box<RawValue>),
+    /// The `params` of a `notifications/message` at or above the level asked for.
+    Log(Box<RawValue>),
+    /// A legacy server asks the client. It waits for [`Control::answer`].
+    Question(Question),
+    /// The answer: any result, also `input_required` and `isError`. Nothing follows.
+    Result(Box<RawValue>),
+    /// The answer: a JSON-RPC error object, verbatim. Nothing follows.
+    Error(UpstreamError),
+    /// There will be no answer. Nothing follows.
+    Failed(Failure),
+}
+
+/// An error answer of the wrapped server.
+#[derive(Debug, Clone)]
+pub struct UpstreamError {
+    pub error: Box<RawValue>,
+    /// The HTTP status it came with.
+    pub status: u16,
+    /// `WWW-Authenticate`, where the answer had it.
+    pub www_authenticate: Option<HeaderValue>,
+}
+
+/// A server-to-client request of a legacy server.
+#[derive(Debug, Clone)]
+pub struct Question {
+    /// The server's JSON-RPC id, as JSON.
+    pub id: Arc<str>,
+    /// `elicitation/create`, `sampling/createMessage` or `roots/list`.
+    pub method: Arc<str>,
+    pub params: Option<Box<RawValue>>,
+}
+
+/// One request under way at the wrapped server.
+///
+/// Dropping it closes the response stream: that cancels a modern call. A legacy call runs on
+/// until [`Control::cancel`] tells the server.
+pub struct Exchange {
+    /// Cancel safe to poll: dropping a pending `next()` loses no event. Ends after the answer.
+    /// The request is sent on the first poll.
+    pub events: BoxStream<'static, Event>,
+    pub control: Arc<dyn Control>,
+}
+
+impl fmt::Debug for Exchange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Exchange")
+    }
+}
+
+/// The way back to the wrapped server while an [`Exchange`] is open.
+#[async_trait]
+pub trait Control: Send + Sync {
+    /// Answers a [`Question`] with a JSON-RPC result, or refuses it with a JSON-RPC error. Sent
+    /// again with the same id it is harmless: the server knows the first only.
+    async fn answer(&self, id: &str, answer: Answer) -> Result<(), Failure>;
+
+    /// Tells the server that nobody waits any more, by its era's signal, within 2 s. Also drop
+    /// the exchange.
+    async fn cancel(&self);
+}
+
+/// An answer to a server's question.
+#[derive(Debug, Clone)]
+pub enum Answer {
+    /// The JSON of a result.
+    Result(Arc<str>),
+    /// The JSON of an error object.
+    Refused(Arc<str>),
+}

@@ -1,4 +1,6 @@
 //! THE WORDS: what of the protocol raincheck reads; the rest passes unread. Nothing here awaits.
 pub mod error;
+pub mod input;
 pub mod json;
+pub mod result;
 pub mod version;

@@ -12,7 +12,9 @@ use bytes::Bytes;
 use crate::task::id::{Caller, Fence, Incarnation, Revision, TaskId};
 
 pub mod embedded;
+pub mod ledger;
 pub mod memory;
+pub mod record;
 pub mod redis;
 
 /// Identifies one write, so that a retry of the same write after a lost answer is told apart from

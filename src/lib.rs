@@ -12,6 +12,7 @@
 
 pub mod clock;
 pub mod mcp;
+pub mod runner;
 pub mod store;
 pub mod task;
 pub mod upstream;

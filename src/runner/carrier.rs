@@ -686,9 +686,8 @@ impl Carrier {
                 kept.loaded = *stands;
                 self.on_change().await
             }
-            Err(NotApplied::Gone) => self.lost().await,
-            // Past its time with the store away: the sweeper ends the record when it is back.
-            Err(NotApplied::Store(_)) => self.lost().await,
+            // With the store away the sweeper ends the record when it is back.
+            Err(NotApplied::Gone | NotApplied::Store(_)) => self.lost().await,
         }
     }
 
@@ -790,12 +789,12 @@ fn read_progress(params: &RawValue) -> Option<(Option<Box<str>>, Option<Progress
         progress: number("progress")?,
         total: number("total"),
     };
-    let message = object
-        .get_str("message")
-        .map(|text| Box::from(&*text))
-        .unwrap_or_else(|| match progress.total {
+    let message = object.get_str("message").map_or_else(
+        || match progress.total {
             Some(total) => format!("{} of {total}", progress.progress).into(),
             None => format!("progress {}", progress.progress).into(),
-        });
+        },
+        |text| Box::from(&*text),
+    );
     Some((Some(message), Some(progress)))
 }

@@ -112,6 +112,10 @@ impl Runner {
         &self.ledger
     }
 
+    pub fn incarnation(&self) -> &Incarnation {
+        &self.incarnation
+    }
+
     pub fn watches(&self) -> &Arc<Watches> {
         &self.watches
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
+use tokio::sync::oneshot;
 
 use super::Runner;
 use super::seat::Answer;
@@ -48,7 +49,7 @@ pub struct Comeback {
 pub enum Rejoined {
     Answer(Answer),
     /// The client waits on this connection for what the call comes to.
-    Follow(Follower),
+    Follow(Box<Follower>),
     Refused(RpcError),
     StoreUnavailable,
 }
@@ -86,11 +87,11 @@ impl Runner {
             Err(refused) => return refused,
         };
         if !comeback.declares_tasks {
-            return Rejoined::Follow(Follower {
+            return Rejoined::Follow(Box::new(Follower {
                 runner: Arc::clone(self),
                 loaded,
                 watch,
-            });
+            }));
         }
         match self.advance(loaded, Event::Announced).await {
             Ok(loaded) => {
@@ -101,6 +102,21 @@ impl Runner {
             }
             Err(refused) => refused,
         }
+    }
+
+    /// Follows for a client that holds its connection open; a client that goes away before the
+    /// answer cancels the call (streamable-http, Cancellation).
+    pub fn follow(self: &Arc<Self>, mut follower: Follower, mut client: oneshot::Sender<Answer>) {
+        let halt = self.halt.clone();
+        self.calls.spawn(async move {
+            tokio::select! {
+                answer = follower.answer() => {
+                    let _ = client.send(answer);
+                }
+                () = client.closed() => follower.leave().await,
+                () = halt.cancelled() => {}
+            }
+        });
     }
 
     async fn advance(&self, loaded: Loaded, event: Event) -> Result<Loaded, Rejoined> {
@@ -127,7 +143,7 @@ pub struct Follower {
 
 impl Follower {
     /// Waits for the call's end or its next question.
-    pub async fn answer(&mut self) -> Answer {
+    async fn answer(&mut self) -> Answer {
         loop {
             let task = &self.loaded.task;
             if let Some(outcome) = &task.outcome {
@@ -171,7 +187,7 @@ impl Follower {
     }
 
     /// The client that waited went away: nobody hears of this call any more.
-    pub async fn leave(self) {
+    async fn leave(&self) {
         let event = Event::Cancel {
             reason: Some(Reason::CancelledByDisconnect),
         };

@@ -92,6 +92,8 @@ pub enum Rejected {
     Unchanged,
     /// The server asks more than may be asked.
     TooManyQuestions,
+    /// The server ended its leg with questions while others of that leg are open: no era does.
+    OutOfTurn,
 }
 
 /// Decides what `event` does to `task` at `now_ms`. The revision is the store's business.
@@ -104,6 +106,8 @@ pub fn step(task: &Task, event: Event, now_ms: u64) -> Result<Step, Rejected> {
             None
         }
         _ if task.is_ended() => return Err(Rejected::Ended),
+        // Nothing is in flight: whoever carried the last leg has nothing more to say.
+        Event::Owner(..) if task.owner.is_none() => return Err(Rejected::NotOwner),
         Event::Owner(_, event) => owner_step(&mut next, event, now_ms)?,
         Event::Answered { answers, by } => answer(&mut next, answers, by)?,
         Event::Announced if task.announced => return Err(Rejected::Unchanged),
@@ -157,6 +161,9 @@ fn owner_step(task: &mut Task, event: OwnerEvent, now_ms: u64) -> Result<Option<
                 stage: Stage::Open(request),
             });
             Ok(None)
+        }
+        OwnerEvent::RoundAsked { .. } if task.open_questions().next().is_some() => {
+            Err(Rejected::OutOfTurn)
         }
         OwnerEvent::RoundAsked {
             requests,
@@ -286,3 +293,6 @@ pub fn repeats(task: &Task, answers: &BTreeMap<Box<str>, Box<RawValue>>) -> bool
         }
     })
 }
+
+#[cfg(test)]
+mod tests;

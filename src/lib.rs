@@ -10,6 +10,7 @@
     )
 )]
 
+pub mod clock;
 pub mod mcp;
 pub mod store;
 pub mod task;

@@ -1,0 +1,1 @@
+//! What only the Redis store does: it is shared, can be away, and can be set up wrongly.

@@ -19,8 +19,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::redis_server::RedisServer;
 
-pub struct Rig {
-    pub store: Arc<dyn Store>,
+pub(crate) struct Rig {
+    pub(crate) store: Arc<dyn Store>,
     clock: Time,
     _keep: Box<dyn Any + Send + Sync>,
 }
@@ -32,14 +32,14 @@ enum Time {
 }
 
 /// Any moment that is not zero.
-pub const START_MS: u64 = 1_800_000_000_000;
+pub(crate) const START_MS: u64 = 1_800_000_000_000;
 
 impl Rig {
-    pub fn memory() -> Self {
+    pub(crate) fn memory() -> Self {
         Self::manual(|clock| Arc::new(Memory::new(clock)), ())
     }
 
-    pub fn embedded() -> Self {
+    pub(crate) fn embedded() -> Self {
         let directory = Directory::new();
         let file = directory.file();
         Self::manual(
@@ -48,11 +48,11 @@ impl Rig {
         )
     }
 
-    pub fn embedded_in_memory() -> Self {
+    pub(crate) fn embedded_in_memory() -> Self {
         Self::manual(|clock| Arc::new(Embedded::in_memory(clock).unwrap()), ())
     }
 
-    pub async fn redis() -> Self {
+    pub(crate) async fn redis() -> Self {
         let server = RedisServer::start();
         let store = redis_store(&server.url(), "contract").await;
         Self {
@@ -75,7 +75,7 @@ impl Rig {
         }
     }
 
-    pub fn now_ms(&self) -> u64 {
+    pub(crate) fn now_ms(&self) -> u64 {
         match &self.clock {
             Time::Manual(clock) => clock.now_ms(),
             Time::Real => System.now_ms(),
@@ -84,18 +84,18 @@ impl Rig {
 
     /// Turns the clock there where it is ours; elsewhere time passes by itself, and the test waits
     /// for what it causes.
-    pub fn pass(&self, time: Duration) {
+    pub(crate) fn pass(&self, time: Duration) {
         if let Time::Manual(clock) = &self.clock {
             clock.advance(time);
         }
     }
 
     /// A create that lives an hour.
-    pub fn create(&self) -> Write {
+    pub(crate) fn create(&self) -> Write {
         create_until(self.now_ms() + 3_600_000)
     }
 
-    pub async fn revision(&self, id: TaskId) -> Option<u64> {
+    pub(crate) async fn revision(&self, id: TaskId) -> Option<u64> {
         self.store
             .load(id)
             .await
@@ -104,13 +104,13 @@ impl Rig {
     }
 }
 
-pub async fn redis_store(url: &str, namespace: &str) -> Arc<Redis> {
+pub(crate) async fn redis_store(url: &str, namespace: &str) -> Arc<Redis> {
     let options = Options::new(url, Namespace::parse(namespace).unwrap());
     let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
     Arc::new(Redis::open(&options, &tasks, &stop).await.unwrap())
 }
 
-pub fn create_until(expires_ms: u64) -> Write {
+pub(crate) fn create_until(expires_ms: u64) -> Write {
     Write {
         id: TaskId::random(),
         expected: None,
@@ -126,7 +126,7 @@ pub fn create_until(expires_ms: u64) -> Write {
 }
 
 /// The next write of the same task, after `write` was done as `revision`.
-pub fn update(write: &Write, revision: u64, record: &'static str) -> Write {
+pub(crate) fn update(write: &Write, revision: u64, record: &'static str) -> Write {
     Write {
         expected: Some(Version {
             revision: Revision(revision),
@@ -142,12 +142,12 @@ pub fn update(write: &Write, revision: u64, record: &'static str) -> Write {
     }
 }
 
-pub fn nonce() -> Nonce {
+pub(crate) fn nonce() -> Nonce {
     Nonce(uuid::Uuid::new_v4().as_u128())
 }
 
 #[track_caller]
-pub fn done(commit: Commit) -> u64 {
+pub(crate) fn done(commit: Commit) -> u64 {
     match commit {
         Commit::Done(revision) => revision.0,
         other => panic!("expected Done, found {other:?}"),
@@ -155,7 +155,7 @@ pub fn done(commit: Commit) -> u64 {
 }
 
 #[track_caller]
-pub fn conflict(commit: Commit) -> Stored {
+pub(crate) fn conflict(commit: Commit) -> Stored {
     match commit {
         Commit::Conflict(stored) => stored,
         other => panic!("expected Conflict, found {other:?}"),
@@ -163,7 +163,7 @@ pub fn conflict(commit: Commit) -> Stored {
 }
 
 /// Until it is so; never longer than ten seconds.
-pub async fn eventually<T: Debug, F: Future<Output = T>>(
+pub(crate) async fn eventually<T: Debug, F: Future<Output = T>>(
     mut ask: impl FnMut() -> F,
     is_so: impl Fn(&T) -> bool,
 ) -> T {
@@ -183,15 +183,15 @@ pub async fn eventually<T: Debug, F: Future<Output = T>>(
 
 /// A directory that goes with the test.
 #[derive(Debug)]
-pub struct Directory(pub PathBuf);
+pub(crate) struct Directory(pub(crate) PathBuf);
 
 impl Directory {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let name = format!("raincheck-{}", uuid::Uuid::new_v4().simple());
         Self(std::env::temp_dir().join(name))
     }
 
-    pub fn file(&self) -> PathBuf {
+    pub(crate) fn file(&self) -> PathBuf {
         self.0.join("deeper").join("tasks.redb")
     }
 }

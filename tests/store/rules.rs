@@ -8,7 +8,7 @@ use raincheck::task::id::{Caller, Fence, Incarnation, Revision, TaskId};
 
 use crate::rig::{Rig, conflict, create_until, done, eventually, nonce, update};
 
-pub async fn a_created_task_is_found(rig: &Rig) {
+pub(crate) async fn a_created_task_is_found(rig: &Rig) {
     let create = Write {
         caller: Caller::from_bytes([9; 16]),
         ..rig.create()
@@ -21,7 +21,7 @@ pub async fn a_created_task_is_found(rig: &Rig) {
     assert_eq!(stored.record, create.record);
 }
 
-pub async fn an_unknown_task_is_not_found(rig: &Rig) {
+pub(crate) async fn an_unknown_task_is_not_found(rig: &Rig) {
     let id = TaskId::random();
     assert!(rig.store.load(id).await.unwrap().is_none());
     assert!(rig.store.load_request(id).await.unwrap().is_none());
@@ -36,14 +36,14 @@ pub async fn an_unknown_task_is_not_found(rig: &Rig) {
     assert!(rig.store.due(u64::MAX >> 12, 10).await.unwrap().is_empty());
 }
 
-pub async fn a_create_sent_twice_is_done_once(rig: &Rig) {
+pub(crate) async fn a_create_sent_twice_is_done_once(rig: &Rig) {
     let create = rig.create();
     assert_eq!(done(rig.store.commit(&create).await.unwrap()), 1);
     assert_eq!(done(rig.store.commit(&create).await.unwrap()), 1);
     assert_eq!(rig.revision(create.id).await, Some(1));
 }
 
-pub async fn a_create_over_anothers_task_conflicts(rig: &Rig) {
+pub(crate) async fn a_create_over_anothers_task_conflicts(rig: &Rig) {
     let create = rig.create();
     done(rig.store.commit(&create).await.unwrap());
     let other = Write {
@@ -56,7 +56,7 @@ pub async fn a_create_over_anothers_task_conflicts(rig: &Rig) {
     assert_eq!(stands.record, create.record);
 }
 
-pub async fn a_stale_revision_conflicts_and_tells_what_stands(rig: &Rig) {
+pub(crate) async fn a_stale_revision_conflicts_and_tells_what_stands(rig: &Rig) {
     let create = rig.create();
     done(rig.store.commit(&create).await.unwrap());
     let first = update(&create, 1, "first");
@@ -73,7 +73,7 @@ pub async fn a_stale_revision_conflicts_and_tells_what_stands(rig: &Rig) {
     );
 }
 
-pub async fn the_same_revision_under_another_nonce_conflicts(rig: &Rig) {
+pub(crate) async fn the_same_revision_under_another_nonce_conflicts(rig: &Rig) {
     // As after a failover to an older copy, where somebody else then made the same revision.
     let create = rig.create();
     done(rig.store.commit(&create).await.unwrap());
@@ -91,7 +91,7 @@ pub async fn the_same_revision_under_another_nonce_conflicts(rig: &Rig) {
     assert_eq!(rig.revision(create.id).await, Some(1));
 }
 
-pub async fn an_update_sent_twice_is_done_once(rig: &Rig) {
+pub(crate) async fn an_update_sent_twice_is_done_once(rig: &Rig) {
     let create = rig.create();
     done(rig.store.commit(&create).await.unwrap());
     let twice = update(&create, 1, "twice");
@@ -106,7 +106,7 @@ pub async fn an_update_sent_twice_is_done_once(rig: &Rig) {
     );
 }
 
-pub async fn an_update_of_an_absent_task_is_gone_and_leaves_nothing(rig: &Rig) {
+pub(crate) async fn an_update_of_an_absent_task_is_gone_and_leaves_nothing(rig: &Rig) {
     let mine = Incarnation::new("a");
     let absent = Write {
         due_ms: Some(1),
@@ -121,7 +121,7 @@ pub async fn an_update_of_an_absent_task_is_gone_and_leaves_nothing(rig: &Rig) {
     nothing_is_left(rig, absent.id, &mine).await;
 }
 
-pub async fn an_update_of_an_expired_task_is_gone_and_leaves_nothing(rig: &Rig) {
+pub(crate) async fn an_update_of_an_expired_task_is_gone_and_leaves_nothing(rig: &Rig) {
     let mine = Incarnation::new("a");
     let create = create_until(rig.now_ms() + 60);
     done(rig.store.commit(&create).await.unwrap());
@@ -139,7 +139,7 @@ pub async fn an_update_of_an_expired_task_is_gone_and_leaves_nothing(rig: &Rig) 
     nothing_is_left(rig, create.id, &mine).await;
 }
 
-pub async fn indexes_change_with_the_commit_and_not_without(rig: &Rig) {
+pub(crate) async fn indexes_change_with_the_commit_and_not_without(rig: &Rig) {
     let (a, b) = (Incarnation::new("a"), Incarnation::new("b"));
     let create = Write {
         due_ms: Some(100),
@@ -189,7 +189,7 @@ pub async fn indexes_change_with_the_commit_and_not_without(rig: &Rig) {
     assert!(rig.store.due(1_000_000, 10).await.unwrap().is_empty());
 }
 
-pub async fn staying_in_the_same_index_keeps_the_task_there(rig: &Rig) {
+pub(crate) async fn staying_in_the_same_index_keeps_the_task_there(rig: &Rig) {
     let a = Incarnation::new("a");
     let create = Write {
         keep_for: Some(a.clone()),
@@ -208,7 +208,7 @@ pub async fn staying_in_the_same_index_keeps_the_task_there(rig: &Rig) {
     assert_eq!(rig.store.indexed(&a).await.unwrap(), [create.id]);
 }
 
-pub async fn due_is_most_overdue_first_and_bounded(rig: &Rig) {
+pub(crate) async fn due_is_most_overdue_first_and_bounded(rig: &Rig) {
     let mut ids = Vec::new();
     for due_ms in [30, 10, 20, 40] {
         let create = Write {
@@ -226,7 +226,7 @@ pub async fn due_is_most_overdue_first_and_bounded(rig: &Rig) {
     assert!(rig.store.due(9, 10).await.unwrap().is_empty());
 }
 
-pub async fn the_request_is_written_with_create_and_stays(rig: &Rig) {
+pub(crate) async fn the_request_is_written_with_create_and_stays(rig: &Rig) {
     let create = Write {
         request: Some(Bytes::from_static(b"request")),
         ..rig.create()
@@ -245,7 +245,7 @@ pub async fn the_request_is_written_with_create_and_stays(rig: &Rig) {
     assert!(rig.store.load_request(without.id).await.unwrap().is_none());
 }
 
-pub async fn results_are_kept_by_fence(rig: &Rig) {
+pub(crate) async fn results_are_kept_by_fence(rig: &Rig) {
     let (id, until) = (TaskId::random(), rig.now_ms() + 60_000);
     let (first, second) = (
         Bytes::from_static(b"first"),
@@ -279,7 +279,7 @@ pub async fn results_are_kept_by_fence(rig: &Rig) {
     );
 }
 
-pub async fn everything_of_a_task_expires(rig: &Rig) {
+pub(crate) async fn everything_of_a_task_expires(rig: &Rig) {
     let until = rig.now_ms() + 80;
     let create = Write {
         request: Some(Bytes::from_static(b"request")),
@@ -311,7 +311,7 @@ pub async fn everything_of_a_task_expires(rig: &Rig) {
     assert_eq!(rig.revision(lasting.id).await, Some(1));
 }
 
-pub async fn an_update_moves_the_expiry_of_record_and_request(rig: &Rig) {
+pub(crate) async fn an_update_moves_the_expiry_of_record_and_request(rig: &Rig) {
     let until = rig.now_ms() + 1_000;
     let create = Write {
         request: Some(Bytes::from_static(b"request")),
@@ -330,7 +330,7 @@ pub async fn an_update_moves_the_expiry_of_record_and_request(rig: &Rig) {
     assert!(rig.store.load_request(create.id).await.unwrap().is_some());
 }
 
-pub async fn changes_are_seen_in_order_and_creations_are_not(rig: &Rig) {
+pub(crate) async fn changes_are_seen_in_order_and_creations_are_not(rig: &Rig) {
     let mut changes = rig.store.changes();
     let mut write = rig.create();
     done(rig.store.commit(&write).await.unwrap());
@@ -360,7 +360,7 @@ pub async fn changes_are_seen_in_order_and_creations_are_not(rig: &Rig) {
     assert!(more.is_err(), "followed from now on, but saw {more:?}");
 }
 
-pub async fn racers_never_lose_a_commit(rig: &Rig) {
+pub(crate) async fn racers_never_lose_a_commit(rig: &Rig) {
     const RACERS: u64 = 64;
     const WINS: u64 = 4;
     let create = rig.create();
@@ -388,7 +388,7 @@ pub async fn racers_never_lose_a_commit(rig: &Rig) {
     assert_eq!(rig.revision(create.id).await, Some(1 + RACERS * WINS));
 }
 
-pub async fn writers_of_many_tasks_do_not_meet(rig: &Rig) {
+pub(crate) async fn writers_of_many_tasks_do_not_meet(rig: &Rig) {
     let a = Incarnation::new("a");
     let writers = (0..200_u64).map(|due_ms| {
         let a = a.clone();
@@ -414,7 +414,7 @@ pub async fn writers_of_many_tasks_do_not_meet(rig: &Rig) {
     assert!(rig.store.due(1000, 1000).await.unwrap().is_empty());
 }
 
-pub async fn a_lease_that_ended_is_reported_and_a_renewed_one_is_not(rig: &Rig) {
+pub(crate) async fn a_lease_that_ended_is_reported_and_a_renewed_one_is_not(rig: &Rig) {
     let (ends, renews) = (Incarnation::new("ends"), Incarnation::new("renews"));
     let short = Duration::from_millis(40);
     let beat = rig.store.beat(Some(&ends), short).await.unwrap();
@@ -441,7 +441,7 @@ pub async fn a_lease_that_ended_is_reported_and_a_renewed_one_is_not(rig: &Rig) 
     assert!(beat.dead.is_empty(), "{beat:?}");
 }
 
-pub async fn a_retired_incarnation_is_not_reported(rig: &Rig) {
+pub(crate) async fn a_retired_incarnation_is_not_reported(rig: &Rig) {
     let (ends, retires) = (Incarnation::new("ends"), Incarnation::new("retires"));
     let short = Duration::from_millis(20);
     rig.store.beat(Some(&retires), short).await.unwrap();
@@ -465,7 +465,7 @@ pub async fn a_retired_incarnation_is_not_reported(rig: &Rig) {
     );
 }
 
-pub async fn a_forgotten_task_leaves_the_index(rig: &Rig) {
+pub(crate) async fn a_forgotten_task_leaves_the_index(rig: &Rig) {
     let a = Incarnation::new("a");
     let until = rig.now_ms() + 60;
     let create = Write {
@@ -488,13 +488,13 @@ pub async fn a_forgotten_task_leaves_the_index(rig: &Rig) {
     assert_eq!(rig.store.due(10, 10).await.unwrap(), [lasting.id]);
 }
 
-pub async fn the_caller_key_is_stable(rig: &Rig) {
+pub(crate) async fn the_caller_key_is_stable(rig: &Rig) {
     let key = rig.store.caller_key().await.unwrap();
     assert_ne!(key, [0; 32]);
     assert_eq!(rig.store.caller_key().await.unwrap(), key);
 }
 
-pub async fn a_record_may_be_empty_or_large_and_of_any_bytes(rig: &Rig) {
+pub(crate) async fn a_record_may_be_empty_or_large_and_of_any_bytes(rig: &Rig) {
     let every: Vec<u8> = (0..=255).cycle().take(300_000).collect();
     for record in [Bytes::new(), Bytes::from(every)] {
         let create = Write {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// A running server. Fails the test where `redis-server` is not installed: a store that was not
 /// tested is not tested.
 #[derive(Debug)]
-pub struct RedisServer {
+pub(crate) struct RedisServer {
     child: Child,
     directory: PathBuf,
     arguments: Vec<String>,
@@ -20,11 +20,11 @@ pub struct RedisServer {
     reason = "each test binary uses its own part of the harness"
 )]
 impl RedisServer {
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self::with(&[])
     }
 
-    pub fn with(arguments: &[&str]) -> Self {
+    pub(crate) fn with(arguments: &[&str]) -> Self {
         let random = uuid::Uuid::new_v4().simple().to_string();
         // Short: a socket's path has room for about a hundred bytes.
         let directory = std::env::temp_dir().join(format!("rc-{}", &random[..12]));
@@ -40,33 +40,33 @@ impl RedisServer {
         server
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("redis+unix://{}?db=0", self.socket().display())
     }
 
-    pub fn socket(&self) -> PathBuf {
+    pub(crate) fn socket(&self) -> PathBuf {
         self.directory.join("s")
     }
 
     /// SIGKILL: everything in it is lost.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
     /// A new, empty server at the same place.
-    pub fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         let _ = std::fs::remove_file(self.socket());
         self.child = spawn(&self.directory, &self.arguments);
         self.wait();
     }
 
     /// Stopped, not gone: connections stay open and nobody answers.
-    pub fn freeze(&self) {
+    pub(crate) fn freeze(&self) {
         self.signal("-STOP");
     }
 
-    pub fn thaw(&self) {
+    pub(crate) fn thaw(&self) {
         self.signal("-CONT");
     }
 

@@ -270,17 +270,16 @@ impl State {
             if expires_ms > now_ms {
                 break;
             }
-            match fence {
-                Some(fence) => self.remove_result(id, fence),
-                None => {
-                    self.remove_record(id);
-                    // Not known which index names it; there are as many as live replicas: few.
-                    self.index.retain(|_, ids| {
-                        ids.remove(&id);
-                        !ids.is_empty()
-                    });
-                }
+            if let Some(fence) = fence {
+                self.remove_result(id, fence);
+                continue;
             }
+            self.remove_record(id);
+            // Not known which index names it; there are as many as live replicas: few.
+            self.index.retain(|_, ids| {
+                ids.remove(&id);
+                !ids.is_empty()
+            });
         }
     }
 

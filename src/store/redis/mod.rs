@@ -331,10 +331,11 @@ fn revision(value: Value) -> Option<Revision> {
 }
 
 fn bytes(value: Value) -> Option<Vec<u8>> {
-    match value {
-        Value::BulkString(bytes) => Some(bytes),
-        // Anything else is not what our scripts and fields hold, whatever it could be read as.
-        _ => None,
+    // Anything else is not what our scripts and fields hold, whatever it could be read as.
+    if let Value::BulkString(bytes) = value {
+        Some(bytes)
+    } else {
+        None
     }
 }
 
@@ -354,7 +355,7 @@ const BULK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long the live set outlives the last heartbeat of anybody. What a dead owner carried that
 /// was forgotten here is found through the due index.
-const LIVE: Duration = Duration::from_secs(3600);
+const LIVE: Duration = Duration::from_hours(1);
 
 /// The most dead that one heartbeat reports; the rest comes with the next ones.
 const DEAD: usize = 256;

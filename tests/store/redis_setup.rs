@@ -1,0 +1,87 @@
+//! Which Redis is refused at the start, and what is said then.
+
+use std::sync::Arc;
+
+use raincheck::clock::{Clock as _, System};
+use raincheck::store::Store as _;
+use raincheck::store::redis::{Namespace, OpenError, Options, Redis};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::redis_server::RedisServer;
+use crate::rig::{create_until, done, raw};
+
+#[tokio::test]
+async fn a_server_that_may_evict_tasks_is_refused_unless_allowed() {
+    let server = RedisServer::with(&["--maxmemory-policy", "volatile-lru"]);
+    let mut options = options(&server.url());
+    let refused = open(&options).await.unwrap_err();
+    assert!(matches!(&refused, OpenError::Eviction { policy, .. } if policy == "volatile-lru"));
+    assert!(refused.to_string().contains("noeviction"), "{refused}");
+    options.allow_eviction = true;
+    open(&options).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_denies_config_and_info_is_used() {
+    let server = RedisServer::start();
+    let mut raw = raw(&server).await;
+    let mut user = redis::cmd("ACL");
+    user.arg("SETUSER")
+        .arg("tight")
+        .arg("on")
+        .arg(">pw")
+        .arg("~{ns:*")
+        .arg("+@all");
+    user.arg("-config").arg("-info").arg("-script");
+    user.exec_async(&mut raw).await.unwrap();
+    let options = options(&format!("{}&user=tight&pass=pw", server.url()));
+    let store = open(&options).await.unwrap();
+    done(
+        store
+            .commit(&create_until(System.now_ms() + 60_000))
+            .await
+            .unwrap(),
+    );
+}
+
+#[tokio::test]
+async fn a_namespace_serves_one_upstream() {
+    let server = RedisServer::start();
+    let mut options = options(&server.url());
+    options.serves = Some("weather, 2025-11-25".into());
+    open(&options).await.unwrap();
+    open(&options).await.unwrap();
+    options.serves = Some("billing, 2026-07-28".into());
+    let refused = open(&options).await.unwrap_err().to_string();
+    assert!(
+        refused.contains("weather") && refused.contains("billing"),
+        "{refused}"
+    );
+}
+
+#[tokio::test]
+async fn what_cannot_be_opened_is_said_without_the_password() {
+    let server = RedisServer::with(&["--requirepass", "right"]);
+    for url in [
+        format!("{}&pass=hunter2", server.url()),
+        "redis+unix:///nowhere/at/all?pass=hunter2".to_owned(),
+        "redis://:hunter2@127.0.0.1:1/0".to_owned(),
+        "http://:hunter2@127.0.0.1/".to_owned(),
+    ] {
+        let error = open(&options(&url)).await.unwrap_err();
+        let told = format!("{error} {error:?}");
+        assert!(!told.contains("hunter2"), "{told}");
+        assert!(!error.to_string().contains('\n'), "{told}");
+    }
+}
+
+fn options(url: &str) -> Options {
+    Options::new(url, Namespace::parse("ns").unwrap())
+}
+
+async fn open(options: &Options) -> Result<Arc<Redis>, OpenError> {
+    Redis::open(options, &TaskTracker::new(), &CancellationToken::new())
+        .await
+        .map(Arc::new)
+}

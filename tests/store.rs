@@ -10,6 +10,8 @@ mod commits;
 mod embedded_only;
 #[path = "store/kept.rs"]
 mod kept;
+#[path = "store/redis_away.rs"]
+mod redis_away;
 #[path = "store/redis.rs"]
 mod redis_only;
 #[path = "support/redis.rs"]

@@ -122,6 +122,11 @@ pub(crate) async fn raw(server: &RedisServer) -> redis::aio::MultiplexedConnecti
     client.get_multiplexed_async_connection().await.unwrap()
 }
 
+/// In an hour, by the real clock.
+pub(crate) fn hour() -> u64 {
+    System.now_ms() + 3_600_000
+}
+
 pub(crate) fn create_until(expires_ms: u64) -> Write {
     Write {
         id: TaskId::random(),

@@ -255,21 +255,22 @@ impl Store for Embedded {
         lease: Duration,
     ) -> Result<Beat, StoreError> {
         let now_ms = self.clock.now_ms();
-        // Asked first, so that an idle store does not write once a second.
-        if self
+        let dead = {
+            let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(incarnation) = incarnation {
+                leases.renew(incarnation, now_ms, lease);
+            }
+            leases.dead(now_ms)
+        };
+        // Asked first, so that an idle store does not write once a second. A file that cannot be
+        // read is the writer's to open anew: the heartbeat is what makes it try.
+        let expired = self
             .slot
-            .read(|database| read::anything_expired(database, now_ms))?
-        {
+            .read(|database| read::anything_expired(database, now_ms));
+        if expired.unwrap_or(true) {
             self.edit(Edit::Sweep { now_ms }).await?;
         }
-        let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(incarnation) = incarnation {
-            leases.renew(incarnation, now_ms, lease);
-        }
-        Ok(Beat {
-            now_ms,
-            dead: leases.dead(now_ms),
-        })
+        Ok(Beat { now_ms, dead })
     }
 
     async fn retire(&self, incarnation: &Incarnation) -> Result<(), StoreError> {

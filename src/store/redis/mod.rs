@@ -26,7 +26,7 @@ use keys::Keys;
 use link::{Link, Script};
 
 pub use keys::{Namespace, bucket_of};
-pub use open::{OpenError, Options};
+pub use open::{OpenError, Options, Tls};
 
 mod follow;
 mod keys;
@@ -56,7 +56,7 @@ impl Redis {
         stop: &CancellationToken,
     ) -> Result<Self, OpenError> {
         let keys = Keys::single(&options.namespace);
-        let (client, server) = open::client(&options.url)?;
+        let (client, server) = open::client(options)?;
         let unreachable = |cause| OpenError::Unreachable {
             server: server.clone(),
             cause,
@@ -69,16 +69,18 @@ impl Redis {
         let last = follow::edge(&mut connection, &keys.log(), Edge::Last).await;
         let last = last.map_err(unreachable)?.unwrap_or_default();
         let (sender, changes) = broadcast::channel(LOG_LENGTH);
+        let link = Link::new(client.clone(), options.command_timeout).map_err(unreachable)?;
         let follower = Follower {
             client: client.clone(),
             log: keys.log(),
             last,
             changes: sender,
+            left: link.left(),
         };
         let stop = stop.child_token();
         tasks.spawn(follower.run(stop.clone()));
         Ok(Self {
-            link: Link::new(client.clone(), options.command_timeout).map_err(unreachable)?,
+            link,
             bulk: Link::new(client, BULK_TIMEOUT.max(options.command_timeout))
                 .map_err(unreachable)?,
             keys,

@@ -30,6 +30,8 @@ mod file;
 mod read;
 mod slot;
 mod tables;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 /// The embedded store.

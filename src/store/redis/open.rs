@@ -365,12 +365,8 @@ mod tests {
     #[test]
     fn a_password_is_never_shown() {
         let namespace = Namespace::parse("ns").unwrap();
-        let url = "redis://:hunter2@127.0.0.1:x/";
-        let shown = format!(
-            "{:?} {}",
-            Options::new(url, namespace),
-            client(url).unwrap_err()
-        );
+        let options = Options::new("redis://:hunter2@127.0.0.1:x/", namespace);
+        let shown = format!("{options:?} {}", client(&options).unwrap_err());
         assert!(!shown.contains("hunter2"), "{shown}");
     }
 }

@@ -18,7 +18,11 @@ async fn a_server_that_may_evict_tasks_is_refused_unless_allowed() {
     assert!(matches!(&refused, OpenError::Eviction { policy, .. } if policy == "volatile-lru"));
     assert!(refused.to_string().contains("noeviction"), "{refused}");
     options.allow_eviction = true;
-    open(&options).await.unwrap();
+    let store = open(&options).await.unwrap();
+    assert_eq!(
+        store.eviction_policy().await.unwrap().as_deref(),
+        Some("volatile-lru")
+    );
 }
 
 #[tokio::test]

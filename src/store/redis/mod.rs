@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use redis::Value;
+use redis::{InfoDict, Value};
 use tokio::sync::broadcast;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
@@ -89,6 +89,14 @@ impl Redis {
             changes,
             _follower: stop.drop_guard(),
         })
+    }
+
+    /// The eviction policy as it is now, where the server tells it. It was `noeviction` at open
+    /// and somebody may have changed it since; anything else loses tasks.
+    pub async fn eviction_policy(&self) -> Result<Option<String>, StoreError> {
+        let mut command = redis::cmd("INFO");
+        let info: InfoDict = self.link.query(command.arg("memory")).await?;
+        Ok(info.get(open::POLICY))
     }
 
     fn fill_commit(&self, command: &mut redis::Cmd, write: &Write) {

@@ -211,11 +211,8 @@ pub(super) async fn examine(
     {
         return Err(OpenError::Replica { server });
     }
-    match setting(connection, "maxmemory-policy").await {
-        // Also there where CONFIG is denied, as managed services do.
-        None => judge_policy(info.get("maxmemory_policy"), server.clone(), options)?,
-        policy => judge_policy(policy, server.clone(), options)?,
-    }
+    // Not by CONFIG, which managed services deny.
+    judge_policy(info.get(POLICY), server.clone(), options)?;
     let append_only = info.get::<u8>("aof_enabled") == Some(1);
     if !append_only
         && setting(connection, "save")
@@ -341,6 +338,9 @@ fn new_enough(version: &str) -> bool {
     let version = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
     version >= (6, 2)
 }
+
+/// What INFO calls the eviction policy.
+pub(super) const POLICY: &str = "maxmemory_policy";
 
 /// On a single server everything is in one bucket.
 const BUCKETS: &str = "1";

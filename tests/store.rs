@@ -55,7 +55,7 @@ macro_rules! contract_tests {
     };
     (@each $open:expr; $($topic:ident::$rule:ident,)*) => {
         $(
-            #[tokio::test]
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $rule() {
                 let rig = $open;
                 crate::$topic::$rule(&rig).await;

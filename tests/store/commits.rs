@@ -1,10 +1,12 @@
 //! What every store must do with a write.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use raincheck::store::{Change, Commit, Seen, Write};
 use raincheck::task::id::{Caller, Fence, Incarnation, Revision, TaskId};
+use tokio::task::JoinSet;
 
 use crate::rig::{Rig, conflict, create_until, done, nonce, update};
 
@@ -151,26 +153,30 @@ pub(crate) async fn racers_never_lose_a_commit(rig: &Rig) {
     const WINS: u64 = 4;
     let create = rig.create();
     done(rig.store.commit(&create).await.unwrap());
-    let racers = (0..RACERS).map(|_| async {
-        let mut won = 0;
-        let mut stands = rig.store.load(create.id).await.unwrap().unwrap();
-        while won < WINS {
-            let write = Write {
-                expected: Some(stands.version),
-                nonce: nonce(),
-                ..create.clone()
-            };
-            match rig.store.commit(&write).await.unwrap() {
-                Commit::Done(_) => {
-                    won += 1;
-                    stands = rig.store.load(create.id).await.unwrap().unwrap();
+    let mut racers = JoinSet::new();
+    for _ in 0..RACERS {
+        let (store, create) = (Arc::clone(&rig.store), create.clone());
+        racers.spawn(async move {
+            let mut won = 0;
+            let mut stands = store.load(create.id).await.unwrap().unwrap();
+            while won < WINS {
+                let write = Write {
+                    expected: Some(stands.version),
+                    nonce: nonce(),
+                    ..create.clone()
+                };
+                match store.commit(&write).await.unwrap() {
+                    Commit::Done(_) => {
+                        won += 1;
+                        stands = store.load(create.id).await.unwrap().unwrap();
+                    }
+                    Commit::Conflict(stored) => stands = stored,
+                    Commit::Gone => panic!("the task is gone"),
                 }
-                Commit::Conflict(stored) => stands = stored,
-                Commit::Gone => panic!("the task is gone"),
             }
-        }
-    });
-    futures_util::future::join_all(racers).await;
+        });
+    }
+    racers.join_all().await;
     assert_eq!(rig.revision(create.id).await, Some(1 + RACERS * WINS));
 }
 

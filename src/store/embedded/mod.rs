@@ -62,7 +62,8 @@ impl Embedded {
         Self::start(database, clock, path, move || file.open(), Some(claim))
     }
 
-    /// Without a file and without fsync: for property tests, which would wait for the disk.
+    /// Without a file and without fsync: for property tests, which would wait for the disk. Writes
+    /// wait for a thread, so under a paused tokio clock they time out: use the memory store there.
     pub fn in_memory(clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let path = Path::new("(memory)");
         let database = redb::Builder::new()

@@ -8,7 +8,7 @@ use redis::streams::{StreamId, StreamRangeReply, StreamReadReply};
 use redis::{AsyncConnectionConfig, Client, RedisResult, from_redis_value_ref};
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::warn;
 
 use super::super::{Change, LOG_LENGTH, Seen};
 use crate::task::id::{Revision, TaskId};
@@ -51,7 +51,6 @@ impl Follower {
                     LAST_PAUSE.min(pause * 2)
                 };
                 tokio::time::sleep(pause).await;
-                info!("following the change log again");
             }
         };
         // Everything in there may be dropped at any point: what was seen is published already.

@@ -185,7 +185,7 @@ impl Store for Redis {
             .map(Bytes::from))
     }
 
-    /// Waits up to [`BULK_TIMEOUT`]: a large result takes longer than any other command.
+    /// Waits up to five seconds: a large result takes longer than any other command.
     async fn put_result(
         &self,
         id: TaskId,
@@ -202,7 +202,7 @@ impl Store for Redis {
         self.bulk.query(&command).await
     }
 
-    /// Waits up to [`BULK_TIMEOUT`].
+    /// Waits up to five seconds.
     async fn load_result(&self, id: TaskId, fence: Fence) -> Result<Option<Bytes>, StoreError> {
         let mut command = redis::cmd("GET");
         command.arg(self.keys.result(id, fence));

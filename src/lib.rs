@@ -10,7 +10,10 @@
     )
 )]
 
+pub mod config;
 pub mod mcp;
 pub mod store;
 pub mod task;
+pub mod telemetry;
+pub mod tls;
 pub mod upstream;

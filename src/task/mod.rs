@@ -1,2 +1,3 @@
 //! THE RULES: the task machine, its policy, what is seen of it. Nothing here awaits.
 pub mod id;
+pub mod policy;

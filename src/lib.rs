@@ -10,6 +10,7 @@
     )
 )]
 
+pub mod cli;
 pub mod config;
 pub mod mcp;
 pub mod store;

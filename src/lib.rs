@@ -11,8 +11,10 @@
 )]
 
 pub mod cli;
+pub mod clock;
 pub mod config;
 pub mod mcp;
+pub mod runner;
 pub mod store;
 pub mod task;
 pub mod telemetry;

@@ -1,4 +1,9 @@
 //! THE WORDS: what of the protocol raincheck reads; the rest passes unread. Nothing here awaits.
+
 pub mod error;
+pub mod input;
 pub mod json;
+pub mod meta;
+pub mod request;
+pub mod result;
 pub mod version;

@@ -8,11 +8,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use tokio::sync::broadcast::{self, error::RecvError};
 
 use crate::task::id::{Caller, Fence, Incarnation, Revision, TaskId};
 
 pub mod embedded;
+mod judge;
+mod leases;
+pub mod ledger;
 pub mod memory;
+pub mod record;
 pub mod redis;
 
 /// Identifies one write, so that a retry of the same write after a lost answer is told apart from
@@ -100,7 +105,7 @@ pub struct Change {
 
 /// The change log from now on, of all replicas that share the store; creations are not in it.
 pub struct Changes {
-    receiver: tokio::sync::broadcast::Receiver<Change>,
+    receiver: broadcast::Receiver<Seen>,
 }
 
 /// What [`Changes::next`] saw.
@@ -114,15 +119,15 @@ pub enum Seen {
 }
 
 impl Changes {
-    pub fn new(receiver: tokio::sync::broadcast::Receiver<Change>) -> Self {
+    /// A store whose own source lost changes sends [`Seen::Missed`] itself.
+    pub fn new(receiver: broadcast::Receiver<Seen>) -> Self {
         Self { receiver }
     }
 
     /// Cancel safe: dropped before it resolves, no change is lost.
     pub async fn next(&mut self) -> Seen {
-        use tokio::sync::broadcast::error::RecvError;
         match self.receiver.recv().await {
-            Ok(change) => Seen::Changed(change),
+            Ok(seen) => seen,
             Err(RecvError::Lagged(_)) => Seen::Missed,
             Err(RecvError::Closed) => Seen::Closed,
         }

@@ -11,7 +11,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
-use super::{at, take};
+use super::wire::{at, take};
 use crate::mcp::version::MODERN;
 
 const BODY_BYTES_MAX: usize = 1 << 20;

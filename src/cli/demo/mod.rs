@@ -12,6 +12,7 @@ use tokio_util::task::TaskTracker;
 use self::client::Client;
 use self::server::Server;
 use self::terminal::Terminal;
+use self::wire::at;
 use super::{Failure, log, runtime};
 use crate::cli::stand_in::App;
 use crate::config::Config;
@@ -21,6 +22,7 @@ mod client;
 mod server;
 mod terminal;
 mod tools;
+mod wire;
 
 /// Nothing in the demo takes longer.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -254,17 +256,4 @@ fn whole(number: f64) -> u64 {
     )]
     let whole = number as u64;
     whole
-}
-
-/// What is at a JSON pointer; `null` where nothing is.
-fn at<'a>(value: &'a Value, pointer: &str) -> &'a Value {
-    value.pointer(pointer).unwrap_or(&Value::Null)
-}
-
-/// Moves it out.
-fn take(value: &mut Value, pointer: &str) -> Value {
-    value
-        .pointer_mut(pointer)
-        .map(Value::take)
-        .unwrap_or_default()
 }

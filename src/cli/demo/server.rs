@@ -11,10 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use futures_util::stream;
-use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt as _, Full, Limited, StreamBody};
+use http_body_util::{BodyExt as _, Limited, StreamBody};
 use hyper::body::{Frame, Incoming};
-use hyper::header::{CONTENT_TYPE, HeaderName};
+use hyper::header::HeaderName;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -26,14 +25,14 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use super::{at, take, tools};
+use super::tools;
+use super::wire::{Body, at, error, json_body, plain, result, take, with_type};
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const BODY_BYTES_MAX: usize = 1 << 20;
 /// Messages of one call that may wait for the client to read them.
 const EVENTS_MAX: usize = 16;
 
-type Body = UnsyncBoxBody<Bytes, Infallible>;
 /// A session and a JSON-RPC id in it, as JSON.
 type Key = (String, String);
 
@@ -278,31 +277,6 @@ impl Call {
     }
 }
 
-fn result(id: &Value, result: &Value) -> Value {
-    json!({"jsonrpc": "2.0", "id": id, "result": result})
-}
-
-fn error(id: &Value, code: i64, message: &str) -> Value {
-    json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}})
-}
-
-fn json_body(message: &Value) -> Response<Body> {
-    let body = Full::new(Bytes::from(message.to_string())).boxed_unsync();
-    with_type(StatusCode::OK, "application/json", body)
-}
-
-fn plain(status: StatusCode) -> Response<Body> {
-    with_type(status, "text/plain", Full::default().boxed_unsync())
-}
-
-fn with_type(status: StatusCode, content_type: &'static str, body: Body) -> Response<Body> {
-    let mut response = Response::new(body);
-    *response.status_mut() = status;
-    let value = hyper::header::HeaderValue::from_static(content_type);
-    response.headers_mut().insert(CONTENT_TYPE, value);
-    response
-}
-
 /// A panic elsewhere leaves nothing half-done in these maps.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -310,6 +284,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use http_body_util::Full;
     use hyper::client::conn::http1 as client;
 
     use super::*;

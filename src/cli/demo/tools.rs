@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::at;
 use super::server::Call;
+use super::wire::at;
 
 /// The result of `tools/list`.
 pub(super) fn list() -> Value {

@@ -10,9 +10,13 @@
     )
 )]
 
+pub mod cli;
 pub mod clock;
+pub mod config;
 pub mod mcp;
 pub mod runner;
 pub mod store;
 pub mod task;
+pub mod telemetry;
+pub mod tls;
 pub mod upstream;

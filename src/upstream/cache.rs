@@ -28,12 +28,17 @@ impl<T> Cache<T> {
         read: impl Future<Output = Result<T, E>>,
     ) -> Result<Arc<T>, E> {
         let cell = self.cell(caller);
-        cell.get_or_try_init(|| async { read.await.map(Arc::new) }).await.cloned()
+        cell.get_or_try_init(|| async { read.await.map(Arc::new) })
+            .await
+            .cloned()
     }
 
     fn cell(&self, caller: [u8; 16]) -> Arc<OnceCell<Arc<T>>> {
         let now = Instant::now();
-        let mut by_caller = self.by_caller.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut by_caller = self
+            .by_caller
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if by_caller.len() >= CALLERS_MAX && !by_caller.contains_key(&caller) {
             by_caller.clear();
         }
@@ -49,13 +54,18 @@ impl<T> Cache<T> {
     }
 
     pub(super) fn clear(&self) {
-        self.by_caller.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.by_caller
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
     }
 }
 
 impl<T> Default for Cache<T> {
     fn default() -> Self {
-        Self { by_caller: Mutex::default() }
+        Self {
+            by_caller: Mutex::default(),
+        }
     }
 }
 

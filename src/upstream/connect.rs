@@ -36,7 +36,10 @@ pub enum UrlError {
 
 impl Connector {
     pub(super) fn new(url: &Uri, timeout: Duration) -> Result<Self, UrlError> {
-        let host = url.host().filter(|host| !host.is_empty()).ok_or(UrlError::Scheme)?;
+        let host = url
+            .host()
+            .filter(|host| !host.is_empty())
+            .ok_or(UrlError::Scheme)?;
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let (tls, port) = match url.scheme_str() {
             Some("http") => (None, 80),
@@ -50,7 +53,12 @@ impl Connector {
             }
             _ => return Err(UrlError::Scheme),
         };
-        Ok(Self { host: host.into(), port: url.port_u16().unwrap_or(port), tls, timeout })
+        Ok(Self {
+            host: host.into(),
+            port: url.port_u16().unwrap_or(port),
+            tls,
+            timeout,
+        })
     }
 
     /// Loopback: proxy and server are one resource, and what is sent stays on this machine.
@@ -88,6 +96,8 @@ impl Connector {
 
 impl std::fmt::Debug for Connector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Connector").field("port", &self.port).finish_non_exhaustive()
+        f.debug_struct("Connector")
+            .field("port", &self.port)
+            .finish_non_exhaustive()
     }
 }

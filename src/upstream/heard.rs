@@ -31,7 +31,11 @@ pub(super) enum Heard {
     Later(Duration),
     Error(UpstreamError),
     /// An HTTP refusal that is no JSON-RPC error, with its body for those who know dialects.
-    Refused { failure: Failure, status: StatusCode, text: String },
+    Refused {
+        failure: Failure,
+        status: StatusCode,
+        text: String,
+    },
 }
 
 /// Judges a response head.
@@ -40,12 +44,17 @@ pub(super) async fn judge(response: Response<ResponseBody>, bytes_max: usize) ->
     if status.is_success() && status != StatusCode::ACCEPTED {
         return match Messages::of(response, bytes_max) {
             Ok(messages) => Heard::Messages(messages),
-            Err(failure) => Heard::Refused { failure, status, text: String::new() },
+            Err(failure) => Heard::Refused {
+                failure,
+                status,
+                text: String::new(),
+            },
         };
     }
     let (head, body) = response.into_parts();
     let text = error_text(body).await;
-    let is_refusal = status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE;
+    let is_refusal =
+        status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE;
     if is_refusal && let Some(later) = retry_after(&head.headers) {
         return Heard::Later(later);
     }
@@ -54,11 +63,19 @@ pub(super) async fn judge(response: Response<ResponseBody>, bytes_max: usize) ->
     let unauthorized = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
     let said = error_of(&text);
     if said.is_none() && !unauthorized {
-        return Heard::Refused { failure, status, text };
+        return Heard::Refused {
+            failure,
+            status,
+            text,
+        };
     }
     // Where the server gave a challenge without words, the words are ours.
     let error = said.unwrap_or_else(|| failure.to_error().to_raw());
-    Heard::Error(UpstreamError { error, status: status.as_u16(), www_authenticate })
+    Heard::Error(UpstreamError {
+        error,
+        status: status.as_u16(),
+        www_authenticate,
+    })
 }
 
 fn failure_of(status: StatusCode) -> Failure {
@@ -66,7 +83,9 @@ fn failure_of(status: StatusCode) -> Failure {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
             Failure::new(Reason::UpstreamUnauthorized, SideEffect::None)
         }
-        status if status.is_server_error() => Failure::new(Reason::UpstreamHttp, SideEffect::Unknown),
+        status if status.is_server_error() => {
+            Failure::new(Reason::UpstreamHttp, SideEffect::Unknown)
+        }
         status if status.is_success() => Failure::new(Reason::UpstreamInvalid, SideEffect::Unknown),
         // Redirects are never followed, and 4xx is a refusal before anything ran.
         _ => Failure::new(Reason::UpstreamHttp, SideEffect::None),
@@ -74,15 +93,26 @@ fn failure_of(status: StatusCode) -> Failure {
 }
 
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse::<u64>().ok()?;
+    let seconds = headers
+        .get(RETRY_AFTER)?
+        .to_str()
+        .ok()?
+        .trim()
+        .parse::<u64>()
+        .ok()?;
     Some(Duration::from_secs(seconds).min(RETRY_AFTER_MAX))
 }
 
 async fn error_text(body: ResponseBody) -> String {
     let read = Limited::new(body, ERROR_BYTES_MAX).collect();
     let read = tokio::time::timeout(Duration::from_secs(5), read).await;
-    let bytes = read.ok().and_then(Result::ok).map(http_body_util::Collected::to_bytes);
-    bytes.and_then(|bytes| scan(&bytes).ok().map(str::to_owned)).unwrap_or_default()
+    let bytes = read
+        .ok()
+        .and_then(Result::ok)
+        .map(http_body_util::Collected::to_bytes);
+    bytes
+        .and_then(|bytes| scan(&bytes).ok().map(str::to_owned))
+        .unwrap_or_default()
 }
 
 /// The error object of a JSON-RPC error body, whatever id it has: a server that could not read the
@@ -115,13 +145,18 @@ enum Form {
 }
 
 impl Messages {
-    pub(super) fn of(
-        response: Response<ResponseBody>,
-        bytes_max: usize,
-    ) -> Result<Self, Failure> {
+    pub(super) fn of(response: Response<ResponseBody>, bytes_max: usize) -> Result<Self, Failure> {
         let headers = response.headers();
-        let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
-        let kind = kind.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
+        let kind = headers
+            .get(CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or("");
+        let kind = kind
+            .split(';')
+            .next()
+            .unwrap_or("")
+            .trim()
+            .to_ascii_lowercase();
         let form = match kind.as_str() {
             "application/json" => Form::Json,
             "text/event-stream" => Form::Events(Decoder::new(bytes_max)),
@@ -174,11 +209,20 @@ impl Messages {
             self.ended = true;
             return Ok(());
         };
-        let Form::Events(decoder) = &mut self.form else { return Ok(()) };
-        let Ok(data) = frame.into_data() else { return Ok(()) };
+        let Form::Events(decoder) = &mut self.form else {
+            return Ok(());
+        };
+        let Ok(data) = frame.into_data() else {
+            return Ok(());
+        };
         let (queue, last, retry) = (&mut self.queue, &mut self.last_event_id, &mut self.retry);
         let fed = decoder.feed(&data, |event| {
-            let SseEvent { data, id, retry: wait, event: _ } = event;
+            let SseEvent {
+                data,
+                id,
+                retry: wait,
+                event: _,
+            } = event;
             if let Some(id) = id.and_then(|id| HeaderValue::try_from(id).ok()) {
                 *last = Some(id);
             }
@@ -198,30 +242,52 @@ impl Messages {
 }
 
 async fn read_json(body: &mut ResponseBody, bytes_max: usize) -> Result<String, Failure> {
-    let collected = Limited::new(body, bytes_max).collect().await.map_err(|error| {
-        if error.is::<http_body_util::LengthLimitError>() {
-            TOO_LARGE
-        } else {
-            Failure::new(Reason::UpstreamReset, SideEffect::Unknown)
-        }
-    })?;
+    let collected = Limited::new(body, bytes_max)
+        .collect()
+        .await
+        .map_err(|error| {
+            if error.is::<http_body_util::LengthLimitError>() {
+                TOO_LARGE
+            } else {
+                Failure::new(Reason::UpstreamReset, SideEffect::Unknown)
+            }
+        })?;
     String::from_utf8(collected.to_bytes().into()).map_err(|_| INVALID)
 }
 
-pub(super) const INVALID: Failure =
-    Failure { reason: Reason::UpstreamInvalid, effect: SideEffect::Unknown };
-pub(super) const TOO_LARGE: Failure =
-    Failure { reason: Reason::UpstreamTooLarge, effect: SideEffect::Unknown };
-pub(super) const RESET: Failure =
-    Failure { reason: Reason::UpstreamReset, effect: SideEffect::Unknown };
+pub(super) const INVALID: Failure = Failure {
+    reason: Reason::UpstreamInvalid,
+    effect: SideEffect::Unknown,
+};
+pub(super) const TOO_LARGE: Failure = Failure {
+    reason: Reason::UpstreamTooLarge,
+    effect: SideEffect::Unknown,
+};
+pub(super) const RESET: Failure = Failure {
+    reason: Reason::UpstreamReset,
+    effect: SideEffect::Unknown,
+};
 
 /// One message of the server, told apart.
 #[derive(Debug)]
 pub(super) enum Message {
-    Result { id: Box<str>, result: Box<RawValue> },
-    Error { id: Box<str>, error: Box<RawValue> },
-    Request { id: Box<str>, method: Box<str>, params: Option<Box<RawValue>> },
-    Notification { method: Box<str>, params: Option<Box<RawValue>> },
+    Result {
+        id: Box<str>,
+        result: Box<RawValue>,
+    },
+    Error {
+        id: Box<str>,
+        error: Box<RawValue>,
+    },
+    Request {
+        id: Box<str>,
+        method: Box<str>,
+        params: Option<Box<RawValue>>,
+    },
+    Notification {
+        method: Box<str>,
+        params: Option<Box<RawValue>>,
+    },
 }
 
 /// Reads a message leniently: what a server may get wrong without harm is let pass.
@@ -239,8 +305,14 @@ pub(super) fn read(text: &str) -> Result<Message, Failure> {
     }
     let id = id.unwrap_or_else(|| "null".into());
     match (object.get("result"), object.get("error")) {
-        (Some(result), None) => Ok(Message::Result { id, result: result.to_owned() }),
-        (None, Some(error)) => Ok(Message::Error { id, error: error.to_owned() }),
+        (Some(result), None) => Ok(Message::Result {
+            id,
+            result: result.to_owned(),
+        }),
+        (None, Some(error)) => Ok(Message::Error {
+            id,
+            error: error.to_owned(),
+        }),
         _ => Err(INVALID),
     }
 }

@@ -49,6 +49,9 @@ mod tests {
             headers.append(name, value.parse().unwrap());
         }
         strip(&mut headers);
-        assert_eq!(headers.keys().map(HeaderName::as_str).collect::<Vec<_>>(), ["mcp-session-id"]);
+        assert_eq!(
+            headers.keys().map(HeaderName::as_str).collect::<Vec<_>>(),
+            ["mcp-session-id"]
+        );
     }
 }

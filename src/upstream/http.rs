@@ -64,7 +64,9 @@ impl Body for RequestBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match self.get_mut() {
-            Self::Ready(body) => Pin::new(body).poll_frame(context).map_err(|never| match never {}),
+            Self::Ready(body) => Pin::new(body)
+                .poll_frame(context)
+                .map_err(|never| match never {}),
             Self::Streamed(body) => Pin::new(body).poll_frame(context).map_err(Into::into),
         }
     }
@@ -94,7 +96,11 @@ pub struct Http {
 
 impl Http {
     pub(super) fn new(connector: Connector, drivers: TaskTracker) -> Self {
-        Self { connector, pool: Arc::default(), drivers }
+        Self {
+            connector,
+            pool: Arc::default(),
+            drivers,
+        }
     }
 
     pub(super) fn is_local(&self) -> bool {
@@ -170,7 +176,11 @@ enum Unsent {
 }
 
 fn broken(error: &hyper::Error) -> Failure {
-    let reason = if error.is_parse() { Reason::UpstreamInvalid } else { Reason::UpstreamReset };
+    let reason = if error.is_parse() {
+        Reason::UpstreamInvalid
+    } else {
+        Reason::UpstreamReset
+    };
     Failure::new(reason, SideEffect::Unknown)
 }
 
@@ -184,11 +194,18 @@ impl Pool {
     /// A connection that is ready, the one used last first.
     async fn take(&self) -> Option<SendRequest<RequestBody>> {
         loop {
-            let newest = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop_back();
+            let newest = self
+                .idle
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .pop_back();
             let (mut sender, since) = newest?;
             if Instant::now().saturating_duration_since(since) >= IDLE {
                 // All others are older still.
-                self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+                self.idle
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .clear();
                 return None;
             }
             // Ready at once, or as soon as its driver has seen the end of the last response.
@@ -205,7 +222,10 @@ impl Pool {
         }
         let now = Instant::now();
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        while idle.front().is_some_and(|(_, since)| now.saturating_duration_since(*since) >= IDLE) {
+        while idle
+            .front()
+            .is_some_and(|(_, since)| now.saturating_duration_since(*since) >= IDLE)
+        {
             idle.pop_front();
         }
         if idle.len() < IDLE_MAX {

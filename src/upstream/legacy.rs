@@ -47,7 +47,10 @@ pub(super) fn begin(origin: Arc<Origin>, sessions: Arc<Sessions>, outgoing: Outg
         let event = conversation.next().await?;
         Some((event, conversation))
     });
-    Exchange { events: events.boxed(), control: Arc::new(Side { current }) }
+    Exchange {
+        events: events.boxed(),
+        control: Arc::new(Side { current }),
+    }
 }
 
 /// The way back to the call's session while the call is under way.
@@ -57,21 +60,30 @@ struct Side {
 
 impl Side {
     fn current(&self) -> Option<(Arc<Session>, u64)> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.current
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 }
 
 #[async_trait]
 impl Control for Side {
     async fn answer(&self, id: &str, answer: Answer) -> Result<(), Failure> {
-        let Some((session, _)) = self.current() else { return Ok(()) };
+        let Some((session, _)) = self.current() else {
+            return Ok(());
+        };
         session.tell(response(id, &answer)).await
     }
 
     async fn cancel(&self) {
-        let Some((session, id)) = self.current() else { return };
+        let Some((session, id)) = self.current() else {
+            return;
+        };
         let mut params = Writer::object();
-        params.number("requestId", id).str("reason", "The client no longer waits");
+        params
+            .number("requestId", id)
+            .str("reason", "The client no longer waits");
         let message = translate::notification("notifications/cancelled", &params.end());
         let _ = tokio::time::timeout(CANCEL_PATIENCE, session.tell(message)).await;
     }
@@ -119,7 +131,9 @@ impl Conversation {
             }
         }
         loop {
-            let Phase::Reading(messages) = &mut self.phase else { return None };
+            let Phase::Reading(messages) = &mut self.phase else {
+                return None;
+            };
             let text = match messages.next().await {
                 Ok(Some(text)) => text,
                 Ok(None) => match self.resume().await {
@@ -150,7 +164,10 @@ impl Conversation {
     }
 
     async fn send(&mut self) -> Result<Messages, Event> {
-        let lease = self.sessions.check_out(&self.key, self.outgoing.credentials.as_ref()).await;
+        let lease = self
+            .sessions
+            .check_out(&self.key, self.outgoing.credentials.as_ref())
+            .await;
         self.lease = Some(lease.map_err(no_session)?);
         match self.send_once().await {
             Ok(messages) => return Ok(messages),
@@ -161,7 +178,10 @@ impl Conversation {
         if let Some(lease) = self.lease.take() {
             lease.lost();
         }
-        let lease = self.sessions.open(&self.key, self.outgoing.credentials.as_ref()).await;
+        let lease = self
+            .sessions
+            .open(&self.key, self.outgoing.credentials.as_ref())
+            .await;
         self.lease = Some(lease.map_err(no_session)?);
         self.send_once().await.map_err(|untaken| match untaken {
             Untaken::End(event) => event,
@@ -172,7 +192,9 @@ impl Conversation {
     }
 
     async fn send_once(&mut self) -> Result<Messages, Untaken> {
-        let Some(lease) = &self.lease else { return Err(Untaken::SessionLost) };
+        let Some(lease) = &self.lease else {
+            return Err(Untaken::SessionLost);
+        };
         let session = Arc::clone(&lease.session);
         if let Some(level) = &self.outgoing.log_level {
             session.set_log_level(level).await;
@@ -187,7 +209,10 @@ impl Conversation {
             let body = translate::request(self.id, &self.outgoing.method, &params);
             *self.current.lock().unwrap_or_else(PoisonError::into_inner) =
                 Some((Arc::clone(&session), self.id));
-            let sent = self.origin.send(session.post(), RequestBody::json(body)).await;
+            let sent = self
+                .origin
+                .send(session.post(), RequestBody::json(body))
+                .await;
             let response = sent.map_err(|failure| Untaken::End(Event::Failed(failure)))?;
             match heard::judge(response, self.origin.message_bytes_max).await {
                 Heard::Messages(messages) => return Ok(messages),
@@ -195,7 +220,10 @@ impl Conversation {
                     return Err(Untaken::SessionLost);
                 }
                 Heard::Error(error) => return Err(Untaken::End(Event::Error(error))),
-                Heard::Refused { status: StatusCode::NOT_FOUND, .. } if session.has_id() => {
+                Heard::Refused {
+                    status: StatusCode::NOT_FOUND,
+                    ..
+                } if session.has_id() => {
                     return Err(Untaken::SessionLost);
                 }
                 Heard::Refused { failure, .. } => return Err(Untaken::End(Event::Failed(failure))),
@@ -211,11 +239,15 @@ impl Conversation {
     /// Comes back to a stream that was cut: the call runs on at the server, and its events wait
     /// under the last event id, if there was one.
     async fn resume(&mut self) -> Result<(), Failure> {
-        let Phase::Reading(messages) = &mut self.phase else { return Err(RESET) };
+        let Phase::Reading(messages) = &mut self.phase else {
+            return Err(RESET);
+        };
         let (true, Some(id)) = (messages.is_stream(), messages.last_event_id.clone()) else {
             return Err(RESET);
         };
-        let Some(lease) = &self.lease else { return Err(RESET) };
+        let Some(lease) = &self.lease else {
+            return Err(RESET);
+        };
         let mut pause = messages.retry.unwrap_or(RESUME_PAUSE);
         let session = Arc::clone(&lease.session);
         loop {
@@ -245,7 +277,11 @@ impl Conversation {
         match message {
             Message::Result { id, result } if *id == *own => Some(self.end(Event::Result(result))),
             Message::Error { id, error } if *id == *own || *id == *"null" => {
-                let error = UpstreamError { error, status: 200, www_authenticate: None };
+                let error = UpstreamError {
+                    error,
+                    status: 200,
+                    www_authenticate: None,
+                };
                 Some(self.end(Event::Error(error)))
             }
             Message::Request { id, method, params } => self.on_request(id, &method, params).await,
@@ -255,9 +291,9 @@ impl Conversation {
                     "notifications/progress" => params
                         .filter(|p| is_token(p, self.id) && self.outgoing.wants_progress)
                         .map(Event::Progress),
-                    "notifications/message" => {
-                        params.filter(|_| self.outgoing.log_level.is_some()).map(Event::Log)
-                    }
+                    "notifications/message" => params
+                        .filter(|_| self.outgoing.log_level.is_some())
+                        .map(Event::Log),
                     _ => None,
                 }
             }
@@ -277,7 +313,11 @@ impl Conversation {
         let declared = Object::parse(&self.key.capabilities).unwrap_or_default();
         let answer = match Kind::of(method) {
             Some(kind) if declared.contains(capability(kind)) => {
-                let question = Question { id: (&*id).into(), method: method.into(), params };
+                let question = Question {
+                    id: (&*id).into(),
+                    method: method.into(),
+                    params,
+                };
                 return Some(Event::Question(question));
             }
             None if method == "ping" => Answer::Result("{}".into()),
@@ -309,7 +349,9 @@ fn is_session_lost(session: &Session, status: u16, error: &RawValue) -> bool {
         return true;
     }
     let number = result::error_code(error).unwrap_or_default();
-    let message = result::error_message(error).unwrap_or_default().to_ascii_lowercase();
+    let message = result::error_message(error)
+        .unwrap_or_default()
+        .to_ascii_lowercase();
     status == 400
         && (number == -32006
             || ((number == -32000 || number == code::INVALID_REQUEST)

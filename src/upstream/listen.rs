@@ -22,7 +22,10 @@ use crate::mcp::version::{Era, MODERN};
 pub enum ListenEvent {
     /// First: the part of the filter, as JSON, that the server will serve.
     Acknowledged(String),
-    Notification { method: String, params: Option<Box<RawValue>> },
+    Notification {
+        method: String,
+        params: Option<Box<RawValue>>,
+    },
     /// Last: the server serves no more; it may be asked again.
     Ended,
 }
@@ -44,7 +47,15 @@ pub(super) fn listen(
     era: Option<Era>,
     wish: Wish,
 ) -> Listening {
-    let ear = Ear { origin, sessions, era, wish, source: None, said: VecDeque::new(), over: false };
+    let ear = Ear {
+        origin,
+        sessions,
+        era,
+        wish,
+        source: None,
+        said: VecDeque::new(),
+        over: false,
+    };
     stream::unfold(ear, |mut ear| async {
         let event = ear.next().await?;
         Some((event, ear))
@@ -83,8 +94,12 @@ impl Ear {
             if let Some(event) = self.said.pop_front() {
                 return Some(event);
             }
-            let Some(source) = &mut self.source else { return Some(self.end()) };
-            let Ok(Some(text)) = source.messages.next().await else { return Some(self.end()) };
+            let Some(source) = &mut self.source else {
+                return Some(self.end());
+            };
+            let Ok(Some(text)) = source.messages.next().await else {
+                return Some(self.end());
+            };
             match heard::read(&text) {
                 Ok(Message::Notification { method, params }) => {
                     note(&self.origin, &method);
@@ -118,7 +133,10 @@ impl Ear {
             | "notifications/resources/list_changed"
             | "notifications/resources/updated" => {
                 let wanted = self.era == Some(Era::Modern) || self.is_wanted(method);
-                wanted.then(|| ListenEvent::Notification { method: method.to_owned(), params })
+                wanted.then(|| ListenEvent::Notification {
+                    method: method.to_owned(),
+                    params,
+                })
             }
             // Nothing else belongs on such a stream.
             _ => None,
@@ -128,7 +146,11 @@ impl Ear {
     /// A legacy session says everything; the client asked for some of it.
     fn is_wanted(&self, method: &str) -> bool {
         let filter = Object::parse(&self.wish.filter).unwrap_or_default();
-        let is_true = |key| filter.get(key).is_some_and(|raw: &RawValue| raw.get() == "true");
+        let is_true = |key| {
+            filter
+                .get(key)
+                .is_some_and(|raw: &RawValue| raw.get() == "true")
+        };
         match method {
             "notifications/tools/list_changed" => is_true("toolsListChanged"),
             "notifications/prompts/list_changed" => is_true("promptsListChanged"),
@@ -146,8 +168,7 @@ impl Ear {
 
     async fn open_modern(&mut self) -> Option<()> {
         let capabilities = translate::without_tasks(&self.wish.capabilities).ok()?;
-        let params =
-            translate::own_params(&capabilities, &[("notifications", &self.wish.filter)]);
+        let params = translate::own_params(&capabilities, &[("notifications", &self.wish.filter)]);
         let body = translate::request(self.origin.next_id(), "subscriptions/listen", &params);
         let head = self
             .origin
@@ -157,7 +178,10 @@ impl Ear {
         let response = self.origin.send(head, RequestBody::json(body)).await.ok()?;
         match heard::judge(response, self.origin.message_bytes_max).await {
             Heard::Messages(messages) if messages.is_stream() => {
-                self.source = Some(Source { messages, _lease: None });
+                self.source = Some(Source {
+                    messages,
+                    _lease: None,
+                });
                 Some(())
             }
             _ => None,
@@ -165,12 +189,22 @@ impl Ear {
     }
 
     async fn open_legacy(&mut self) -> Option<()> {
-        let key = Key { caller: self.wish.caller, capabilities: "{}".into() };
-        let lease = self.sessions.open(&key, self.wish.credentials.as_ref()).await.ok()?;
+        let key = Key {
+            caller: self.wish.caller,
+            capabilities: "{}".into(),
+        };
+        let lease = self
+            .sessions
+            .open(&key, self.wish.credentials.as_ref())
+            .await
+            .ok()?;
         let session = Arc::clone(&lease.session);
-        let response = self.origin.send(session.get(), RequestBody::empty()).await.ok()?;
-        let Heard::Messages(messages) =
-            heard::judge(response, self.origin.message_bytes_max).await
+        let response = self
+            .origin
+            .send(session.get(), RequestBody::empty())
+            .await
+            .ok()?;
+        let Heard::Messages(messages) = heard::judge(response, self.origin.message_bytes_max).await
         else {
             return None;
         };
@@ -178,7 +212,8 @@ impl Ear {
         let filter = Object::parse(&self.wish.filter).unwrap_or_default();
         let offers = |kind: &str, what: &str| {
             let kind = capabilities.get_object(kind);
-            kind.and_then(|kind| kind.get(what)).is_some_and(|raw| raw.get() == "true")
+            kind.and_then(|kind| kind.get(what))
+                .is_some_and(|raw| raw.get() == "true")
         };
         let mut honoured = Writer::object();
         for (key, kind) in [
@@ -207,8 +242,12 @@ impl Ear {
             }
             honoured.raw("resourceSubscriptions", &format!("[{}]", taken.join(",")));
         }
-        self.said.push_back(ListenEvent::Acknowledged(honoured.end()));
-        self.source = Some(Source { messages, _lease: Some(lease) });
+        self.said
+            .push_back(ListenEvent::Acknowledged(honoured.end()));
+        self.source = Some(Source {
+            messages,
+            _lease: Some(lease),
+        });
         Some(())
     }
 }

@@ -23,12 +23,20 @@ const TRIES: u32 = 3;
 
 /// Begins one request; it is sent when the events are first polled.
 pub(super) fn begin(origin: Arc<Origin>, outgoing: Outgoing) -> Exchange {
-    let conversation = Conversation { origin, outgoing, id: 0, phase: Phase::Unsent };
+    let conversation = Conversation {
+        origin,
+        outgoing,
+        id: 0,
+        phase: Phase::Unsent,
+    };
     let events = stream::unfold(conversation, |mut conversation| async {
         let event = conversation.next().await?;
         Some((event, conversation))
     });
-    Exchange { events: events.boxed(), control: Arc::new(ClosingIsEnough) }
+    Exchange {
+        events: events.boxed(),
+        control: Arc::new(ClosingIsEnough),
+    }
 }
 
 /// A modern call is cancelled by closing its stream, which dropping the exchange does; and it
@@ -66,7 +74,9 @@ impl Conversation {
             }
         }
         loop {
-            let Phase::Reading(messages) = &mut self.phase else { return None };
+            let Phase::Reading(messages) = &mut self.phase else {
+                return None;
+            };
             let text = match messages.next().await {
                 Ok(Some(text)) => text,
                 // A modern stream that was cut cannot be resumed.
@@ -94,8 +104,9 @@ impl Conversation {
         loop {
             tries += 1;
             self.id = self.origin.next_id();
-            let params = translate::for_modern(&self.outgoing, self.id)
-                .map_err(|_| Event::Failed(Failure::new(Reason::UpstreamInvalid, SideEffect::None)))?;
+            let params = translate::for_modern(&self.outgoing, self.id).map_err(|_| {
+                Event::Failed(Failure::new(Reason::UpstreamInvalid, SideEffect::None))
+            })?;
             let body = translate::request(self.id, &self.outgoing.method, &params);
             let response = self.origin.send(self.head(), RequestBody::json(body)).await;
             let response = response.map_err(Event::Failed)?;
@@ -134,7 +145,11 @@ impl Conversation {
             Message::Result { id, result } if *id == *own => Some(self.end(Event::Result(result))),
             // A server that could not read the request cannot know its id.
             Message::Error { id, error } if *id == *own || *id == *"null" => {
-                let error = UpstreamError { error, status: 200, www_authenticate: None };
+                let error = UpstreamError {
+                    error,
+                    status: 200,
+                    www_authenticate: None,
+                };
                 Some(self.end(Event::Error(error)))
             }
             Message::Notification { method, params } => self.on_notification(&method, params),
@@ -151,9 +166,9 @@ impl Conversation {
             "notifications/progress" => params
                 .filter(|params| is_token(params, self.id) && self.outgoing.wants_progress)
                 .map(Event::Progress),
-            "notifications/message" => {
-                params.filter(|_| self.outgoing.log_level.is_some()).map(Event::Log)
-            }
+            "notifications/message" => params
+                .filter(|_| self.outgoing.log_level.is_some())
+                .map(Event::Log),
             _ => None,
         }
     }
@@ -168,7 +183,9 @@ pub(super) fn note(origin: &Origin, method: &str) {
 
 /// Whether a progress notification speaks of that request.
 pub(super) fn is_token(params: &RawValue, id: u64) -> bool {
-    let token = Object::parse(params.get()).ok().and_then(|params| params.get("progressToken"));
+    let token = Object::parse(params.get())
+        .ok()
+        .and_then(|params| params.get("progressToken"));
     token.is_some_and(|token| token.get() == id.to_string())
 }
 

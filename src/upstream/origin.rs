@@ -6,10 +6,10 @@ use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, Heade
 use hyper::http::request;
 use hyper::{Method, Request, Response, Uri};
 
+use super::cache::Cache;
 use super::http::{Http, RequestBody, ResponseBody};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::tools::Tools;
-use super::cache::Cache;
 
 pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 pub(super) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -38,7 +38,9 @@ impl Origin {
     pub(super) fn new(url: &Uri, http: Http, message_bytes_max: usize) -> Option<Self> {
         let authority = url.authority()?.as_str();
         // Credentials in a URL are none of the server's name.
-        let authority = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+        let authority = authority
+            .rsplit_once('@')
+            .map_or(authority, |(_, host)| host);
         let path = url.path_and_query().map_or("/", |path| path.as_str());
         Some(Self {
             http,
@@ -57,12 +59,15 @@ impl Origin {
 
     /// A POST of one JSON-RPC message.
     pub(super) fn post(&self, credentials: Option<&HeaderValue>) -> request::Builder {
-        self.builder(Method::POST, credentials).header(ACCEPT, BOTH).header(CONTENT_TYPE, JSON)
+        self.builder(Method::POST, credentials)
+            .header(ACCEPT, BOTH)
+            .header(CONTENT_TYPE, JSON)
     }
 
     /// A GET of a legacy event stream.
     pub(super) fn get(&self, credentials: Option<&HeaderValue>) -> request::Builder {
-        self.builder(Method::GET, credentials).header(ACCEPT, EVENTS)
+        self.builder(Method::GET, credentials)
+            .header(ACCEPT, EVENTS)
     }
 
     pub(super) fn delete(&self, credentials: Option<&HeaderValue>) -> request::Builder {
@@ -70,8 +75,10 @@ impl Origin {
     }
 
     fn builder(&self, method: Method, credentials: Option<&HeaderValue>) -> request::Builder {
-        let builder =
-            Request::builder().method(method).uri(self.path.clone()).header(HOST, &self.host);
+        let builder = Request::builder()
+            .method(method)
+            .uri(self.path.clone())
+            .header(HOST, &self.host);
         match credentials {
             Some(credentials) => builder.header(AUTHORIZATION, credentials),
             None => builder,

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use hyper::header::HeaderValue;
 use hyper::StatusCode;
+use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
 
 use super::UpstreamError;
@@ -39,17 +39,24 @@ pub(super) async fn probe(
 }
 
 async fn ask(origin: &Origin, credentials: Option<&HeaderValue>) -> Result<Era, Undecided> {
-    let body =
-        translate::request(origin.next_id(), "server/discover", &translate::own_params("{}", &[]));
+    let body = translate::request(
+        origin.next_id(),
+        "server/discover",
+        &translate::own_params("{}", &[]),
+    );
     let head = origin
         .post(credentials)
         .header(PROTOCOL_VERSION, MODERN)
         .header(METHOD, "server/discover");
-    let response =
-        origin.send(head, RequestBody::json(body)).await.map_err(Undecided::Failed)?;
+    let response = origin
+        .send(head, RequestBody::json(body))
+        .await
+        .map_err(Undecided::Failed)?;
     match heard::judge(response, origin.message_bytes_max).await {
         Heard::Messages(mut messages) => loop {
-            let Ok(Some(text)) = messages.next().await else { return Ok(Era::Legacy) };
+            let Ok(Some(text)) = messages.next().await else {
+                return Ok(Era::Legacy);
+            };
             match heard::read(&text) {
                 Ok(Message::Result { result, .. }) => return Ok(era_of_result(&result)),
                 Ok(Message::Error { error, .. }) => return Ok(era_of_error(&error)),
@@ -61,15 +68,17 @@ async fn ask(origin: &Origin, credentials: Option<&HeaderValue>) -> Result<Era, 
             Err(Undecided::Unauthorized(error))
         }
         Heard::Error(error) => Ok(era_of_error(&error.error)),
-        Heard::Later(_) => Err(Undecided::Failed(Failure::new(Reason::UpstreamHttp, SideEffect::None))),
+        Heard::Later(_) => Err(Undecided::Failed(Failure::new(
+            Reason::UpstreamHttp,
+            SideEffect::None,
+        ))),
         // A gateway in front of a server that is not up yet says nothing about the server.
-        Heard::Refused { failure, status, .. }
-            if matches!(
-                status,
-                StatusCode::BAD_GATEWAY
-                    | StatusCode::SERVICE_UNAVAILABLE
-                    | StatusCode::GATEWAY_TIMEOUT
-            ) =>
+        Heard::Refused {
+            failure, status, ..
+        } if matches!(
+            status,
+            StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
+        ) =>
         {
             Err(Undecided::Failed(failure))
         }
@@ -80,9 +89,14 @@ async fn ask(origin: &Origin, credentials: Option<&HeaderValue>) -> Result<Era, 
 fn era_of_result(result: &RawValue) -> Era {
     let object = Object::parse(result.get()).unwrap_or_default();
     let versions = object.get("supportedVersions");
-    let versions: Vec<String> =
-        versions.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
-    if versions.iter().any(|version| version == MODERN) { Era::Modern } else { Era::Legacy }
+    let versions: Vec<String> = versions
+        .and_then(|raw| serde_json::from_str(raw.get()).ok())
+        .unwrap_or_default();
+    if versions.iter().any(|version| version == MODERN) {
+        Era::Modern
+    } else {
+        Era::Legacy
+    }
 }
 
 /// Only a modern server knows these codes; -32601 and -32602 are everybody's.
@@ -90,7 +104,9 @@ fn era_of_error(error: &RawValue) -> Era {
     match result::error_code(error) {
         Some(code::HEADER_MISMATCH | code::MISSING_CLIENT_CAPABILITY) => Era::Modern,
         Some(code::UNSUPPORTED_VERSION) => {
-            let data = Object::parse(error.get()).ok().and_then(|error| error.get_object("data"));
+            let data = Object::parse(error.get())
+                .ok()
+                .and_then(|error| error.get_object("data"));
             let supported = data.and_then(|data| data.get("supported"));
             if supported.is_some_and(|raw| raw.get().contains(MODERN)) {
                 Era::Modern

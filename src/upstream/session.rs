@@ -78,7 +78,10 @@ impl Session {
 
     /// Posts a message that has no answer of its own.
     pub(super) async fn tell(&self, message: String) -> Result<(), Failure> {
-        let response = self.origin.send(self.post(), RequestBody::json(message)).await?;
+        let response = self
+            .origin
+            .send(self.post(), RequestBody::json(message))
+            .await?;
         if response.status().is_success() {
             Ok(())
         } else {
@@ -88,7 +91,11 @@ impl Session {
 
     /// The session's log level, set where the call wants another one.
     pub(super) async fn set_log_level(&self, level: &Arc<str>) {
-        let known = self.log_level.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let known = self
+            .log_level
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         if known.as_ref() == Some(level) {
             return;
         }
@@ -97,13 +104,19 @@ impl Session {
         let message = translate::request(self.origin.next_id(), "logging/setLevel", &params.end());
         // A server without logging refuses; then it will not log either.
         if self.tell(message).await.is_ok() {
-            *self.log_level.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(level));
+            *self
+                .log_level
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(level));
         }
     }
 
     async fn close(&self) {
         let Some(id) = &self.id else { return };
-        let request = self.origin.delete(self.credentials.as_ref()).header(SESSION_ID, id);
+        let request = self
+            .origin
+            .delete(self.credentials.as_ref())
+            .header(SESSION_ID, id);
         let request = request.header(PROTOCOL_VERSION, &self.version);
         let closing = self.origin.send(request, RequestBody::empty());
         let _ = tokio::time::timeout(Duration::from_secs(5), closing).await;
@@ -152,7 +165,13 @@ impl Sessions {
         closers: TaskTracker,
     ) -> Arc<Self> {
         let permits = Arc::new(Semaphore::new(sessions_max));
-        Arc::new(Self { origin, mode, idle: Mutex::default(), permits, closers })
+        Arc::new(Self {
+            origin,
+            mode,
+            idle: Mutex::default(),
+            permits,
+            closers,
+        })
     }
 
     /// A session of that caller: the one used last, or a new one.
@@ -184,13 +203,25 @@ impl Sessions {
             }
         };
         let opening = self.initialize(key, credentials);
-        let session = tokio::time::timeout(PATIENCE, opening).await.map_err(|_| unreachable)??;
+        let session = tokio::time::timeout(PATIENCE, opening)
+            .await
+            .map_err(|_| unreachable)??;
         let session = Arc::new(session);
         if self.mode == SessionMode::Caller {
             self.keep(key.clone(), Arc::clone(&session), permit);
-            return Ok(Lease { session, key: key.clone(), sessions: Arc::clone(self), permit: None });
+            return Ok(Lease {
+                session,
+                key: key.clone(),
+                sessions: Arc::clone(self),
+                permit: None,
+            });
         }
-        Ok(Lease { session, key: key.clone(), sessions: Arc::clone(self), permit: Some(permit) })
+        Ok(Lease {
+            session,
+            key: key.clone(),
+            sessions: Arc::clone(self),
+            permit: Some(permit),
+        })
     }
 
     fn take(self: &Arc<Self>, key: &Key) -> Option<Lease> {
@@ -211,12 +242,21 @@ impl Sessions {
         if sessions.is_empty() {
             idle.remove(key);
         }
-        Some(Lease { session, key: key.clone(), sessions: Arc::clone(self), permit })
+        Some(Lease {
+            session,
+            key: key.clone(),
+            sessions: Arc::clone(self),
+            permit,
+        })
     }
 
     fn keep(&self, key: Key, session: Arc<Session>, permit: OwnedSemaphorePermit) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.entry(key).or_default().push(Idle { session, since: Instant::now(), permit });
+        idle.entry(key).or_default().push(Idle {
+            session,
+            since: Instant::now(),
+            permit,
+        });
     }
 
     fn forget(&self, key: &Key, session: &Arc<Session>) {
@@ -247,12 +287,20 @@ impl Sessions {
         let unused = |kept: &Idle| Arc::strong_count(&kept.session) == 1;
         let oldest = idle
             .iter()
-            .filter_map(|(key, kept)| kept.iter().filter(|k| unused(k)).map(|k| k.since).min().map(|since| (since, key)))
+            .filter_map(|(key, kept)| {
+                kept.iter()
+                    .filter(|k| unused(k))
+                    .map(|k| k.since)
+                    .min()
+                    .map(|since| (since, key))
+            })
             .min_by_key(|(since, _)| *since)
             .map(|(since, key)| (since, key.clone()));
         let Some((since, key)) = oldest else { return };
         if let Some(sessions) = idle.get_mut(&key)
-            && let Some(at) = sessions.iter().position(|kept| kept.since == since && unused(kept))
+            && let Some(at) = sessions
+                .iter()
+                .position(|kept| kept.since == since && unused(kept))
         {
             self.close(sessions.remove(at).session);
         }
@@ -268,11 +316,16 @@ impl Sessions {
         credentials: Option<&HeaderValue>,
     ) -> Result<Session, NoSession> {
         let mut params = Writer::object();
-        params.str("protocolVersion", LEGACY_NEWEST).raw("capabilities", &key.capabilities);
+        params
+            .str("protocolVersion", LEGACY_NEWEST)
+            .raw("capabilities", &key.capabilities);
         params.raw("clientInfo", &translate::client_info());
         let id = self.origin.next_id();
         let body = translate::request(id, "initialize", &params.end());
-        let response = self.origin.send(self.origin.post(credentials), RequestBody::json(body)).await?;
+        let response = self
+            .origin
+            .send(self.origin.post(credentials), RequestBody::json(body))
+            .await?;
         let session_id = response.headers().get(SESSION_ID).cloned();
         let mut messages = match heard::judge(response, self.origin.message_bytes_max).await {
             Heard::Messages(messages) => messages,
@@ -286,17 +339,27 @@ impl Sessions {
         };
         let invalid = || NoSession::Failed(Failure::new(Reason::UpstreamInvalid, SideEffect::None));
         let result = loop {
-            let text = messages.next().await.map_err(|_| invalid())?.ok_or_else(invalid)?;
+            let text = messages
+                .next()
+                .await
+                .map_err(|_| invalid())?
+                .ok_or_else(invalid)?;
             match heard::read(&text).map_err(|_| invalid())? {
                 Message::Result { result, .. } => break result,
                 Message::Error { error, .. } => {
-                    let error = UpstreamError { error, status: 200, www_authenticate: None };
+                    let error = UpstreamError {
+                        error,
+                        status: 200,
+                        www_authenticate: None,
+                    };
                     return Err(NoSession::Error(error));
                 }
                 Message::Request { .. } | Message::Notification { .. } => {}
             }
         };
-        let session = self.described(&result, session_id, credentials).ok_or_else(invalid)?;
+        let session = self
+            .described(&result, session_id, credentials)
+            .ok_or_else(invalid)?;
         let ready = translate::notification("notifications/initialized", "{}");
         session.tell(ready).await.map_err(|_| invalid())?;
         Ok(session)
@@ -327,7 +390,8 @@ impl Lease {
     /// The call has its answer: the session is free for the next one.
     pub(super) fn give_back(mut self) {
         if let Some(permit) = self.permit.take() {
-            self.sessions.keep(self.key.clone(), Arc::clone(&self.session), permit);
+            self.sessions
+                .keep(self.key.clone(), Arc::clone(&self.session), permit);
         }
     }
 

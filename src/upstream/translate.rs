@@ -9,13 +9,18 @@ use crate::mcp::version::MODERN;
 /// One JSON-RPC request.
 pub(super) fn request(id: u64, method: &str, params: &str) -> String {
     let mut out = Writer::with_capacity(params.len() + 96);
-    out.str("jsonrpc", "2.0").number("id", id).str("method", method).raw("params", params);
+    out.str("jsonrpc", "2.0")
+        .number("id", id)
+        .str("method", method)
+        .raw("params", params);
     out.end()
 }
 
 pub(super) fn notification(method: &str, params: &str) -> String {
     let mut out = Writer::with_capacity(params.len() + 96);
-    out.str("jsonrpc", "2.0").str("method", method).raw("params", params);
+    out.str("jsonrpc", "2.0")
+        .str("method", method)
+        .raw("params", params);
     out.end()
 }
 
@@ -31,9 +36,20 @@ pub(super) fn for_modern(outgoing: &Outgoing, token: u64) -> Result<String, Faul
     } else {
         outgoing.params.to_string()
     };
-    let meta = params.get("_meta").filter(|raw| is_object(raw)).map_or("{}", |raw| raw.get());
-    text = set(&text, "_meta", &meta_for_modern(meta, outgoing.wants_progress.then_some(token))?)?;
-    if let Some(Retry { input_responses, request_state }) = retry {
+    let meta = params
+        .get("_meta")
+        .filter(|raw| is_object(raw))
+        .map_or("{}", |raw| raw.get());
+    text = set(
+        &text,
+        "_meta",
+        &meta_for_modern(meta, outgoing.wants_progress.then_some(token))?,
+    )?;
+    if let Some(Retry {
+        input_responses,
+        request_state,
+    }) = retry
+    {
         text = set(&text, "inputResponses", input_responses)?;
         if let Some(state) = request_state {
             text = set(&text, "requestState", &crate::mcp::json::quote(state))?;
@@ -50,7 +66,11 @@ fn meta_for_modern(meta: &str, token: Option<u64>) -> Result<String, Fault> {
         (false, None) => meta.to_owned(),
     };
     if let Some(capabilities) = object.get(CLIENT_CAPABILITIES) {
-        text = set(&text, CLIENT_CAPABILITIES, &without_tasks(capabilities.get())?)?;
+        text = set(
+            &text,
+            CLIENT_CAPABILITIES,
+            &without_tasks(capabilities.get())?,
+        )?;
     }
     Ok(text)
 }
@@ -58,14 +78,19 @@ fn meta_for_modern(meta: &str, token: Option<u64>) -> Result<String, Fault> {
 /// A client's capabilities without the Tasks extension.
 pub(super) fn without_tasks(capabilities: &str) -> Result<String, Fault> {
     let object = Object::parse(capabilities)?;
-    match object.get_object("extensions").filter(|all| all.contains(TASKS_EXTENSION)) {
+    match object
+        .get_object("extensions")
+        .filter(|all| all.contains(TASKS_EXTENSION))
+    {
         None => Ok(capabilities.to_owned()),
         Some(extensions) if extensions.len() == 1 => {
             Ok(object.render_filtered(|key| key != "extensions"))
         }
-        Some(extensions) => {
-            set(capabilities, "extensions", &extensions.render_filtered(|k| k != TASKS_EXTENSION))
-        }
+        Some(extensions) => set(
+            capabilities,
+            "extensions",
+            &extensions.render_filtered(|k| k != TASKS_EXTENSION),
+        ),
     }
 }
 
@@ -88,7 +113,11 @@ pub(super) fn for_legacy(outgoing: &Outgoing, token: u64) -> Result<String, Faul
         kept.number(PROGRESS_TOKEN, token);
         any = true;
     }
-    if any { set(&text, "_meta", &kept.end()) } else { Ok(text) }
+    if any {
+        set(&text, "_meta", &kept.end())
+    } else {
+        Ok(text)
+    }
 }
 
 /// What raincheck declares to a legacy server for a modern client: what the client can answer.
@@ -118,7 +147,10 @@ pub(super) fn own_params(capabilities: &str, members: &[(&str, &str)]) -> String
 }
 
 pub(super) fn client_info() -> String {
-    format!(r#"{{"name":"raincheck","version":"{}"}}"#, env!("CARGO_PKG_VERSION"))
+    format!(
+        r#"{{"name":"raincheck","version":"{}"}}"#,
+        env!("CARGO_PKG_VERSION")
+    )
 }
 
 #[cfg(test)]
@@ -155,8 +187,14 @@ mod tests {
             request_state: Some("s\"".into()),
         });
         let text = for_modern(&retry, 7).unwrap();
-        assert!(text.starts_with(r#"{"requestState":"s\"","inputResponses":{"k":{}},"name":"t""#), "{text}");
-        assert!(!text.contains("progressToken") && !text.contains("\"task\""), "{text}");
+        assert!(
+            text.starts_with(r#"{"requestState":"s\"","inputResponses":{"k":{}},"name":"t""#),
+            "{text}"
+        );
+        assert!(
+            !text.contains("progressToken") && !text.contains("\"task\""),
+            "{text}"
+        );
     }
 
     #[test]

@@ -106,8 +106,7 @@ impl Upstream {
         let url: Uri = settings.url.parse().map_err(|_| UrlError::Scheme)?;
         let connector = Connector::new(&url, settings.connect_timeout)?;
         let http = Http::new(connector, services.clone());
-        let origin =
-            Origin::new(&url, http, settings.message_bytes_max).ok_or(UrlError::Scheme)?;
+        let origin = Origin::new(&url, http, settings.message_bytes_max).ok_or(UrlError::Scheme)?;
         let origin = Arc::new(origin);
         let sessions = Sessions::new(
             Arc::clone(&origin),
@@ -115,8 +114,15 @@ impl Upstream {
             settings.sessions_max,
             services,
         );
-        let era = settings.era.map_or_else(OnceCell::new, |era| OnceCell::new_with(Some(era)));
-        Ok(Self { origin, sessions, era, discovered: Mutex::default() })
+        let era = settings
+            .era
+            .map_or_else(OnceCell::new, |era| OnceCell::new_with(Some(era)));
+        Ok(Self {
+            origin,
+            sessions,
+            era,
+            discovered: Mutex::default(),
+        })
     }
 
     /// Loopback: the client's credentials may go there.
@@ -142,9 +148,11 @@ impl Upstream {
     pub fn begin(&self, era: Era, outgoing: Outgoing) -> Exchange {
         match era {
             Era::Modern => modern::begin(Arc::clone(&self.origin), outgoing),
-            Era::Legacy => {
-                legacy::begin(Arc::clone(&self.origin), Arc::clone(&self.sessions), outgoing)
-            }
+            Era::Legacy => legacy::begin(
+                Arc::clone(&self.origin),
+                Arc::clone(&self.sessions),
+                outgoing,
+            ),
         }
     }
 
@@ -159,9 +167,17 @@ impl Upstream {
         if !self.forwards_credentials() {
             parts.headers.remove(AUTHORIZATION);
         }
-        let well_known = parts.uri.path().starts_with(WELL_KNOWN).then_some(WELL_KNOWN);
+        let well_known = parts
+            .uri
+            .path()
+            .starts_with(WELL_KNOWN)
+            .then_some(WELL_KNOWN);
         self.origin.readdress(&mut parts, well_known);
-        let mut response = self.origin.http.send(Request::from_parts(parts, body)).await?;
+        let mut response = self
+            .origin
+            .http
+            .send(Request::from_parts(parts, body))
+            .await?;
         hop::strip(response.headers_mut());
         Ok(response)
     }
@@ -177,14 +193,19 @@ impl Upstream {
             Era::Legacy => self.discover_legacy(caller, credentials).await?,
         };
         let discovered = Arc::new(discovered);
-        *self.discovered.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some(Arc::clone(&discovered));
+        *self
+            .discovered
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&discovered));
         Ok(discovered)
     }
 
     /// What the server last said of itself, to anybody.
     pub fn last_discovered(&self) -> Option<Arc<Discovered>> {
-        self.discovered.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.discovered
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     async fn discover_modern(
@@ -200,7 +221,9 @@ impl Upstream {
         let meta = object.get_object("_meta").unwrap_or_default();
         Ok(Discovered {
             capabilities: member("capabilities").ok_or(DiscoverError::Failed(INVALID))?,
-            server_info: meta.get("io.modelcontextprotocol/serverInfo").map(ToOwned::to_owned),
+            server_info: meta
+                .get("io.modelcontextprotocol/serverInfo")
+                .map(ToOwned::to_owned),
             instructions: member("instructions"),
             supported_versions: member("supportedVersions"),
         })
@@ -211,7 +234,10 @@ impl Upstream {
         caller: [u8; 16],
         credentials: Option<HeaderValue>,
     ) -> Result<Discovered, DiscoverError> {
-        let key = Key { caller, capabilities: "{}".into() };
+        let key = Key {
+            caller,
+            capabilities: "{}".into(),
+        };
         let lease = self.sessions.check_out(&key, credentials.as_ref()).await;
         let lease = lease.map_err(|why| match why {
             NoSession::Failed(failure) => DiscoverError::Failed(failure),
@@ -235,7 +261,10 @@ impl Upstream {
         credentials: Option<HeaderValue>,
         capabilities: Arc<str>,
     ) -> Result<Arc<Tools>, DiscoverError> {
-        self.origin.tools.get(caller, self.list_tools(caller, credentials, capabilities)).await
+        self.origin
+            .tools
+            .get(caller, self.list_tools(caller, credentials, capabilities))
+            .await
     }
 
     async fn list_tools(
@@ -255,10 +284,17 @@ impl Upstream {
                 None => &[],
             };
             let params = translate::own_params(&declared, page);
-            let outgoing =
-                own(caller, credentials.clone(), "tools/list", params, Arc::clone(&capabilities));
+            let outgoing = own(
+                caller,
+                credentials.clone(),
+                "tools/list",
+                params,
+                Arc::clone(&capabilities),
+            );
             let result = self.ask(era, outgoing).await?;
-            cursor = tools.add_page(&result).map_err(|_| DiscoverError::Failed(INVALID))?;
+            cursor = tools
+                .add_page(&result)
+                .map_err(|_| DiscoverError::Failed(INVALID))?;
             if cursor.is_none() {
                 break;
             }
@@ -288,13 +324,21 @@ impl Upstream {
         capabilities: Arc<str>,
         filter: Arc<str>,
     ) -> Listening {
-        let wish = Wish { caller, credentials, capabilities, filter };
+        let wish = Wish {
+            caller,
+            credentials,
+            capabilities,
+            filter,
+        };
         let (origin, sessions) = (Arc::clone(&self.origin), Arc::clone(&self.sessions));
         listen::listen(origin, sessions, self.known_era(), wish)
     }
 }
 
-const INVALID: Failure = Failure { reason: Reason::UpstreamInvalid, effect: SideEffect::None };
+const INVALID: Failure = Failure {
+    reason: Reason::UpstreamInvalid,
+    effect: SideEffect::None,
+};
 
 fn refused(error: UpstreamError) -> DiscoverError {
     if matches!(error.status, 401 | 403) {

@@ -14,7 +14,7 @@ use self::server::Server;
 use self::terminal::Terminal;
 use self::wire::at;
 use super::{Failure, log, runtime};
-use crate::cli::stand_in::App;
+use crate::app::App;
 use crate::config::Config;
 use crate::config::load::{Flags, load};
 

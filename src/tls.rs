@@ -38,7 +38,7 @@ pub fn install_provider() {
 
 /// TLS 1.2 and 1.3, no client certificates. ALPN offers HTTP/1.1 only: HTTP/2 is served in
 /// cleartext to those who ask for it by configuration.
-pub fn server(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsError> {
+pub fn server_config(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsError> {
     let chain = certificates(certificate)?;
     let private = private_key(key)?;
     let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
@@ -118,7 +118,7 @@ mod tests {
         }
 
         fn refusal(&self, certificate: &Path, key: &Path) -> String {
-            let refusal = server(certificate, key).unwrap_err().to_string();
+            let refusal = server_config(certificate, key).unwrap_err().to_string();
             refusal.replace(&format!("{}/", self.0.display()), "")
         }
     }
@@ -141,7 +141,7 @@ mod tests {
         let (certificate, key) = pair();
         let certificate = directory.file("c.pem", &certificate);
         let key = directory.file("k.pem", &key);
-        let config = server(&certificate, &key).unwrap();
+        let config = server_config(&certificate, &key).unwrap();
         assert_eq!(config.alpn_protocols, [b"http/1.1"]);
     }
 

@@ -15,7 +15,7 @@ use crate::tls;
 pub(super) fn check(config: &Config) -> Result<ExitCode, Failure> {
     let inspection = runtime()?.block_on(inspect(config));
     let certificate = config.listen.tls.as_ref().map(|files| {
-        tls::server(&files.certificate, &files.key)
+        tls::server_config(&files.certificate, &files.key)
             .map(|_| ())
             .map_err(|e| e.to_string())
     });

@@ -55,8 +55,10 @@ impl App {
         let upstream = Upstream::new(upstream_settings(&config), services.clone());
         let upstream = Arc::new(upstream.map_err(line)?);
         let rules = Arc::new(config.rules);
-        let patience =
-            Patience { read: config.store.read_patience, create: config.store.create_patience };
+        let patience = Patience {
+            read: config.store.read_patience,
+            create: config.store.create_patience,
+        };
         let ledger = Ledger::new(opened.store, opened.clock, patience);
         let runner = Runner::new(
             ledger,
@@ -110,7 +112,9 @@ impl App {
     /// listener, ends listen streams, waits for calls up to `drain.grace`, fails the rest.
     pub async fn serve(self, shutdown: CancellationToken) {
         let closed = CancellationToken::new();
-        let serving = self.server.serve(Arc::clone(&self.front), closed.clone(), LAST_BYTES);
+        let serving = self
+            .server
+            .serve(Arc::clone(&self.front), closed.clone(), LAST_BYTES);
         let runner = Arc::clone(&self.front.runner);
         let draining = async {
             shutdown.cancelled().await;
@@ -167,15 +171,20 @@ async fn open(
             })
         }
         Location::Redis { url, namespace } => {
-            let namespace = Namespace::parse(namespace)
-                .ok_or_else(|| AppError("store.namespace: use 1 to 64 of A-Z a-z 0-9 . _ -".into()))?;
+            let namespace = Namespace::parse(namespace).ok_or_else(|| {
+                AppError("store.namespace: use 1 to 64 of A-Z a-z 0-9 . _ -".into())
+            })?;
             let options = Options {
                 allow_eviction: config.store.allow_eviction,
                 serves: Some(config.upstream.url.to_string()),
                 ..Options::new(url.expose(), namespace)
             };
             let store = Redis::open(&options, services, stop).await.map_err(line)?;
-            let now_ms = store.beat(None, config.replica.lease).await.map_err(line)?.now_ms;
+            let now_ms = store
+                .beat(None, config.replica.lease)
+                .await
+                .map_err(line)?
+                .now_ms;
             let clock = Arc::new(Anchored::at(now_ms));
             Ok(Opened {
                 store: Arc::new(store),
@@ -209,7 +218,7 @@ pub fn upstream_settings(config: &Config) -> UpstreamSettings {
 
 async fn bind(listen: &config::Listen, limits: &config::Limits) -> Result<Server, AppError> {
     let tls = match &listen.tls {
-        Some(files) => Some(tls::server(&files.certificate, &files.key).map_err(line)?),
+        Some(files) => Some(tls::server_config(&files.certificate, &files.key).map_err(line)?),
         None => None,
     };
     let settings = server::Settings {

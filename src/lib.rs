@@ -10,9 +10,11 @@
     )
 )]
 
+pub mod app;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod downstream;
 pub mod mcp;
 pub mod runner;
 pub mod store;

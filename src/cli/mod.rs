@@ -15,7 +15,6 @@ mod check;
 mod demo;
 mod inspect;
 mod run;
-mod stand_in;
 mod table;
 
 /// A sidecar reverse proxy that gives unmodified MCP servers the Tasks extension.

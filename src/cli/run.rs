@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use super::{Failure, runtime};
-use crate::cli::stand_in::App;
+use crate::app::App;
 use crate::config::Config;
 
 pub(super) fn run(config: Config) -> Result<ExitCode, Failure> {

@@ -10,6 +10,8 @@ use super::json::{Fault, Object, string};
 #[derive(Debug, Default)]
 pub struct Tools {
     by_name: HashMap<Box<str>, Tool>,
+    /// In the server's order.
+    names: Vec<Box<str>>,
 }
 
 /// What is known of one tool.
@@ -36,7 +38,7 @@ impl Tools {
     }
 
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.by_name.keys().map(|name| &**name)
+        self.names.iter().map(|name| &**name)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -61,7 +63,13 @@ impl Tools {
             if let Some(schema) = tool.get_object("inputSchema") {
                 collect(&schema, &mut Vec::new(), &mut mirrored);
             }
-            self.by_name.insert(name.as_ref().into(), Tool { mirrored });
+            if self
+                .by_name
+                .insert(name.as_ref().into(), Tool { mirrored })
+                .is_none()
+            {
+                self.names.push(name.as_ref().into());
+            }
         }
         Ok(object
             .get_str("nextCursor")

@@ -27,7 +27,7 @@ pub(super) struct Inspection {
 /// Asks the wrapped server, without credentials and without a caller's name.
 pub(super) async fn inspect(config: &Config) -> Result<Inspection, String> {
     let settings = upstream_settings(config);
-    let upstream = Upstream::new(settings, TaskTracker::new()).map_err(|e| e.to_string())?;
+    let upstream = Upstream::new(&settings, TaskTracker::new()).map_err(|e| e.to_string())?;
     timeout(PATIENCE, ask(&upstream))
         .await
         .map_err(|_| format!("no answer within {} s", PATIENCE.as_secs()))?

@@ -177,3 +177,13 @@ closing_line() {
     /^[0-9]+ passed, [0-9]+ failed/ { passed += $1; failed += $3; if ($6 ~ /^skipped/) skipped += $5 }
     END { printf "%d passed, %d failed%s\n", passed, failed, skipped ? ", " skipped " skipped" : "" }'
 }
+
+# rust_line FILE STATUS: the same line from what nextest and `cargo test` printed; what did not compile is one failure.
+rust_line() {
+  awk -v status="$2" '
+    function count(word) { return match($0, "[0-9]+ " word) ? substr($0, RSTART, RLENGTH) + 0 : 0 }
+    /^ *Summary \[/ { passed += count("passed"); failed += count("failed") + count("timed out"); skipped += count("skipped") }
+    /^test result: / { passed += count("passed"); failed += count("failed"); skipped += count("ignored") }
+    END { if (status && !failed) failed = 1
+          printf "%d passed, %d failed%s\n", passed, failed, skipped ? ", " skipped " skipped" : "" }' "$1"
+}

@@ -23,23 +23,41 @@ main() {
   run "$TESTS/setup.sh"
   for part in "${parts[@]}"; do
     say "--- $part"
-    "$part" 2>&1 | tee "$SCRATCH/$part.log" || closed "$SCRATCH/$part.log"
+    "$part" 2>&1 | tee "$SCRATCH/$part.log" || broken "$part"
+    # The part's own sum; the lines before it are what it is the sum of.
+    grep -E '^[0-9]+ passed, [0-9]+ failed' "$SCRATCH/$part.log" | tail -n 1 >"$SCRATCH/$part.sum"
   done
-  line=$(cd "$SCRATCH" && closing_line "${parts[@]/%/.log}")
+  line=$(cd "$SCRATCH" && closing_line "${parts[@]/%/.sum}")
   say "--- all"
   say "$line"
   [[ $line == *" 0 failed"* ]]
 }
 
+# A part that failed without counting a failure (it did not compile, say) is one.
+broken() {
+  if ! tail -n 1 "$SCRATCH/$1.log" | grep -qE '^[0-9]+ passed, [1-9][0-9]* failed'; then
+    say "$1 did not get to its end"
+    say "0 passed, 1 failed" | tee -a "$SCRATCH/$1.log"
+  fi
+}
+
 unit() {
   local status=0
+  rust 2>&1 | tee "$SCRATCH/rust.log" || status=1
+  rust_line "$SCRATCH/rust.log" "$status"
+  return "$status"
+}
+
+rust() {
+  local status=0 arguments
   if cargo nextest --version >/dev/null 2>&1; then
     cargo nextest run --locked -E 'not binary(interop)' || status=1
   else
-    cargo test --locked --no-fail-fast --lib --bins $(rust_tests) || status=1
+    read -ra arguments < <(rust_tests)
+    cargo test --locked --no-fail-fast --lib --bins "${arguments[@]}" || status=1
   fi
   cargo test --locked --doc || status=1
-  return $status
+  return "$status"
 }
 
 # The test binaries that need nothing but Rust and redis-server, as cargo's arguments.

@@ -44,30 +44,34 @@ PY
 # --- processes ------------------------------------------------------------------------------------------------------
 
 PIDS=()
-SCRATCH=
+OWNED=
 
 # scratch: a folder of this script's own (in $SCRATCH), removed at its end unless KEEP_LOGS is set.
-scratch() { SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/raincheck-tests.XXXXXX"); }
+scratch() {
+  OWNED=$(mktemp -d "${TMPDIR:-/tmp}/raincheck-tests.XXXXXX")
+  SCRATCH=$OWNED
+  [ -z "${KEEP_LOGS:-}" ] || say "logs: $SCRATCH"
+}
 
 clean_up() {
   local pid
   trap - EXIT INT TERM
   for pid in "${PIDS[@]}"; do kill "$pid" 2>/dev/null || true; done
   for pid in "${PIDS[@]}"; do end "$pid"; done
-  if [ -n "$SCRATCH" ] && [ -z "${KEEP_LOGS:-}" ]; then rm -rf "$SCRATCH"; fi
+  if [ -n "$OWNED" ] && [ -z "${KEEP_LOGS:-}" ]; then rm -rf "$OWNED"; fi
 }
 
 # arm: from here on this shell (a subshell arms its own) ends what it starts. Call it first in every script and lane.
 arm() {
-  PIDS=() SCRATCH=
+  PIDS=() OWNED=
   trap clean_up EXIT
   trap 'exit 130' INT
   trap 'exit 143' TERM
 }
 
-# end PID: SIGTERM was sent; after 5 s nothing is asked any more.
+# end PID: SIGTERM was sent; after 10 s nothing is asked any more.
 end() {
-  local left=50
+  local left=100
   while kill -0 "$1" 2>/dev/null && [ $((left -= 1)) -gt 0 ]; do sleep 0.1; done
   kill -9 "$1" 2>/dev/null || true
   wait "$1" 2>/dev/null || true
@@ -154,12 +158,22 @@ raincheck() {
 
 # lanes N NAME...: run the function `lane NAME` for each, N at a time, each in a subshell with its output in $SCRATCH/NAME.out;
 # then print the outputs in order. A lane reports what it counted as closing lines; one that dies counts as a failure.
+# shellcheck disable=SC2030,SC2031  # a lane keeps its own list of what it started
 lanes() {
   local width=$1 name pids=()
   shift
   for name in "$@"; do
     while [ "$(jobs -pr | wc -l)" -ge "$width" ]; do wait -n || true; done
-    (arm && lane "$name") >"$SCRATCH/$name.out" 2>&1 </dev/null || echo "0 passed, 1 failed" >>"$SCRATCH/$name.out" &
+    (
+      arm
+      # Not `lane || ..`: there a command that fails would not end the lane.
+      (
+        arm
+        lane "$name"
+      ) &
+      PIDS+=("$!")
+      wait "$!" || say "0 passed, 1 failed"
+    ) >"$SCRATCH/$name.out" 2>&1 </dev/null &
     PIDS+=("$!") pids+=("$!")
   done
   for name in "$@"; do

@@ -52,7 +52,16 @@ const IMPURE: &[&str] = &[
 const LINES_MAX: usize = 500;
 
 /// Test files that may sleep, each with its reason: elsewhere time is paused, passed in or waited for.
-const SLEEPERS: &[(&str, &str)] = &[];
+const SLEEPERS: &[(&str, &str)] = &[
+    (
+        "tests/store/rig.rs",
+        "Redis tells nobody that a key has expired: it is asked until it has, for a bounded time",
+    ),
+    (
+        "tests/support/redis.rs",
+        "a starting redis-server is asked until it answers, for a bounded time",
+    ),
+];
 
 #[test]
 fn every_file_opens_with_what_it_is() {

@@ -5,7 +5,7 @@ use super::*;
 /// The README's rules are rules, and its error is what is said.
 #[test]
 fn the_readme_is_true() {
-    let readme = include_str!("../README.md");
+    let readme = include_str!("../../README.md");
     let (_, section) = readme.split_once("## Rules for tools").unwrap();
     let (section, _) = section.split_once("\n## ").unwrap();
     let rules: Vec<_> = section
@@ -30,7 +30,7 @@ fn the_readme_is_true() {
 #[test]
 fn the_readme_lists_every_reason() {
     use raincheck::mcp::error::Reason;
-    let readme = include_str!("../README.md");
+    let readme = include_str!("../../README.md");
     for reason in [
         Reason::OwnerLost,
         Reason::Shutdown,

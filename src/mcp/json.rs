@@ -6,7 +6,7 @@
 //! what it read and forwards what it was sent must not let the two differ.
 
 use std::borrow::Cow;
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -244,7 +244,9 @@ fn quote_into(out: &mut String, text: &str) {
             b'\n' => out.push_str("\\n"),
             b'\r' => out.push_str("\\r"),
             b'\t' => out.push_str("\\t"),
-            _ => out.push_str(&format!("\\u{byte:04x}")),
+            _ => {
+                let _ = write!(out, "\\u{byte:04x}");
+            }
         }
     }
     out.push_str(text.get(plain_from..).unwrap_or_default());

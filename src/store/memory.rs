@@ -1,1 +1,372 @@
-//! placeholder
+//! The store that forgets everything at exit: for trials and for tests of everything above it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tokio::sync::broadcast;
+
+use super::judge::{judge, random_key};
+use super::leases::Leases;
+use super::{
+    Beat, Change, Changes, Commit, LOG_LENGTH, Seen, Store, StoreError, Stored, Version, Write,
+};
+use crate::clock::Clock;
+use crate::task::id::{Fence, Incarnation, Revision, TaskId};
+
+/// Maps behind one lock, which is never held across an await.
+///
+/// Bounded in bytes: at the limit, what would grow is refused as [`StoreError::Full`] until
+/// something has expired.
+#[derive(Debug)]
+pub struct Memory {
+    clock: Arc<dyn Clock>,
+    limit: usize,
+    state: Mutex<State>,
+    changes: broadcast::Sender<Seen>,
+    caller_key: Mutex<Option<[u8; 32]>>,
+}
+
+impl Memory {
+    /// Holds at most [`DEFAULT_LIMIT`] bytes of records, requests and results.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self::with_limit(clock, DEFAULT_LIMIT)
+    }
+
+    pub fn with_limit(clock: Arc<dyn Clock>, limit: usize) -> Self {
+        let (changes, _) = broadcast::channel(LOG_LENGTH);
+        Self {
+            clock,
+            limit,
+            state: Mutex::default(),
+            changes,
+            caller_key: Mutex::default(),
+        }
+    }
+
+    /// The state with everything expired taken out.
+    fn current(&self) -> MutexGuard<'_, State> {
+        // Each change of the maps is complete before anything can panic, so a poisoned lock
+        // guards sound maps.
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.sweep(self.clock.now_ms());
+        state
+    }
+}
+
+/// Far above what the limits on calls and results allow in practice; a last bound, not a budget.
+pub const DEFAULT_LIMIT: usize = 4 << 30;
+
+#[async_trait]
+impl Store for Memory {
+    async fn commit(&self, write: &Write) -> Result<Commit, StoreError> {
+        let now_ms = self.clock.now_ms();
+        let mut state = self.current();
+        let revision = match state.judge(write) {
+            Ok(revision) => revision,
+            Err(settled) => return Ok(settled),
+        };
+        let freed = state
+            .records
+            .get(&write.id)
+            .map_or(0, |entry| entry.stored.record.len());
+        let added = write.record.len() + write.request.as_ref().map_or(0, Bytes::len);
+        if added > freed && state.bytes - freed + added > self.limit {
+            return Err(StoreError::Full);
+        }
+        state.apply(write, revision);
+        if write.expected.is_some() {
+            let change = Change {
+                id: write.id,
+                revision,
+            };
+            // Nobody follows: nobody misses it.
+            let _ = self.changes.send(Seen::Changed(change));
+        }
+        state.sweep(now_ms);
+        Ok(Commit::Done(revision))
+    }
+
+    async fn load(&self, id: TaskId) -> Result<Option<Stored>, StoreError> {
+        Ok(self
+            .current()
+            .records
+            .get(&id)
+            .map(|entry| entry.stored.clone()))
+    }
+
+    async fn load_request(&self, id: TaskId) -> Result<Option<Bytes>, StoreError> {
+        Ok(self
+            .current()
+            .records
+            .get(&id)
+            .and_then(|entry| entry.request.clone()))
+    }
+
+    async fn put_result(
+        &self,
+        id: TaskId,
+        fence: Fence,
+        result: Bytes,
+        expires_ms: u64,
+    ) -> Result<(), StoreError> {
+        let mut state = self.current();
+        let freed = state
+            .results
+            .get(&(id, fence))
+            .map_or(0, |(_, old)| old.len());
+        if state.bytes - freed + result.len() > self.limit {
+            return Err(StoreError::Full);
+        }
+        state.remove_result(id, fence);
+        state.bytes += result.len();
+        state.expiry.insert((expires_ms, id, Some(fence)));
+        state.results.insert((id, fence), (expires_ms, result));
+        Ok(())
+    }
+
+    async fn load_result(&self, id: TaskId, fence: Fence) -> Result<Option<Bytes>, StoreError> {
+        Ok(self
+            .current()
+            .results
+            .get(&(id, fence))
+            .map(|(_, result)| result.clone()))
+    }
+
+    async fn indexed(&self, incarnation: &Incarnation) -> Result<Vec<TaskId>, StoreError> {
+        let state = self.current();
+        Ok(state
+            .index
+            .get(incarnation)
+            .into_iter()
+            .flatten()
+            .copied()
+            .collect())
+    }
+
+    async fn due(&self, now_ms: u64, limit: usize) -> Result<Vec<TaskId>, StoreError> {
+        let state = self.current();
+        let overdue = state.due.iter().take_while(|(due_ms, _)| *due_ms <= now_ms);
+        Ok(overdue.take(limit).map(|(_, id)| *id).collect())
+    }
+
+    async fn forget(
+        &self,
+        id: TaskId,
+        incarnation: Option<&Incarnation>,
+    ) -> Result<(), StoreError> {
+        let mut state = self.current();
+        if let Some(incarnation) = incarnation {
+            state.unindex(incarnation, id);
+        }
+        Ok(())
+    }
+
+    async fn beat(
+        &self,
+        incarnation: Option<&Incarnation>,
+        lease: Duration,
+    ) -> Result<Beat, StoreError> {
+        let now_ms = self.clock.now_ms();
+        let mut state = self.current();
+        if let Some(incarnation) = incarnation {
+            state.leases.renew(incarnation, now_ms, lease);
+        }
+        Ok(Beat {
+            now_ms,
+            dead: state.leases.dead(now_ms),
+        })
+    }
+
+    async fn retire(&self, incarnation: &Incarnation) -> Result<(), StoreError> {
+        self.current().leases.retire(incarnation);
+        Ok(())
+    }
+
+    async fn caller_key(&self) -> Result<[u8; 32], StoreError> {
+        let mut slot = self
+            .caller_key
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(key) = *slot {
+            return Ok(key);
+        }
+        Ok(*slot.insert(random_key()?))
+    }
+
+    fn changes(&self) -> Changes {
+        Changes::new(self.changes.subscribe())
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    records: HashMap<TaskId, Entry>,
+    results: BTreeMap<(TaskId, Fence), (u64, Bytes)>,
+    index: BTreeMap<Incarnation, BTreeSet<TaskId>>,
+    due: BTreeSet<(u64, TaskId)>,
+    /// What goes when: a record (no fence) or one result.
+    expiry: BTreeSet<(u64, TaskId, Option<Fence>)>,
+    leases: Leases,
+    /// What records, requests and results hold together.
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Entry {
+    stored: Stored,
+    request: Option<Bytes>,
+    expires_ms: u64,
+    due_ms: Option<u64>,
+}
+
+impl Entry {
+    fn bytes(&self) -> usize {
+        self.stored.record.len() + self.request.as_ref().map_or(0, Bytes::len)
+    }
+}
+
+impl State {
+    /// The revision that this write makes, or what became of it without writing.
+    fn judge(&self, write: &Write) -> Result<Revision, Commit> {
+        let found = self.records.get(&write.id).map(|entry| &entry.stored);
+        judge(found.map(|stored| stored.version), write)
+            .map_err(|settled| settled.into_commit(found.cloned()))
+    }
+
+    fn apply(&mut self, write: &Write, revision: Revision) {
+        let request = match self.remove_record(write.id) {
+            Some(old) => old.request,
+            None => write.request.clone(),
+        };
+        if let Some(due_ms) = write.due_ms {
+            self.due.insert((due_ms, write.id));
+        }
+        if let Some(incarnation) = &write.drop_from {
+            self.unindex(incarnation, write.id);
+        }
+        if let Some(incarnation) = &write.keep_for {
+            self.index
+                .entry(incarnation.clone())
+                .or_default()
+                .insert(write.id);
+        }
+        let entry = Entry {
+            stored: stored(write, revision),
+            request,
+            expires_ms: write.expires_ms,
+            due_ms: write.due_ms,
+        };
+        self.bytes += entry.bytes();
+        self.expiry.insert((write.expires_ms, write.id, None));
+        self.records.insert(write.id, entry);
+    }
+
+    /// Expiry is exact, as the port wants it, and costs only what has in fact expired.
+    fn sweep(&mut self, now_ms: u64) {
+        while let Some(&(expires_ms, id, fence)) = self.expiry.first() {
+            if expires_ms > now_ms {
+                break;
+            }
+            if let Some(fence) = fence {
+                self.remove_result(id, fence);
+                continue;
+            }
+            self.remove_record(id);
+            // Not known which index names it; there are as many as live replicas: few.
+            self.index.retain(|_, ids| {
+                ids.remove(&id);
+                !ids.is_empty()
+            });
+        }
+    }
+
+    fn remove_record(&mut self, id: TaskId) -> Option<Entry> {
+        let entry = self.records.remove(&id)?;
+        self.bytes -= entry.bytes();
+        self.expiry.remove(&(entry.expires_ms, id, None));
+        if let Some(due_ms) = entry.due_ms {
+            self.due.remove(&(due_ms, id));
+        }
+        Some(entry)
+    }
+
+    fn remove_result(&mut self, id: TaskId, fence: Fence) {
+        if let Some((expires_ms, result)) = self.results.remove(&(id, fence)) {
+            self.bytes -= result.len();
+            self.expiry.remove(&(expires_ms, id, Some(fence)));
+        }
+    }
+
+    fn unindex(&mut self, incarnation: &Incarnation, id: TaskId) {
+        if let Some(ids) = self.index.get_mut(incarnation) {
+            ids.remove(&id);
+            if ids.is_empty() {
+                self.index.remove(incarnation);
+            }
+        }
+    }
+}
+
+fn stored(write: &Write, revision: Revision) -> Stored {
+    let Write {
+        nonce,
+        caller,
+        record,
+        ..
+    } = write;
+    Stored {
+        version: Version {
+            revision,
+            nonce: *nonce,
+        },
+        caller: *caller,
+        record: record.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Manual;
+    use crate::store::Nonce;
+    use crate::task::id::Caller;
+
+    #[tokio::test]
+    async fn it_is_bounded_and_room_comes_back() {
+        let clock = Arc::new(Manual::at(1));
+        let as_clock: Arc<dyn Clock> = Arc::<Manual>::clone(&clock);
+        let store = Memory::with_limit(as_clock, 100);
+        let (first, second) = (create(60, 10), create(60, 20));
+        store.commit(&first).await.unwrap();
+        assert!(matches!(store.commit(&second).await, Err(StoreError::Full)));
+        let result = Bytes::from(vec![0; 41]);
+        let full = store.put_result(first.id, Fence(1), result, 10).await;
+        assert!(matches!(full, Err(StoreError::Full)));
+        clock.set(10);
+        store.commit(&second).await.unwrap();
+        clock.set(20);
+        store.beat(None, Duration::ZERO).await.unwrap();
+        let state = store.current();
+        assert_eq!(state.bytes, 0);
+        assert!(state.records.is_empty() && state.expiry.is_empty() && state.due.is_empty());
+        assert!(state.index.is_empty());
+    }
+
+    fn create(bytes: usize, expires_ms: u64) -> Write {
+        Write {
+            id: TaskId::random(),
+            expected: None,
+            nonce: Nonce(7),
+            caller: Caller::from_bytes([1; 16]),
+            record: Bytes::from(vec![0; bytes]),
+            expires_ms,
+            due_ms: Some(5),
+            drop_from: None,
+            keep_for: Some(Incarnation::new("a")),
+            request: None,
+        }
+    }
+}

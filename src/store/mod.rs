@@ -8,11 +8,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use tokio::sync::broadcast::{self, error::RecvError};
 
 use crate::task::id::{Caller, Fence, Incarnation, Revision, TaskId};
 
 pub mod embedded;
+mod judge;
+mod leases;
+pub mod ledger;
 pub mod memory;
+pub mod record;
 pub mod redis;
 
 /// Identifies one write, so that a retry of the same write after a lost answer is told apart from
@@ -62,7 +67,8 @@ pub struct Write {
 pub enum Commit {
     /// Written now, or found written already under the same nonce. The new revision.
     Done(Revision),
-    /// Somebody else wrote meanwhile: nothing was changed, here is what stands.
+    /// Another write is the last one: nothing was changed, here is what stands. A retry in doubt
+    /// that meets this may have been written before the other.
     Conflict(Stored),
     /// The record is not there (expired, or lost by the store): nothing was written.
     Gone,
@@ -100,7 +106,7 @@ pub struct Change {
 
 /// The change log from now on, of all replicas that share the store; creations are not in it.
 pub struct Changes {
-    receiver: tokio::sync::broadcast::Receiver<Change>,
+    receiver: broadcast::Receiver<Seen>,
 }
 
 /// What [`Changes::next`] saw.
@@ -114,15 +120,15 @@ pub enum Seen {
 }
 
 impl Changes {
-    pub fn new(receiver: tokio::sync::broadcast::Receiver<Change>) -> Self {
+    /// A store whose own source lost changes sends [`Seen::Missed`] itself.
+    pub fn new(receiver: broadcast::Receiver<Seen>) -> Self {
         Self { receiver }
     }
 
     /// Cancel safe: dropped before it resolves, no change is lost.
     pub async fn next(&mut self) -> Seen {
-        use tokio::sync::broadcast::error::RecvError;
         match self.receiver.recv().await {
-            Ok(change) => Seen::Changed(change),
+            Ok(seen) => seen,
             Err(RecvError::Lagged(_)) => Seen::Missed,
             Err(RecvError::Closed) => Seen::Closed,
         }
@@ -140,7 +146,8 @@ pub const LOG_LENGTH: usize = 4096;
 
 /// Where tasks live.
 ///
-/// No method waits longer than the store's own command timeout; patience belongs to the caller.
+/// No method waits longer than the store's own command timeout (for results, which may be large,
+/// a longer one); patience belongs to the caller.
 /// Every method is cancel safe in this sense: dropped before it resolves, a write is in doubt as
 /// after [`StoreError::Unavailable`].
 #[async_trait]
@@ -176,7 +183,7 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// Open tasks that are overdue at `now_ms`, most overdue first, at most `limit`.
     async fn due(&self, now_ms: u64, limit: usize) -> Result<Vec<TaskId>, StoreError>;
 
-    /// Takes an id off an index where its record no longer exists.
+    /// Takes an id whose record no longer exists off the due index, and off this incarnation's.
     async fn forget(&self, id: TaskId, incarnation: Option<&Incarnation>)
     -> Result<(), StoreError>;
 

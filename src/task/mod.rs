@@ -1,2 +1,7 @@
 //! THE RULES: the task machine, its policy, what is seen of it. Nothing here awaits.
+
 pub mod id;
+pub mod machine;
+pub mod policy;
+pub mod state;
+pub mod view;

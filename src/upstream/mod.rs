@@ -10,6 +10,20 @@ use serde_json::value::RawValue;
 
 use crate::mcp::error::Failure;
 
+mod cache;
+mod connect;
+mod heard;
+mod hop;
+pub mod http;
+mod legacy;
+mod listen;
+mod modern;
+mod origin;
+mod probe;
+mod session;
+mod translate;
+pub mod wrapped;
+
 /// One request to the wrapped server, in the client's words. The connector translates: it takes
 /// its own JSON-RPC id and progress token, strips what the other era does not know and never
 /// declares the Tasks extension.

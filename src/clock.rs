@@ -1,0 +1,112 @@
+//! What time it is: a port, so that deadline and expiry tests own the time.
+//!
+//! Times are Unix milliseconds. Only [`System`] reads the wall.
+
+use std::fmt::Debug;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Stamps records and decides deadlines and expiry.
+pub trait Clock: Debug + Send + Sync {
+    /// Unix milliseconds. May step back when the wall clock is set back: whoever needs an order
+    /// takes the later of this and what was seen before.
+    fn now_ms(&self) -> u64;
+}
+
+/// The machine's clock: right for the stores that only one process uses.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct System;
+
+impl Clock for System {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place that reads the wall clock"
+    )]
+    fn now_ms(&self) -> u64 {
+        // A wall clock before 1970 is taken as 1970.
+        millis(
+            SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default(),
+        )
+    }
+}
+
+/// Somebody else's clock, carried on by the local monotonic one: with Redis, what its last
+/// heartbeat told, so that replicas with wrong wall clocks agree on deadlines.
+#[derive(Debug)]
+pub struct Anchored {
+    anchor: Mutex<(u64, Instant)>,
+}
+
+impl Anchored {
+    pub fn at(now_ms: u64) -> Self {
+        Self {
+            anchor: Mutex::new((now_ms, Instant::now())),
+        }
+    }
+
+    /// Takes over the time that was just told.
+    pub fn set(&self, now_ms: u64) {
+        *self.anchor.lock().unwrap_or_else(PoisonError::into_inner) = (now_ms, Instant::now());
+    }
+}
+
+impl Clock for Anchored {
+    fn now_ms(&self) -> u64 {
+        let (told, at) = *self.anchor.lock().unwrap_or_else(PoisonError::into_inner);
+        told.saturating_add(millis(Instant::now().saturating_duration_since(at)))
+    }
+}
+
+/// A clock that stands still until it is turned: for tests.
+#[derive(Debug)]
+pub struct Manual(AtomicU64);
+
+impl Manual {
+    pub fn at(now_ms: u64) -> Self {
+        Self(AtomicU64::new(now_ms))
+    }
+
+    pub fn set(&self, now_ms: u64) {
+        self.0.store(now_ms, Ordering::SeqCst);
+    }
+
+    pub fn advance(&self, by: Duration) {
+        self.0.fetch_add(millis(by), Ordering::SeqCst);
+    }
+}
+
+impl Clock for Manual {
+    fn now_ms(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_manual_clock_stands_still_until_turned() {
+        let clock = Manual::at(5);
+        assert_eq!(clock.now_ms(), 5);
+        clock.advance(Duration::from_secs(1));
+        assert_eq!(clock.now_ms(), 1_005);
+        clock.set(7);
+        assert_eq!(clock.now_ms(), 7);
+    }
+
+    #[test]
+    fn the_anchored_clock_goes_on_from_what_it_was_told() {
+        let clock = Anchored::at(1_000);
+        assert!((1_000..60_000).contains(&clock.now_ms()));
+        clock.set(1_000_000);
+        assert!((1_000_000..1_060_000).contains(&clock.now_ms()));
+    }
+}

@@ -1,0 +1,59 @@
+//! Who calls: a keyed hash of the request's `Authorization`. Credentials are never kept.
+
+use aws_lc_rs::hmac;
+use hyper::HeaderMap;
+use hyper::header::AUTHORIZATION;
+
+use crate::task::id::Caller;
+
+/// Turns credentials into callers.
+#[derive(Debug)]
+pub struct Callers {
+    key: hmac::Key,
+}
+
+impl Callers {
+    /// The key is the store's: the same for every replica, and unknown to whoever reads records.
+    pub fn new(key: &[u8; 32]) -> Self {
+        Self {
+            key: hmac::Key::new(hmac::HMAC_SHA256, key),
+        }
+    }
+
+    /// All requests without `Authorization` are one caller, the anonymous one.
+    pub(super) fn of(&self, headers: &HeaderMap) -> Caller {
+        let mut context = hmac::Context::with_key(&self.key);
+        for value in headers.get_all(AUTHORIZATION) {
+            context.update(&[1]);
+            context.update(value.as_bytes());
+        }
+        let mut half = [0_u8; 16];
+        for (to, from) in half.iter_mut().zip(context.sign().as_ref()) {
+            *to = *from;
+        }
+        Caller::from_bytes(half)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn callers_differ_by_credentials_and_by_key() {
+        let headers = |values: &[&str]| {
+            let mut map = HeaderMap::new();
+            for value in values {
+                map.append(AUTHORIZATION, value.parse().unwrap());
+            }
+            map
+        };
+        let callers = Callers::new(&[1; 32]);
+        let alice = callers.of(&headers(&["Bearer a"]));
+        assert_eq!(alice, callers.of(&headers(&["Bearer a"])));
+        assert_ne!(alice, callers.of(&headers(&["Bearer b"])));
+        assert_ne!(alice, callers.of(&headers(&[])));
+        assert_ne!(callers.of(&headers(&[""])), callers.of(&headers(&[])));
+        assert_ne!(alice, Callers::new(&[2; 32]).of(&headers(&["Bearer a"])));
+    }
+}

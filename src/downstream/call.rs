@@ -1,0 +1,222 @@
+//! Calls that raincheck carries: `tools/call` by policy, and every request of a modern client to a
+//! legacy server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream::{self, BoxStream, StreamExt as _};
+use hyper::header::{HeaderName, HeaderValue};
+use hyper::{HeaderMap, Response};
+use serde_json::value::RawValue;
+use tokio::time::{Instant, Interval};
+
+use super::body::Body;
+use super::intercept::Modern;
+use super::reply::{self, Rpc};
+use super::tasks::Shared;
+use crate::mcp::error::RpcError;
+use crate::mcp::version::Era;
+use crate::mcp::{input, sse};
+use crate::runner::Call;
+use crate::runner::parked::{Comeback, Follower, Rejoined, read_state};
+use crate::runner::seat::{Answer, Client, Reply};
+use crate::task::id::Caller;
+use crate::task::policy::{Plan, Rule};
+use crate::task::state::Digest;
+use crate::upstream::Outgoing;
+
+/// How long the response head waits for the first word, so that errors ride their own status.
+const HEAD_PATIENCE: Duration = Duration::from_secs(3);
+
+/// Between comments on a quiet stream.
+pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// A call with everything but its plan.
+pub(super) struct Asked<'a> {
+    pub(super) modern: &'a Modern<'a>,
+    pub(super) headers: &'a HeaderMap,
+    pub(super) caller: Caller,
+    pub(super) credentials: Option<HeaderValue>,
+    pub(super) era: Era,
+}
+
+/// Carries the call by the plan and answers as it goes.
+pub(super) async fn carry(
+    front: &Shared,
+    asked: &Asked<'_>,
+    plan: Plan,
+    rule: Rule,
+) -> Response<Body> {
+    let id = asked.modern.request.id;
+    match state_of_ours(asked) {
+        Ok(None) => {}
+        Ok(Some(comeback)) => return rejoin(front, id, comeback).await,
+        Err(error) => return Rpc::error(id.get(), &error).into_response(),
+    }
+    let call = Call {
+        caller: asked.caller,
+        era: asked.era,
+        outgoing: outgoing(asked),
+        rule,
+        plan,
+        progress_token: asked.modern.meta.progress_token.map(ToOwned::to_owned),
+        digest: digest(asked),
+    };
+    match front.runner.call(call) {
+        Ok(client) => respond(id.to_owned(), client).await,
+        Err(_busy) => Rpc::busy(id.get()).into_response(),
+    }
+}
+
+fn outgoing(asked: &Asked<'_>) -> Outgoing {
+    let (request, meta) = (&asked.modern.request, &asked.modern.meta);
+    let may_become_task = request.method == "tools/call" && meta.declares_tasks;
+    Outgoing {
+        caller: *asked.caller.as_bytes(),
+        credentials: asked.credentials.clone(),
+        method: request.method.as_ref().into(),
+        params: request.params_text.into(),
+        capabilities: meta.capabilities.get().into(),
+        name: request.name().as_deref().map(Arc::from),
+        param_headers: param_headers(asked.headers),
+        wants_progress: may_become_task || meta.progress_token.is_some(),
+        log_level: meta.log_level.as_deref().map(Arc::from),
+        retry: None,
+    }
+}
+
+fn param_headers(headers: &HeaderMap) -> Arc<[(HeaderName, HeaderValue)]> {
+    headers
+        .iter()
+        .filter(|(name, _)| name.as_str().starts_with("mcp-param-"))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
+/// What a retry must repeat: the method and what it was asked to do.
+fn digest(asked: &Asked<'_>) -> Digest {
+    let request = &asked.modern.request;
+    let arguments = request.params.get("arguments").map_or("", RawValue::get);
+    Digest::of(&[
+        &request.method,
+        request.name().as_deref().unwrap_or_default(),
+        arguments,
+    ])
+}
+
+/// The state of a parked call that this request comes back with. Only calls to a legacy server are
+/// parked here; a modern server's state is its own.
+fn state_of_ours(asked: &Asked<'_>) -> Result<Option<Comeback>, RpcError> {
+    let params = &asked.modern.request.params;
+    if asked.era == Era::Modern || !params.contains("requestState") {
+        return Ok(None);
+    }
+    let unknown =
+        || RpcError::invalid_params("Invalid params: the request state is unknown or does not fit");
+    let id = params
+        .get_str("requestState")
+        .as_deref()
+        .and_then(read_state);
+    let answers = match params.get("inputResponses") {
+        None => Some(std::collections::BTreeMap::new()),
+        Some(raw) => input::responses_of(raw),
+    };
+    Ok(Some(Comeback {
+        id: id.ok_or_else(unknown)?,
+        caller: asked.caller,
+        digest: digest(asked),
+        answers: answers.ok_or_else(unknown)?,
+        declares_tasks: asked.modern.meta.declares_tasks
+            && asked.modern.request.method == "tools/call",
+    }))
+}
+
+async fn rejoin(front: &Shared, id: &RawValue, comeback: Comeback) -> Response<Body> {
+    match front.runner.rejoin(comeback).await {
+        Rejoined::Answer(answer) => Rpc::answer(id.get(), answer).into_response(),
+        Rejoined::Refused(error) => Rpc::error(id.get(), &error).into_response(),
+        Rejoined::StoreUnavailable => Rpc::store_unavailable(id.get()).into_response(),
+        Rejoined::Follow(follower) => follow(front, id.to_owned(), *follower),
+    }
+}
+
+/// Holds the connection until the parked call has come to something.
+fn follow(front: &Shared, id: Box<RawValue>, follower: Follower) -> Response<Body> {
+    let (sender, receiver) = tokio::sync::oneshot::channel();
+    front.runner.follow(follower, sender);
+    let wait = stream::unfold(
+        (Some(receiver), keep_alive(), id),
+        |(receiver, mut beat, id)| async {
+            let mut receiver = receiver?;
+            tokio::select! {
+                answer = &mut receiver => {
+                    let rpc = Rpc::answer(id.get(), answer.unwrap_or(Answer::StoreUnavailable));
+                    Some((sse::event(&rpc.json), (None, beat, id)))
+                }
+                _ = beat.tick() => Some((sse::COMMENT, (Some(receiver), beat, id))),
+            }
+        },
+    );
+    reply::event_stream(Body::Events(wait.boxed()))
+}
+
+/// The answer as one JSON body where it comes soon, else as a stream.
+async fn respond(id: Box<RawValue>, mut client: Client) -> Response<Body> {
+    match tokio::time::timeout(HEAD_PATIENCE, client.next()).await {
+        Ok(Some(Reply::Answer(answer))) => {
+            Rpc::answer(id.get(), answer).guarded(Some(client.into_guard()))
+        }
+        Ok(Some(Reply::Relay(notification))) => {
+            reply::event_stream(Body::Events(events(id, client, Some(notification))))
+        }
+        Ok(None) => Rpc::error(
+            id.get(),
+            &RpcError::internal("The call ended without an answer"),
+        )
+        .into_response(),
+        Err(_elapsed) => reply::event_stream(Body::Events(events(id, client, None))),
+    }
+}
+
+/// What is left of a held call while it streams. Dropped before the answer was read, the client
+/// is gone.
+struct Held {
+    id: Box<RawValue>,
+    client: Client,
+    first: Option<String>,
+    beat: Interval,
+}
+
+fn events(id: Box<RawValue>, client: Client, first: Option<String>) -> BoxStream<'static, Bytes> {
+    let held = Held {
+        id,
+        client,
+        first,
+        beat: keep_alive(),
+    };
+    stream::unfold(Some(held), |held| async {
+        let mut held = held?;
+        if let Some(first) = held.first.take() {
+            return Some((sse::event(&first), Some(held)));
+        }
+        tokio::select! {
+            reply = held.client.next() => match reply? {
+                Reply::Relay(notification) => Some((sse::event(&notification), Some(held))),
+                Reply::Answer(answer) => {
+                    let event = sse::event(&Rpc::answer(held.id.get(), answer).json);
+                    held.client.into_guard().announce();
+                    Some((event, None))
+                }
+            },
+            _ = held.beat.tick() => Some((sse::COMMENT, Some(held))),
+        }
+    })
+    .boxed()
+}
+
+pub(super) fn keep_alive() -> Interval {
+    let mut beat = tokio::time::interval_at(Instant::now() + KEEP_ALIVE, KEEP_ALIVE);
+    beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    beat
+}

@@ -1,0 +1,274 @@
+//! THE CLIENTS WE SERVE: from a request to the part that answers it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Limited};
+use hyper::body::Incoming;
+use hyper::header::{AUTHORIZATION, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::{HeaderMap, Method, Request, Response, StatusCode};
+use serde_json::value::RawValue;
+use tokio_util::sync::CancellationToken;
+
+use crate::mcp::error::RpcError;
+use crate::mcp::version::Era;
+use crate::mcp::{params, request};
+use crate::runner::Runner;
+use crate::runner::seat::Answer;
+use crate::task::id::Caller;
+use crate::task::policy::{Plan, Rules, plan};
+use crate::upstream::wrapped::{DiscoverError, Upstream};
+
+pub mod auth;
+mod body;
+mod call;
+mod discover;
+mod intercept;
+mod listen;
+mod pass;
+mod reply;
+pub mod route;
+pub mod server;
+mod tasks;
+
+use auth::Callers;
+use body::Body;
+use call::Asked;
+use intercept::{Intercepted, Modern};
+use reply::Rpc;
+use route::{Door, Names};
+use tasks::Shared;
+
+/// How long a request body may take to arrive.
+const BODY_PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long a call waits for the list of tools that its headers are checked against.
+const TOOLS_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What the downstream side is told.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    pub names: Names,
+    pub body_bytes_max: usize,
+    pub listen_task_ids_max: usize,
+}
+
+/// Everything that a request needs.
+#[derive(Debug)]
+pub struct Front {
+    pub runner: Arc<Runner>,
+    pub upstream: Arc<Upstream>,
+    pub rules: Arc<Rules>,
+    pub callers: Callers,
+    pub settings: Settings,
+    /// Cancelled when streams without an end of their own must come to one.
+    pub closing: CancellationToken,
+}
+
+// The futures of what is rare are boxed, so that what passes through stays small.
+
+/// Answers one request. Dropped before it resolves, the client is gone: what it asked for is
+/// cancelled unless it was announced.
+async fn handle(front: Shared, request: Request<Incoming>) -> Response<Body> {
+    let (parts, body) = request.into_parts();
+    let names = &front.settings.names;
+    if !names.host_is_ours(&parts.uri, &parts.headers) {
+        let error = RpcError::invalid_request("Invalid request: Host is not a name of this server");
+        return reply::refusal_and_close(StatusCode::FORBIDDEN, &error);
+    }
+    if !names.origin_is_ours(&parts.headers) {
+        let error = RpcError::invalid_request("Invalid request: Origin is not allowed");
+        return reply::refusal_and_close(StatusCode::FORBIDDEN, &error);
+    }
+    match names.door(&parts.uri) {
+        None => reply::empty(StatusCode::NOT_FOUND),
+        Some(Door::ProtectedResource) => pass::stream(&front, parts, body).await,
+        Some(Door::Mcp) => mcp(&front, parts, body).await,
+    }
+}
+
+async fn mcp(front: &Shared, parts: Parts, body: Incoming) -> Response<Body> {
+    let era = intercept::era_by_headers(&parts.headers);
+    // Sessions are the legacy world: their streams, deletions and posts pass unread.
+    if parts.method != Method::POST || era == Some(Era::Legacy) {
+        if era == Some(Era::Modern) {
+            return reply::empty(StatusCode::METHOD_NOT_ALLOWED);
+        }
+        return pass::stream(front, parts, body).await;
+    }
+    let body = match read(body, front.settings.body_bytes_max).await {
+        Ok(body) => body,
+        Err(refusal) => return refusal,
+    };
+    if era.is_none() && intercept::era_by_body(&body) == Era::Legacy {
+        return pass::bytes(front, parts, body).await;
+    }
+    match intercept::modern(&body, &parts.headers) {
+        Ok(Intercepted::Request(modern)) => answer(front, &parts, &body, &modern).await,
+        // No notification is defined from clients on this transport; none needs an answer.
+        Ok(Intercepted::Notification) => reply::empty(StatusCode::ACCEPTED),
+        Err(request::Refused {
+            id: Some(id),
+            error,
+        }) => Rpc::error(id.get(), &error).into_response(),
+        Err(request::Refused { id: None, error }) => {
+            reply::refusal(StatusCode::BAD_REQUEST, &error)
+        }
+    }
+}
+
+async fn read(body: Incoming, bytes_max: usize) -> Result<Bytes, Response<Body>> {
+    match tokio::time::timeout(BODY_PATIENCE, Limited::new(body, bytes_max).collect()).await {
+        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
+            let error = RpcError::invalid_request("Invalid request: the body is too large");
+            Err(reply::refusal_and_close(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                &error,
+            ))
+        }
+        Ok(Err(_)) => {
+            let error = RpcError::parse("Parse error: the body ended early");
+            Err(reply::refusal_and_close(StatusCode::BAD_REQUEST, &error))
+        }
+        Err(_elapsed) => {
+            let error = RpcError::invalid_request("Invalid request: the body came too slowly");
+            Err(reply::refusal_and_close(
+                StatusCode::REQUEST_TIMEOUT,
+                &error,
+            ))
+        }
+    }
+}
+
+async fn answer(
+    front: &Shared,
+    parts: &Parts,
+    body: &Bytes,
+    modern: &Modern<'_>,
+) -> Response<Body> {
+    let caller = front.callers.of(&parts.headers);
+    let credentials = front.credentials(&parts.headers);
+    match &*modern.request.method {
+        "server/discover" => discover::answer(front, modern, caller, credentials)
+            .await
+            .into_response(),
+        method if method.starts_with("tasks/") => {
+            Box::pin(front.tasks(modern, caller, credentials))
+                .await
+                .into_response()
+        }
+        "subscriptions/listen" => {
+            Box::pin(listen::answer(front, modern, caller, credentials)).await
+        }
+        _ => forward(front, parts, body, modern, caller, credentials).await,
+    }
+}
+
+/// Everything that the wrapped server answers: streamed past where it speaks the client's era and
+/// nothing has to be read, carried by the runner where not.
+async fn forward(
+    front: &Shared,
+    parts: &Parts,
+    body: &Bytes,
+    modern: &Modern<'_>,
+    caller: Caller,
+    credentials: Option<HeaderValue>,
+) -> Response<Body> {
+    let (request, meta) = (&modern.request, &modern.meta);
+    let is_call = request.method == "tools/call";
+    let name = if is_call {
+        match tool_name(request) {
+            Ok(name) => name,
+            Err(error) => return Rpc::error(request.id.get(), &error).into_response(),
+        }
+    } else {
+        String::new()
+    };
+    let rule = front.rules.for_tool(&name).0;
+    let plan = if is_call {
+        plan(
+            rule,
+            meta.declares_tasks,
+            request.params.contains("inputResponses"),
+        )
+    } else {
+        Plan::Held
+    };
+    if plan == Plan::Refuse {
+        return Rpc::error(request.id.get(), &RpcError::tasks_required()).into_response();
+    }
+    let era = match front.upstream.era(credentials.clone()).await {
+        Ok(era) => era,
+        Err(error) => return undecided(request.id, error),
+    };
+    // What speaks of tasks must not reach the server: only then the body is edited.
+    let untouched = !meta.declares_tasks && !request.params.contains("task");
+    if era == Era::Modern && plan == Plan::Held && (untouched || !is_call) {
+        return pass::again(front, parts, body.clone()).await;
+    }
+    if era == Era::Legacy && !intercept::is_translated(&request.method) {
+        return Rpc::error(request.id.get(), &RpcError::method_not_found()).into_response();
+    }
+    let asked = Asked {
+        modern,
+        headers: &parts.headers,
+        caller,
+        credentials,
+        era,
+    };
+    if is_call && let Err(error) = Box::pin(check_params(front, &asked, &name)).await {
+        return Rpc::error(request.id.get(), &error).into_response();
+    }
+    Box::pin(call::carry(front, &asked, plan, rule.clone())).await
+}
+
+fn undecided(id: &RawValue, error: DiscoverError) -> Response<Body> {
+    match error {
+        DiscoverError::Unauthorized(error) => Rpc::answer(id.get(), Answer::Error(error)),
+        DiscoverError::Failed(failure) => Rpc::failure(id.get(), failure),
+    }
+    .into_response()
+}
+
+fn tool_name(request: &request::Request<'_>) -> Result<String, RpcError> {
+    let arguments = request.params.get("arguments");
+    if arguments.is_some_and(|raw| !crate::mcp::json::is_object(raw)) {
+        return Err(RpcError::invalid_params(
+            "Invalid params: arguments must be an object",
+        ));
+    }
+    let name = request.params.get_str("name");
+    name.map(std::borrow::Cow::into_owned)
+        .ok_or_else(|| RpcError::invalid_params("Invalid params: name must be a string"))
+}
+
+/// The `Mcp-Param-*` headers against the tool's schema. A task is created before the server sees
+/// the call, so what the server would refuse must be found here first.
+async fn check_params(front: &Shared, asked: &Asked<'_>, name: &str) -> Result<(), RpcError> {
+    let capabilities = asked.modern.meta.capabilities.get().into();
+    let tools = front.upstream.tools(
+        *asked.caller.as_bytes(),
+        asked.credentials.clone(),
+        capabilities,
+    );
+    // A list that cannot be had leaves the check to the server itself.
+    let Ok(Ok(tools)) = tokio::time::timeout(TOOLS_PATIENCE, tools).await else {
+        return Ok(());
+    };
+    let Some(tool) = tools.get(name) else {
+        return Ok(());
+    };
+    let arguments = asked.modern.request.params.get("arguments");
+    params::check(tool, arguments, asked.headers).map_err(RpcError::header_mismatch)
+}
+
+impl Front {
+    /// `Authorization` for the wrapped server: only where both are one resource.
+    fn credentials(&self, headers: &HeaderMap) -> Option<HeaderValue> {
+        let forwards = self.upstream.forwards_credentials();
+        headers.get(AUTHORIZATION).filter(|_| forwards).cloned()
+    }
+}

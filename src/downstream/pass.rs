@@ -1,0 +1,51 @@
+//! Passing through: bytes in, bytes out, nothing parsed, buffered or reordered.
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::http::request::Parts;
+use hyper::{Response, StatusCode};
+
+use super::body::Body;
+use super::reply;
+use super::tasks::Shared;
+use crate::mcp::error::{Failure, RpcError};
+use crate::upstream::http::RequestBody;
+
+/// A request whose body still streams in.
+pub(super) async fn stream(front: &Shared, parts: Parts, body: Incoming) -> Response<Body> {
+    pass(front, parts, RequestBody::Streamed(body)).await
+}
+
+/// A request whose body was looked at and found to be the server's own business.
+pub(super) async fn bytes(front: &Shared, parts: Parts, body: Bytes) -> Response<Body> {
+    pass(front, parts, RequestBody::Ready(Full::new(body))).await
+}
+
+pub(super) async fn again(front: &Shared, parts: &Parts, body: Bytes) -> Response<Body> {
+    bytes(front, parts.clone(), body).await
+}
+
+async fn pass(front: &Shared, parts: Parts, body: RequestBody) -> Response<Body> {
+    match front.upstream.pass(parts, body).await {
+        Ok(response) => response.map(Body::Passed),
+        Err(failure) => unreachable_upstream(failure),
+    }
+}
+
+/// There is no JSON-RPC id to answer under: this request was never read.
+fn unreachable_upstream(failure: Failure) -> Response<Body> {
+    let RpcError {
+        code,
+        message,
+        data,
+    } = failure.to_error();
+    reply::refusal(
+        StatusCode::BAD_GATEWAY,
+        &RpcError {
+            code,
+            message,
+            data,
+        },
+    )
+}

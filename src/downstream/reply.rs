@@ -1,0 +1,163 @@
+//! The one place that speaks to clients: every answer and every error of raincheck's own.
+
+use bytes::Bytes;
+use hyper::header::{
+    CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE,
+};
+use hyper::{Response, StatusCode};
+use serde_json::value::RawValue;
+
+use super::body::Body;
+use crate::mcp::error::{Failure, RpcError, code};
+use crate::mcp::json::Writer;
+use crate::mcp::result;
+use crate::runner::seat::{Answer, Guard};
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
+
+/// A JSON-RPC response: its text, and the HTTP status and header that go with it.
+#[derive(Debug)]
+pub(super) struct Rpc {
+    pub(super) json: String,
+    status: StatusCode,
+    www_authenticate: Option<HeaderValue>,
+}
+
+impl Rpc {
+    pub(super) fn result(id: &str, result: &str) -> Self {
+        Self::new(id, "result", result, StatusCode::OK)
+    }
+
+    pub(super) fn error(id: &str, error: &RpcError) -> Self {
+        Self::new(id, "error", &error.to_json(), status_of(error.code))
+    }
+
+    pub(super) fn failure(id: &str, failure: Failure) -> Self {
+        Self::error(id, &failure.to_error())
+    }
+
+    /// How a call was answered.
+    pub(super) fn answer(id: &str, answer: Answer) -> Self {
+        match answer {
+            Answer::Result(result) => Self::result(id, result.get()),
+            Answer::Failed(failure) => Self::failure(id, failure),
+            Answer::StoreUnavailable => Self::store_unavailable(id),
+            Answer::Error(error) => {
+                let json = result::error_for_client(error.error);
+                let mut rpc = Self::upstream_error(id, &json, error.status);
+                rpc.www_authenticate = error.www_authenticate;
+                rpc
+            }
+        }
+    }
+
+    /// An error of the wrapped server. Its own HTTP status counts where it had one to say; a
+    /// legacy server says 200 whatever the error is.
+    fn upstream_error(id: &str, error: &RawValue, status: u16) -> Self {
+        let mapped = status_of(result::error_code(error).unwrap_or(code::INTERNAL));
+        let own = StatusCode::from_u16(status)
+            .ok()
+            .filter(StatusCode::is_client_error);
+        Self::new(id, "error", error.get(), own.unwrap_or(mapped))
+    }
+
+    pub(super) fn store_unavailable(id: &str) -> Self {
+        let error = RpcError::internal("The task store does not answer; try again later");
+        Self {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            ..Self::error(id, &error)
+        }
+    }
+
+    pub(super) fn busy(id: &str) -> Self {
+        let error = RpcError::internal("Too many calls are under way; try again later");
+        Self {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            ..Self::error(id, &error)
+        }
+    }
+
+    fn new(id: &str, member: &str, json: &str, status: StatusCode) -> Self {
+        let mut out = Writer::with_capacity(json.len() + id.len() + 40);
+        out.str("jsonrpc", "2.0").raw("id", id).raw(member, json);
+        Self {
+            json: out.end(),
+            status,
+            www_authenticate: None,
+        }
+    }
+
+    pub(super) fn into_response(self) -> Response<Body> {
+        self.guarded(None)
+    }
+
+    /// The guard is told once the response was handed to the connection.
+    pub(super) fn guarded(self, guard: Option<Guard>) -> Response<Body> {
+        let body = Body::Ready {
+            bytes: Some(Bytes::from(self.json)),
+            guard,
+        };
+        let mut response = Response::new(body);
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, JSON);
+        if let Some(value) = self.www_authenticate {
+            headers.insert(WWW_AUTHENTICATE, value);
+        }
+        response
+    }
+}
+
+/// The HTTP status of a JSON-RPC error (streamable-http, Protocol Version Header and Server
+/// Validation). What is no fault of the request rides on 200, where every client reads it.
+fn status_of(number: i64) -> StatusCode {
+    match number {
+        code::METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
+        code::PARSE
+        | code::INVALID_REQUEST
+        | code::INVALID_PARAMS
+        | code::HEADER_MISMATCH
+        | code::MISSING_CLIENT_CAPABILITY
+        | code::UNSUPPORTED_VERSION => StatusCode::BAD_REQUEST,
+        _ => StatusCode::OK,
+    }
+}
+
+/// A refusal before any request was read: an error response without an id.
+pub(super) fn refusal(status: StatusCode, error: &RpcError) -> Response<Body> {
+    let mut out = Writer::object();
+    out.str("jsonrpc", "2.0").raw("error", &error.to_json());
+    let mut response = Response::new(Body::ready(out.end()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, JSON);
+    response
+}
+
+/// The same, on a connection whose request was not read to its end.
+pub(super) fn refusal_and_close(status: StatusCode, error: &RpcError) -> Response<Body> {
+    let mut response = refusal(status, error);
+    response
+        .headers_mut()
+        .insert(CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
+pub(super) fn empty(status: StatusCode) -> Response<Body> {
+    let mut response = Response::new(Body::Empty);
+    *response.status_mut() = status;
+    response
+}
+
+pub(super) fn event_stream(body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, EVENT_STREAM);
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    // Asks proxies on the way not to hold events back (streamable-http, Receiving Messages).
+    headers.insert(
+        HeaderName::from_static("x-accel-buffering"),
+        HeaderValue::from_static("no"),
+    );
+    response
+}

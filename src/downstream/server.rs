@@ -1,0 +1,182 @@
+//! The listener: accepts, limits, speaks HTTP, and comes to an orderly end.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{debug, warn};
+
+use super::tasks::Shared;
+use super::{Front, handle};
+
+/// How a connection may behave.
+#[derive(Clone)]
+pub struct Settings {
+    pub connections_max: usize,
+    /// How long a request's head may take, and a TLS handshake.
+    pub header_timeout: Duration,
+    /// Cleartext HTTP/2 with prior knowledge, beside HTTP/1.1.
+    pub h2c: bool,
+    pub tls: Option<Arc<rustls::ServerConfig>>,
+}
+
+impl std::fmt::Debug for Settings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Settings")
+            .field("h2c", &self.h2c)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A listener that is bound and not served yet.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    settings: Settings,
+    connections: TaskTracker,
+}
+
+impl Server {
+    pub async fn bind(address: SocketAddr, settings: Settings) -> io::Result<Self> {
+        let listener = TcpListener::bind(address).await?;
+        Ok(Self {
+            listener,
+            settings,
+            connections: TaskTracker::new(),
+        })
+    }
+
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Accepts until `close`; serves what was accepted until `stop`, when no new request is taken
+    /// on it and this returns with the last connection, at most `grace` later.
+    pub async fn serve(
+        self,
+        front: Arc<Front>,
+        close: CancellationToken,
+        stop: CancellationToken,
+        grace: Duration,
+    ) {
+        let permits = Arc::new(Semaphore::new(self.settings.connections_max));
+        loop {
+            // Beyond the limit clients wait in the kernel's queue.
+            let permit = tokio::select! {
+                permit = Arc::clone(&permits).acquire_owned() => permit,
+                () = close.cancelled() => break,
+            };
+            let accepted = tokio::select! {
+                accepted = self.listener.accept() => accepted,
+                () = close.cancelled() => break,
+            };
+            match accepted {
+                Ok((stream, _)) => {
+                    let connection = Connection {
+                        front: Arc::clone(&front),
+                        settings: self.settings.clone(),
+                        stop: stop.clone(),
+                    };
+                    self.connections.spawn(async move {
+                        connection.serve(stream).await;
+                        drop(permit);
+                    });
+                }
+                // Out of descriptors, most likely: others must end first.
+                Err(error) => {
+                    warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            }
+        }
+        drop(self.listener);
+        stop.cancelled().await;
+        self.connections.close();
+        let _ = tokio::time::timeout(grace, self.connections.wait()).await;
+    }
+}
+
+struct Connection {
+    front: Shared,
+    settings: Settings,
+    stop: CancellationToken,
+}
+
+impl Connection {
+    async fn serve(self, stream: TcpStream) {
+        // Events must not wait for more of them.
+        let _ = stream.set_nodelay(true);
+        let Some(tls) = self.settings.tls.clone() else {
+            return self.speak(stream).await;
+        };
+        let handshake = TlsAcceptor::from(tls).accept(stream);
+        match tokio::time::timeout(self.settings.header_timeout, handshake).await {
+            Ok(Ok(stream)) => self.speak(stream).await,
+            Ok(Err(error)) => debug!(%error, "a TLS handshake failed"),
+            Err(_elapsed) => debug!("a TLS handshake took too long"),
+        }
+    }
+
+    async fn speak<S>(self, stream: S)
+    where
+        S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+    {
+        let front = Arc::clone(&self.front);
+        let service = service_fn(move |request| {
+            let front = Arc::clone(&front);
+            async move { Ok::<_, Infallible>(handle(front, request).await) }
+        });
+        let io = TokioIo::new(stream);
+        if self.settings.h2c {
+            let mut builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
+            builder
+                .http1()
+                .timer(TokioTimer::new())
+                .header_read_timeout(self.settings.header_timeout);
+            builder
+                .http2()
+                .timer(TokioTimer::new())
+                .max_concurrent_streams(256);
+            let connection = builder.serve_connection(io, service);
+            tokio::pin!(connection);
+            let served = tokio::select! {
+                served = connection.as_mut() => served,
+                () = self.stop.cancelled() => {
+                    connection.as_mut().graceful_shutdown();
+                    connection.await
+                }
+            };
+            log_end(&served.map_err(|error| error.to_string()));
+        } else {
+            let connection = hyper::server::conn::http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(self.settings.header_timeout)
+                .serve_connection(io, service);
+            tokio::pin!(connection);
+            let served = tokio::select! {
+                served = connection.as_mut() => served,
+                () = self.stop.cancelled() => {
+                    connection.as_mut().graceful_shutdown();
+                    connection.await
+                }
+            };
+            log_end(&served.map_err(|error| error.to_string()));
+        }
+    }
+}
+
+/// Clients come and go; how is of interest to whoever debugs them only.
+fn log_end(served: &Result<(), String>) {
+    if let Err(error) = served {
+        debug!(error, "a connection ended with an error");
+    }
+}

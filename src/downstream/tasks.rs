@@ -1,0 +1,155 @@
+//! `tasks/get`, `tasks/update`, `tasks/cancel`: answered from the store, on any replica.
+
+use std::sync::Arc;
+
+use hyper::header::HeaderValue;
+
+use super::Front;
+use super::intercept::Modern;
+use super::reply::Rpc;
+use crate::mcp::error::RpcError;
+use crate::mcp::input;
+use crate::store::StoreError;
+use crate::store::ledger::{Loaded, NotApplied};
+use crate::task::id::{Caller, TaskId};
+use crate::task::machine::{Event, QUESTIONS_MAX};
+use crate::task::view;
+
+const ACKNOWLEDGED: &str = r#"{"resultType":"complete"}"#;
+
+/// Answers to questions above this size are refused before they reach the store.
+const ANSWERS_BYTES_MAX: usize = 1024 * 1024;
+
+/// Why there is no such answer.
+enum Refusal {
+    Error(RpcError),
+    Store,
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Self {
+        tracing::warn!(%error, "a task request met a store that does not answer");
+        Self::Store
+    }
+}
+
+impl From<RpcError> for Refusal {
+    fn from(error: RpcError) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl Front {
+    pub(super) async fn tasks(
+        &self,
+        modern: &Modern<'_>,
+        caller: Caller,
+        credentials: Option<HeaderValue>,
+    ) -> Rpc {
+        let id = modern.request.id.get();
+        // Before the id is looked up: who cannot read tasks learns nothing of them.
+        if !modern.meta.declares_tasks {
+            return Rpc::error(id, &RpcError::tasks_required());
+        }
+        let answered = match &*modern.request.method {
+            "tasks/get" => self.get(modern, caller).await,
+            "tasks/update" => self.update(modern, caller, credentials).await,
+            "tasks/cancel" => self.cancel(modern, caller).await,
+            _ => Err(RpcError::method_not_found().into()),
+        };
+        match answered {
+            Ok(result) => Rpc::result(id, &result),
+            Err(Refusal::Error(error)) => Rpc::error(id, &error),
+            Err(Refusal::Store) => Rpc::store_unavailable(id),
+        }
+    }
+
+    async fn get(&self, modern: &Modern<'_>, caller: Caller) -> Result<String, Refusal> {
+        let Loaded { task, .. } = self.find(modern, caller).await?;
+        let ledger = self.runner.ledger();
+        let kept = ledger.load_kept(&task).await?;
+        let kept = kept
+            .as_deref()
+            .and_then(|bytes| std::str::from_utf8(bytes).ok());
+        Ok(view::get_result(&task, kept, ledger.now_ms()))
+    }
+
+    async fn update(
+        &self,
+        modern: &Modern<'_>,
+        caller: Caller,
+        credentials: Option<HeaderValue>,
+    ) -> Result<String, Refusal> {
+        let params = &modern.request.params;
+        let answers = params
+            .get("inputResponses")
+            .filter(|raw| raw.get().len() <= ANSWERS_BYTES_MAX)
+            .and_then(input::responses_of)
+            .filter(|answers| answers.len() <= QUESTIONS_MAX)
+            .ok_or_else(|| {
+                RpcError::invalid_params("Invalid params: inputResponses must be an object")
+            })?;
+        let loaded = self.find(modern, caller).await?;
+        let misshapen = loaded.task.open_questions().any(|(question, request)| {
+            answers
+                .get(&question.key)
+                .is_some_and(|answer| !input::answers(request, answer))
+        });
+        if misshapen {
+            return Err(RpcError::invalid_params(
+                "Invalid params: an input response does not have the shape that was asked for",
+            )
+            .into());
+        }
+        let by = self.runner.incarnation().clone();
+        let event = Event::Answered { answers, by };
+        match self.runner.ledger().apply(&loaded, event).await {
+            Ok((loaded, effect)) => self.runner.perform(effect, loaded, credentials).await,
+            // Unknown and answered keys are ignored, and so is an answer that came too late.
+            Err(NotApplied::Rejected(..)) => {}
+            Err(NotApplied::Gone) => return Err(RpcError::unknown_task().into()),
+            Err(NotApplied::Store(error)) => return Err(error.into()),
+        }
+        Ok(ACKNOWLEDGED.to_owned())
+    }
+
+    async fn cancel(&self, modern: &Modern<'_>, caller: Caller) -> Result<String, Refusal> {
+        let loaded = self.find(modern, caller).await?;
+        match self
+            .runner
+            .ledger()
+            .apply(&loaded, Event::Cancel { reason: None })
+            .await
+        {
+            // The owner sees the change and tells the server; a task that has ended stays so.
+            Ok(_) | Err(NotApplied::Rejected(..)) => Ok(ACKNOWLEDGED.to_owned()),
+            Err(NotApplied::Gone) => Err(RpcError::unknown_task().into()),
+            Err(NotApplied::Store(error)) => Err(error.into()),
+        }
+    }
+
+    /// The task that the request names. Unknown, expired, unannounced and foreign tasks are one
+    /// and the same to the caller.
+    async fn find(&self, modern: &Modern<'_>, caller: Caller) -> Result<Loaded, Refusal> {
+        let text =
+            modern.request.params.get_str("taskId").ok_or_else(|| {
+                RpcError::invalid_params("Invalid params: taskId must be a string")
+            })?;
+        let id = TaskId::parse(&text).ok_or_else(RpcError::unknown_task)?;
+        self.find_by_id(id, &caller)
+            .await?
+            .ok_or_else(|| RpcError::unknown_task().into())
+    }
+
+    pub(super) async fn find_by_id(
+        &self,
+        id: TaskId,
+        caller: &Caller,
+    ) -> Result<Option<Loaded>, StoreError> {
+        let loaded = self.runner.ledger().load(id).await?;
+        Ok(loaded.filter(|loaded| loaded.task.announced && loaded.task.belongs_to(caller)))
+    }
+}
+
+/// A front is shared by all connections.
+pub(super) type Shared = Arc<Front>;

@@ -1,0 +1,172 @@
+//! One message of a client on the modern face, read strictly: what two parsers could read
+//! differently is refused, so that nobody executes what nobody checked.
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+
+use super::error::RpcError;
+use super::json::{Object, is_object};
+
+const RESERVED: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
+const RESERVED_PARAMS: [&str; 9] = [
+    "_meta",
+    "name",
+    "uri",
+    "arguments",
+    "task",
+    "taskId",
+    "inputResponses",
+    "requestState",
+    "notifications",
+];
+
+/// A client's message.
+#[derive(Debug)]
+pub enum Message<'a> {
+    Request(Request<'a>),
+    Notification,
+}
+
+#[derive(Debug)]
+pub struct Request<'a> {
+    /// A string or an integer, echoed byte for byte.
+    pub id: &'a RawValue,
+    pub method: Cow<'a, str>,
+    /// `{}` where the message has none.
+    pub params_text: &'a str,
+    pub params: Object<'a>,
+}
+
+/// Why a message was refused, under its id where that could be read.
+#[derive(Debug)]
+pub struct Refused {
+    pub id: Option<Box<RawValue>>,
+    pub error: RpcError,
+}
+
+impl<'a> Message<'a> {
+    /// Reads one JSON-RPC message. A batch is none: revision 2026-07-28 has no batches.
+    pub fn parse(text: &'a str) -> Result<Self, Refused> {
+        let anonymous = |error| Refused { id: None, error };
+        let object = Object::parse(text).map_err(|_| {
+            anonymous(match serde_json::from_str::<&RawValue>(text) {
+                Ok(_) => RpcError::invalid_request("Invalid request: not a JSON-RPC object"),
+                Err(_) => RpcError::parse("Parse error: not JSON"),
+            })
+        })?;
+        let id = object.get("id").filter(|id| is_request_id(id));
+        let refused = |message| Refused {
+            id: id.map(ToOwned::to_owned),
+            error: RpcError::invalid_request(message),
+        };
+        if object.is_ambiguous(&RESERVED) {
+            return Err(anonymous(RpcError::invalid_request(
+                "Invalid request: ambiguous members",
+            )));
+        }
+        if object.get_str("jsonrpc").as_deref() != Some("2.0") {
+            return Err(refused("Invalid request: jsonrpc must be \"2.0\""));
+        }
+        if object.contains("result") || object.contains("error") {
+            return Err(refused(
+                "Invalid request: clients send requests and notifications only",
+            ));
+        }
+        let method = object
+            .get_str("method")
+            .ok_or_else(|| refused("Invalid request: method must be a string"))?;
+        let params_text = match object.get("params") {
+            None => "{}",
+            Some(params) if is_object(params) => params.get(),
+            Some(_) => return Err(refused("Invalid request: params must be an object")),
+        };
+        if !object.contains("id") {
+            return Ok(Self::Notification);
+        }
+        let id = id.ok_or_else(|| refused("Invalid request: id must be a string or an integer"))?;
+        let params = Object::parse(params_text)
+            .map_err(|_| anonymous(RpcError::parse("Parse error: not JSON")))?;
+        if params.is_ambiguous(&RESERVED_PARAMS) {
+            return Err(refused("Invalid request: ambiguous params"));
+        }
+        Ok(Self::Request(Request {
+            id,
+            method,
+            params_text,
+            params,
+        }))
+    }
+}
+
+impl Request<'_> {
+    /// What `Mcp-Name` mirrors for this method (streamable-http, Standard Request Headers, and
+    /// tasks.md, Routing Headers).
+    pub fn name(&self) -> Option<Cow<'_, str>> {
+        match &*self.method {
+            "tools/call" | "prompts/get" => self.params.get_str("name"),
+            "resources/read" => self.params.get_str("uri"),
+            "tasks/get" | "tasks/update" | "tasks/cancel" => self.params.get_str("taskId"),
+            _ => None,
+        }
+    }
+}
+
+/// A string or an integer: null, fractions, booleans and objects are no request ids.
+fn is_request_id(raw: &RawValue) -> bool {
+    let text = raw.get();
+    text.starts_with('"')
+        || (!text.is_empty()
+            && text
+                .strip_prefix('-')
+                .unwrap_or(text)
+                .bytes()
+                .all(|byte| byte.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code_of(text: &str) -> i64 {
+        Message::parse(text).map_or_else(|refused| refused.error.code, |_| 0)
+    }
+
+    #[test]
+    fn what_parsers_could_read_differently_is_refused() {
+        for (text, code) in [
+            (r#"{"jsonrpc":"2.0","id":1,"method":"m"}"#, 0),
+            (
+                r#"{"jsonrpc":"2.0","id":"a","method":"m","params":{"x":{"name":1,"name":2}}}"#,
+                0,
+            ),
+            (r#"{"jsonrpc":"2.0","method":"m"}"#, 0),
+            ("[]", -32600),
+            ("1", -32600),
+            ("{", -32700),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"m"} x"#, -32700),
+            (r#"{"jsonrpc":"1.0","id":1,"method":"m"}"#, -32600),
+            (r#"{"jsonrpc":"2.0","id":null,"method":"m"}"#, -32600),
+            (r#"{"jsonrpc":"2.0","id":1.5,"method":"m"}"#, -32600),
+            (r#"{"jsonrpc":"2.0","id":true,"method":"m"}"#, -32600),
+            (r#"{"jsonrpc":"2.0","id":{},"method":"m"}"#, -32600),
+            (r#"{"jsonrpc":"2.0","id":1,"method":7}"#, -32600),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"m","params":[]}"#,
+                -32600,
+            ),
+            (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, -32600),
+            (r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"m"}"#, -32600),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"m","Method":"n"}"#,
+                -32600,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"name":"a","NAME":"b"}}"#,
+                -32600,
+            ),
+        ] {
+            assert_eq!(code_of(text), code, "{text}");
+        }
+    }
+}

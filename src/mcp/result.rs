@@ -1,0 +1,208 @@
+//! Results and errors of the wrapped server, made fit for the modern face. Everything that is not
+//! named here keeps its bytes.
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+
+use super::error::{RpcError, code};
+use super::json::{Fault, Object, prepend, raw, set};
+
+/// The `_meta` key that ties a message to a legacy task; none of ours may show an upstream's.
+const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
+const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+
+/// What kind of result a modern server gave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResultType {
+    Complete,
+    InputRequired,
+    /// A result that its extension's client understands, like the upstream's own tasks.
+    Other,
+}
+
+/// Absent means complete (basic, `ResultType`).
+pub fn result_type(result: &RawValue) -> Result<ResultType, Fault> {
+    Ok(
+        match Object::parse(result.get())?
+            .get_str("resultType")
+            .as_deref()
+        {
+            None | Some("complete") => ResultType::Complete,
+            Some("input_required") => ResultType::InputRequired,
+            Some(_) => ResultType::Other,
+        },
+    )
+}
+
+/// The result as a task keeps it: `resultType` added where a legacy server gave none, and the
+/// server's `related-task` removed. Every other byte stays.
+pub fn for_task(result: Box<RawValue>) -> Result<Box<RawValue>, Fault> {
+    let object = Object::parse(result.get())?;
+    let has_type = object.contains("resultType");
+    let meta = object
+        .get_object("_meta")
+        .filter(|meta| meta.contains(RELATED_TASK));
+    if has_type && meta.is_none() {
+        return Ok(result);
+    }
+    let mut text = Cow::Borrowed(result.get());
+    if let Some(meta) = meta {
+        let rest = meta.render_filtered(|key| key != RELATED_TASK);
+        text = set(&text, "_meta", &rest)?.into();
+    }
+    if !has_type {
+        text = prepend(&text, "resultType", "\"complete\"").into();
+    }
+    raw(text.into_owned())
+}
+
+/// A legacy server's result on the modern face: `resultType`, the caching hints that revision
+/// 2026-07-28 demands of lists and reads, and who the server is.
+pub fn from_legacy(
+    method: &str,
+    result: Box<RawValue>,
+    server_info: Option<&RawValue>,
+) -> Result<Box<RawValue>, Fault> {
+    let mut text = for_task(result)?.get().to_owned();
+    if is_cacheable(method) {
+        let object = Object::parse(&text)?;
+        let (ttl, scope) = (object.contains("ttlMs"), object.contains("cacheScope"));
+        if !scope {
+            text = prepend(&text, "cacheScope", "\"private\"");
+        }
+        if !ttl {
+            text = prepend(&text, "ttlMs", "0");
+        }
+    }
+    if let Some(info) = server_info {
+        text = with_server_info(&text, info)?;
+    }
+    raw(text)
+}
+
+/// The result with `_meta["io.modelcontextprotocol/serverInfo"]`, where the server gave none.
+pub fn with_server_info(result: &str, server_info: &RawValue) -> Result<String, Fault> {
+    let meta = Object::parse(result)?
+        .get("_meta")
+        .map_or("{}", RawValue::get);
+    if !meta.starts_with('{') || Object::parse(meta)?.contains(SERVER_INFO) {
+        return Ok(result.to_owned());
+    }
+    set(
+        result,
+        "_meta",
+        &prepend(meta, SERVER_INFO, server_info.get()),
+    )
+}
+
+/// The operations whose results must say how long they are good for (server, Caching).
+fn is_cacheable(method: &str) -> bool {
+    matches!(
+        method,
+        "server/discover"
+            | "tools/list"
+            | "prompts/list"
+            | "resources/list"
+            | "resources/templates/list"
+            | "resources/read"
+    )
+}
+
+/// An error object of the wrapped server as a 2026 server may emit it: verbatim but for codes that
+/// it must not use, and for those that speak of raincheck's own request, not of the client's.
+pub fn error_for_client(error: Box<RawValue>) -> Box<RawValue> {
+    let Ok(object) = Object::parse(error.get()) else {
+        return malformed();
+    };
+    let number = object.get("code").and_then(|c| c.get().parse::<i64>().ok());
+    let Some(number) = number else {
+        return malformed();
+    };
+    match number {
+        code::LEGACY_RESOURCE_NOT_FOUND => {
+            let edited = set(error.get(), "code", &code::INVALID_PARAMS.to_string());
+            edited.and_then(raw).unwrap_or(error)
+        }
+        code::LEGACY_URL_ELICITATION => RpcError::internal(
+            "The server asks for a visit to a URL, which this client does not do",
+        )
+        .with_data(error.get().to_owned())
+        .to_raw(),
+        _ => error,
+    }
+}
+
+/// The same for an error that ends a task: complaints about raincheck's own request become
+/// internal errors.
+pub fn error_for_task(error: Box<RawValue>) -> Box<RawValue> {
+    let error = error_for_client(error);
+    let number = error_code(&error).unwrap_or(code::INTERNAL);
+    if (code::UNSUPPORTED_VERSION..=code::HEADER_MISMATCH).contains(&number) {
+        return RpcError::internal(
+            "The server refused the request that the proxy made for this call",
+        )
+        .with_data(error.get().to_owned())
+        .to_raw();
+    }
+    error
+}
+
+pub fn error_code(error: &RawValue) -> Option<i64> {
+    Object::parse(error.get())
+        .ok()?
+        .get("code")?
+        .get()
+        .parse()
+        .ok()
+}
+
+pub fn error_message(error: &RawValue) -> Option<Cow<'_, str>> {
+    Object::parse(error.get()).ok()?.get_str("message")
+}
+
+fn malformed() -> Box<RawValue> {
+    RpcError::internal("The server answered with a malformed error").to_raw()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn boxed(text: &str) -> Box<RawValue> {
+        raw(text.to_owned()).unwrap()
+    }
+
+    #[test]
+    fn a_task_keeps_its_result_but_for_two_edits() {
+        let plain = r#"{ "content":[],"n":1.10,"_meta":{"a":1,"io.modelcontextprotocol/related-task":{"taskId":"x"}} }"#;
+        assert_eq!(
+            for_task(boxed(plain)).unwrap().get(),
+            r#"{"resultType":"complete", "content":[],"n":1.10,"_meta":{"a":1} }"#
+        );
+        let done = r#"{"resultType":"complete" , "content":[]}"#;
+        assert_eq!(for_task(boxed(done)).unwrap().get(), done);
+        assert!(for_task(boxed("[]")).is_err());
+    }
+
+    #[test]
+    fn lists_of_legacy_servers_get_caching_hints() {
+        let info = boxed(r#"{"name":"s","version":"1"}"#);
+        assert_eq!(
+            from_legacy("tools/list", boxed(r#"{"tools":[]}"#), Some(&info))
+                .unwrap()
+                .get(),
+            r#"{"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"}},"ttlMs":0,"cacheScope":"private","resultType":"complete","tools":[]}"#
+        );
+    }
+
+    #[test]
+    fn codes_that_a_2026_server_must_not_emit_are_replaced() {
+        let code_of = |text| error_code(&error_for_task(boxed(text))).unwrap();
+        assert_eq!(code_of(r#"{"code":-32002,"message":"m"}"#), -32602);
+        assert_eq!(code_of(r#"{"code":-32042,"message":"m"}"#), -32603);
+        assert_eq!(code_of(r#"{"code":-32021,"message":"m"}"#), -32603);
+        assert_eq!(code_of(r#"{"code":7,"message":"m"}"#), 7);
+        assert_eq!(code_of("[]"), -32603);
+    }
+}

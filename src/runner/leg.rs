@@ -1,0 +1,86 @@
+//! The stored request: what the next leg of a call needs, and never a credential.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::header::{HeaderName, HeaderValue};
+use serde::{Deserialize, Serialize};
+
+use crate::mcp::json::Writer;
+use crate::store::StoreError;
+use crate::task::state::{Stage, Task};
+use crate::upstream::{Outgoing, Retry};
+
+/// A request as stored beside its task.
+#[derive(Debug, Serialize, Deserialize)]
+struct StoredRequest {
+    method: Arc<str>,
+    params: Arc<str>,
+    capabilities: Arc<str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    name: Option<Arc<str>>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    param_headers: BTreeMap<String, String>,
+}
+
+pub(super) fn store(outgoing: &Outgoing) -> Result<Bytes, StoreError> {
+    let headers = outgoing.param_headers.iter();
+    let request = StoredRequest {
+        method: Arc::clone(&outgoing.method),
+        params: Arc::clone(&outgoing.params),
+        capabilities: Arc::clone(&outgoing.capabilities),
+        name: outgoing.name.clone(),
+        param_headers: headers
+            .filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())))
+            .collect(),
+    };
+    serde_json::to_vec(&request)
+        .map(Bytes::from)
+        .map_err(|_| StoreError::Corrupt("task request"))
+}
+
+/// The next leg of a task whose round of questions is answered, under the credentials of whoever
+/// answered last.
+pub(super) fn next(
+    stored: &Bytes,
+    task: &Task,
+    credentials: Option<HeaderValue>,
+) -> Result<Outgoing, StoreError> {
+    let request: StoredRequest =
+        serde_json::from_slice(stored).map_err(|_| StoreError::Corrupt("task request"))?;
+    let headers = request.param_headers.iter();
+    Ok(Outgoing {
+        caller: *task.caller.as_bytes(),
+        credentials,
+        method: request.method,
+        params: request.params,
+        capabilities: request.capabilities,
+        name: request.name,
+        param_headers: headers
+            .filter_map(|(name, value)| {
+                Some((
+                    HeaderName::try_from(name).ok()?,
+                    HeaderValue::try_from(value).ok()?,
+                ))
+            })
+            .collect(),
+        wants_progress: true,
+        log_level: None,
+        retry: Some(retry(task)),
+    })
+}
+
+/// All answers of the round, under the server's own keys, with the server's own state.
+pub(super) fn retry(task: &Task) -> Retry {
+    let mut responses = Writer::object();
+    for question in &task.questions {
+        if let Stage::Answered(answer) = &question.stage {
+            responses.raw(&question.origin, answer.get());
+        }
+    }
+    Retry {
+        input_responses: responses.end().into(),
+        request_state: task.request_state.as_deref().map(Arc::from),
+    }
+}

@@ -1,0 +1,145 @@
+//! Who wants to know when a task changes: dirty marks, never bodies.
+//!
+//! One follower reads the store's change log and marks; whoever watches reads the state itself
+//! when it can use it. Cost does not grow with the size of what changed.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::store::{Changes, Seen};
+use crate::task::id::TaskId;
+
+/// All watches of this process.
+#[derive(Debug, Default)]
+pub struct Watches {
+    by_task: Mutex<HashMap<TaskId, Vec<Arc<Marks>>>>,
+}
+
+#[derive(Debug, Default)]
+struct Marks {
+    dirty: Mutex<BTreeSet<TaskId>>,
+    notify: Notify,
+}
+
+/// A watch over some tasks; dropping it ends it.
+#[derive(Debug)]
+pub struct Watch {
+    watches: Arc<Watches>,
+    tasks: Vec<TaskId>,
+    marks: Arc<Marks>,
+}
+
+impl Watches {
+    /// Watches these tasks from now on: a change committed after this returns is seen.
+    pub fn watch(self: &Arc<Self>, tasks: Vec<TaskId>) -> Watch {
+        let marks = Arc::new(Marks::default());
+        let mut by_task = self.by_task.lock().unwrap_or_else(PoisonError::into_inner);
+        for id in &tasks {
+            by_task.entry(*id).or_default().push(Arc::clone(&marks));
+        }
+        drop(by_task);
+        Watch {
+            watches: Arc::clone(self),
+            tasks,
+            marks,
+        }
+    }
+
+    /// Follows the change log until the store closes.
+    pub async fn follow(&self, mut changes: Changes) {
+        loop {
+            match changes.next().await {
+                Seen::Changed(change) => self.mark(change.id),
+                Seen::Missed => self.mark_all(),
+                Seen::Closed => return,
+            }
+        }
+    }
+
+    fn mark(&self, id: TaskId) {
+        let by_task = self.by_task.lock().unwrap_or_else(PoisonError::into_inner);
+        for marks in by_task.get(&id).into_iter().flatten() {
+            marks.mark(id);
+        }
+    }
+
+    fn mark_all(&self) {
+        let by_task = self.by_task.lock().unwrap_or_else(PoisonError::into_inner);
+        for (id, watching) in by_task.iter() {
+            for marks in watching {
+                marks.mark(*id);
+            }
+        }
+    }
+}
+
+impl Marks {
+    fn mark(&self, id: TaskId) {
+        self.dirty
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(id);
+        self.notify.notify_one();
+    }
+}
+
+impl Watch {
+    /// The next task that changed since it was last returned here.
+    ///
+    /// Cancel safe: dropped before it resolves, no mark is lost.
+    pub async fn changed(&self) -> TaskId {
+        loop {
+            let first = self
+                .marks
+                .dirty
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .pop_first();
+            if let Some(id) = first {
+                return id;
+            }
+            self.marks.notify.notified().await;
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let mut by_task = self
+            .watches
+            .by_task
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        for id in &self.tasks {
+            if let Some(watching) = by_task.get_mut(id) {
+                watching.retain(|marks| !Arc::ptr_eq(marks, &self.marks));
+                if watching.is_empty() {
+                    by_task.remove(id);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn marks_are_coalesced_and_end_with_the_watch() {
+        let watches = Arc::new(Watches::default());
+        let (a, b) = (TaskId::random(), TaskId::random());
+        let watch = watches.watch(vec![a, b]);
+        watches.mark(a);
+        watches.mark(a);
+        watches.mark(TaskId::random());
+        assert_eq!(watch.changed().await, a);
+        watches.mark_all();
+        let both = BTreeSet::from([watch.changed().await, watch.changed().await]);
+        assert_eq!(both, BTreeSet::from([a, b]));
+        drop(watch);
+        assert!(watches.by_task.lock().unwrap().is_empty());
+    }
+}

@@ -1,0 +1,123 @@
+//! The file itself: who may open it, and one clear sentence when it cannot be opened.
+
+use std::ffi::OsString;
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use redb::{Database, DatabaseError, StorageError};
+
+/// Why the embedded store could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error(
+        "{} is in use by another raincheck{}: a store file belongs to one process, give this one \
+         its own with --store redb:PATH",
+        path.display(),
+        holder.map(|pid| format!(" (pid {pid})")).unwrap_or_default()
+    )]
+    InUse { path: PathBuf, holder: Option<u32> },
+    #[error("{} was written by another version of raincheck in a format that is not known", .0.display())]
+    Format(PathBuf),
+    #[error("the store file {} cannot be opened", path.display())]
+    Unreadable {
+        path: PathBuf,
+        #[source]
+        cause: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+impl OpenError {
+    pub(super) fn unreadable(
+        path: &Path,
+        cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Self::Unreadable {
+            path: path.into(),
+            cause: cause.into(),
+        }
+    }
+}
+
+/// Where the database is and how it is opened.
+#[derive(Debug)]
+pub(super) struct File(PathBuf);
+
+impl File {
+    pub(super) fn new(path: &Path) -> Self {
+        Self(path.into())
+    }
+
+    pub(super) fn open(&self) -> Result<Database, DatabaseError> {
+        let io = |error| DatabaseError::Storage(StorageError::Io(error));
+        if let Some(directory) = self.0.parent().filter(|path| !path.as_os_str().is_empty()) {
+            // Records may be personal: nobody else on the machine reads them.
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(directory)
+                .map_err(io)?;
+        }
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&self.0)
+            .map_err(io)?;
+        redb::Builder::new().set_cache_size(CACHE).create_file(file)
+    }
+}
+
+/// Tells a second process who has the file. Only a hint: what excludes is the lock on the file.
+#[derive(Debug)]
+pub(super) struct Claim {
+    path: PathBuf,
+    hint: PathBuf,
+}
+
+impl Claim {
+    pub(super) fn new(path: &Path) -> Self {
+        let mut hint = OsString::from(path);
+        hint.push(".pid");
+        Self {
+            path: path.into(),
+            hint: hint.into(),
+        }
+    }
+
+    /// Says that the file is ours. A store without its hint works as well, so failure is no error.
+    pub(super) fn sign(&self) {
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&self.hint);
+        if let Ok(mut file) = file {
+            let _ = writeln!(file, "{}", std::process::id());
+        }
+    }
+
+    pub(super) fn withdraw(&self) {
+        let _ = std::fs::remove_file(&self.hint);
+    }
+
+    pub(super) fn explain(&self, error: DatabaseError) -> OpenError {
+        if matches!(error, DatabaseError::DatabaseAlreadyOpen) {
+            let hint = std::fs::read_to_string(&self.hint).ok();
+            let holder = hint.and_then(|text| text.trim().parse().ok());
+            OpenError::InUse {
+                path: self.path.clone(),
+                holder,
+            }
+        } else {
+            OpenError::unreadable(&self.path, error)
+        }
+    }
+}
+
+/// Bytes of the file kept in memory; redb's own default is a gigabyte.
+const CACHE: usize = 64 << 20;

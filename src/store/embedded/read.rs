@@ -1,0 +1,121 @@
+//! What is read from the file; what has expired is not there, swept or not.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+
+use bytes::Bytes;
+use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable};
+
+use super::super::Stored;
+use super::tables::{DUE, EXPIRY, Found, INDEX, Id, RECORDS, REQUESTS, RESULT_EXPIRY, RESULTS};
+use crate::task::id::{Fence, Incarnation, TaskId};
+
+pub(super) fn record(
+    database: &Database,
+    id: TaskId,
+    now_ms: u64,
+) -> Result<Option<Stored>, redb::Error> {
+    Ok(standing(&database.begin_read()?, id, now_ms)?.map(|found| found.stored))
+}
+
+pub(super) fn request(
+    database: &Database,
+    id: TaskId,
+    now_ms: u64,
+) -> Result<Option<Bytes>, redb::Error> {
+    let transaction = database.begin_read()?;
+    if standing(&transaction, id, now_ms)?.is_none() {
+        return Ok(None);
+    }
+    let found = transaction.open_table(REQUESTS)?.get(id.as_bytes())?;
+    Ok(found.map(|request| Bytes::copy_from_slice(request.value())))
+}
+
+pub(super) fn result(
+    database: &Database,
+    id: TaskId,
+    fence: Fence,
+    now_ms: u64,
+) -> Result<Option<Bytes>, redb::Error> {
+    let found = database
+        .begin_read()?
+        .open_table(RESULTS)?
+        .get((id.as_bytes(), fence.0))?;
+    Ok(found.and_then(|row| {
+        let (expires_ms, result) = row.value();
+        (expires_ms > now_ms).then(|| Bytes::copy_from_slice(result))
+    }))
+}
+
+pub(super) fn indexed(
+    database: &Database,
+    incarnation: &Incarnation,
+) -> Result<Vec<TaskId>, redb::Error> {
+    let name = incarnation.as_str();
+    let table = database.begin_read()?.open_table(INDEX)?;
+    let rows = table.range((name, FIRST)..=(name, LAST))?;
+    rows.map(|row| Ok(TaskId::from_bytes(*row?.0.value().1)))
+        .collect()
+}
+
+pub(super) fn due(
+    database: &Database,
+    now_ms: u64,
+    limit: usize,
+) -> Result<Vec<TaskId>, redb::Error> {
+    let table = database.begin_read()?.open_table(DUE)?;
+    let rows = table.range(..=(now_ms, LAST))?.take(limit);
+    rows.map(|row| Ok(TaskId::from_bytes(*row?.0.value().1)))
+        .collect()
+}
+
+pub(super) fn anything_expired(database: &Database, now_ms: u64) -> Result<bool, redb::Error> {
+    let transaction = database.begin_read()?;
+    let records = transaction.open_table(EXPIRY)?;
+    let results = transaction.open_table(RESULT_EXPIRY)?;
+    let record = records
+        .first()?
+        .is_some_and(|(key, _)| key.value().0 <= now_ms);
+    Ok(record
+        || results
+            .first()?
+            .is_some_and(|(key, _)| key.value().0 <= now_ms))
+}
+
+/// Every incarnation that some task waits for.
+pub(super) fn incarnations(database: &Database) -> Result<BTreeSet<Incarnation>, redb::Error> {
+    incarnations_in(&database.begin_read()?.open_table(INDEX)?)
+}
+
+/// Leaps from name to name: costs as many steps as there are names, not tasks.
+pub(super) fn incarnations_in(
+    index: &impl ReadableTable<(&'static str, Id), ()>,
+) -> Result<BTreeSet<Incarnation>, redb::Error> {
+    let mut names = BTreeSet::new();
+    let mut last = String::new();
+    loop {
+        let after = (Bound::Excluded((last.as_str(), LAST)), Bound::Unbounded);
+        let next = index
+            .range::<(&str, &[u8; 16])>(after)?
+            .next()
+            .transpose()?;
+        let Some((key, _)) = next else {
+            return Ok(names);
+        };
+        last = key.value().0.to_owned();
+        names.insert(Incarnation::from_text(&last));
+    }
+}
+
+fn standing(
+    transaction: &ReadTransaction,
+    id: TaskId,
+    now_ms: u64,
+) -> Result<Option<Found>, redb::Error> {
+    let row = transaction.open_table(RECORDS)?.get(id.as_bytes())?;
+    let found = row.map(|row| Found::from(row.value()));
+    Ok(found.filter(|found| found.expires_ms > now_ms))
+}
+
+const FIRST: Id = &[0; 16];
+const LAST: Id = &[0xff; 16];

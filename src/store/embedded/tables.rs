@@ -1,0 +1,273 @@
+//! The tables of the file and every change of them.
+
+use bytes::Bytes;
+use redb::{Database, ReadableTable, Table, TableDefinition, WriteTransaction};
+
+use super::super::judge::judge;
+use super::super::{Commit, Nonce, Revision, Stored, Version, Write};
+use super::read::incarnations_in;
+use crate::task::id::{Caller, Fence, Incarnation, TaskId};
+
+pub(super) type Id = &'static [u8; 16];
+/// Revision, nonce, caller, expiry, due time, record.
+pub(super) type Row<'a> = (u64, u128, &'a [u8; 16], u64, Option<u64>, &'a [u8]);
+
+pub(super) const RECORDS: TableDefinition<'_, Id, Row<'static>> = TableDefinition::new("records");
+pub(super) const REQUESTS: TableDefinition<'_, Id, &[u8]> = TableDefinition::new("requests");
+/// Expiry and result, by task and fence.
+pub(super) const RESULTS: TableDefinition<'_, (Id, u64), (u64, &[u8])> =
+    TableDefinition::new("results");
+pub(super) const INDEX: TableDefinition<'_, (&str, Id), ()> = TableDefinition::new("index");
+pub(super) const DUE: TableDefinition<'_, (u64, Id), ()> = TableDefinition::new("due");
+pub(super) const EXPIRY: TableDefinition<'_, (u64, Id), ()> = TableDefinition::new("expiry");
+pub(super) const RESULT_EXPIRY: TableDefinition<'_, (u64, Id, u64), ()> =
+    TableDefinition::new("result_expiry");
+const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
+
+/// Changes with the meaning of a table, not with its content.
+const FORMAT: &[u8] = b"1";
+
+/// What one sweep removes at most, so that no write waits long behind it.
+const SWEEP: usize = 1024;
+
+/// Makes the tables and the caller key if they are not there. `None`: another format.
+pub(super) fn prepare(
+    database: &Database,
+    new_key: &[u8; 32],
+) -> Result<Option<[u8; 32]>, redb::Error> {
+    let transaction = database.begin_write()?;
+    let key = {
+        let mut meta = transaction.open_table(META)?;
+        let format = meta.get("format")?.map(|found| found.value() == FORMAT);
+        if format == Some(false) {
+            return Ok(None);
+        }
+        meta.insert("format", FORMAT)?;
+        let found = meta
+            .get("caller_key")?
+            .and_then(|found| found.value().try_into().ok());
+        if found.is_none() {
+            meta.insert("caller_key", new_key.as_slice())?;
+        }
+        Tables::open(&transaction)?;
+        found.unwrap_or(*new_key)
+    };
+    transaction.commit()?;
+    Ok(Some(key))
+}
+
+/// A change that always succeeds.
+#[derive(Debug)]
+pub(super) enum Edit {
+    PutResult {
+        id: TaskId,
+        fence: Fence,
+        result: Bytes,
+        expires_ms: u64,
+    },
+    Forget {
+        id: TaskId,
+        incarnation: Option<Incarnation>,
+    },
+    Sweep {
+        now_ms: u64,
+    },
+}
+
+/// All tables, open in one transaction.
+pub(super) struct Tables<'t> {
+    records: Table<'t, Id, Row<'static>>,
+    requests: Table<'t, Id, &'static [u8]>,
+    results: Table<'t, (Id, u64), (u64, &'static [u8])>,
+    index: Table<'t, (&'static str, Id), ()>,
+    due: Table<'t, (u64, Id), ()>,
+    expiry: Table<'t, (u64, Id), ()>,
+    result_expiry: Table<'t, (u64, Id, u64), ()>,
+}
+
+impl<'t> Tables<'t> {
+    pub(super) fn open(transaction: &'t WriteTransaction) -> Result<Self, redb::Error> {
+        Ok(Self {
+            records: transaction.open_table(RECORDS)?,
+            requests: transaction.open_table(REQUESTS)?,
+            results: transaction.open_table(RESULTS)?,
+            index: transaction.open_table(INDEX)?,
+            due: transaction.open_table(DUE)?,
+            expiry: transaction.open_table(EXPIRY)?,
+            result_expiry: transaction.open_table(RESULT_EXPIRY)?,
+        })
+    }
+
+    /// What becomes of the write, and whether it changed anything.
+    pub(super) fn commit(
+        &mut self,
+        write: &Write,
+        now_ms: u64,
+    ) -> Result<(Commit, bool), redb::Error> {
+        let found = self.found(write.id)?;
+        let standing = found.as_ref().filter(|found| found.expires_ms > now_ms);
+        match judge(standing.map(|found| found.stored.version), write) {
+            Ok(revision) => {
+                // An expired record that was not swept yet leaves nothing to its successor.
+                if standing.is_none() && found.is_some() {
+                    self.remove_record(write.id)?;
+                }
+                self.apply(write, revision, standing)?;
+                Ok((Commit::Done(revision), true))
+            }
+            Err(settled) => {
+                let standing = standing.map(|found| found.stored.clone());
+                Ok((settled.into_commit(standing), false))
+            }
+        }
+    }
+
+    pub(super) fn edit(&mut self, edit: &Edit) -> Result<(), redb::Error> {
+        match edit {
+            Edit::PutResult {
+                id,
+                fence,
+                result,
+                expires_ms,
+            } => {
+                self.remove_result(*id, *fence)?;
+                let row = (*expires_ms, result.as_ref());
+                self.results.insert((id.as_bytes(), fence.0), row)?;
+                self.result_expiry
+                    .insert((*expires_ms, id.as_bytes(), fence.0), ())?;
+            }
+            Edit::Forget { id, incarnation } => {
+                if let Some(incarnation) = incarnation {
+                    self.index.remove((incarnation.as_str(), id.as_bytes()))?;
+                }
+            }
+            Edit::Sweep { now_ms } => self.sweep(*now_ms)?,
+        }
+        Ok(())
+    }
+
+    fn apply(
+        &mut self,
+        write: &Write,
+        revision: Revision,
+        old: Option<&Found>,
+    ) -> Result<(), redb::Error> {
+        let id = write.id.as_bytes();
+        let row = (
+            revision.0,
+            write.nonce.0,
+            write.caller.as_bytes(),
+            write.expires_ms,
+            write.due_ms,
+            write.record.as_ref(),
+        );
+        self.records.insert(id, row)?;
+        match old {
+            Some(old) => {
+                self.expiry.remove((old.expires_ms, id))?;
+                if let Some(due_ms) = old.due_ms {
+                    self.due.remove((due_ms, id))?;
+                }
+            }
+            None => {
+                if let Some(request) = &write.request {
+                    self.requests.insert(id, request.as_ref())?;
+                }
+            }
+        }
+        self.expiry.insert((write.expires_ms, id), ())?;
+        if let Some(due_ms) = write.due_ms {
+            self.due.insert((due_ms, id), ())?;
+        }
+        if let Some(incarnation) = &write.drop_from {
+            self.index.remove((incarnation.as_str(), id))?;
+        }
+        if let Some(incarnation) = &write.keep_for {
+            self.index.insert((incarnation.as_str(), id), ())?;
+        }
+        Ok(())
+    }
+
+    fn found(&self, id: TaskId) -> Result<Option<Found>, redb::Error> {
+        Ok(self
+            .records
+            .get(id.as_bytes())?
+            .map(|row| Found::from(row.value())))
+    }
+
+    fn sweep(&mut self, now_ms: u64) -> Result<(), redb::Error> {
+        let mut records = Vec::new();
+        for row in self.expiry.range(..=(now_ms, &[0xff; 16]))?.take(SWEEP) {
+            records.push(TaskId::from_bytes(*row?.0.value().1));
+        }
+        // Not known which index names them; there are as many as live replicas: few.
+        let incarnations = incarnations_in(&self.index)?;
+        for id in records {
+            self.remove_record(id)?;
+            for incarnation in &incarnations {
+                self.index.remove((incarnation.as_str(), id.as_bytes()))?;
+            }
+        }
+        let mut results = Vec::new();
+        for row in self
+            .result_expiry
+            .range(..=(now_ms, &[0xff; 16], u64::MAX))?
+            .take(SWEEP)
+        {
+            let (key, _) = row?;
+            let (_, id, fence) = key.value();
+            results.push((TaskId::from_bytes(*id), Fence(fence)));
+        }
+        for (id, fence) in results {
+            self.remove_result(id, fence)?;
+        }
+        Ok(())
+    }
+
+    fn remove_record(&mut self, id: TaskId) -> Result<(), redb::Error> {
+        let Some(found) = self.found(id)? else {
+            return Ok(());
+        };
+        let id = id.as_bytes();
+        self.records.remove(id)?;
+        self.requests.remove(id)?;
+        self.expiry.remove((found.expires_ms, id))?;
+        if let Some(due_ms) = found.due_ms {
+            self.due.remove((due_ms, id))?;
+        }
+        Ok(())
+    }
+
+    fn remove_result(&mut self, id: TaskId, fence: Fence) -> Result<(), redb::Error> {
+        let key = (id.as_bytes(), fence.0);
+        let expires_ms = self.results.remove(key)?.map(|row| row.value().0);
+        if let Some(expires_ms) = expires_ms {
+            self.result_expiry.remove((expires_ms, key.0, key.1))?;
+        }
+        Ok(())
+    }
+}
+
+/// A record as it lies in the file, expired or not.
+pub(super) struct Found {
+    pub(super) stored: Stored,
+    pub(super) expires_ms: u64,
+    pub(super) due_ms: Option<u64>,
+}
+
+impl From<Row<'_>> for Found {
+    fn from((revision, nonce, caller, expires_ms, due_ms, record): Row<'_>) -> Self {
+        Self {
+            stored: Stored {
+                version: Version {
+                    revision: Revision(revision),
+                    nonce: Nonce(nonce),
+                },
+                caller: Caller::from_bytes(*caller),
+                record: Bytes::copy_from_slice(record),
+            },
+            expires_ms,
+            due_ms,
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! The one thread that writes: group commit, each write with its own outcome.
+
+use std::fmt;
+use std::sync::Arc;
+use std::thread::park_timeout;
+use std::time::Duration;
+
+use redb::{Database, Durability};
+use tokio::sync::{broadcast, mpsc, oneshot};
+use tracing::warn;
+
+use super::super::{Change, Commit, Seen, StoreError, Write};
+use super::file::Claim;
+use super::slot::{Slot, failed};
+use super::tables::{Edit, Tables};
+use crate::clock::Clock;
+
+type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
+
+/// What is asked of the writer. Answered only once it is on disk.
+pub(super) enum Order {
+    Commit {
+        write: Box<Write>,
+        answer: Answer<Commit>,
+    },
+    Edit {
+        edit: Edit,
+        answer: Answer<()>,
+    },
+}
+
+/// What the thread owns.
+pub(super) struct Writer {
+    pub(super) slot: Arc<Slot>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) changes: broadcast::Sender<Seen>,
+    pub(super) reopen: Box<dyn FnMut() -> Result<Database, redb::DatabaseError> + Send>,
+    pub(super) claim: Option<Claim>,
+}
+
+impl Writer {
+    /// Ends when the last sender is gone and everything handed over is written.
+    pub(super) fn run(mut self, mut orders: mpsc::Receiver<Order>) {
+        let mut batch = Vec::with_capacity(BATCH);
+        // While one batch waits for the disk the next one gathers: that is the group.
+        while orders.blocking_recv_many(&mut batch, BATCH) > 0 {
+            self.settle(&mut batch);
+        }
+        self.slot.clear();
+        if let Some(claim) = self.claim {
+            claim.withdraw();
+        }
+    }
+
+    fn settle(&mut self, batch: &mut Vec<Order>) {
+        let written = match self.database() {
+            Ok(database) => write(&database, batch, self.clock.now_ms()),
+            Err(error) => Err(error),
+        };
+        match written {
+            Ok(outcomes) => {
+                for (order, outcome) in batch.drain(..).zip(outcomes) {
+                    self.answer(order, outcome);
+                }
+            }
+            Err(error) => {
+                let error = Arc::new(error);
+                warn!(error = %error, writes = batch.len(), "the store's file cannot be written");
+                for order in batch.drain(..) {
+                    order.refuse(failed(&error));
+                }
+                self.slot.clear();
+            }
+        }
+    }
+
+    /// Whoever waited may be gone; the write stands all the same.
+    fn answer(&self, order: Order, outcome: Outcome) {
+        match (order, outcome) {
+            (Order::Commit { write, answer }, Outcome::Commit { commit, written }) => {
+                if let (Commit::Done(revision), true, Some(_)) = (&commit, written, write.expected)
+                {
+                    let change = Change {
+                        id: write.id,
+                        revision: *revision,
+                    };
+                    let _ = self.changes.send(Seen::Changed(change));
+                }
+                let _ = answer.send(Ok(commit));
+            }
+            (Order::Edit { answer, .. }, _) => {
+                let _ = answer.send(Ok(()));
+            }
+            (order @ Order::Commit { .. }, Outcome::Edited) => {
+                order.refuse(super::unavailable("the write was mixed up with another"));
+            }
+        }
+    }
+
+    /// The open database; opened anew where the last batch failed.
+    fn database(&mut self) -> Result<Arc<Database>, redb::Error> {
+        if let Some(database) = self.slot.get() {
+            return Ok(database);
+        }
+        let mut attempts = REOPEN_ATTEMPTS;
+        loop {
+            match (self.reopen)() {
+                Ok(database) => self.slot.put(database),
+                // A read is still going on with the old one.
+                Err(redb::DatabaseError::DatabaseAlreadyOpen) if attempts > 0 => {
+                    attempts -= 1;
+                    park_timeout(REOPEN_PAUSE);
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            }
+            return self.slot.get().ok_or(redb::Error::PreviousIo);
+        }
+    }
+}
+
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Writer")
+    }
+}
+
+impl Order {
+    fn refuse(self, error: StoreError) {
+        match self {
+            Self::Commit { answer, .. } => drop(answer.send(Err(error))),
+            Self::Edit { answer, .. } => drop(answer.send(Err(error))),
+        }
+    }
+}
+
+enum Outcome {
+    Commit { commit: Commit, written: bool },
+    Edited,
+}
+
+/// All of the batch in one transaction. An error is everybody's: nothing was written.
+fn write(database: &Database, batch: &[Order], now_ms: u64) -> Result<Vec<Outcome>, redb::Error> {
+    let mut transaction = database.begin_write()?;
+    transaction.set_durability(Durability::Immediate)?;
+    let mut outcomes = Vec::with_capacity(batch.len());
+    let mut changed = false;
+    {
+        let mut tables = Tables::open(&transaction)?;
+        for order in batch {
+            outcomes.push(match order {
+                Order::Commit { write, .. } => {
+                    let (commit, written) = tables.commit(write, now_ms)?;
+                    changed |= written;
+                    Outcome::Commit { commit, written }
+                }
+                Order::Edit { edit, .. } => {
+                    tables.edit(edit)?;
+                    changed = true;
+                    Outcome::Edited
+                }
+            });
+        }
+    }
+    if changed {
+        transaction.commit()?;
+    } else {
+        // Conflicts and repetitions cost no fsync.
+        transaction.abort()?;
+    }
+    Ok(outcomes)
+}
+
+/// Writes in one transaction.
+const BATCH: usize = 256;
+
+const REOPEN_ATTEMPTS: usize = 100;
+const REOPEN_PAUSE: Duration = Duration::from_millis(10);

@@ -1,0 +1,246 @@
+//! Tasks over a store: load, decide, commit if unchanged, again on conflict.
+//!
+//! The one place where the machine's rules and the store's revisions meet. It waits for a store
+//! that is away as long as its patience lasts, and no longer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use super::{Changes, Commit, Nonce, Store, StoreError, Stored, Version, Write, record};
+use crate::clock::Clock;
+use crate::task::id::{Fence, TaskId};
+use crate::task::machine::{Effect, Event, Rejected, step};
+use crate::task::state::{Outcome, Payload, Task};
+
+/// Results up to this size live in the record; larger ones in an entry of their own, so that
+/// polls of a working task never carry them.
+pub const INLINE_BYTES_MAX: usize = 16 * 1024;
+
+/// How long a store that does not answer is asked again.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    pub read: Duration,
+    pub create: Duration,
+}
+
+/// The tasks of one store.
+#[derive(Debug, Clone)]
+pub struct Ledger {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    patience: Patience,
+}
+
+/// A task as it stood at one revision.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    pub task: Task,
+    pub version: Version,
+}
+
+/// Why an event was not applied.
+#[derive(Debug)]
+pub enum NotApplied {
+    /// The machine refused; here is what stands.
+    Rejected(Rejected, Box<Loaded>),
+    /// The store no longer has the task.
+    Gone,
+    /// The store gave no answer in time: the event is in doubt.
+    Store(StoreError),
+}
+
+impl From<StoreError> for NotApplied {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl Ledger {
+    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, patience: Patience) -> Self {
+        Self {
+            store,
+            clock,
+            patience,
+        }
+    }
+
+    pub fn now_ms(&self) -> u64 {
+        self.clock.now_ms()
+    }
+
+    pub fn store(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    pub fn changes(&self) -> Changes {
+        self.store.changes()
+    }
+
+    /// Makes the task durable: once this is `Ok`, every replica finds it. After an error it is in
+    /// doubt and the caller must [end it](Event::Abandoned) when the store is back.
+    pub async fn create(&self, task: Task, request: Option<Bytes>) -> Result<Loaded, StoreError> {
+        let mut write = write_of(&task, None, None)?;
+        write.request = request;
+        match self.commit_patiently(&write, self.patience.create).await? {
+            Commit::Done(revision) => {
+                let version = Version {
+                    revision,
+                    nonce: write.nonce,
+                };
+                Ok(Loaded { task, version })
+            }
+            // A fresh random id is taken: not ours to touch.
+            Commit::Conflict(_) => Err(StoreError::Corrupt("a task id that was given out twice")),
+            Commit::Gone => Err(StoreError::Corrupt("a create that found nothing to change")),
+        }
+    }
+
+    /// The task, unless it is unknown or its `ttlMs` has passed.
+    pub async fn load(&self, id: TaskId) -> Result<Option<Loaded>, StoreError> {
+        let until = Instant::now() + self.patience.read;
+        let stored = patiently(until, || self.store.load(id)).await?;
+        let Some(stored) = stored else {
+            return Ok(None);
+        };
+        let loaded = decode(&stored)?;
+        Ok((!loaded.task.is_expired(self.now_ms())).then_some(loaded))
+    }
+
+    /// The request that was stored with the task.
+    pub async fn load_request(&self, id: TaskId) -> Result<Option<Bytes>, StoreError> {
+        let until = Instant::now() + self.patience.read;
+        patiently(until, || self.store.load_request(id)).await
+    }
+
+    /// The result that the record only names; `None` where the record holds all there is.
+    pub async fn load_kept(&self, task: &Task) -> Result<Option<Bytes>, StoreError> {
+        let Some(Outcome::Completed(Payload::Kept { fence, .. })) = task.outcome else {
+            return Ok(None);
+        };
+        let until = Instant::now() + self.patience.read;
+        let kept = patiently(until, || self.store.load_result(task.id, fence)).await?;
+        kept.map(Some)
+            .ok_or(StoreError::Corrupt("a task whose result is missing"))
+    }
+
+    /// Keeps a result too large for the record, before the commit that names it.
+    pub async fn keep(&self, task: &Task, fence: Fence, result: Bytes) -> Result<(), StoreError> {
+        let until = Instant::now() + self.patience.create;
+        let expires_ms = task.expires_ms();
+        patiently(until, || {
+            self.store
+                .put_result(task.id, fence, result.clone(), expires_ms)
+        })
+        .await
+    }
+
+    /// Applies the event to what was loaded, or to what stands meanwhile: decided again until
+    /// nobody wrote in between.
+    pub async fn apply(
+        &self,
+        loaded: &Loaded,
+        event: Event,
+    ) -> Result<(Loaded, Option<Effect>), NotApplied> {
+        let mut current = loaded.clone();
+        loop {
+            match self.try_apply(&current, event.clone()).await? {
+                Tried::Done(done, effect) => return Ok((*done, effect)),
+                Tried::Conflict(stands) => current = *stands,
+            }
+        }
+    }
+
+    /// Applies the event unless somebody wrote meanwhile: for what may be lost, like progress.
+    pub async fn try_apply(&self, loaded: &Loaded, event: Event) -> Result<Tried, NotApplied> {
+        let decided = match step(&loaded.task, event, self.now_ms()) {
+            Ok(decided) => decided,
+            Err(why) => return Err(NotApplied::Rejected(why, Box::new(loaded.clone()))),
+        };
+        let write = write_of(&decided.task, Some(&loaded.task), Some(loaded.version))?;
+        match self.commit_patiently(&write, self.patience.read).await? {
+            Commit::Done(revision) => {
+                let version = Version {
+                    revision,
+                    nonce: write.nonce,
+                };
+                let done = Loaded {
+                    task: decided.task,
+                    version,
+                };
+                Ok(Tried::Done(Box::new(done), decided.effect))
+            }
+            Commit::Conflict(stored) => Ok(Tried::Conflict(Box::new(decode(&stored)?))),
+            Commit::Gone => Err(NotApplied::Gone),
+        }
+    }
+
+    /// The same write again under the same nonce is the same write: asking again is safe.
+    async fn commit_patiently(
+        &self,
+        write: &Write,
+        patience: Duration,
+    ) -> Result<Commit, StoreError> {
+        patiently(Instant::now() + patience, || self.store.commit(write)).await
+    }
+}
+
+/// What one try came to.
+#[derive(Debug)]
+pub enum Tried {
+    Done(Box<Loaded>, Option<Effect>),
+    Conflict(Box<Loaded>),
+}
+
+fn decode(stored: &Stored) -> Result<Loaded, StoreError> {
+    Ok(Loaded {
+        task: record::decode(&stored.record)?,
+        version: stored.version,
+    })
+}
+
+fn write_of(
+    task: &Task,
+    before: Option<&Task>,
+    expected: Option<Version>,
+) -> Result<Write, StoreError> {
+    let keep_for = task.indexed_for().cloned();
+    let was_for = before.and_then(Task::indexed_for);
+    Ok(Write {
+        id: task.id,
+        expected,
+        nonce: Nonce(uuid::Uuid::new_v4().as_u128()),
+        caller: task.caller,
+        record: record::encode(task)?,
+        expires_ms: task.expires_ms(),
+        due_ms: task.due_ms(),
+        drop_from: was_for
+            .filter(|was| keep_for.as_ref() != Some(was))
+            .cloned(),
+        keep_for,
+        request: None,
+    })
+}
+
+/// Asks again, a little later each time, until the store answers or the time is up.
+async fn patiently<T, F>(until: Instant, mut ask: impl FnMut() -> F) -> Result<T, StoreError>
+where
+    F: Future<Output = Result<T, StoreError>>,
+{
+    let mut pause = Duration::from_millis(20);
+    loop {
+        match tokio::time::timeout_at(until, ask()).await {
+            Ok(Err(StoreError::Unavailable(why))) => {
+                if Instant::now() + pause >= until {
+                    return Err(StoreError::Unavailable(why));
+                }
+            }
+            Ok(answered) => return answered,
+            Err(elapsed) => return Err(StoreError::Unavailable(Box::new(elapsed))),
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_millis(500));
+    }
+}

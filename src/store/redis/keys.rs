@@ -1,0 +1,141 @@
+//! How everything in Redis is named: all keys of one task in one bucket, one bucket in one slot.
+//!
+//! Two services on one Redis must never claim each other's tasks, so the namespace is part of
+//! every key. The hash tag keeps a bucket together on a cluster.
+
+use std::fmt;
+
+use crate::task::id::{Fence, Incarnation, TaskId};
+
+/// What separates this service's tasks from others' on the same Redis.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Namespace(Box<str>);
+
+impl Namespace {
+    /// One to 64 of `A-Z a-z 0-9 . _ -`: nothing that means something in a key, a pattern or an
+    /// access list.
+    pub fn parse(text: &str) -> Option<Self> {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+        let right = (1..=64).contains(&text.len()) && text.bytes().all(plain);
+        right.then(|| Self(text.into()))
+    }
+}
+
+impl fmt::Display for Namespace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The bucket of a task among `buckets`.
+pub fn bucket_of(id: TaskId, buckets: u16) -> u16 {
+    let mut buffer = uuid::Uuid::encode_buffer();
+    let uuid = uuid::Uuid::from_bytes(*id.as_bytes());
+    let text = uuid.hyphenated().encode_lower(&mut buffer);
+    crc16(text.as_bytes()).checked_rem(buckets).unwrap_or(0)
+}
+
+/// The names of one namespace.
+#[derive(Debug, Clone)]
+pub(super) struct Keys {
+    bucket: Box<str>,
+    live: Box<str>,
+    meta: Box<str>,
+}
+
+impl Keys {
+    /// On a single server there is one bucket, and so every task is in it.
+    pub(super) fn single(namespace: &Namespace) -> Self {
+        Self {
+            bucket: format!("{{{namespace}:00}}").into(),
+            live: format!("{{{namespace}:live}}").into(),
+            meta: format!("{{{namespace}:meta}}").into(),
+        }
+    }
+
+    pub(super) fn task(&self, id: TaskId) -> String {
+        format!("{}:t:{id}", self.bucket)
+    }
+
+    pub(super) fn request(&self, id: TaskId) -> String {
+        format!("{}:q:{id}", self.bucket)
+    }
+
+    pub(super) fn result(&self, id: TaskId, fence: Fence) -> String {
+        format!("{}:x:{id}:{}", self.bucket, fence.0)
+    }
+
+    pub(super) fn index(&self, incarnation: &Incarnation) -> String {
+        format!("{}:o:{}", self.bucket, incarnation.as_str())
+    }
+
+    pub(super) fn due(&self) -> String {
+        format!("{}:due", self.bucket)
+    }
+
+    pub(super) fn log(&self) -> String {
+        format!("{}:log", self.bucket)
+    }
+
+    /// Incarnations by the end of their lease.
+    pub(super) fn live(&self) -> &str {
+        &self.live
+    }
+
+    /// What is true of the namespace for good: the only key without an expiry.
+    pub(super) fn meta(&self) -> &str {
+        &self.meta
+    }
+}
+
+/// CRC-16/XMODEM, the one that Redis Cluster uses for its slots.
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, byte| {
+        (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| {
+            if crc & 0x8000 == 0 {
+                crc << 1
+            } else {
+                (crc << 1) ^ 0x1021
+            }
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn crc16_is_the_one_of_redis_cluster() {
+        assert_eq!(crc16(b"123456789"), 0x31c3);
+    }
+
+    #[test]
+    fn every_id_has_a_bucket() {
+        for _ in 0..1000 {
+            let id = TaskId::random();
+            assert_eq!(bucket_of(id, 1), 0);
+            assert!(bucket_of(id, 64) < 64);
+        }
+    }
+
+    #[test]
+    fn a_namespace_has_nothing_that_means_something_in_a_key() {
+        for right in ["a", "weather-mcp", "A.b_c-9", &"x".repeat(64)] {
+            assert!(Namespace::parse(right).is_some(), "{right}");
+        }
+        for wrong in ["", "a:b", "a{b", "a}", "a*", "a b", "ü", &"x".repeat(65)] {
+            assert!(Namespace::parse(wrong).is_none(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_keys_of_a_task_share_their_hash_tag() {
+        let keys = Keys::single(&Namespace::parse("ns").unwrap());
+        let id = TaskId::random();
+        assert_eq!(keys.task(id), format!("{{ns:00}}:t:{id}"));
+        assert_eq!(keys.result(id, Fence(7)), format!("{{ns:00}}:x:{id}:7"));
+        assert_eq!(keys.log(), "{ns:00}:log");
+        assert_eq!(keys.live(), "{ns:live}");
+    }
+}

@@ -1,0 +1,329 @@
+//! Every history of up to six events, and what holds in all of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::value::RawValue;
+
+use super::*;
+use crate::task::id::{Caller, TaskId};
+use crate::task::state::{Payload, Status};
+
+const NOW: u64 = 1_000_000;
+const DURATION: u64 = 1_000;
+
+fn raw(text: &str) -> Box<RawValue> {
+    RawValue::from_string(text.to_owned()).unwrap()
+}
+
+fn task(leg: Leg, announced: bool) -> Task {
+    Task {
+        id: TaskId::from_bytes([7; 16]),
+        caller: Caller::from_bytes([1; 16]),
+        method: "tools/call".into(),
+        name: "tool".into(),
+        created_ms: NOW,
+        updated_ms: NOW,
+        deadline_ms: NOW + DURATION,
+        ttl_ms: 2 * DURATION,
+        poll_interval_ms: 100,
+        input_timeout_ms: Some(300),
+        announced,
+        digest: None,
+        owner: Some(Incarnation::from_text("a/1")),
+        fence: Fence(1),
+        leg,
+        questions: Vec::new(),
+        round: 0,
+        request_state: None,
+        status_message: None,
+        progress: None,
+        outcome: None,
+        must_tell: false,
+    }
+}
+
+/// The alphabet of the histories. What an event says may depend on the task it meets, as it does
+/// in life: an answer is given to a question that was seen.
+#[derive(Debug, Clone, Copy)]
+enum Letter {
+    Ask,
+    AskRound,
+    AskNothing,
+    AnswerFirst,
+    AnswerAll,
+    AnswerUnknown,
+    Deliver,
+    Progress,
+    Complete,
+    Fail,
+    Cancel,
+    Tick,
+    Announce,
+    LateOwner,
+    Abandon,
+    Told,
+}
+
+const ALPHABET: [Letter; 16] = [
+    Letter::Ask,
+    Letter::AskRound,
+    Letter::AskNothing,
+    Letter::AnswerFirst,
+    Letter::AnswerAll,
+    Letter::AnswerUnknown,
+    Letter::Deliver,
+    Letter::Progress,
+    Letter::Complete,
+    Letter::Fail,
+    Letter::Cancel,
+    Letter::Tick,
+    Letter::Announce,
+    Letter::LateOwner,
+    Letter::Abandon,
+    Letter::Told,
+];
+
+impl Letter {
+    fn event(self, task: &Task) -> Event {
+        let owner = |event| Event::Owner(task.fence, event);
+        let answers = |keys: Vec<Box<str>>| Event::Answered {
+            answers: keys
+                .into_iter()
+                .map(|key| (key, raw("{\"action\":\"accept\"}")))
+                .collect(),
+            by: Incarnation::from_text("b/2"),
+        };
+        let open = || {
+            task.open_questions()
+                .map(|(question, _)| question.key.clone())
+        };
+        let end = |outcome| {
+            owner(OwnerEvent::Ended {
+                outcome,
+                message: None,
+            })
+        };
+        match self {
+            Self::Ask => owner(OwnerEvent::Asked {
+                origin: "0".into(),
+                request: raw("{}"),
+            }),
+            Self::AskRound => owner(OwnerEvent::RoundAsked {
+                requests: vec![("a".into(), raw("{}")), ("b".into(), raw("{}"))],
+                request_state: Some("s".into()),
+            }),
+            Self::AskNothing => owner(OwnerEvent::RoundAsked {
+                requests: Vec::new(),
+                request_state: Some("s".into()),
+            }),
+            Self::AnswerFirst => answers(open().take(1).collect()),
+            Self::AnswerAll => answers(open().collect()),
+            Self::AnswerUnknown => answers(vec!["nobody-asked".into()]),
+            Self::Deliver => {
+                let key = task
+                    .undelivered()
+                    .next()
+                    .map(|(question, _)| question.key.clone());
+                owner(OwnerEvent::Delivered {
+                    key: key.unwrap_or_else(|| "none".into()),
+                })
+            }
+            Self::Progress => owner(OwnerEvent::Progressed {
+                message: Some("m".into()),
+                progress: None,
+            }),
+            Self::Complete => end(Outcome::Completed(Payload::Inline(raw("{}")))),
+            Self::Fail => end(Outcome::Failed(raw("{}"))),
+            Self::Cancel => Event::Cancel { reason: None },
+            Self::Tick => Event::Tick,
+            Self::Announce => Event::Announced,
+            Self::LateOwner => Event::Owner(
+                Fence(task.fence.0.wrapping_sub(1)),
+                OwnerEvent::Ended {
+                    outcome: Outcome::Cancelled,
+                    message: None,
+                },
+            ),
+            Self::Abandon => Event::Abandoned(task.failure(Reason::OwnerLost)),
+            Self::Told => owner(OwnerEvent::Told),
+        }
+    }
+}
+
+/// What one history has shown so far, beside the task itself.
+#[derive(Clone, Default)]
+struct Seen {
+    keys: BTreeSet<Box<str>>,
+    answered: BTreeSet<Box<str>>,
+}
+
+fn open_keys(task: &Task) -> BTreeSet<Box<str>> {
+    task.open_questions()
+        .map(|(question, _)| question.key.clone())
+        .collect()
+}
+
+/// Walks every continuation of a history, depth first, and returns how many it walked.
+fn walk(task: &Task, seen: &Seen, now_ms: u64, left: u32) -> u64 {
+    if left == 0 {
+        return 1;
+    }
+    let mut walked = 0;
+    for letter in ALPHABET {
+        // The last tick falls after the deadline.
+        let now_ms = if matches!(letter, Letter::Tick) {
+            now_ms + 400
+        } else {
+            now_ms + 1
+        };
+        let event = letter.event(task);
+        let again = event.clone();
+        let Ok(Step { task: next, effect }) = step(task, event, now_ms) else {
+            walked += 1;
+            continue;
+        };
+        let seen = check(task, &next, effect, letter, seen);
+        assert_eq!(
+            format!("{next:?}"),
+            format!("{:?}", step(task, again, now_ms).unwrap().task),
+            "the same question has the same answer"
+        );
+        walked += walk(&next, &seen, now_ms, left - 1);
+    }
+    walked
+}
+
+fn check(before: &Task, next: &Task, effect: Option<Effect>, letter: Letter, seen: &Seen) -> Seen {
+    let context = || format!("{letter:?}: {before:#?} -> {next:#?}");
+    let mut seen = seen.clone();
+    // A terminal state never changes; only the debt to tell the server is paid.
+    if before.is_ended() {
+        assert!(matches!(letter, Letter::Told), "{}", context());
+        assert_eq!(before.status(), next.status(), "{}", context());
+    }
+    // Time moves with each change; what is fixed at creation stays.
+    assert!(next.updated_ms > before.updated_ms, "{}", context());
+    assert_eq!(
+        (next.created_ms, next.ttl_ms),
+        (before.created_ms, before.ttl_ms)
+    );
+    assert_eq!(next.deadline_ms, before.deadline_ms);
+    assert!(next.announced || !before.announced, "{}", context());
+    assert!(next.fence >= before.fence, "{}", context());
+    // A key is asked once in a life, and never again after its answer.
+    let (was, is) = (open_keys(before), open_keys(next));
+    for key in is.difference(&was) {
+        assert!(seen.keys.insert(key.clone()), "asked twice: {}", context());
+    }
+    for key in was.difference(&is) {
+        seen.answered.insert(key.clone());
+    }
+    assert!(
+        is.is_disjoint(&seen.answered),
+        "asked after its answer: {}",
+        context()
+    );
+    // A status says what a client can do about it.
+    assert_eq!(
+        next.status() == Status::InputRequired,
+        !is.is_empty(),
+        "{}",
+        context()
+    );
+    // Whoever still has something to do is in an index, or nothing is in flight; every open task
+    // will be looked at again.
+    assert_eq!(next.due_ms().is_some(), !next.is_ended(), "{}", context());
+    assert!(
+        next.due_ms().is_none_or(|due| due <= next.deadline_ms),
+        "{}",
+        context()
+    );
+    let parked = matches!(next.leg, Leg::Parked(_));
+    if !next.is_ended() {
+        assert_eq!(next.indexed_for().is_none(), parked, "{}", context());
+        assert!(!next.must_tell, "{}", context());
+    }
+    // A dispatch has an owner and a leg of its own; a parked round waits for somebody.
+    if effect == Some(Effect::Dispatch) {
+        assert_ne!(next.leg, before.leg, "{}", context());
+        assert!(next.owner.is_some() && is.is_empty(), "{}", context());
+    }
+    if parked && !next.is_ended() {
+        assert!(!is.is_empty(), "{}", context());
+    }
+    assert_eq!(
+        effect == Some(Effect::CancelUpstream),
+        next.must_tell && !before.is_ended()
+    );
+    seen
+}
+
+#[test]
+fn every_history_of_six_events_keeps_the_promises() {
+    for (leg, announced) in [
+        (Leg::Sent(1), true),
+        (Leg::Sent(1), false),
+        (Leg::Queued, true),
+    ] {
+        let walked = walk(&task(leg, announced), &Seen::default(), NOW, 6);
+        assert!(walked > 10_000, "the histories were cut short: {walked}");
+    }
+}
+
+#[test]
+fn a_late_owner_changes_nothing() {
+    let mut task = task(Leg::Sent(1), true);
+    task.fence = Fence(2);
+    let late = Event::Owner(Fence(1), OwnerEvent::Told);
+    assert_eq!(step(&task, late, NOW).unwrap_err(), Rejected::NotOwner);
+}
+
+#[test]
+fn an_unanswered_question_ends_the_task_at_its_own_deadline() {
+    let asked = step(
+        &task(Leg::Sent(1), true),
+        Letter::Ask.event(&task(Leg::Sent(1), true)),
+        NOW,
+    );
+    let asked = asked.unwrap().task;
+    assert_eq!(asked.due_ms(), Some(NOW + 300));
+    assert!(step(&asked, Event::Tick, NOW + 299).is_err());
+    let ended = step(&asked, Event::Tick, NOW + 300).unwrap();
+    assert_eq!(ended.task.status(), Status::Failed);
+    assert_eq!(ended.effect, Some(Effect::CancelUpstream));
+}
+
+#[test]
+fn the_same_retry_repeats_and_another_does_not() {
+    let start = task(Leg::Sent(1), false);
+    let asked = step(&start, Letter::Ask.event(&start), NOW).unwrap().task;
+    let with = |answer: &str| BTreeMap::from([(Box::from("q1"), raw(answer))]);
+    assert!(repeats(&asked, &with("{\"a\":1}")));
+    let by = Incarnation::from_text("b/2");
+    let answered = step(
+        &asked,
+        Event::Answered {
+            answers: with("{\"a\":1}"),
+            by,
+        },
+        NOW,
+    )
+    .unwrap()
+    .task;
+    assert!(repeats(&answered, &with("{\"a\":1}")));
+    assert!(!repeats(&answered, &with("{\"a\":2}")));
+    let delivered = Event::Owner(Fence(1), OwnerEvent::Delivered { key: "q1".into() });
+    let delivered = step(&answered, delivered, NOW).unwrap().task;
+    assert!(repeats(&delivered, &with("{\"a\":1}")));
+    assert!(!repeats(&delivered, &with("{\"a\":2}")));
+}
+
+#[test]
+fn questions_are_bounded_over_a_life() {
+    let mut task = task(Leg::Sent(1), true);
+    for _ in 0..QUESTIONS_MAX {
+        task = step(&task, Letter::Ask.event(&task), NOW).unwrap().task;
+    }
+    let refused = step(&task, Letter::Ask.event(&task), NOW).unwrap_err();
+    assert_eq!(refused, Rejected::TooManyQuestions);
+}

@@ -1,0 +1,265 @@
+//! What a task is: the record that every replica agrees on.
+//!
+//! A status is never stored: it follows from the outcome and the open questions, so that
+//! "input required, but nothing asked" cannot be written down.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::id::{Caller, Fence, Incarnation, TaskId};
+use crate::mcp::error::{Failure, Reason, SideEffect};
+
+/// The durable record of one call.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Task {
+    pub id: TaskId,
+    pub caller: Caller,
+    /// The request that became this task; today always `tools/call` once announced.
+    pub method: Box<str>,
+    /// The tool's name, or what else the request names.
+    pub name: Box<str>,
+    pub created_ms: u64,
+    pub updated_ms: u64,
+    /// The call is ended at this time, whatever it waits for.
+    pub deadline_ms: u64,
+    /// From creation to when the record may be forgotten. Fixed at creation.
+    pub ttl_ms: u64,
+    /// The shortest poll interval; what clients are told grows with the task's age.
+    pub poll_interval_ms: u64,
+    /// How long one question may stay unanswered; `None`: until the deadline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_timeout_ms: Option<u64>,
+    /// False for a call parked with a question before any client heard of a task.
+    pub announced: bool,
+    /// Digest of what the parked call was asked to do; a retry must ask the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<Digest>,
+    /// Who carries the call. Nobody while a modern call waits for answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<Incarnation>,
+    pub fence: Fence,
+    pub leg: Leg,
+    /// Every question of the task's life, in the order asked; answered ones without their texts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub questions: Vec<Question>,
+    /// Rounds of questions of a modern server.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub round: u32,
+    /// A modern server's own state, private to raincheck.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_state: Option<Box<str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status_message: Option<Box<str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Progress>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<Outcome>,
+    /// The task has ended, but the server was not told yet that nobody waits.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub must_tell: bool,
+}
+
+/// The five statuses of the specification (tasks.md, Task Status).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    Working,
+    InputRequired,
+    Completed,
+    Failed,
+    Cancelled,
+}
+
+impl Status {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Working => "working",
+            Self::InputRequired => "input_required",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    pub fn is_terminal(self) -> bool {
+        match self {
+            Self::Working | Self::InputRequired => false,
+            Self::Completed | Self::Failed | Self::Cancelled => true,
+        }
+    }
+}
+
+/// One dispatch to the wrapped server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Leg {
+    /// Nothing was sent yet.
+    Queued,
+    /// The n-th dispatch was begun: the server may have run it.
+    Sent(u32),
+    /// Nothing is in flight: a modern server waits for the next dispatch with answers.
+    Parked(u32),
+}
+
+/// A question of the wrapped server to the client.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Question {
+    /// Unique for the life of the task (tasks.md, Task Update Requests).
+    pub key: Box<str>,
+    /// The server's own name for it: a modern input key, or a legacy JSON-RPC id as JSON.
+    pub origin: Box<str>,
+    pub asked_ms: u64,
+    pub stage: Stage,
+}
+
+/// How far a question has come.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// Waits for the client. The request as JSON: method and params.
+    Open(Box<RawValue>),
+    /// Answered by the client, not yet passed on.
+    Answered(Box<RawValue>),
+    /// Passed on; what was answered is remembered by digest only.
+    Delivered(Digest),
+}
+
+/// The first half of a SHA-256.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Digest([u8; 16]);
+
+impl Digest {
+    pub fn of(parts: &[&str]) -> Self {
+        let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
+        for part in parts {
+            // The length first, so that no two lists of parts read the same.
+            context.update(&(part.len() as u64).to_le_bytes());
+            context.update(part.as_bytes());
+        }
+        let mut half = [0_u8; 16];
+        for (to, from) in half.iter_mut().zip(context.finish().as_ref()) {
+            *to = *from;
+        }
+        Self(half)
+    }
+}
+
+/// The latest progress of the server, numbers as it wrote them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    pub progress: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total: Option<f64>,
+}
+
+/// How a task ended. Never changes.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    Completed(Payload),
+    /// A JSON-RPC error object.
+    Failed(Box<RawValue>),
+    Cancelled,
+}
+
+/// Where a result is.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Payload {
+    Inline(Box<RawValue>),
+    /// In an entry of its own, named by the fence under which it was written.
+    Kept {
+        fence: Fence,
+        bytes: u64,
+    },
+}
+
+impl Task {
+    pub fn status(&self) -> Status {
+        match &self.outcome {
+            Some(Outcome::Completed(_)) => Status::Completed,
+            Some(Outcome::Failed(_)) => Status::Failed,
+            Some(Outcome::Cancelled) => Status::Cancelled,
+            None if self.open_questions().next().is_some() => Status::InputRequired,
+            None => Status::Working,
+        }
+    }
+
+    pub fn is_ended(&self) -> bool {
+        self.outcome.is_some()
+    }
+
+    /// The questions that wait for the client, with their requests.
+    pub fn open_questions(&self) -> impl Iterator<Item = (&Question, &RawValue)> {
+        self.questions
+            .iter()
+            .filter_map(|question| match &question.stage {
+                Stage::Open(request) => Some((question, &**request)),
+                Stage::Answered(_) | Stage::Delivered(_) => None,
+            })
+    }
+
+    /// The answers that were not passed on yet.
+    pub fn undelivered(&self) -> impl Iterator<Item = (&Question, &RawValue)> {
+        self.questions
+            .iter()
+            .filter_map(|question| match &question.stage {
+                Stage::Answered(answer) => Some((question, &**answer)),
+                Stage::Open(_) | Stage::Delivered(_) => None,
+            })
+    }
+
+    /// When somebody must look at this task again; `None` once it has ended.
+    pub fn due_ms(&self) -> Option<u64> {
+        if self.is_ended() {
+            return None;
+        }
+        let patience = self.input_timeout_ms.unwrap_or(u64::MAX);
+        let unanswered = self
+            .open_questions()
+            .map(|(q, _)| q.asked_ms.saturating_add(patience));
+        Some(unanswered.min().unwrap_or(u64::MAX).min(self.deadline_ms))
+    }
+
+    /// When the record may be forgotten, with a minute to spare for skewed clocks.
+    pub fn expires_ms(&self) -> u64 {
+        self.created_ms
+            .saturating_add(self.ttl_ms)
+            .saturating_add(60_000)
+    }
+
+    /// True once `ttlMs` has passed: to clients an unknown task.
+    pub fn is_expired(&self, now_ms: u64) -> bool {
+        now_ms >= self.created_ms.saturating_add(self.ttl_ms)
+    }
+
+    /// In whose index the task must stand: whoever still has to do something about it.
+    pub fn indexed_for(&self) -> Option<&Incarnation> {
+        if self.is_ended() && !self.must_tell {
+            None
+        } else {
+            self.owner.as_ref()
+        }
+    }
+
+    /// What raincheck may say of a call that it gives up: only a call that was never sent is known
+    /// not to have run.
+    pub fn failure(&self, reason: Reason) -> Failure {
+        let effect = match self.leg {
+            Leg::Queued => SideEffect::None,
+            Leg::Sent(_) | Leg::Parked(_) => SideEffect::Unknown,
+        };
+        Failure::new(reason, effect)
+    }
+
+    /// Whether this caller may see the task: the same answer for foreign as for unknown.
+    pub fn belongs_to(&self, caller: &Caller) -> bool {
+        aws_lc_rs::constant_time::verify_slices_are_equal(self.caller.as_bytes(), caller.as_bytes())
+            .is_ok()
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}

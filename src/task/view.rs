@@ -1,0 +1,148 @@
+//! What a client sees of a task, in the exact shapes that strict clients accept: integer `ttlMs`
+//! and `pollIntervalMs`, RFC 3339 dates, absent instead of null.
+
+use serde_json::value::RawValue;
+
+use super::policy::poll_interval_at;
+use super::state::{Outcome, Payload, Task};
+use crate::mcp::json::Writer;
+
+/// `CreateTaskResult` (tasks.md, Task Creation): the seed state, flat.
+pub fn create_result(task: &Task, now_ms: u64) -> String {
+    let mut out = Writer::with_capacity(384);
+    out.str("resultType", "task");
+    common(&mut out, task, now_ms);
+    out.end()
+}
+
+/// The result of `tasks/get`. `kept` is the result where the record only names it.
+pub fn get_result(task: &Task, kept: Option<&str>, now_ms: u64) -> String {
+    let mut out = Writer::with_capacity(512);
+    out.str("resultType", "complete");
+    detailed(&mut out, task, kept, now_ms);
+    out.end()
+}
+
+/// The `params` of `notifications/tasks`: the task as `tasks/get` would have told it, without
+/// `resultType`, with the id of the subscription as JSON.
+pub fn notification_params(
+    task: &Task,
+    kept: Option<&str>,
+    subscription: &str,
+    now_ms: u64,
+) -> String {
+    let mut out = Writer::with_capacity(512);
+    let mut meta = Writer::with_capacity(96);
+    meta.raw("io.modelcontextprotocol/subscriptionId", subscription);
+    progress(&mut meta, task);
+    out.raw("_meta", &meta.end());
+    status(&mut out, task, kept, now_ms);
+    out.end()
+}
+
+fn detailed(out: &mut Writer, task: &Task, kept: Option<&str>, now_ms: u64) {
+    if task.progress.is_some() {
+        let mut meta = Writer::with_capacity(64);
+        progress(&mut meta, task);
+        out.raw("_meta", &meta.end());
+    }
+    status(out, task, kept, now_ms);
+}
+
+fn progress(meta: &mut Writer, task: &Task) {
+    let numbers = task
+        .progress
+        .as_ref()
+        .and_then(|p| serde_json::to_string(p).ok());
+    if let Some(numbers) = numbers {
+        meta.raw("io.raincheck/progress", &numbers);
+    }
+}
+
+fn status(out: &mut Writer, task: &Task, kept: Option<&str>, now_ms: u64) {
+    common(out, task, now_ms);
+    match &task.outcome {
+        Some(Outcome::Completed(Payload::Inline(result))) => {
+            out.raw("result", result.get());
+        }
+        Some(Outcome::Completed(Payload::Kept { .. })) => {
+            out.raw("result", kept.unwrap_or("{}"));
+        }
+        Some(Outcome::Failed(error)) => {
+            out.raw("error", error.get());
+        }
+        Some(Outcome::Cancelled) => {}
+        None => {
+            if let Some(requests) = input_requests(task) {
+                out.raw("inputRequests", &requests);
+            }
+        }
+    }
+}
+
+/// The open questions as `InputRequests`; `None` where nothing is asked.
+pub fn input_requests(task: &Task) -> Option<String> {
+    let mut open = task.open_questions().peekable();
+    open.peek()?;
+    let mut out = Writer::with_capacity(512);
+    for (question, request) in open {
+        out.raw(&question.key, RawValue::get(request));
+    }
+    Some(out.end())
+}
+
+fn common(out: &mut Writer, task: &Task, now_ms: u64) {
+    out.str("taskId", &task.id.to_string());
+    out.str("status", task.status().word());
+    if let Some(message) = &task.status_message {
+        out.str("statusMessage", message);
+    }
+    out.str("createdAt", &rfc3339(task.created_ms));
+    out.str("lastUpdatedAt", &rfc3339(task.updated_ms));
+    out.number("ttlMs", task.ttl_ms);
+    let age_ms = now_ms.saturating_sub(task.created_ms);
+    out.number(
+        "pollIntervalMs",
+        poll_interval_at(task.poll_interval_ms, age_ms),
+    );
+}
+
+/// Unix milliseconds as RFC 3339 in UTC, by the days-from-civil rule run backwards.
+pub fn rfc3339(unix_ms: u64) -> String {
+    let (seconds, millis) = (unix_ms / 1000, unix_ms % 1000);
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    // Days since 1 March of year 0: February ends each year, so that leap days come last.
+    let shifted = days + 719_468;
+    let era = shifted / 146_097;
+    let day_of_era = shifted % 146_097;
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 {
+        shifted_month + 3
+    } else {
+        shifted_month - 9
+    };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{millis:03}Z",
+        second / 3600,
+        second / 60 % 60,
+        second % 60
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rfc3339;
+
+    #[test]
+    fn dates_are_rfc_3339() {
+        assert_eq!(rfc3339(0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(rfc3339(951_782_400_000), "2000-02-29T00:00:00.000Z");
+        assert_eq!(rfc3339(1_795_233_599_999), "2026-11-21T03:59:59.999Z");
+        assert_eq!(rfc3339(4_107_542_400_000), "2100-03-01T00:00:00.000Z");
+    }
+}

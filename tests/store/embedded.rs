@@ -1,0 +1,236 @@
+//! What only the embedded store does: it outlives its process, and belongs to one.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::slice;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use raincheck::clock::Manual;
+use raincheck::store::embedded::Embedded;
+use raincheck::store::{Commit, Seen, Store as _, StoreError, Write};
+use raincheck::task::id::{Fence, Incarnation};
+
+use crate::rig::{Directory, START_MS, create_until, done, update};
+
+const HOUR_MS: u64 = 3_600_000;
+
+#[tokio::test]
+async fn what_was_answered_is_there_after_a_restart() {
+    let directory = Directory::new();
+    let store = open(&directory.file());
+    let mine = Incarnation::new("a");
+    let (write, key) = fill(&store, &mine).await;
+    drop(store);
+
+    let store = open(&directory.file());
+    everything_is_there(&store, &write, &mine).await;
+    assert_eq!(store.caller_key().await.unwrap(), key);
+}
+
+#[tokio::test]
+async fn a_process_that_was_killed_lost_nothing_that_was_answered() {
+    let directory = Directory::new();
+    let store = open(&directory.file());
+    let mine = Incarnation::new("a");
+    let (write, _) = fill(&store, &mine).await;
+    // What lies on disk at this moment is what a killed process leaves: nothing was closed.
+    let left = directory.0.join("left.redb");
+    std::fs::copy(directory.file(), &left).unwrap();
+
+    let store = open(&left);
+    everything_is_there(&store, &write, &mine).await;
+}
+
+#[tokio::test]
+async fn whoever_lived_in_an_earlier_process_is_dead_until_retired() {
+    let directory = Directory::new();
+    let store = open(&directory.file());
+    let (earlier, idle, now) = (
+        Incarnation::new("a"),
+        Incarnation::new("idle"),
+        Incarnation::new("a"),
+    );
+    store
+        .beat(Some(&earlier), Duration::from_mins(1))
+        .await
+        .unwrap();
+    store
+        .beat(Some(&idle), Duration::from_mins(1))
+        .await
+        .unwrap();
+    fill(&store, &earlier).await;
+    drop(store);
+
+    let store = open(&directory.file());
+    let beat = store
+        .beat(Some(&now), Duration::from_mins(1))
+        .await
+        .unwrap();
+    assert_eq!(
+        beat.dead,
+        slice::from_ref(&earlier),
+        "nobody waits for the idle one"
+    );
+    store.retire(&earlier).await.unwrap();
+    assert!(
+        store
+            .beat(Some(&now), Duration::from_mins(1))
+            .await
+            .unwrap()
+            .dead
+            .is_empty()
+    );
+}
+
+#[tokio::test]
+async fn a_second_process_is_told_who_has_the_file_and_what_to_do() {
+    let directory = Directory::new();
+    let store = open(&directory.file());
+    let clock = Arc::new(Manual::at(START_MS));
+    let refused = Embedded::open(&directory.file(), clock)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        refused.starts_with(&directory.file().display().to_string()),
+        "{refused}"
+    );
+    assert!(refused.contains("another raincheck"), "{refused}");
+    assert!(
+        refused.contains(&format!("(pid {})", std::process::id())),
+        "{refused}"
+    );
+    assert!(refused.contains("--store redb:PATH"), "{refused}");
+    assert!(!refused.contains('\n'), "{refused}");
+    drop(store);
+    open(&directory.file());
+}
+
+#[tokio::test]
+async fn a_file_of_something_else_is_refused_and_kept() {
+    let directory = Directory::new();
+    let file = directory.0.join("notes.txt");
+    std::fs::create_dir_all(&directory.0).unwrap();
+    std::fs::write(&file, "not a store".repeat(1000)).unwrap();
+    let clock = Arc::new(Manual::at(START_MS));
+    let refused = Embedded::open(&file, clock).unwrap_err().to_string();
+    assert!(refused.contains("notes.txt"), "{refused}");
+    assert_eq!(
+        std::fs::read_to_string(&file).unwrap(),
+        "not a store".repeat(1000)
+    );
+}
+
+#[tokio::test]
+async fn nobody_else_on_the_machine_reads_the_file() {
+    let directory = Directory::new();
+    let _store = open(&directory.file());
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&directory.file()), 0o600);
+    assert_eq!(mode(directory.file().parent().unwrap()), 0o700);
+    assert_eq!(mode(&directory.0), 0o700);
+}
+
+#[tokio::test]
+async fn closing_lets_go_of_the_file_and_ends_the_change_log() {
+    let directory = Directory::new();
+    let store = open(&directory.file());
+    let mut changes = store.changes();
+    let create = create_until(START_MS + HOUR_MS);
+    done(store.commit(&create).await.unwrap());
+    store.close().await;
+    assert_eq!(changes.next().await, Seen::Closed);
+    let late = store.commit(&update(&create, 1, "late")).await;
+    assert!(matches!(late, Err(StoreError::Unavailable(_))), "{late:?}");
+    assert!(matches!(
+        store.load(create.id).await,
+        Err(StoreError::Unavailable(_))
+    ));
+    assert!(
+        open(&directory.file())
+            .load(create.id)
+            .await
+            .unwrap()
+            .is_some()
+    );
+}
+
+#[tokio::test]
+async fn the_file_does_not_keep_what_has_expired() {
+    let clock = Arc::new(Manual::at(START_MS));
+    let as_clock = Arc::<Manual>::clone(&clock);
+    let store = Embedded::in_memory(as_clock).unwrap();
+    let mine = Incarnation::new("a");
+    let creates: Vec<Write> = (0..3000)
+        .map(|_| Write {
+            due_ms: Some(1),
+            keep_for: Some(mine.clone()),
+            ..create_until(START_MS + HOUR_MS)
+        })
+        .collect();
+    let all = creates.iter().map(|create| store.commit(create));
+    for commit in futures_util::future::join_all(all).await {
+        done(commit.unwrap());
+    }
+    clock.advance(Duration::from_secs(3601));
+    let mut left = Vec::new();
+    for _ in 0..4 {
+        // Bounded: a beat never holds up the writers for long.
+        store.beat(None, Duration::ZERO).await.unwrap();
+        left.push(store.due(10, 10_000).await.unwrap().len());
+    }
+    assert_eq!(left, [3000 - 1024, 3000 - 2048, 0, 0]);
+    assert!(store.indexed(&mine).await.unwrap().is_empty());
+}
+
+fn open(file: &Path) -> Embedded {
+    Embedded::open(file, Arc::new(Manual::at(START_MS))).unwrap()
+}
+
+async fn fill(store: &Embedded, mine: &Incarnation) -> (Write, [u8; 32]) {
+    let create = Write {
+        due_ms: Some(5),
+        keep_for: Some(mine.clone()),
+        request: Some(Bytes::from_static(b"request")),
+        ..create_until(START_MS + HOUR_MS)
+    };
+    done(store.commit(&create).await.unwrap());
+    let write = Write {
+        due_ms: Some(7),
+        ..update(&create, 1, "kept")
+    };
+    done(store.commit(&write).await.unwrap());
+    let result = Bytes::from(vec![1; 50_000]);
+    store
+        .put_result(create.id, Fence(1), result, START_MS + HOUR_MS)
+        .await
+        .unwrap();
+    (write, store.caller_key().await.unwrap())
+}
+
+async fn everything_is_there(store: &Embedded, write: &Write, mine: &Incarnation) {
+    let stored = store.load(write.id).await.unwrap().unwrap();
+    assert_eq!(stored.record, "kept");
+    assert_eq!(stored.caller, write.caller);
+    assert_eq!(stored.version.nonce, write.nonce);
+    assert_eq!(
+        store.load_request(write.id).await.unwrap().unwrap(),
+        "request"
+    );
+    assert_eq!(
+        store
+            .load_result(write.id, Fence(1))
+            .await
+            .unwrap()
+            .unwrap()
+            .len(),
+        50_000
+    );
+    assert_eq!(store.indexed(mine).await.unwrap(), [write.id]);
+    assert_eq!(store.due(7, 10).await.unwrap(), [write.id]);
+    // The same write again, as a client would that did not hear the answer.
+    assert!(
+        matches!(store.commit(write).await.unwrap(), Commit::Done(revision) if revision.0 == 2)
+    );
+}

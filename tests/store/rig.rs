@@ -1,0 +1,220 @@
+//! A fresh store for one test, with its clock and whatever must live as long.
+
+use std::any::Any;
+use std::fmt::Debug;
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use raincheck::clock::{Clock, Manual, System};
+use raincheck::store::embedded::Embedded;
+use raincheck::store::memory::Memory;
+use raincheck::store::redis::{Namespace, Options, Redis};
+use raincheck::store::{Commit, Nonce, Store, Stored, Version, Write};
+use raincheck::task::id::{Caller, Revision, TaskId};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::redis_server::RedisServer;
+
+pub(crate) struct Rig {
+    pub(crate) store: Arc<dyn Store>,
+    clock: Time,
+    _keep: Box<dyn Any + Send + Sync>,
+}
+
+enum Time {
+    Manual(Arc<Manual>),
+    /// Redis expires by its own clock.
+    Real,
+}
+
+/// Any moment that is not zero.
+pub(crate) const START_MS: u64 = 1_800_000_000_000;
+
+impl Rig {
+    pub(crate) fn memory() -> Self {
+        Self::manual(|clock| Arc::new(Memory::new(clock)), ())
+    }
+
+    pub(crate) fn embedded() -> Self {
+        let directory = Directory::new();
+        let file = directory.file();
+        Self::manual(
+            |clock| Arc::new(Embedded::open(&file, clock).unwrap()),
+            directory,
+        )
+    }
+
+    pub(crate) fn embedded_in_memory() -> Self {
+        Self::manual(|clock| Arc::new(Embedded::in_memory(clock).unwrap()), ())
+    }
+
+    pub(crate) async fn redis() -> Self {
+        let server = RedisServer::start();
+        let store = redis_store(&server.url(), "contract").await;
+        Self {
+            store,
+            clock: Time::Real,
+            _keep: Box::new(server),
+        }
+    }
+
+    fn manual(
+        open: impl FnOnce(Arc<dyn Clock>) -> Arc<dyn Store>,
+        keep: impl Any + Send + Sync,
+    ) -> Self {
+        let clock = Arc::new(Manual::at(START_MS));
+        let as_clock: Arc<dyn Clock> = Arc::<Manual>::clone(&clock);
+        Self {
+            store: open(as_clock),
+            clock: Time::Manual(clock),
+            _keep: Box::new(keep),
+        }
+    }
+
+    pub(crate) fn now_ms(&self) -> u64 {
+        match &self.clock {
+            Time::Manual(clock) => clock.now_ms(),
+            Time::Real => System.now_ms(),
+        }
+    }
+
+    /// Turns the clock there where it is ours; elsewhere time passes by itself, and the test waits
+    /// for what it causes.
+    pub(crate) fn pass(&self, time: Duration) {
+        if let Time::Manual(clock) = &self.clock {
+            clock.advance(time);
+        }
+    }
+
+    /// A create that lives an hour.
+    pub(crate) fn create(&self) -> Write {
+        create_until(self.now_ms() + 3_600_000)
+    }
+
+    /// Lets time pass until the store no longer finds the task.
+    pub(crate) async fn expire(&self, id: TaskId, after: Duration) {
+        self.pass(after);
+        eventually(|| self.revision(id), Option::is_none).await;
+    }
+
+    pub(crate) async fn revision(&self, id: TaskId) -> Option<u64> {
+        self.store
+            .load(id)
+            .await
+            .unwrap()
+            .map(|stored| stored.version.revision.0)
+    }
+}
+
+pub(crate) async fn redis_store(url: &str, namespace: &str) -> Arc<Redis> {
+    let options = Options::new(url, Namespace::parse(namespace).unwrap());
+    let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+    Arc::new(Redis::open(&options, &tasks, &stop).await.unwrap())
+}
+
+/// A plain connection, to look at what the store wrote.
+pub(crate) async fn raw(server: &RedisServer) -> redis::aio::MultiplexedConnection {
+    let client = redis::Client::open(server.url()).unwrap();
+    client.get_multiplexed_async_connection().await.unwrap()
+}
+
+/// In an hour, by the real clock.
+pub(crate) fn hour() -> u64 {
+    System.now_ms() + 3_600_000
+}
+
+pub(crate) fn create_until(expires_ms: u64) -> Write {
+    Write {
+        id: TaskId::random(),
+        expected: None,
+        nonce: nonce(),
+        caller: Caller::from_bytes([7; 16]),
+        record: Bytes::from_static(b"created"),
+        expires_ms,
+        due_ms: None,
+        drop_from: None,
+        keep_for: None,
+        request: None,
+    }
+}
+
+/// The next write of the same task, after `write` was done as `revision`.
+pub(crate) fn update(write: &Write, revision: u64, record: &'static str) -> Write {
+    Write {
+        expected: Some(Version {
+            revision: Revision(revision),
+            nonce: write.nonce,
+        }),
+        nonce: nonce(),
+        record: Bytes::from_static(record.as_bytes()),
+        due_ms: None,
+        drop_from: None,
+        keep_for: None,
+        request: None,
+        ..write.clone()
+    }
+}
+
+pub(crate) fn nonce() -> Nonce {
+    Nonce(uuid::Uuid::new_v4().as_u128())
+}
+
+#[track_caller]
+pub(crate) fn done(commit: Commit) -> u64 {
+    match commit {
+        Commit::Done(revision) => revision.0,
+        other @ (Commit::Conflict(_) | Commit::Gone) => panic!("expected Done, found {other:?}"),
+    }
+}
+
+#[track_caller]
+pub(crate) fn conflict(commit: Commit) -> Stored {
+    match commit {
+        Commit::Conflict(stored) => stored,
+        other @ (Commit::Done(_) | Commit::Gone) => panic!("expected Conflict, found {other:?}"),
+    }
+}
+
+/// Until it is so; never longer than ten seconds.
+pub(crate) async fn eventually<T: Debug, F: Future<Output = T>>(
+    mut ask: impl FnMut() -> F,
+    is_so: impl Fn(&T) -> bool,
+) -> T {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let found = ask().await;
+        if is_so(&found) {
+            return found;
+        }
+        assert!(
+            Instant::now() < deadline,
+            "still {found:?} after ten seconds"
+        );
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// A directory that goes with the test.
+#[derive(Debug)]
+pub(crate) struct Directory(pub(crate) PathBuf);
+
+impl Directory {
+    pub(crate) fn new() -> Self {
+        let name = format!("raincheck-{}", uuid::Uuid::new_v4().simple());
+        Self(std::env::temp_dir().join(name))
+    }
+
+    pub(crate) fn file(&self) -> PathBuf {
+        self.0.join("deeper").join("tasks.redb")
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

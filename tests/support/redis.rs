@@ -1,0 +1,119 @@
+//! A Redis of its own for each test: a child on a Unix socket, gone when the test ends.
+//!
+//! A test binary that uses only a part of it says `#[expect(dead_code, reason = "..")]` at its `mod`.
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A running server. Fails the test where `redis-server` is not installed: a store that was not
+/// tested is not tested.
+#[derive(Debug)]
+pub(crate) struct RedisServer {
+    child: Child,
+    directory: PathBuf,
+    arguments: Vec<String>,
+}
+
+impl RedisServer {
+    pub(crate) fn start() -> Self {
+        Self::with(&[])
+    }
+
+    pub(crate) fn with(arguments: &[&str]) -> Self {
+        let random = uuid::Uuid::new_v4().simple().to_string();
+        // Short: a socket's path has room for about a hundred bytes.
+        let directory = std::env::temp_dir().join(format!("rc-{}", &random[..12]));
+        std::fs::create_dir(&directory).unwrap();
+        let arguments = arguments.iter().map(|text| (*text).to_owned()).collect();
+        let child = spawn(&directory, &arguments);
+        let server = Self {
+            child,
+            directory,
+            arguments,
+        };
+        server.wait();
+        server
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis+unix://{}?db=0", self.socket().display())
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.directory.join("s")
+    }
+
+    /// SIGKILL: everything in it is lost.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// A new, empty server at the same place.
+    pub(crate) fn restart(&mut self) {
+        let _ = std::fs::remove_file(self.socket());
+        self.child = spawn(&self.directory, &self.arguments);
+        self.wait();
+    }
+
+    /// Stopped, not gone: connections stay open and nobody answers.
+    pub(crate) fn freeze(&self) {
+        self.signal("-STOP");
+    }
+
+    pub(crate) fn thaw(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, signal: &str) {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").arg(signal).arg(pid).status().unwrap();
+        assert!(sent.success(), "kill {signal}");
+    }
+
+    fn wait(&self) {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !answers(&self.socket()) {
+            assert!(
+                Instant::now() < deadline,
+                "redis-server did not answer in ten seconds"
+            );
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+fn spawn(directory: &Path, arguments: &Vec<String>) -> Child {
+    Command::new("redis-server")
+        .args(["--port", "0", "--save", "", "--appendonly", "no"])
+        .arg("--unixsocket")
+        .arg(directory.join("s"))
+        .arg("--dir")
+        .arg(directory)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("redis-server must be installed: the Redis store is not tested without it")
+}
+
+/// Any answer will do: a server with a password answers as well.
+fn answers(socket: &Path) -> bool {
+    let Ok(mut stream) = UnixStream::connect(socket) else {
+        return false;
+    };
+    let mut answer = [0; 1];
+    stream.write_all(b"PING\r\n").is_ok() && stream.read_exact(&mut answer).is_ok()
+}

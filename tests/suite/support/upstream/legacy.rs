@@ -85,7 +85,7 @@ fn initialize(shared: &Shared, message: &Value) -> Response<Body> {
 /// The stream of what belongs to no call.
 fn news(shared: &Shared) -> Response<Body> {
     let (out, said) = mpsc::channel(16);
-    let mut news = shared.news.subscribe();
+    let mut news = shared.listen();
     tokio::spawn(async move {
         while let Some(Ok(method)) = tokio::select! {
             method = news.recv() => Some(method),

@@ -85,6 +85,7 @@ pub(crate) struct Shared {
     sessions: Mutex<BTreeMap<String, Arc<legacy::Session>>>,
     /// Notifications that belong to no call, by method.
     news: broadcast::Sender<&'static str>,
+    listeners: watch::Sender<usize>,
     hangs: AtomicBool,
     challenges: AtomicBool,
 }
@@ -93,6 +94,12 @@ impl Shared {
     fn tally(&self, nonce: &str, change: impl FnOnce(&mut Tally)) {
         self.calls
             .send_modify(|calls| change(calls.entry(nonce.to_owned()).or_default()));
+    }
+
+    fn listen(&self) -> broadcast::Receiver<&'static str> {
+        let news = self.news.subscribe();
+        self.listeners.send_modify(|count| *count += 1);
+        news
     }
 
     async fn released(&self, nonce: &str) {
@@ -111,7 +118,21 @@ pub(crate) struct Upstream {
 
 impl Upstream {
     pub(crate) async fn start(era: Era) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::start_at(era, ([127, 0, 0, 1], 0).into()).await
+    }
+
+    /// At the address of one that is gone.
+    pub(crate) async fn start_at(era: Era, address: SocketAddr) -> Self {
+        let bind = async {
+            loop {
+                // The one before gives the port back as soon as its runtime comes to it.
+                match TcpListener::bind(address).await {
+                    Ok(listener) => return listener,
+                    Err(_) => tokio::task::yield_now().await,
+                }
+            }
+        };
+        let listener = within(PATIENCE, "a port for the server", bind).await;
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
             era,
@@ -120,6 +141,7 @@ impl Upstream {
             released: watch::Sender::default(),
             sessions: Mutex::default(),
             news: broadcast::Sender::new(64),
+            listeners: watch::Sender::default(),
             hangs: AtomicBool::new(false),
             challenges: AtomicBool::new(false),
         });
@@ -202,6 +224,13 @@ impl Upstream {
         });
         let sentence = format!("{count} requests {method:?} at the server");
         within(PATIENCE, &sentence, event).await.unwrap();
+    }
+
+    /// Waits until somebody listens to what belongs to no call.
+    pub(crate) async fn until_listened(&self) {
+        let mut listeners = self.shared.listeners.subscribe();
+        let event = listeners.wait_for(|count| *count > 0);
+        within(PATIENCE, "somebody listens at the server", event).await.unwrap();
     }
 
     /// Lets the tool `held` of this nonce come to its end.

@@ -128,7 +128,7 @@ async fn run(shared: Arc<Shared>, call: Call, out: mpsc::Sender<Said>) {
 
 fn listen(shared: &Arc<Shared>, id: Value, filter: &Value) -> Response<Body> {
     let (out, said) = mpsc::channel(16);
-    let mut news = shared.news.subscribe();
+    let mut news = shared.listen();
     let tools = filter["toolsListChanged"] == true;
     let granted = if tools { json!({"toolsListChanged": true}) } else { json!({}) };
     let meta = json!({(format!("{META}subscriptionId")): id});

@@ -4,55 +4,61 @@
     reason = "tests own their tasks and environment"
 )]
 
+#[path = "store/commits.rs"]
+mod commits;
 #[path = "store/embedded.rs"]
 mod embedded_only;
+#[path = "store/kept.rs"]
+mod kept;
+#[path = "store/redis_away.rs"]
+mod redis_away;
 #[path = "store/redis.rs"]
 mod redis_only;
 #[path = "support/redis.rs"]
 mod redis_server;
+#[path = "store/redis_setup.rs"]
+mod redis_setup;
 #[path = "store/rig.rs"]
 mod rig;
-#[path = "store/rules.rs"]
-mod rules;
 
 /// The same rules for each store; `$open` makes a fresh one for each.
 macro_rules! contract_tests {
     ($store:ident, $open:expr) => {
         mod $store {
             contract_tests!(@each $open;
-                a_created_task_is_found,
-                an_unknown_task_is_not_found,
-                a_create_sent_twice_is_done_once,
-                a_create_over_anothers_task_conflicts,
-                a_stale_revision_conflicts_and_tells_what_stands,
-                the_same_revision_under_another_nonce_conflicts,
-                an_update_sent_twice_is_done_once,
-                an_update_of_an_absent_task_is_gone_and_leaves_nothing,
-                an_update_of_an_expired_task_is_gone_and_leaves_nothing,
-                indexes_change_with_the_commit_and_not_without,
-                staying_in_the_same_index_keeps_the_task_there,
-                due_is_most_overdue_first_and_bounded,
-                the_request_is_written_with_create_and_stays,
-                results_are_kept_by_fence,
-                everything_of_a_task_expires,
-                an_update_moves_the_expiry_of_record_and_request,
-                changes_are_seen_in_order_and_creations_are_not,
-                racers_never_lose_a_commit,
-                writers_of_many_tasks_do_not_meet,
-                a_lease_that_ended_is_reported_and_a_renewed_one_is_not,
-                a_retired_incarnation_is_not_reported,
-                a_forgotten_task_leaves_the_index,
-                the_caller_key_is_stable,
-                a_record_may_be_empty_or_large_and_of_any_bytes,
+                commits::a_created_task_is_found,
+                commits::an_unknown_task_is_not_found,
+                commits::a_create_sent_twice_is_done_once,
+                commits::a_create_over_anothers_task_conflicts,
+                commits::a_stale_revision_conflicts_and_tells_what_stands,
+                commits::the_same_revision_under_another_nonce_conflicts,
+                commits::an_update_sent_twice_is_done_once,
+                commits::an_update_of_an_absent_task_is_gone_and_leaves_nothing,
+                commits::an_update_of_an_expired_task_is_gone_and_leaves_nothing,
+                commits::racers_never_lose_a_commit,
+                commits::writers_of_many_tasks_do_not_meet,
+                commits::changes_are_seen_in_order_and_creations_are_not,
+                commits::a_record_may_be_empty_or_large_and_of_any_bytes,
+                kept::indexes_change_with_the_commit_and_not_without,
+                kept::staying_in_the_same_index_keeps_the_task_there,
+                kept::due_is_most_overdue_first_and_bounded,
+                kept::the_request_is_written_with_create_and_stays,
+                kept::results_are_kept_by_fence,
+                kept::everything_of_a_task_expires,
+                kept::an_update_moves_the_expiry_of_record_and_request,
+                kept::a_lease_that_ended_is_reported_and_a_renewed_one_is_not,
+                kept::a_retired_incarnation_is_not_reported,
+                kept::a_forgotten_task_leaves_the_index,
+                kept::the_caller_key_is_stable,
             );
         }
     };
-    (@each $open:expr; $($rule:ident,)*) => {
+    (@each $open:expr; $($topic:ident::$rule:ident,)*) => {
         $(
-            #[tokio::test]
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $rule() {
                 let rig = $open;
-                crate::rules::$rule(&rig).await;
+                crate::$topic::$rule(&rig).await;
             }
         )*
     };

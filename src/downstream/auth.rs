@@ -15,7 +15,9 @@ pub struct Callers {
 impl Callers {
     /// The key is the store's: the same for every replica, and unknown to whoever reads records.
     pub fn new(key: &[u8; 32]) -> Self {
-        Self { key: hmac::Key::new(hmac::HMAC_SHA256, key) }
+        Self {
+            key: hmac::Key::new(hmac::HMAC_SHA256, key),
+        }
     }
 
     /// All requests without `Authorization` are one caller, the anonymous one.

@@ -16,7 +16,10 @@ use crate::upstream::http::ResponseBody;
 pub enum Body {
     Empty,
     /// All there is. The guard is told once the bytes were handed to the connection.
-    Ready { bytes: Option<Bytes>, guard: Option<Guard> },
+    Ready {
+        bytes: Option<Bytes>,
+        guard: Option<Guard>,
+    },
     /// Server-sent events, read one by one as the client's socket takes them.
     Events(BoxStream<'static, Bytes>),
     /// The wrapped server's own body, frame by frame.
@@ -25,7 +28,10 @@ pub enum Body {
 
 impl Body {
     pub fn ready(bytes: impl Into<Bytes>) -> Self {
-        Self::Ready { bytes: Some(bytes.into()), guard: None }
+        Self::Ready {
+            bytes: Some(bytes.into()),
+            guard: None,
+        }
     }
 }
 
@@ -51,12 +57,12 @@ impl HttpBody for Body {
                 }
                 Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes))))
             }
-            Self::Events(events) => {
-                Pin::new(events).poll_next(context).map(|event| event.map(|e| Ok(Frame::data(e))))
-            }
-            Self::Passed(body) => {
-                Pin::new(body).poll_frame(context).map(|frame| frame.map(|f| f.map_err(Into::into)))
-            }
+            Self::Events(events) => Pin::new(events)
+                .poll_next(context)
+                .map(|event| event.map(|e| Ok(Frame::data(e)))),
+            Self::Passed(body) => Pin::new(body)
+                .poll_frame(context)
+                .map(|frame| frame.map(|f| f.map_err(Into::into))),
         }
     }
 

@@ -98,7 +98,11 @@ fn param_headers(headers: &HeaderMap) -> Arc<[(HeaderName, HeaderValue)]> {
 fn digest(asked: &Asked<'_>) -> Digest {
     let request = &asked.modern.request;
     let arguments = request.params.get("arguments").map_or("", RawValue::get);
-    Digest::of(&[&request.method, request.name().as_deref().unwrap_or_default(), arguments])
+    Digest::of(&[
+        &request.method,
+        request.name().as_deref().unwrap_or_default(),
+        arguments,
+    ])
 }
 
 /// The state of a parked call that this request comes back with. Only calls to a legacy server are
@@ -110,7 +114,10 @@ fn state_of_ours(asked: &Asked<'_>) -> Result<Option<Comeback>, RpcError> {
     }
     let unknown =
         || RpcError::invalid_params("Invalid params: the request state is unknown or does not fit");
-    let id = params.get_str("requestState").as_deref().and_then(TaskId::parse);
+    let id = params
+        .get_str("requestState")
+        .as_deref()
+        .and_then(TaskId::parse);
     let answers = match params.get("inputResponses") {
         None => Some(std::collections::BTreeMap::new()),
         Some(raw) => input::responses_of(raw),
@@ -138,16 +145,19 @@ async fn rejoin(front: &Shared, id: &RawValue, comeback: Comeback) -> Response<B
 fn follow(front: &Shared, id: Box<RawValue>, follower: Follower) -> Response<Body> {
     let (sender, receiver) = tokio::sync::oneshot::channel();
     front.runner.follow(follower, sender);
-    let wait = stream::unfold((Some(receiver), keep_alive(), id), |(receiver, mut beat, id)| async {
-        let mut receiver = receiver?;
-        tokio::select! {
-            answer = &mut receiver => {
-                let rpc = Rpc::answer(id.get(), answer.unwrap_or(Answer::StoreUnavailable));
-                Some((sse::event(&rpc.json), (None, beat, id)))
+    let wait = stream::unfold(
+        (Some(receiver), keep_alive(), id),
+        |(receiver, mut beat, id)| async {
+            let mut receiver = receiver?;
+            tokio::select! {
+                answer = &mut receiver => {
+                    let rpc = Rpc::answer(id.get(), answer.unwrap_or(Answer::StoreUnavailable));
+                    Some((sse::event(&rpc.json), (None, beat, id)))
+                }
+                _ = beat.tick() => Some((sse::COMMENT, (Some(receiver), beat, id))),
             }
-            _ = beat.tick() => Some((sse::COMMENT, (Some(receiver), beat, id))),
-        }
-    });
+        },
+    );
     reply::event_stream(Body::Events(wait.boxed()))
 }
 
@@ -160,10 +170,11 @@ async fn respond(id: Box<RawValue>, mut client: Client) -> Response<Body> {
         Ok(Some(Reply::Relay(notification))) => {
             reply::event_stream(Body::Events(events(id, client, Some(notification))))
         }
-        Ok(None) => {
-            Rpc::error(id.get(), &RpcError::internal("The call ended without an answer"))
-                .into_response()
-        }
+        Ok(None) => Rpc::error(
+            id.get(),
+            &RpcError::internal("The call ended without an answer"),
+        )
+        .into_response(),
         Err(_elapsed) => reply::event_stream(Body::Events(events(id, client, None))),
     }
 }
@@ -177,12 +188,13 @@ struct Held {
     beat: Interval,
 }
 
-fn events(
-    id: Box<RawValue>,
-    client: Client,
-    first: Option<String>,
-) -> BoxStream<'static, Bytes> {
-    let held = Held { id, client, first, beat: keep_alive() };
+fn events(id: Box<RawValue>, client: Client, first: Option<String>) -> BoxStream<'static, Bytes> {
+    let held = Held {
+        id,
+        client,
+        first,
+        beat: keep_alive(),
+    };
     stream::unfold(Some(held), |held| async {
         let mut held = held?;
         if let Some(first) = held.first.take() {

@@ -13,7 +13,7 @@ use crate::mcp::json::{Object, Writer, is_object};
 use crate::mcp::meta::TASKS_EXTENSION;
 use crate::mcp::version::{Era, MODERN};
 use crate::task::id::Caller;
-use crate::upstream::wrapped::{Discovered, DiscoverError};
+use crate::upstream::wrapped::{DiscoverError, Discovered};
 
 /// The shortest patience of a real client is 5 s.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -71,7 +71,8 @@ fn result(discovered: &Discovered, era: Option<Era>) -> String {
 
 fn unknown() -> String {
     let mut out = Writer::object();
-    out.str("resultType", "complete").raw("supportedVersions", "[\"2026-07-28\"]");
+    out.str("resultType", "complete")
+        .raw("supportedVersions", "[\"2026-07-28\"]");
     if let Ok(capabilities) = RawValue::from_string(UNKNOWN_CAPABILITIES.to_owned()) {
         out.raw("capabilities", &with_tasks(&capabilities));
     }
@@ -91,7 +92,9 @@ fn with_tasks(capabilities: &RawValue) -> String {
     }
     let mut extensions = Writer::object();
     let theirs = object.get("extensions").filter(|raw| is_object(raw));
-    let theirs = theirs.and_then(|raw| Object::parse(raw.get()).ok()).unwrap_or_default();
+    let theirs = theirs
+        .and_then(|raw| Object::parse(raw.get()).ok())
+        .unwrap_or_default();
     for (key, value) in theirs.iter() {
         if key != TASKS_EXTENSION {
             extensions.raw(key, value.get());
@@ -110,9 +113,14 @@ mod tests {
     fn the_extension_is_added_exactly_and_the_legacy_capability_removed() {
         let edited = |text: &str| with_tasks(&RawValue::from_string(text.to_owned()).unwrap());
         assert_eq!(
-            edited(r#"{"tools":{},"tasks":{"list":{}},"extensions":{"a/b":{"x":1},"io.modelcontextprotocol/tasks":{"y":2}}}"#),
+            edited(
+                r#"{"tools":{},"tasks":{"list":{}},"extensions":{"a/b":{"x":1},"io.modelcontextprotocol/tasks":{"y":2}}}"#
+            ),
             r#"{"tools":{},"extensions":{"a/b":{"x":1},"io.modelcontextprotocol/tasks":{}}}"#
         );
-        assert_eq!(edited("{}"), r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#);
+        assert_eq!(
+            edited("{}"),
+            r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#
+        );
     }
 }

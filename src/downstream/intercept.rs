@@ -20,7 +20,10 @@ const VERSION_HEADER: &str = "mcp-protocol-version";
 
 /// The era that the headers alone speak of; `None` where the body must be looked at.
 pub(super) fn era_by_headers(headers: &HeaderMap) -> Option<Era> {
-    match headers.get(VERSION_HEADER).and_then(|value| value.to_str().ok()) {
+    match headers
+        .get(VERSION_HEADER)
+        .and_then(|value| value.to_str().ok())
+    {
         Some(version) if era_of(version.trim()) == Era::Modern => Some(Era::Modern),
         // Only a legacy client has a session.
         Some(_) if headers.contains_key("mcp-session-id") => Some(Era::Legacy),
@@ -32,9 +35,16 @@ pub(super) fn era_by_headers(headers: &HeaderMap) -> Option<Era> {
 pub(super) fn era_by_body(body: &[u8]) -> Era {
     let names_version = || {
         let object = Object::parse(std::str::from_utf8(body).ok()?).ok()?;
-        object.get_object("params")?.get_object("_meta")?.get(PROTOCOL_VERSION)
+        object
+            .get_object("params")?
+            .get_object("_meta")?
+            .get(PROTOCOL_VERSION)
     };
-    if names_version().is_some() { Era::Modern } else { Era::Legacy }
+    if names_version().is_some() {
+        Era::Modern
+    } else {
+        Era::Legacy
+    }
 }
 
 /// A modern request whose envelope is in order.
@@ -61,14 +71,18 @@ pub(super) fn modern<'a>(body: &'a [u8], headers: &HeaderMap) -> Result<Intercep
     };
     match envelope(&request, headers) {
         Ok(meta) => Ok(Intercepted::Request(Box::new(Modern { request, meta }))),
-        Err(error) => Err(Refused { id: Some(request.id.to_owned()), error }),
+        Err(error) => Err(Refused {
+            id: Some(request.id.to_owned()),
+            error,
+        }),
     }
 }
 
 fn envelope<'a>(request: &Request<'a>, headers: &HeaderMap) -> Result<Meta<'a>, RpcError> {
     let meta = Meta::of(&request.params)?;
-    let version = single(headers, VERSION_HEADER, "MCP-Protocol-Version")?
-        .ok_or_else(|| RpcError::header_mismatch("Header mismatch: MCP-Protocol-Version is missing"))?;
+    let version = single(headers, VERSION_HEADER, "MCP-Protocol-Version")?.ok_or_else(|| {
+        RpcError::header_mismatch("Header mismatch: MCP-Protocol-Version is missing")
+    })?;
     if *version != *meta.version {
         return Err(RpcError::header_mismatch(
             "Header mismatch: MCP-Protocol-Version differs from _meta",
@@ -80,7 +94,9 @@ fn envelope<'a>(request: &Request<'a>, headers: &HeaderMap) -> Result<Meta<'a>, 
     let method = single(headers, "mcp-method", "Mcp-Method")?
         .ok_or_else(|| RpcError::header_mismatch("Header mismatch: Mcp-Method is missing"))?;
     if *method != *request.method {
-        return Err(RpcError::header_mismatch("Header mismatch: Mcp-Method differs from the body"));
+        return Err(RpcError::header_mismatch(
+            "Header mismatch: Mcp-Method differs from the body",
+        ));
     }
     check_name(request, headers)?;
     Ok(meta)
@@ -90,16 +106,22 @@ fn envelope<'a>(request: &Request<'a>, headers: &HeaderMap) -> Result<Meta<'a>, 
 /// refused there; `tools/call`, `prompts/get` and `resources/read` must have it.
 fn check_name(request: &Request<'_>, headers: &HeaderMap) -> Result<(), RpcError> {
     let header = single(headers, "mcp-name", "Mcp-Name")?;
-    let Some(name) = request.name() else { return Ok(()) };
+    let Some(name) = request.name() else {
+        return Ok(());
+    };
     match header {
         None if request.method.starts_with("tasks/") => Ok(()),
-        None => Err(RpcError::header_mismatch("Header mismatch: Mcp-Name is missing")),
+        None => Err(RpcError::header_mismatch(
+            "Header mismatch: Mcp-Name is missing",
+        )),
         Some(header) => match headers::decode(&header) {
             Some(decoded) if decoded == name => Ok(()),
-            Some(_) => {
-                Err(RpcError::header_mismatch("Header mismatch: Mcp-Name differs from the body"))
-            }
-            None => Err(RpcError::header_mismatch("Header mismatch: Mcp-Name is malformed")),
+            Some(_) => Err(RpcError::header_mismatch(
+                "Header mismatch: Mcp-Name differs from the body",
+            )),
+            None => Err(RpcError::header_mismatch(
+                "Header mismatch: Mcp-Name is malformed",
+            )),
         },
     }
 }
@@ -112,7 +134,9 @@ fn single<'a>(
 ) -> Result<Option<Cow<'a, str>>, RpcError> {
     let malformed = || RpcError::header_mismatch(format!("Header mismatch: {shown} is malformed"));
     let mut values = headers.get_all(name).iter();
-    let Some(value) = values.next() else { return Ok(None) };
+    let Some(value) = values.next() else {
+        return Ok(None);
+    };
     if values.next().is_some() {
         return Err(malformed());
     }
@@ -122,7 +146,8 @@ fn single<'a>(
 
 fn unsupported_version(requested: &str) -> RpcError {
     let mut data = Writer::object();
-    data.raw("supported", &format!("[\"{MODERN}\"]")).str("requested", requested);
+    data.raw("supported", &format!("[\"{MODERN}\"]"))
+        .str("requested", requested);
     RpcError::new(code::UNSUPPORTED_VERSION, "Unsupported protocol version").with_data(data.end())
 }
 

@@ -50,7 +50,10 @@ pub(super) async fn answer(
         return Rpc::error(id, &RpcError::tasks_required()).into_response();
     }
     let wanted = filter.task_ids.as_deref().unwrap_or_default();
-    let ids: Vec<TaskId> = wanted.iter().filter_map(|text| TaskId::parse(text)).collect();
+    let ids: Vec<TaskId> = wanted
+        .iter()
+        .filter_map(|text| TaskId::parse(text))
+        .collect();
     // Watched before they are read, so that no change falls in between.
     let watch = front.runner.watches().watch(ids.clone());
     let granted = match granted(front, &caller, ids).await {
@@ -65,7 +68,8 @@ pub(super) async fn answer(
         filter: filter.others.into(),
     };
     let (upstream, honoured) = leg.open_first().await;
-    let acknowledged = acknowledgement(id, filter.task_ids.is_some(), &granted, honoured.as_deref());
+    let acknowledged =
+        acknowledgement(id, filter.task_ids.is_some(), &granted, honoured.as_deref());
     let subscription = Subscription {
         id: id.into(),
         granted: granted.clone(),
@@ -92,9 +96,11 @@ struct Filter {
 impl Filter {
     fn read(params: &Object<'_>, ids_max: usize) -> Result<Self, RpcError> {
         let notifications = params.get("notifications").filter(|raw| is_object(raw));
-        let object = notifications.and_then(|raw| Object::parse(raw.get()).ok()).ok_or_else(|| {
-            RpcError::invalid_params("Invalid params: notifications must be an object")
-        })?;
+        let object = notifications
+            .and_then(|raw| Object::parse(raw.get()).ok())
+            .ok_or_else(|| {
+                RpcError::invalid_params("Invalid params: notifications must be an object")
+            })?;
         let task_ids = match object.get("taskIds") {
             None => None,
             Some(raw) => Some(
@@ -108,7 +114,10 @@ impl Filter {
                     })?,
             ),
         };
-        Ok(Self { task_ids, others: object.render_filtered(|key| key != "taskIds") })
+        Ok(Self {
+            task_ids,
+            others: object.render_filtered(|key| key != "taskIds"),
+        })
     }
 }
 
@@ -134,7 +143,9 @@ fn acknowledgement(
     honoured: Option<&str>,
 ) -> String {
     let mut notifications = Writer::object();
-    let honoured = honoured.and_then(|json| Object::parse(json).ok()).unwrap_or_default();
+    let honoured = honoured
+        .and_then(|json| Object::parse(json).ok())
+        .unwrap_or_default();
     for (key, value) in honoured.iter() {
         notifications.raw(key, value.get());
     }
@@ -143,7 +154,9 @@ fn acknowledgement(
         notifications.raw("taskIds", &format!("[{}]", ids.join(",")));
     }
     let mut params = Writer::object();
-    params.raw("_meta", &subscription_meta(id)).raw("notifications", &notifications.end());
+    params
+        .raw("_meta", &subscription_meta(id))
+        .raw("notifications", &notifications.end());
     notification("notifications/subscriptions/acknowledged", &params.end())
 }
 
@@ -155,7 +168,9 @@ fn subscription_meta(id: &str) -> String {
 
 fn notification(method: &str, params: &str) -> String {
     let mut out = Writer::with_capacity(params.len() + 64);
-    out.str("jsonrpc", "2.0").str("method", method).raw("params", params);
+    out.str("jsonrpc", "2.0")
+        .str("method", method)
+        .raw("params", params);
     out.end()
 }
 
@@ -200,7 +215,10 @@ impl Leg {
 /// The upstream's part of the stream: open, or waiting to be opened again.
 enum Upstream {
     Open(Listening),
-    Lost { again: Instant, pause: Duration },
+    Lost {
+        again: Instant,
+        pause: Duration,
+    },
     /// Opened again: what may have been missed meanwhile is told once.
     Reopened(Listening),
 }
@@ -285,10 +303,16 @@ impl Subscription {
     /// stream stays open.
     async fn task(&mut self, id: TaskId) -> Option<Bytes> {
         let front = &self.leg.front;
-        let loaded = front.find_by_id(id, &self.leg.caller).await.ok().flatten()?;
+        let loaded = front
+            .find_by_id(id, &self.leg.caller)
+            .await
+            .ok()
+            .flatten()?;
         let ledger = front.runner.ledger();
         let kept = ledger.load_kept(&loaded.task).await.ok()?;
-        let kept = kept.as_deref().and_then(|bytes| std::str::from_utf8(bytes).ok());
+        let kept = kept
+            .as_deref()
+            .and_then(|bytes| std::str::from_utf8(bytes).ok());
         let params = view::notification_params(&loaded.task, kept, &self.id, ledger.now_ms());
         Some(sse::event(&notification("notifications/tasks", &params)))
     }
@@ -311,7 +335,10 @@ impl Subscription {
                     Some(Upstream::Lost { pause, .. }) => (*pause * 2).min(REOPEN_PAUSE_MAX),
                     _ => Duration::from_secs(1),
                 };
-                self.upstream = Some(Upstream::Lost { again: Instant::now() + pause, pause });
+                self.upstream = Some(Upstream::Lost {
+                    again: Instant::now() + pause,
+                    pause,
+                });
                 None
             }
         }
@@ -335,13 +362,19 @@ impl Subscription {
 
     /// One change of each granted kind: any of them may have been missed while the leg was lost.
     fn changed_meanwhile(&self) -> Bytes {
-        let honoured = self.honoured.as_deref().and_then(|json| Object::parse(json).ok());
+        let honoured = self
+            .honoured
+            .as_deref()
+            .and_then(|json| Object::parse(json).ok());
         let honoured = honoured.unwrap_or_default();
         let mut out = Vec::new();
         for (key, method) in [
             ("toolsListChanged", "notifications/tools/list_changed"),
             ("promptsListChanged", "notifications/prompts/list_changed"),
-            ("resourcesListChanged", "notifications/resources/list_changed"),
+            (
+                "resourcesListChanged",
+                "notifications/resources/list_changed",
+            ),
         ] {
             if honoured.get(key).is_some_and(|raw| raw.get() == "true")
                 && let Some(params) = self.stamped(None)
@@ -350,27 +383,40 @@ impl Subscription {
             }
         }
         let uris = honoured.get("resourceSubscriptions");
-        let uris: Vec<&RawValue> =
-            uris.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
+        let uris: Vec<&RawValue> = uris
+            .and_then(|raw| serde_json::from_str(raw.get()).ok())
+            .unwrap_or_default();
         for uri in uris.into_iter().filter_map(string) {
             let mut params = Writer::object();
-            params.raw("_meta", &subscription_meta(&self.id)).str("uri", &uri);
+            params
+                .raw("_meta", &subscription_meta(&self.id))
+                .str("uri", &uri);
             let event = notification("notifications/resources/updated", &params.end());
             out.extend_from_slice(&sse::event(&event));
         }
-        if out.is_empty() { sse::COMMENT } else { out.into() }
+        if out.is_empty() {
+            sse::COMMENT
+        } else {
+            out.into()
+        }
     }
 
     /// The server's own end of the subscription (subscriptions, Graceful Closure; cancellation).
     fn end(&mut self) -> Bytes {
         self.ended = true;
         let mut params = Writer::object();
-        params.raw("requestId", &self.id).str("reason", "The server is shutting down");
+        params
+            .raw("requestId", &self.id)
+            .str("reason", "The server is shutting down");
         let cancelled = notification("notifications/cancelled", &params.end());
         let mut result = Writer::object();
-        result.str("resultType", "complete").raw("_meta", &subscription_meta(&self.id));
+        result
+            .str("resultType", "complete")
+            .raw("_meta", &subscription_meta(&self.id));
         let completed = Rpc::result(&self.id, &result.end());
-        [sse::event(&cancelled), sse::event(&completed.json)].concat().into()
+        [sse::event(&cancelled), sse::event(&completed.json)]
+            .concat()
+            .into()
     }
 }
 

@@ -107,9 +107,10 @@ async fn mcp(front: &Shared, parts: Parts, body: Incoming) -> Response<Body> {
         Ok(Intercepted::Request(modern)) => answer(front, &parts, &body, &modern).await,
         // No notification is defined from clients on this transport; none needs an answer.
         Ok(Intercepted::Notification) => reply::empty(StatusCode::ACCEPTED),
-        Err(request::Refused { id: Some(id), error }) => {
-            Rpc::error(id.get(), &error).into_response()
-        }
+        Err(request::Refused {
+            id: Some(id),
+            error,
+        }) => Rpc::error(id.get(), &error).into_response(),
         Err(request::Refused { id: None, error }) => {
             reply::refusal(StatusCode::BAD_REQUEST, &error)
         }
@@ -121,7 +122,10 @@ async fn read(body: Incoming, bytes_max: usize) -> Result<Bytes, Response<Body>>
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
         Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
             let error = RpcError::invalid_request("Invalid request: the body is too large");
-            Err(reply::refusal_and_close(StatusCode::PAYLOAD_TOO_LARGE, &error))
+            Err(reply::refusal_and_close(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                &error,
+            ))
         }
         Ok(Err(_)) => {
             let error = RpcError::parse("Parse error: the body ended early");
@@ -129,7 +133,10 @@ async fn read(body: Incoming, bytes_max: usize) -> Result<Bytes, Response<Body>>
         }
         Err(_elapsed) => {
             let error = RpcError::invalid_request("Invalid request: the body came too slowly");
-            Err(reply::refusal_and_close(StatusCode::REQUEST_TIMEOUT, &error))
+            Err(reply::refusal_and_close(
+                StatusCode::REQUEST_TIMEOUT,
+                &error,
+            ))
         }
     }
 }
@@ -143,12 +150,13 @@ async fn answer(
     let caller = front.callers.of(&parts.headers);
     let credentials = front.credentials(&parts.headers);
     match &*modern.request.method {
-        "server/discover" => {
-            discover::answer(front, modern, caller, credentials).await.into_response()
-        }
-        method if method.starts_with("tasks/") => {
-            front.tasks(modern, caller, credentials).await.into_response()
-        }
+        "server/discover" => discover::answer(front, modern, caller, credentials)
+            .await
+            .into_response(),
+        method if method.starts_with("tasks/") => front
+            .tasks(modern, caller, credentials)
+            .await
+            .into_response(),
         "subscriptions/listen" => listen::answer(front, modern, caller, credentials).await,
         _ => forward(front, parts, body, modern, caller, credentials).await,
     }
@@ -176,7 +184,11 @@ async fn forward(
     };
     let rule = front.rules.for_tool(&name).0;
     let plan = if is_call {
-        plan(rule, meta.declares_tasks, request.params.contains("inputResponses"))
+        plan(
+            rule,
+            meta.declares_tasks,
+            request.params.contains("inputResponses"),
+        )
     } else {
         Plan::Held
     };
@@ -192,7 +204,13 @@ async fn forward(
     if era == Era::Modern && plan == Plan::Held && (untouched || !is_call) {
         return pass::again(front, parts, body.clone()).await;
     }
-    let asked = Asked { modern, headers: &parts.headers, caller, credentials, era };
+    let asked = Asked {
+        modern,
+        headers: &parts.headers,
+        caller,
+        credentials,
+        era,
+    };
     if is_call && let Err(error) = check_params(front, &asked, &name).await {
         return Rpc::error(request.id.get(), &error).into_response();
     }
@@ -210,7 +228,9 @@ fn undecided(id: &RawValue, error: DiscoverError) -> Response<Body> {
 fn tool_name(request: &request::Request<'_>) -> Result<String, RpcError> {
     let arguments = request.params.get("arguments");
     if arguments.is_some_and(|raw| !crate::mcp::json::is_object(raw)) {
-        return Err(RpcError::invalid_params("Invalid params: arguments must be an object"));
+        return Err(RpcError::invalid_params(
+            "Invalid params: arguments must be an object",
+        ));
     }
     let name = request.params.get_str("name");
     name.map(std::borrow::Cow::into_owned)
@@ -221,11 +241,18 @@ fn tool_name(request: &request::Request<'_>) -> Result<String, RpcError> {
 /// the call, so what the server would refuse must be found here first.
 async fn check_params(front: &Shared, asked: &Asked<'_>, name: &str) -> Result<(), RpcError> {
     let capabilities = asked.modern.meta.capabilities.get().into();
-    let tools =
-        front.upstream.tools(*asked.caller.as_bytes(), asked.credentials.clone(), capabilities);
+    let tools = front.upstream.tools(
+        *asked.caller.as_bytes(),
+        asked.credentials.clone(),
+        capabilities,
+    );
     // A list that cannot be had leaves the check to the server itself.
-    let Ok(Ok(tools)) = tokio::time::timeout(TOOLS_PATIENCE, tools).await else { return Ok(()) };
-    let Some(tool) = tools.get(name) else { return Ok(()) };
+    let Ok(Ok(tools)) = tokio::time::timeout(TOOLS_PATIENCE, tools).await else {
+        return Ok(());
+    };
+    let Some(tool) = tools.get(name) else {
+        return Ok(());
+    };
     let arguments = asked.modern.request.params.get("arguments");
     params::check(tool, arguments, asked.headers).map_err(RpcError::header_mismatch)
 }

@@ -35,6 +35,17 @@ async fn pass(front: &Shared, parts: Parts, body: RequestBody) -> Response<Body>
 
 /// There is no JSON-RPC id to answer under: this request was never read.
 fn unreachable_upstream(failure: Failure) -> Response<Body> {
-    let RpcError { code, message, data } = failure.to_error();
-    reply::refusal(StatusCode::BAD_GATEWAY, &RpcError { code, message, data })
+    let RpcError {
+        code,
+        message,
+        data,
+    } = failure.to_error();
+    reply::refusal(
+        StatusCode::BAD_GATEWAY,
+        &RpcError {
+            code,
+            message,
+            data,
+        },
+    )
 }

@@ -56,24 +56,36 @@ impl Rpc {
     /// legacy server says 200 whatever the error is.
     fn upstream_error(id: &str, error: &RawValue, status: u16) -> Self {
         let mapped = status_of(result::error_code(error).unwrap_or(code::INTERNAL));
-        let own = StatusCode::from_u16(status).ok().filter(StatusCode::is_client_error);
+        let own = StatusCode::from_u16(status)
+            .ok()
+            .filter(StatusCode::is_client_error);
         Self::new(id, "error", error.get(), own.unwrap_or(mapped))
     }
 
     pub(super) fn store_unavailable(id: &str) -> Self {
         let error = RpcError::internal("The task store does not answer; try again later");
-        Self { status: StatusCode::SERVICE_UNAVAILABLE, ..Self::error(id, &error) }
+        Self {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            ..Self::error(id, &error)
+        }
     }
 
     pub(super) fn busy(id: &str) -> Self {
         let error = RpcError::internal("Too many calls are under way; try again later");
-        Self { status: StatusCode::SERVICE_UNAVAILABLE, ..Self::error(id, &error) }
+        Self {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            ..Self::error(id, &error)
+        }
     }
 
     fn new(id: &str, member: &str, json: &str, status: StatusCode) -> Self {
         let mut out = Writer::with_capacity(json.len() + id.len() + 40);
         out.str("jsonrpc", "2.0").raw("id", id).raw(member, json);
-        Self { json: out.end(), status, www_authenticate: None }
+        Self {
+            json: out.end(),
+            status,
+            www_authenticate: None,
+        }
     }
 
     pub(super) fn into_response(self) -> Response<Body> {
@@ -82,7 +94,10 @@ impl Rpc {
 
     /// The guard is told once the response was handed to the connection.
     pub(super) fn guarded(self, guard: Option<Guard>) -> Response<Body> {
-        let body = Body::Ready { bytes: Some(Bytes::from(self.json)), guard };
+        let body = Body::Ready {
+            bytes: Some(Bytes::from(self.json)),
+            guard,
+        };
         let mut response = Response::new(body);
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
@@ -122,7 +137,9 @@ pub(super) fn refusal(status: StatusCode, error: &RpcError) -> Response<Body> {
 /// The same, on a connection whose request was not read to its end.
 pub(super) fn refusal_and_close(status: StatusCode, error: &RpcError) -> Response<Body> {
     let mut response = refusal(status, error);
-    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
+        .headers_mut()
+        .insert(CONNECTION, HeaderValue::from_static("close"));
     response
 }
 
@@ -138,6 +155,9 @@ pub(super) fn event_stream(body: Body) -> Response<Body> {
     headers.insert(CONTENT_TYPE, EVENT_STREAM);
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     // Asks proxies on the way not to hold events back (streamable-http, Receiving Messages).
-    headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+    headers.insert(
+        HeaderName::from_static("x-accel-buffering"),
+        HeaderValue::from_static("no"),
+    );
     response
 }

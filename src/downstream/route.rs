@@ -55,12 +55,19 @@ impl Names {
     /// Absent for everything but browsers.
     pub(super) fn origin_is_ours(&self, headers: &HeaderMap) -> bool {
         headers.get_all(ORIGIN).iter().all(|value| {
-            let Ok(origin) = value.to_str() else { return false };
-            if self.origins.iter().any(|ours| ours.eq_ignore_ascii_case(origin)) {
+            let Ok(origin) = value.to_str() else {
+                return false;
+            };
+            if self
+                .origins
+                .iter()
+                .any(|ours| ours.eq_ignore_ascii_case(origin))
+            {
                 return true;
             }
-            let authority =
-                origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+            let authority = origin
+                .strip_prefix("http://")
+                .or_else(|| origin.strip_prefix("https://"));
             authority.is_some_and(|authority| self.is_ours(host_of(authority)))
         })
     }
@@ -72,7 +79,9 @@ impl Names {
         if let Ok(ip) = host.parse::<IpAddr>() {
             return ip.is_loopback() || ip == self.address;
         }
-        self.hosts.iter().any(|ours| ours.eq_ignore_ascii_case(host))
+        self.hosts
+            .iter()
+            .any(|ours| ours.eq_ignore_ascii_case(host))
     }
 }
 
@@ -81,7 +90,9 @@ fn host_of(authority: &str) -> &str {
     if let Some(rest) = authority.strip_prefix('[') {
         return rest.split_once(']').map_or("", |(host, _)| host);
     }
-    authority.rsplit_once(':').map_or(authority, |(host, _)| host)
+    authority
+        .rsplit_once(':')
+        .map_or(authority, |(host, _)| host)
 }
 
 #[cfg(test)]
@@ -104,12 +115,24 @@ mod tests {
             headers.insert(HOST, host.parse().unwrap());
             names().host_is_ours(&Uri::from_static("/mcp"), &headers)
         };
-        for ours in ["localhost", "localhost:8440", "127.0.0.1:1", "[::1]:8440", "10.0.0.7",
-            "MCP.example.com:443"] {
+        for ours in [
+            "localhost",
+            "localhost:8440",
+            "127.0.0.1:1",
+            "[::1]:8440",
+            "10.0.0.7",
+            "MCP.example.com:443",
+        ] {
             assert!(check(ours), "{ours}");
         }
-        for evil in ["evil.example", "localhost.evil.example", "10.0.0.8", "127.0.0.1.nip.io", "",
-            "[::1"] {
+        for evil in [
+            "evil.example",
+            "localhost.evil.example",
+            "10.0.0.8",
+            "127.0.0.1.nip.io",
+            "",
+            "[::1",
+        ] {
             assert!(!check(evil), "{evil}");
         }
     }
@@ -122,11 +145,20 @@ mod tests {
             names().origin_is_ours(&headers)
         };
         assert!(names().origin_is_ours(&HeaderMap::new()));
-        for ours in ["http://localhost:3000", "https://127.0.0.1", "https://app.example.com"] {
+        for ours in [
+            "http://localhost:3000",
+            "https://127.0.0.1",
+            "https://app.example.com",
+        ] {
             assert!(check(ours), "{ours}");
         }
-        for evil in ["null", "http://evil.example", "https://localhost.evil.example", "file://x",
-            "http://app.example.com"] {
+        for evil in [
+            "null",
+            "http://evil.example",
+            "https://localhost.evil.example",
+            "file://x",
+            "http://app.example.com",
+        ] {
             assert!(!check(evil), "{evil}");
         }
     }
@@ -136,8 +168,14 @@ mod tests {
         let door = |path: &str| names().door(&path.parse().unwrap());
         assert_eq!(door("/mcp"), Some(Door::Mcp));
         assert_eq!(door("/mcp?x=1"), Some(Door::Mcp));
-        assert_eq!(door("/.well-known/oauth-protected-resource"), Some(Door::ProtectedResource));
-        assert_eq!(door("/.well-known/oauth-protected-resource/mcp"), Some(Door::ProtectedResource));
+        assert_eq!(
+            door("/.well-known/oauth-protected-resource"),
+            Some(Door::ProtectedResource)
+        );
+        assert_eq!(
+            door("/.well-known/oauth-protected-resource/mcp"),
+            Some(Door::ProtectedResource)
+        );
         for closed in ["/", "/mcp/", "//mcp", "/mcp/../x", "/metrics", "/%6dcp"] {
             assert_eq!(door(closed), None, "{closed}");
         }

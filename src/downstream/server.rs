@@ -31,7 +31,9 @@ pub struct Settings {
 
 impl std::fmt::Debug for Settings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Settings").field("h2c", &self.h2c).finish_non_exhaustive()
+        f.debug_struct("Settings")
+            .field("h2c", &self.h2c)
+            .finish_non_exhaustive()
     }
 }
 
@@ -46,7 +48,11 @@ pub struct Server {
 impl Server {
     pub async fn bind(address: SocketAddr, settings: Settings) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
-        Ok(Self { listener, settings, connections: TaskTracker::new() })
+        Ok(Self {
+            listener,
+            settings,
+            connections: TaskTracker::new(),
+        })
     }
 
     pub fn address(&self) -> io::Result<SocketAddr> {
@@ -129,7 +135,10 @@ impl Connection {
                 .http1()
                 .timer(TokioTimer::new())
                 .header_read_timeout(self.settings.header_timeout);
-            builder.http2().timer(TokioTimer::new()).max_concurrent_streams(256);
+            builder
+                .http2()
+                .timer(TokioTimer::new())
+                .max_concurrent_streams(256);
             let connection = builder.serve_connection(io, service);
             tokio::pin!(connection);
             let served = tokio::select! {

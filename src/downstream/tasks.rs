@@ -68,7 +68,9 @@ impl Front {
         let Loaded { task, .. } = self.find(modern, caller).await?;
         let ledger = self.runner.ledger();
         let kept = ledger.load_kept(&task).await?;
-        let kept = kept.as_deref().and_then(|bytes| std::str::from_utf8(bytes).ok());
+        let kept = kept
+            .as_deref()
+            .and_then(|bytes| std::str::from_utf8(bytes).ok());
         Ok(view::get_result(&task, kept, ledger.now_ms()))
     }
 
@@ -89,7 +91,9 @@ impl Front {
             })?;
         let loaded = self.find(modern, caller).await?;
         let misshapen = loaded.task.open_questions().any(|(question, request)| {
-            answers.get(&question.key).is_some_and(|answer| !input::answers(request, answer))
+            answers
+                .get(&question.key)
+                .is_some_and(|answer| !input::answers(request, answer))
         });
         if misshapen {
             return Err(RpcError::invalid_params(
@@ -111,7 +115,12 @@ impl Front {
 
     async fn cancel(&self, modern: &Modern<'_>, caller: Caller) -> Result<String, Refusal> {
         let loaded = self.find(modern, caller).await?;
-        match self.runner.ledger().apply(&loaded, Event::Cancel { reason: None }).await {
+        match self
+            .runner
+            .ledger()
+            .apply(&loaded, Event::Cancel { reason: None })
+            .await
+        {
             // The owner sees the change and tells the server; a task that has ended stays so.
             Ok(_) | Err(NotApplied::Rejected(..)) => Ok(ACKNOWLEDGED.to_owned()),
             Err(NotApplied::Gone) => Err(RpcError::unknown_task().into()),
@@ -122,13 +131,14 @@ impl Front {
     /// The task that the request names. Unknown, expired, unannounced and foreign tasks are one
     /// and the same to the caller.
     async fn find(&self, modern: &Modern<'_>, caller: Caller) -> Result<Loaded, Refusal> {
-        let text = modern
-            .request
-            .params
-            .get_str("taskId")
-            .ok_or_else(|| RpcError::invalid_params("Invalid params: taskId must be a string"))?;
+        let text =
+            modern.request.params.get_str("taskId").ok_or_else(|| {
+                RpcError::invalid_params("Invalid params: taskId must be a string")
+            })?;
         let id = TaskId::parse(&text).ok_or_else(RpcError::unknown_task)?;
-        self.find_by_id(id, &caller).await?.ok_or_else(|| RpcError::unknown_task().into())
+        self.find_by_id(id, &caller)
+            .await?
+            .ok_or_else(|| RpcError::unknown_task().into())
     }
 
     pub(super) async fn find_by_id(

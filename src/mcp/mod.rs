@@ -1,9 +1,13 @@
 //! THE WORDS: what of the protocol raincheck reads; the rest passes unread. Nothing here awaits.
 
 pub mod error;
+pub mod headers;
 pub mod input;
 pub mod json;
 pub mod meta;
+pub mod params;
 pub mod request;
 pub mod result;
+pub mod sse;
+pub mod tools;
 pub mod version;

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{error, info};
 
+use crate::clock::Anchored;
 use crate::mcp::error::{Failure, Reason};
 use crate::mcp::version::Era;
 use crate::store::StoreError;
@@ -47,6 +48,8 @@ pub struct Settings {
     pub lease: Duration,
     /// Nobody else can use the store: what it says of dead owners is true at once.
     pub exclusive_store: bool,
+    /// The clock that follows the store's own, where the store has one.
+    pub shared_clock: Option<Arc<Anchored>>,
 }
 
 /// Carries calls, and looks after the tasks of those who no longer can.

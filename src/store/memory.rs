@@ -270,17 +270,16 @@ impl State {
             if expires_ms > now_ms {
                 break;
             }
-            match fence {
-                Some(fence) => self.remove_result(id, fence),
-                None => {
-                    self.remove_record(id);
-                    // Not known which index names it; there are as many as live replicas: few.
-                    self.index.retain(|_, ids| {
-                        ids.remove(&id);
-                        !ids.is_empty()
-                    });
-                }
+            if let Some(fence) = fence {
+                self.remove_result(id, fence);
+                continue;
             }
+            self.remove_record(id);
+            // Not known which index names it; there are as many as live replicas: few.
+            self.index.retain(|_, ids| {
+                ids.remove(&id);
+                !ids.is_empty()
+            });
         }
     }
 
@@ -325,5 +324,49 @@ fn stored(write: &Write, revision: Revision) -> Stored {
         },
         caller: *caller,
         record: record.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Manual;
+    use crate::store::Nonce;
+    use crate::task::id::Caller;
+
+    #[tokio::test]
+    async fn it_is_bounded_and_room_comes_back() {
+        let clock = Arc::new(Manual::at(1));
+        let as_clock: Arc<dyn Clock> = Arc::<Manual>::clone(&clock);
+        let store = Memory::with_limit(as_clock, 100);
+        let (first, second) = (create(60, 10), create(60, 20));
+        store.commit(&first).await.unwrap();
+        assert!(matches!(store.commit(&second).await, Err(StoreError::Full)));
+        let result = Bytes::from(vec![0; 41]);
+        let full = store.put_result(first.id, Fence(1), result, 10).await;
+        assert!(matches!(full, Err(StoreError::Full)));
+        clock.set(10);
+        store.commit(&second).await.unwrap();
+        clock.set(20);
+        store.beat(None, Duration::ZERO).await.unwrap();
+        let state = store.current();
+        assert_eq!(state.bytes, 0);
+        assert!(state.records.is_empty() && state.expiry.is_empty() && state.due.is_empty());
+        assert!(state.index.is_empty());
+    }
+
+    fn create(bytes: usize, expires_ms: u64) -> Write {
+        Write {
+            id: TaskId::random(),
+            expected: None,
+            nonce: Nonce(7),
+            caller: Caller::from_bytes([1; 16]),
+            record: Bytes::from(vec![0; bytes]),
+            expires_ms,
+            due_ms: Some(5),
+            drop_from: None,
+            keep_for: Some(Incarnation::new("a")),
+            request: None,
+        }
     }
 }

@@ -67,7 +67,8 @@ pub struct Write {
 pub enum Commit {
     /// Written now, or found written already under the same nonce. The new revision.
     Done(Revision),
-    /// Somebody else wrote meanwhile: nothing was changed, here is what stands.
+    /// Another write is the last one: nothing was changed, here is what stands. A retry in doubt
+    /// that meets this may have been written before the other.
     Conflict(Stored),
     /// The record is not there (expired, or lost by the store): nothing was written.
     Gone,
@@ -145,7 +146,8 @@ pub const LOG_LENGTH: usize = 4096;
 
 /// Where tasks live.
 ///
-/// No method waits longer than the store's own command timeout; patience belongs to the caller.
+/// No method waits longer than the store's own command timeout (for results, which may be large,
+/// a longer one); patience belongs to the caller.
 /// Every method is cancel safe in this sense: dropped before it resolves, a write is in doubt as
 /// after [`StoreError::Unavailable`].
 #[async_trait]
@@ -181,7 +183,7 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// Open tasks that are overdue at `now_ms`, most overdue first, at most `limit`.
     async fn due(&self, now_ms: u64, limit: usize) -> Result<Vec<TaskId>, StoreError>;
 
-    /// Takes an id off an index where its record no longer exists.
+    /// Takes an id whose record no longer exists off the due index, and off this incarnation's.
     async fn forget(&self, id: TaskId, incarnation: Option<&Incarnation>)
     -> Result<(), StoreError>;
 

@@ -1,45 +1,284 @@
-//! placeholder until merged
-pub fn poll_interval_at(base_ms: u64, age_ms: u64) -> u64 {
-    let _ = age_ms;
-    base_ms
+//! Which calls become tasks, and on what terms: the operator's rules, checked and ready to ask.
+
+use globset::GlobSet;
+
+/// Poll intervals stop growing here: a client must still notice the end of a long task soon.
+const POLL_INTERVAL_CEILING_MS: u64 = 15_000;
+
+/// Whether the calls of a tool become tasks, for clients that declare Tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Every call, before the upstream sees it.
+    Always,
+    /// A call that is not answered within the grace window.
+    Auto,
+    Never,
 }
+
+impl Mode {
+    /// As it is spelled in the configuration.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Always => "always",
+            Self::Auto => "auto",
+            Self::Never => "never",
+        }
+    }
+}
+
+/// Where the upstream's questions reach the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InputWhen {
+    /// The task becomes `input_required`.
     InTask,
+    /// The call is answered with the question; its retry becomes the task.
     BeforeTask,
 }
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Plan {
-    Refuse,
-    Held,
-    Auto { window_ms: u64, input: InputWhen },
-    Always { input: InputWhen },
+
+impl InputWhen {
+    /// As it is spelled in the configuration.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::InTask => "in_task",
+            Self::BeforeTask => "before_task",
+        }
+    }
 }
-#[derive(Debug, Clone)]
+
+/// The terms of one call. All durations are milliseconds.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
+    pub mode: Mode,
+    /// How long a plain answer is waited for before a task is made.
     pub grace_window_ms: u64,
+    /// Clients that do not declare Tasks are refused.
+    pub require_tasks: bool,
+    pub input: InputWhen,
+    /// How long a finished task stays, at least.
+    pub retention_ms: u64,
+    /// From creation to the end, waiting for answers included.
     pub max_duration_ms: u64,
     pub poll_interval_ms: u64,
+    /// How long a question waits for its answer; `None`: what is left of `max_duration_ms`.
     pub input_timeout_ms: Option<u64>,
     pub result_bytes_max: u64,
 }
+
 impl Rule {
+    /// `ttlMs`, fixed at creation: a working task never expires, and a finished one stays at least
+    /// its retention.
     pub fn ttl_ms(&self) -> u64 {
-        0
+        self.max_duration_ms.saturating_add(self.retention_ms)
+    }
+
+    /// `pollIntervalMs` of a task of this age.
+    pub fn poll_interval_at(&self, age_ms: u64) -> u64 {
+        poll_interval_at(self.poll_interval_ms, age_ms)
     }
 }
+
 impl Default for Rule {
+    /// What applies where the operator says nothing.
     fn default() -> Self {
-        unimplemented!()
+        Self {
+            mode: Mode::Auto,
+            grace_window_ms: 2_000,
+            require_tasks: false,
+            input: InputWhen::InTask,
+            retention_ms: 3_600_000,
+            max_duration_ms: 3_600_000,
+            poll_interval_ms: 2_000,
+            input_timeout_ms: None,
+            result_bytes_max: 32 << 20,
+        }
     }
 }
-#[derive(Debug)]
-pub struct Rules(Rule);
+
+/// Grows with age, doubling from `base_ms` to 15 s, so that long tasks are polled less: always the
+/// largest doubling that the task is at least as old as. A base above 15 s stays as it is.
+pub fn poll_interval_at(base_ms: u64, age_ms: u64) -> u64 {
+    let ceiling = base_ms.max(POLL_INTERVAL_CEILING_MS);
+    let mut interval = base_ms.max(1);
+    while interval < ceiling && interval.saturating_mul(2) <= age_ms {
+        interval = interval.saturating_mul(2).min(ceiling);
+    }
+    interval
+}
+
+/// The operator's rules: the first one whose globs match a tool's name, else the defaults.
+#[derive(Debug, Clone, Default)]
+pub struct Rules {
+    defaults: Rule,
+    tools: Vec<(GlobSet, Rule)>,
+}
+
 impl Rules {
-    pub fn for_tool(&self, _n: &str) -> (&Rule, Option<usize>) {
-        (&self.0, None)
+    pub fn new(defaults: Rule, tools: Vec<(GlobSet, Rule)>) -> Self {
+        Self { defaults, tools }
+    }
+
+    /// The rule of a tool, and which `[[tools]]` entry it is, counted from 0; `None`: the defaults.
+    pub fn for_tool(&self, name: &str) -> (&Rule, Option<usize>) {
+        self.tools
+            .iter()
+            .enumerate()
+            .find(|(_, (globs, _))| globs.is_match(name))
+            .map_or((&self.defaults, None), |(place, (_, rule))| {
+                (rule, Some(place))
+            })
+    }
+
+    pub fn defaults(&self) -> &Rule {
+        &self.defaults
     }
 }
-pub fn plan(_rule: &Rule, _d: bool, _r: bool) -> Plan {
-    Plan::Held
+
+/// What to do with one call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Plan {
+    /// The tool runs as a task only, and this client cannot follow one.
+    Refuse,
+    /// Kept open for the client until it is answered.
+    Held,
+    /// Raced against the grace window.
+    Auto { window_ms: u64, input: InputWhen },
+    /// A task from the start.
+    Always { input: InputWhen },
+}
+
+/// Decides from what *this* request declares, never from what a session once said.
+pub fn plan(rule: &Rule, declares_tasks: bool, is_retry: bool) -> Plan {
+    if !declares_tasks {
+        return if rule.require_tasks {
+            Plan::Refuse
+        } else {
+            Plan::Held
+        };
+    }
+    // The retry brings the answers that the call was sent back for: from here on it is a task, and
+    // what the upstream still asks is asked in it.
+    let input = if is_retry {
+        InputWhen::InTask
+    } else {
+        rule.input
+    };
+    match rule.mode {
+        Mode::Never => Plan::Held,
+        Mode::Auto => Plan::Auto {
+            window_ms: rule.grace_window_ms,
+            input,
+        },
+        Mode::Always => Plan::Always { input },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use globset::{Glob, GlobSetBuilder};
+
+    use super::*;
+
+    fn globs(patterns: &[&str]) -> GlobSet {
+        let mut builder = GlobSetBuilder::new();
+        for pattern in patterns {
+            builder.add(Glob::new(pattern).unwrap());
+        }
+        builder.build().unwrap()
+    }
+
+    fn with_mode(mode: Mode) -> Rule {
+        Rule {
+            mode,
+            ..Rule::default()
+        }
+    }
+
+    #[test]
+    fn the_first_rule_that_matches_wins() {
+        let rules = Rules::new(
+            Rule::default(),
+            vec![
+                (globs(&["build_docs"]), with_mode(Mode::Never)),
+                (globs(&["build_*", "deploy"]), with_mode(Mode::Always)),
+            ],
+        );
+        let seen = |name| {
+            let (rule, place) = rules.for_tool(name);
+            (rule.mode, place)
+        };
+        assert_eq!(seen("build_docs"), (Mode::Never, Some(0)));
+        assert_eq!(seen("build_all"), (Mode::Always, Some(1)));
+        assert_eq!(seen("deploy"), (Mode::Always, Some(1)));
+        assert_eq!(seen("deploy2"), (Mode::Auto, None));
+    }
+
+    #[test]
+    fn the_poll_interval_doubles_with_age_up_to_fifteen_seconds() {
+        let at = |age_ms| poll_interval_at(2_000, age_ms);
+        assert_eq!(at(0), 2_000);
+        assert_eq!(at(3_999), 2_000);
+        assert_eq!(at(4_000), 4_000);
+        assert_eq!(at(8_000), 8_000);
+        assert_eq!(at(16_000), 15_000);
+        assert_eq!(at(u64::MAX), 15_000);
+    }
+
+    #[test]
+    fn a_poll_interval_above_the_ceiling_is_the_operators_wish() {
+        assert_eq!(poll_interval_at(60_000, 0), 60_000);
+        assert_eq!(poll_interval_at(60_000, u64::MAX), 60_000);
+    }
+
+    #[test]
+    fn the_poll_interval_never_falls_and_never_hangs() {
+        for base in [0, 1, 7, 200, 14_999, 15_000, 15_001, u64::MAX] {
+            let mut last = 0;
+            for age in (0..200_000).step_by(97) {
+                let interval = poll_interval_at(base, age);
+                assert!(interval >= last && interval >= base && interval > 0);
+                last = interval;
+            }
+        }
+    }
+
+    #[test]
+    fn every_combination_has_its_plan() {
+        let input = InputWhen::BeforeTask;
+        for mode in [Mode::Always, Mode::Auto, Mode::Never] {
+            for require_tasks in [false, true] {
+                let rule = Rule {
+                    require_tasks,
+                    input,
+                    ..with_mode(mode)
+                };
+                let undeclared = plan(&rule, false, false);
+                assert_eq!(undeclared == Plan::Refuse, require_tasks);
+                assert_eq!(undeclared == Plan::Held, !require_tasks);
+                let expected = match mode {
+                    Mode::Never => Plan::Held,
+                    Mode::Auto => Plan::Auto {
+                        window_ms: 2_000,
+                        input,
+                    },
+                    Mode::Always => Plan::Always { input },
+                };
+                assert_eq!(plan(&rule, true, false), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn the_retry_of_a_question_before_the_task_is_the_task() {
+        let rule = Rule {
+            input: InputWhen::BeforeTask,
+            ..with_mode(Mode::Always)
+        };
+        let input = InputWhen::InTask;
+        assert_eq!(plan(&rule, true, true), Plan::Always { input });
+    }
+
+    #[test]
+    fn a_task_lives_as_long_as_it_may_run_and_then_its_retention() {
+        assert_eq!(Rule::default().ttl_ms(), 7_200_000);
+    }
 }

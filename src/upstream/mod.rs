@@ -10,6 +10,18 @@ use serde_json::value::RawValue;
 
 use crate::mcp::error::Failure;
 
+mod cache;
+mod connect;
+mod heard;
+mod hop;
+pub mod http;
+mod legacy;
+mod listen;
+mod modern;
+mod origin;
+mod probe;
+mod session;
+mod translate;
 pub mod wrapped;
 
 /// One request to the wrapped server, in the client's words. The connector translates: it takes

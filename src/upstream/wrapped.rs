@@ -1,22 +1,369 @@
-//! placeholder until merged
-use super::*;
+//! The wrapped server as the rest of raincheck sees it, whatever era it speaks.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use hyper::header::{AUTHORIZATION, HeaderValue, ORIGIN};
+use hyper::http::request::Parts;
+use hyper::{Request, Response, Uri};
+use serde_json::value::RawValue;
+use tokio::sync::OnceCell;
+use tokio_util::task::TaskTracker;
+
+use super::connect::{Connector, UrlError};
+use super::http::{Http, RequestBody, ResponseBody};
+use super::listen::{self, Wish};
+pub use super::listen::{ListenEvent, Listening};
+use super::origin::Origin;
+use super::probe::{self, Undecided};
+use super::session::{Key, NoSession, Sessions};
+use super::{Event, Exchange, Outgoing, UpstreamError, hop, legacy, modern, translate};
+use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::mcp::json::{Object, quote};
+use crate::mcp::tools::Tools;
 use crate::mcp::version::Era;
+
+/// Pages of a tool list that are read; a server with more is not checked further.
+const PAGES_MAX: usize = 64;
+
+const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
+
+/// What the upstream side is told.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    pub url: String,
+    /// `None`: asked.
+    pub era: Option<Era>,
+    pub session: SessionMode,
+    pub sessions_max: usize,
+    pub connect_timeout: Duration,
+    /// A message of the server above this size ends its call.
+    pub message_bytes_max: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            url: String::new(),
+            era: None,
+            session: SessionMode::Pool,
+            sessions_max: 256,
+            connect_timeout: Duration::from_secs(5),
+            message_bytes_max: 32 << 20,
+        }
+    }
+}
+
+/// How translated calls use the sessions of a legacy server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionMode {
+    /// One call at a time takes a session.
+    Pool,
+    /// All calls of a caller share one, for servers whose session holds state.
+    Caller,
+}
+
+/// The wrapped server.
 #[derive(Debug)]
-pub struct Upstream;
-#[derive(Debug)]
+pub struct Upstream {
+    origin: Arc<Origin>,
+    sessions: Arc<Sessions>,
+    era: OnceCell<Era>,
+    discovered: Mutex<Option<Arc<Discovered>>>,
+}
+
+/// What the server says of itself, in its own words.
+#[derive(Debug, Clone)]
 pub struct Discovered {
     pub capabilities: Box<RawValue>,
     pub server_info: Option<Box<RawValue>>,
     pub instructions: Option<Box<RawValue>>,
+    /// A modern server's list.
+    pub supported_versions: Option<Box<RawValue>>,
 }
+
+/// Why the server could not be asked about itself.
+#[derive(Debug)]
+pub enum DiscoverError {
+    Failed(Failure),
+    /// An answer with status 401 or 403: the client's business.
+    Unauthorized(UpstreamError),
+}
+
+impl From<Undecided> for DiscoverError {
+    fn from(undecided: Undecided) -> Self {
+        match undecided {
+            Undecided::Failed(failure) => Self::Failed(failure),
+            Undecided::Unauthorized(error) => Self::Unauthorized(error),
+        }
+    }
+}
+
 impl Upstream {
-    pub fn begin(&self, _era: Era, _outgoing: Outgoing) -> Exchange {
-        std::process::abort()
+    /// Connections and their like run on `services` for as long as they are used.
+    pub fn new(settings: Settings, services: TaskTracker) -> Result<Self, UrlError> {
+        let url: Uri = settings.url.parse().map_err(|_| UrlError::Scheme)?;
+        let connector = Connector::new(&url, settings.connect_timeout)?;
+        let http = Http::new(connector, services.clone());
+        let origin = Origin::new(&url, http, settings.message_bytes_max).ok_or(UrlError::Scheme)?;
+        let origin = Arc::new(origin);
+        let sessions = Sessions::new(
+            Arc::clone(&origin),
+            settings.session,
+            settings.sessions_max,
+            services,
+        );
+        let era = settings
+            .era
+            .map_or_else(OnceCell::new, |era| OnceCell::new_with(Some(era)));
+        Ok(Self {
+            origin,
+            sessions,
+            era,
+            discovered: Mutex::default(),
+        })
     }
-    pub fn last_discovered(&self) -> Option<Arc<Discovered>> {
-        None
+
+    /// Loopback: the client's credentials may go there.
+    pub fn forwards_credentials(&self) -> bool {
+        self.origin.http.is_local()
     }
+
+    /// The era, asked by one of all who want to know and remembered.
+    pub async fn era(&self, credentials: Option<HeaderValue>) -> Result<Era, DiscoverError> {
+        let probed = self.era.get_or_try_init(|| async {
+            let era = probe::probe(&self.origin, credentials.as_ref()).await?;
+            tracing::info!(?era, "the upstream's era is known");
+            Ok::<_, Undecided>(era)
+        });
+        Ok(*probed.await?)
+    }
+
     pub fn known_era(&self) -> Option<Era> {
-        None
+        self.era.get().copied()
+    }
+
+    /// Begins one request. Nothing is sent until its events are polled.
+    pub fn begin(&self, era: Era, outgoing: Outgoing) -> Exchange {
+        match era {
+            Era::Modern => modern::begin(Arc::clone(&self.origin), outgoing),
+            Era::Legacy => legacy::begin(
+                Arc::clone(&self.origin),
+                Arc::clone(&self.sessions),
+                outgoing,
+            ),
+        }
+    }
+
+    /// Passes a client's request on, bytes as they come, and the answer back.
+    pub async fn pass(
+        &self,
+        mut parts: Parts,
+        body: RequestBody,
+    ) -> Result<Response<ResponseBody>, Failure> {
+        hop::strip(&mut parts.headers);
+        parts.headers.remove(ORIGIN);
+        if !self.forwards_credentials() {
+            parts.headers.remove(AUTHORIZATION);
+        }
+        let well_known = parts
+            .uri
+            .path()
+            .starts_with(WELL_KNOWN)
+            .then_some(WELL_KNOWN);
+        self.origin.readdress(&mut parts, well_known);
+        let mut response = self
+            .origin
+            .http
+            .send(Request::from_parts(parts, body))
+            .await?;
+        hop::strip(response.headers_mut());
+        Ok(response)
+    }
+
+    /// What the server says of itself to this caller.
+    pub async fn discover(
+        &self,
+        caller: [u8; 16],
+        credentials: Option<HeaderValue>,
+    ) -> Result<Arc<Discovered>, DiscoverError> {
+        let discovered = match self.era(credentials.clone()).await? {
+            Era::Modern => self.discover_modern(caller, credentials).await?,
+            Era::Legacy => self.discover_legacy(caller, credentials).await?,
+        };
+        let discovered = Arc::new(discovered);
+        *self
+            .discovered
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&discovered));
+        Ok(discovered)
+    }
+
+    /// What the server last said of itself, to anybody.
+    pub fn last_discovered(&self) -> Option<Arc<Discovered>> {
+        self.discovered
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    async fn discover_modern(
+        &self,
+        caller: [u8; 16],
+        credentials: Option<HeaderValue>,
+    ) -> Result<Discovered, DiscoverError> {
+        let params = translate::own_params("{}", &[]);
+        let outgoing = own(caller, credentials, "server/discover", params, "{}".into());
+        let result = self.ask(Era::Modern, outgoing).await?;
+        let object = Object::parse(result.get()).unwrap_or_default();
+        let member = |key| object.get(key).map(ToOwned::to_owned);
+        let meta = object.get_object("_meta").unwrap_or_default();
+        Ok(Discovered {
+            capabilities: member("capabilities").ok_or(DiscoverError::Failed(INVALID))?,
+            server_info: meta
+                .get("io.modelcontextprotocol/serverInfo")
+                .map(ToOwned::to_owned),
+            instructions: member("instructions"),
+            supported_versions: member("supportedVersions"),
+        })
+    }
+
+    async fn discover_legacy(
+        &self,
+        caller: [u8; 16],
+        credentials: Option<HeaderValue>,
+    ) -> Result<Discovered, DiscoverError> {
+        let key = Key {
+            caller,
+            capabilities: "{}".into(),
+        };
+        let lease = self.sessions.check_out(&key, credentials.as_ref()).await;
+        let lease = lease.map_err(|why| match why {
+            NoSession::Failed(failure) => DiscoverError::Failed(failure),
+            NoSession::Error(error) => refused(error),
+        })?;
+        let session = &lease.session;
+        let discovered = Discovered {
+            capabilities: session.capabilities.clone(),
+            server_info: session.server_info.clone(),
+            instructions: session.instructions.clone(),
+            supported_versions: None,
+        };
+        lease.give_back();
+        Ok(discovered)
+    }
+
+    /// The caller's tools, listed at most once a minute and anew after a change.
+    pub async fn tools(
+        &self,
+        caller: [u8; 16],
+        credentials: Option<HeaderValue>,
+        capabilities: Arc<str>,
+    ) -> Result<Arc<Tools>, DiscoverError> {
+        self.origin
+            .tools
+            .get(caller, self.list_tools(caller, credentials, capabilities))
+            .await
+    }
+
+    async fn list_tools(
+        &self,
+        caller: [u8; 16],
+        credentials: Option<HeaderValue>,
+        capabilities: Arc<str>,
+    ) -> Result<Tools, DiscoverError> {
+        let era = self.era(credentials.clone()).await?;
+        let declared = translate::without_tasks(&capabilities).unwrap_or_else(|_| "{}".to_owned());
+        let mut tools = Tools::default();
+        let mut cursor: Option<String> = None;
+        for _ in 0..PAGES_MAX {
+            let quoted = cursor.as_deref().map(quote);
+            let page: &[(&str, &str)] = match &quoted {
+                Some(cursor) => &[("cursor", cursor)],
+                None => &[],
+            };
+            let params = translate::own_params(&declared, page);
+            let outgoing = own(
+                caller,
+                credentials.clone(),
+                "tools/list",
+                params,
+                Arc::clone(&capabilities),
+            );
+            let result = self.ask(era, outgoing).await?;
+            cursor = tools
+                .add_page(&result)
+                .map_err(|_| DiscoverError::Failed(INVALID))?;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        Ok(tools)
+    }
+
+    /// One request of raincheck's own, of which only the answer is of interest.
+    async fn ask(&self, era: Era, outgoing: Outgoing) -> Result<Box<RawValue>, DiscoverError> {
+        let mut exchange = self.begin(era, outgoing);
+        while let Some(event) = exchange.events.next().await {
+            match event {
+                Event::Result(result) => return Ok(result),
+                Event::Error(error) => return Err(refused(error)),
+                Event::Failed(failure) => return Err(DiscoverError::Failed(failure)),
+                Event::Progress(_) | Event::Log(_) | Event::Question(_) => {}
+            }
+        }
+        Err(DiscoverError::Failed(INVALID))
+    }
+
+    /// Listens to the server's changes; the era must be known, else it ends at once.
+    pub fn listen(
+        &self,
+        caller: [u8; 16],
+        credentials: Option<HeaderValue>,
+        capabilities: Arc<str>,
+        filter: Arc<str>,
+    ) -> Listening {
+        let wish = Wish {
+            caller,
+            credentials,
+            capabilities,
+            filter,
+        };
+        let (origin, sessions) = (Arc::clone(&self.origin), Arc::clone(&self.sessions));
+        listen::listen(origin, sessions, self.known_era(), wish)
+    }
+}
+
+const INVALID: Failure = Failure {
+    reason: Reason::UpstreamInvalid,
+    effect: SideEffect::None,
+};
+
+fn refused(error: UpstreamError) -> DiscoverError {
+    if matches!(error.status, 401 | 403) {
+        return DiscoverError::Unauthorized(error);
+    }
+    DiscoverError::Failed(INVALID)
+}
+
+fn own(
+    caller: [u8; 16],
+    credentials: Option<HeaderValue>,
+    method: &str,
+    params: String,
+    capabilities: Arc<str>,
+) -> Outgoing {
+    Outgoing {
+        caller,
+        credentials,
+        method: method.into(),
+        params: params.into(),
+        capabilities,
+        name: None,
+        param_headers: [].into(),
+        wants_progress: false,
+        log_level: None,
+        retry: None,
     }
 }

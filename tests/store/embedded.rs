@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,11 +53,11 @@ async fn whoever_lived_in_an_earlier_process_is_dead_until_retired() {
         Incarnation::new("a"),
     );
     store
-        .beat(Some(&earlier), Duration::from_secs(60))
+        .beat(Some(&earlier), Duration::from_mins(1))
         .await
         .unwrap();
     store
-        .beat(Some(&idle), Duration::from_secs(60))
+        .beat(Some(&idle), Duration::from_mins(1))
         .await
         .unwrap();
     fill(&store, &earlier).await;
@@ -64,18 +65,18 @@ async fn whoever_lived_in_an_earlier_process_is_dead_until_retired() {
 
     let store = open(&directory.file());
     let beat = store
-        .beat(Some(&now), Duration::from_secs(60))
+        .beat(Some(&now), Duration::from_mins(1))
         .await
         .unwrap();
     assert_eq!(
         beat.dead,
-        [earlier.clone()],
+        slice::from_ref(&earlier),
         "nobody waits for the idle one"
     );
     store.retire(&earlier).await.unwrap();
     assert!(
         store
-            .beat(Some(&now), Duration::from_secs(60))
+            .beat(Some(&now), Duration::from_mins(1))
             .await
             .unwrap()
             .dead

@@ -95,6 +95,12 @@ impl Rig {
         create_until(self.now_ms() + 3_600_000)
     }
 
+    /// Lets time pass until the store no longer finds the task.
+    pub(crate) async fn expire(&self, id: TaskId, after: Duration) {
+        self.pass(after);
+        eventually(|| self.revision(id), Option::is_none).await;
+    }
+
     pub(crate) async fn revision(&self, id: TaskId) -> Option<u64> {
         self.store
             .load(id)
@@ -108,6 +114,17 @@ pub(crate) async fn redis_store(url: &str, namespace: &str) -> Arc<Redis> {
     let options = Options::new(url, Namespace::parse(namespace).unwrap());
     let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
     Arc::new(Redis::open(&options, &tasks, &stop).await.unwrap())
+}
+
+/// A plain connection, to look at what the store wrote.
+pub(crate) async fn raw(server: &RedisServer) -> redis::aio::MultiplexedConnection {
+    let client = redis::Client::open(server.url()).unwrap();
+    client.get_multiplexed_async_connection().await.unwrap()
+}
+
+/// In an hour, by the real clock.
+pub(crate) fn hour() -> u64 {
+    System.now_ms() + 3_600_000
 }
 
 pub(crate) fn create_until(expires_ms: u64) -> Write {
@@ -150,7 +167,7 @@ pub(crate) fn nonce() -> Nonce {
 pub(crate) fn done(commit: Commit) -> u64 {
     match commit {
         Commit::Done(revision) => revision.0,
-        other => panic!("expected Done, found {other:?}"),
+        other @ (Commit::Conflict(_) | Commit::Gone) => panic!("expected Done, found {other:?}"),
     }
 }
 
@@ -158,7 +175,7 @@ pub(crate) fn done(commit: Commit) -> u64 {
 pub(crate) fn conflict(commit: Commit) -> Stored {
     match commit {
         Commit::Conflict(stored) => stored,
-        other => panic!("expected Conflict, found {other:?}"),
+        other @ (Commit::Done(_) | Commit::Gone) => panic!("expected Conflict, found {other:?}"),
     }
 }
 

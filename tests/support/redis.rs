@@ -1,4 +1,6 @@
 //! A Redis of its own for each test: a child on a Unix socket, gone when the test ends.
+//!
+//! A test binary that uses only a part of it says `#[expect(dead_code, reason = "..")]` at its `mod`.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -15,10 +17,6 @@ pub(crate) struct RedisServer {
     arguments: Vec<String>,
 }
 
-#[allow(
-    dead_code,
-    reason = "each test binary uses its own part of the harness"
-)]
 impl RedisServer {
     pub(crate) fn start() -> Self {
         Self::with(&[])

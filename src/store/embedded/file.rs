@@ -106,16 +106,15 @@ impl Claim {
     }
 
     pub(super) fn explain(&self, error: DatabaseError) -> OpenError {
-        match error {
-            DatabaseError::DatabaseAlreadyOpen => {
-                let hint = std::fs::read_to_string(&self.hint).ok();
-                let holder = hint.and_then(|text| text.trim().parse().ok());
-                OpenError::InUse {
-                    path: self.path.clone(),
-                    holder,
-                }
+        if matches!(error, DatabaseError::DatabaseAlreadyOpen) {
+            let hint = std::fs::read_to_string(&self.hint).ok();
+            let holder = hint.and_then(|text| text.trim().parse().ok());
+            OpenError::InUse {
+                path: self.path.clone(),
+                holder,
             }
-            other => OpenError::unreadable(&self.path, other),
+        } else {
+            OpenError::unreadable(&self.path, error)
         }
     }
 }

@@ -46,12 +46,15 @@ impl Slot {
 /// One failure may concern a whole batch, hence shared.
 pub(super) fn failed(error: &Arc<redb::Error>) -> StoreError {
     use std::io::ErrorKind::{QuotaExceeded, StorageFull};
-    match &**error {
-        redb::Error::Io(io) if matches!(io.kind(), StorageFull | QuotaExceeded) => StoreError::Full,
-        redb::Error::Corrupted(_) => StoreError::Corrupt("the database file is damaged"),
-        redb::Error::TableTypeMismatch { .. } => {
-            StoreError::Corrupt("the database file is of another version")
-        }
-        _ => StoreError::Unavailable(Box::new(Arc::clone(error))),
+    if let redb::Error::Io(io) = &**error
+        && matches!(io.kind(), StorageFull | QuotaExceeded)
+    {
+        StoreError::Full
+    } else if matches!(**error, redb::Error::Corrupted(_)) {
+        StoreError::Corrupt("the database file is damaged")
+    } else if matches!(**error, redb::Error::TableTypeMismatch { .. }) {
+        StoreError::Corrupt("the database file is of another version")
+    } else {
+        StoreError::Unavailable(Box::new(Arc::clone(error)))
     }
 }

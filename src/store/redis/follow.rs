@@ -6,9 +6,9 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::streams::{StreamId, StreamRangeReply, StreamReadReply};
 use redis::{AsyncConnectionConfig, Client, RedisResult, from_redis_value_ref};
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::warn;
 
 use super::super::{Change, LOG_LENGTH, Seen};
 use crate::task::id::{Revision, TaskId};
@@ -20,6 +20,8 @@ pub(super) struct Follower {
     /// The last entry seen.
     pub(super) last: Position,
     pub(super) changes: broadcast::Sender<Seen>,
+    /// Changes when the server was found to be the primary no more.
+    pub(super) left: watch::Receiver<u64>,
 }
 
 /// The id of a log entry: milliseconds and a count within them, in that order.
@@ -34,8 +36,13 @@ impl Follower {
             let mut pause = FIRST_PAUSE;
             loop {
                 let started = tokio::time::Instant::now();
-                if let Err(error) = self.follow().await {
-                    warn!(%error, "the change log cannot be read; trying again");
+                let mut left = self.left.clone();
+                left.mark_unchanged();
+                tokio::select! {
+                    ended = self.follow() => if let Err(error) = ended {
+                        warn!(%error, "the change log cannot be read; trying again");
+                    },
+                    Ok(()) = left.changed() => {}
                 }
                 let lasted = tokio::time::Instant::now().saturating_duration_since(started);
                 pause = if lasted > BLOCK {
@@ -44,7 +51,6 @@ impl Follower {
                     LAST_PAUSE.min(pause * 2)
                 };
                 tokio::time::sleep(pause).await;
-                info!("following the change log again");
             }
         };
         // Everything in there may be dropped at any point: what was seen is published already.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use redis::Value;
+use redis::{InfoDict, Value};
 use tokio::sync::broadcast;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
@@ -26,7 +26,7 @@ use keys::Keys;
 use link::{Link, Script};
 
 pub use keys::{Namespace, bucket_of};
-pub use open::{OpenError, Options};
+pub use open::{OpenError, Options, Tls};
 
 mod follow;
 mod keys;
@@ -56,7 +56,7 @@ impl Redis {
         stop: &CancellationToken,
     ) -> Result<Self, OpenError> {
         let keys = Keys::single(&options.namespace);
-        let (client, server) = open::client(&options.url)?;
+        let (client, server) = open::client(options)?;
         let unreachable = |cause| OpenError::Unreachable {
             server: server.clone(),
             cause,
@@ -69,16 +69,18 @@ impl Redis {
         let last = follow::edge(&mut connection, &keys.log(), Edge::Last).await;
         let last = last.map_err(unreachable)?.unwrap_or_default();
         let (sender, changes) = broadcast::channel(LOG_LENGTH);
+        let link = Link::new(client.clone(), options.command_timeout).map_err(unreachable)?;
         let follower = Follower {
             client: client.clone(),
             log: keys.log(),
             last,
             changes: sender,
+            left: link.left(),
         };
         let stop = stop.child_token();
         tasks.spawn(follower.run(stop.clone()));
         Ok(Self {
-            link: Link::new(client.clone(), options.command_timeout).map_err(unreachable)?,
+            link,
             bulk: Link::new(client, BULK_TIMEOUT.max(options.command_timeout))
                 .map_err(unreachable)?,
             keys,
@@ -87,6 +89,14 @@ impl Redis {
             changes,
             _follower: stop.drop_guard(),
         })
+    }
+
+    /// The eviction policy as it is now, where the server tells it. It was `noeviction` at open
+    /// and somebody may have changed it since; anything else loses tasks.
+    pub async fn eviction_policy(&self) -> Result<Option<String>, StoreError> {
+        let mut command = redis::cmd("INFO");
+        let info: InfoDict = self.link.query(command.arg("memory")).await?;
+        Ok(info.get(open::POLICY))
     }
 
     fn fill_commit(&self, command: &mut redis::Cmd, write: &Write) {
@@ -175,7 +185,7 @@ impl Store for Redis {
             .map(Bytes::from))
     }
 
-    /// Waits up to [`BULK_TIMEOUT`]: a large result takes longer than any other command.
+    /// Waits up to five seconds: a large result takes longer than any other command.
     async fn put_result(
         &self,
         id: TaskId,
@@ -192,7 +202,7 @@ impl Store for Redis {
         self.bulk.query(&command).await
     }
 
-    /// Waits up to [`BULK_TIMEOUT`].
+    /// Waits up to five seconds.
     async fn load_result(&self, id: TaskId, fence: Fence) -> Result<Option<Bytes>, StoreError> {
         let mut command = redis::cmd("GET");
         command.arg(self.keys.result(id, fence));
@@ -331,10 +341,11 @@ fn revision(value: Value) -> Option<Revision> {
 }
 
 fn bytes(value: Value) -> Option<Vec<u8>> {
-    match value {
-        Value::BulkString(bytes) => Some(bytes),
-        // Anything else is not what our scripts and fields hold, whatever it could be read as.
-        _ => None,
+    // Anything else is not what our scripts and fields hold, whatever it could be read as.
+    if let Value::BulkString(bytes) = value {
+        Some(bytes)
+    } else {
+        None
     }
 }
 
@@ -354,7 +365,7 @@ const BULK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long the live set outlives the last heartbeat of anybody. What a dead owner carried that
 /// was forgotten here is found through the due index.
-const LIVE: Duration = Duration::from_secs(3600);
+const LIVE: Duration = Duration::from_hours(1);
 
 /// The most dead that one heartbeat reports; the rest comes with the next ones.
 const DEAD: usize = 256;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
 use redis::{
-    AsyncConnectionConfig, Client, ErrorKind, InfoDict, IntoConnectionInfo, RedisError,
-    RedisResult, ServerErrorKind,
+    AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, ErrorKind,
+    InfoDict, IntoConnectionInfo, RedisError, RedisResult, ServerErrorKind, TlsCertificates,
 };
 use tracing::warn;
 
@@ -24,8 +24,25 @@ pub struct Options {
     pub serves: Option<String>,
     /// Go on although the server may evict tasks.
     pub allow_eviction: bool,
+    /// For `rediss://`: whom to trust instead of the machine's roots, and who we are.
+    pub tls: Tls,
     /// How long one command may take before it is in doubt.
     pub command_timeout: Duration,
+}
+
+/// Certificates for the connection to Redis, in PEM.
+#[derive(Clone, Default)]
+pub struct Tls {
+    /// Trusted instead of the machine's roots.
+    pub roots: Option<Vec<u8>>,
+    /// Certificate chain and key that we show.
+    pub identity: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Tls")
+    }
 }
 
 impl Options {
@@ -35,6 +52,7 @@ impl Options {
             namespace,
             serves: None,
             allow_eviction: false,
+            tls: Tls::default(),
             command_timeout: Duration::from_millis(500),
         }
     }
@@ -56,6 +74,8 @@ impl fmt::Debug for Options {
 pub enum OpenError {
     #[error("the Redis URL is not valid: write redis://, rediss:// or redis+unix:///path")]
     Url,
+    #[error("the certificates for Redis cannot be used")]
+    Certificates(#[source] RedisError),
     #[error("Redis at {server} cannot be reached or refuses us")]
     Unreachable {
         server: String,
@@ -79,6 +99,11 @@ pub enum OpenError {
          allow eviction and lose tasks)"
     )]
     Eviction { server: String, policy: String },
+    #[error("the namespace {namespace} has {buckets} buckets, as on a cluster: choose another one")]
+    Buckets {
+        namespace: Namespace,
+        buckets: String,
+    },
     #[error("the namespace {namespace} belongs to {theirs}, not to {ours}: choose another one")]
     Foreign {
         namespace: Namespace,
@@ -88,11 +113,15 @@ pub enum OpenError {
 }
 
 /// A client whose connections notice a dead link, and the name of its server.
-pub(super) fn client(url: &str) -> Result<(Client, String), OpenError> {
+pub(super) fn client(options: &Options) -> Result<(Client, String), OpenError> {
     // The first provider stands; ours is the same one. Redis-rs asks for the process's default.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     // The library's own text could quote the URL, and with it the password.
-    let info = url.into_connection_info().map_err(|_| OpenError::Url)?;
+    let info = options
+        .url
+        .as_str()
+        .into_connection_info()
+        .map_err(|_| OpenError::Url)?;
     let keepalive = TcpKeepalive::new()
         .with_time(Duration::from_secs(15))
         .with_interval(Duration::from_secs(5))
@@ -103,7 +132,29 @@ pub(super) fn client(url: &str) -> Result<(Client, String), OpenError> {
         .set_user_timeout(USER_TIMEOUT);
     let info = info.set_tcp_settings(tcp);
     let server = info.addr().to_string();
-    Ok((Client::open(info).map_err(|_| OpenError::Url)?, server))
+    let encrypted = matches!(info.addr(), ConnectionAddr::TcpTls { .. });
+    let client = if encrypted {
+        with_tls(info, &options.tls)?
+    } else {
+        plain(info)?
+    };
+    Ok((client, server))
+}
+
+fn plain(info: ConnectionInfo) -> Result<Client, OpenError> {
+    Client::open(info).map_err(|_| OpenError::Url)
+}
+
+fn with_tls(info: ConnectionInfo, tls: &Tls) -> Result<Client, OpenError> {
+    let identity = tls.identity.clone();
+    let certificates = TlsCertificates {
+        client_tls: identity.map(|(client_cert, client_key)| ClientTlsConfig {
+            client_cert,
+            client_key,
+        }),
+        root_cert: tls.roots.clone(),
+    };
+    Client::build_with_tls(info, certificates).map_err(OpenError::Certificates)
 }
 
 /// Connects once, so that a wrong address or password is told now and not at the first task.
@@ -160,11 +211,8 @@ pub(super) async fn examine(
     {
         return Err(OpenError::Replica { server });
     }
-    match setting(connection, "maxmemory-policy").await {
-        // Also there where CONFIG is denied, as managed services do.
-        None => judge_policy(info.get("maxmemory_policy"), server.clone(), options)?,
-        policy => judge_policy(policy, server.clone(), options)?,
-    }
+    // Not by CONFIG, which managed services deny.
+    judge_policy(info.get(POLICY), server.clone(), options)?;
     let append_only = info.get::<u8>("aof_enabled") == Some(1);
     if !append_only
         && setting(connection, "save")
@@ -224,31 +272,51 @@ pub(super) async fn claim(
     keys: &Keys,
     options: &Options,
 ) -> Result<(), OpenError> {
+    let namespace = options.namespace.clone();
+    let unreachable = |cause| OpenError::Unreachable {
+        server: server.to_owned(),
+        cause,
+    };
+    let buckets = settle(connection, keys, "buckets", BUCKETS)
+        .await
+        .map_err(unreachable)?;
+    if buckets != BUCKETS {
+        return Err(OpenError::Buckets { namespace, buckets });
+    }
     let Some(ours) = &options.serves else {
         return Ok(());
     };
-    let claimed: RedisResult<((), String)> = redis::pipe()
-        .cmd("HSETNX")
-        .arg(keys.meta())
-        .arg("serves")
-        .arg(ours)
-        .cmd("HGET")
-        .arg(keys.meta())
-        .arg("serves")
-        .query_async(connection)
-        .await;
-    match claimed {
-        Ok(((), theirs)) if theirs == *ours => Ok(()),
-        Ok(((), theirs)) => Err(OpenError::Foreign {
-            namespace: options.namespace.clone(),
+    let theirs = settle(connection, keys, "serves", ours)
+        .await
+        .map_err(unreachable)?;
+    if theirs != *ours {
+        return Err(OpenError::Foreign {
+            namespace,
             theirs,
             ours: ours.clone(),
-        }),
-        Err(cause) => Err(OpenError::Unreachable {
-            server: server.to_owned(),
-            cause,
-        }),
+        });
     }
+    Ok(())
+}
+
+/// What stands in the namespace's own hash: what we say if nobody was before us.
+async fn settle(
+    connection: &mut MultiplexedConnection,
+    keys: &Keys,
+    field: &str,
+    ours: &str,
+) -> RedisResult<String> {
+    let mut set = redis::cmd("HSETNX");
+    set.arg(keys.meta())
+        .arg(field)
+        .arg(ours)
+        .exec_async(connection)
+        .await?;
+    redis::cmd("HGET")
+        .arg(keys.meta())
+        .arg(field)
+        .query_async(connection)
+        .await
 }
 
 /// `None` where the server does not let us ask.
@@ -271,6 +339,12 @@ fn new_enough(version: &str) -> bool {
     version >= (6, 2)
 }
 
+/// What INFO calls the eviction policy.
+pub(super) const POLICY: &str = "maxmemory_policy";
+
+/// On a single server everything is in one bucket.
+const BUCKETS: &str = "1";
+
 /// Sent and not acknowledged for so long, a connection is taken for dead.
 const USER_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -291,12 +365,8 @@ mod tests {
     #[test]
     fn a_password_is_never_shown() {
         let namespace = Namespace::parse("ns").unwrap();
-        let url = "redis://:hunter2@127.0.0.1:x/";
-        let shown = format!(
-            "{:?} {}",
-            Options::new(url, namespace),
-            client(url).unwrap_err()
-        );
+        let options = Options::new("redis://:hunter2@127.0.0.1:x/", namespace);
+        let shown = format!("{options:?} {}", client(&options).unwrap_err());
         assert!(!shown.contains("hunter2"), "{shown}");
     }
 }

@@ -1,0 +1,223 @@
+//! `raincheck check`: what the configuration means, whether the wrapped server answers, and which
+//! rule each of its tools gets.
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use super::inspect::{Inspection, inspect};
+use super::table::{duration, printable, table};
+use super::{Failure, runtime};
+use crate::config::{Config, Location};
+use crate::mcp::version::Era;
+use crate::task::policy::{Mode, Rules};
+use crate::tls;
+
+pub(super) fn check(config: &Config) -> Result<ExitCode, Failure> {
+    let inspection = runtime()?.block_on(inspect(config));
+    let certificate = config.listen.tls.as_ref().map(|files| {
+        tls::server_config(&files.certificate, &files.key)
+            .map(|_| ())
+            .map_err(|e| e.to_string())
+    });
+    let report = report(
+        config,
+        certificate,
+        inspection.as_ref().map_err(String::as_str),
+    );
+    // A reader that went away (`| head`) is no reason to fail.
+    let _ = io::stdout().lock().write_all(report.text.as_bytes());
+    Ok(ExitCode::from(u8::from(!report.good)))
+}
+
+struct Report {
+    text: String,
+    good: bool,
+}
+
+/// Everything that is said, from everything that was found.
+fn report(
+    config: &Config,
+    certificate: Option<Result<(), String>>,
+    inspection: Result<&Inspection, &str>,
+) -> Report {
+    let mut verdicts = vec![("config", Ok("every setting is right".to_owned()))];
+    let exposure = config.exposure().map_err(|e| e.to_string());
+    verdicts.push(("listen", exposure.map(|()| listening(config))));
+    if let Some(certificate) = certificate {
+        verdicts.push((
+            "tls",
+            certificate.map(|()| "certificate and key fit".to_owned()),
+        ));
+    }
+    verdicts.push(("store", Ok(store(&config.store.location))));
+    let url = &config.upstream.url;
+    verdicts.push((
+        "upstream",
+        match inspection {
+            Ok(found) => Ok(format!("{url} answers{}", named(found))),
+            Err(why) => Err(format!("{url}: {}", printable(why))),
+        },
+    ));
+    if let Ok(found) = inspection {
+        verdicts.push(("era", Ok(era(found.era))));
+        let capabilities: Vec<_> = found.capabilities.iter().map(|c| printable(c)).collect();
+        let capabilities = match capabilities.as_slice() {
+            [] => "none".to_owned(),
+            some => some.join(", "),
+        };
+        verdicts.push(("capabilities", Ok(capabilities)));
+    }
+
+    let good = verdicts.iter().all(|(_, verdict)| verdict.is_ok());
+    let rows: Vec<_> = verdicts
+        .into_iter()
+        .map(|(subject, verdict)| match verdict {
+            Ok(text) => ["ok".to_owned(), subject.to_owned(), text],
+            Err(text) => ["WRONG".to_owned(), subject.to_owned(), text],
+        })
+        .collect();
+    let mut text = table(&rows);
+    if let Ok(found) = inspection {
+        text.push('\n');
+        text.push_str(&tools(&config.rules, &found.tools));
+    }
+    Report { text, good }
+}
+
+fn listening(config: &Config) -> String {
+    let listen = &config.listen;
+    let scheme = if listen.tls.is_some() {
+        "https"
+    } else {
+        "http"
+    };
+    format!("{scheme}://{}{}", listen.address, listen.path)
+}
+
+/// Never the URL of a Redis: it may hold a password.
+fn store(location: &Location) -> String {
+    match location {
+        Location::Memory => "memory: tasks are gone when the process ends".to_owned(),
+        Location::Embedded(path) => format!("{}: for one process", path.display()),
+        Location::Redis { namespace, .. } => format!("Redis, namespace {namespace}"),
+    }
+}
+
+fn named(found: &Inspection) -> String {
+    found
+        .server
+        .as_ref()
+        .map(|name| format!(": {}", printable(name)))
+        .unwrap_or_default()
+}
+
+fn era(era: Era) -> String {
+    match era {
+        Era::Legacy => "legacy (2025-11-25 or before): translated for modern clients".to_owned(),
+        Era::Modern => "modern (2026-07-28)".to_owned(),
+    }
+}
+
+/// Each tool with the rule that applies to it, and rules that apply to none.
+fn tools(rules: &Rules, names: &[String]) -> String {
+    if names.is_empty() {
+        return "  The server offers no tools to a client without credentials.\n".to_owned();
+    }
+    let header = ["tool", "rule", "mode", "max_duration", "retention", "input"];
+    let mut rows = vec![header.map(str::to_owned)];
+    for name in names {
+        let (rule, place) = rules.for_tool(name);
+        let mut mode = match rule.mode {
+            Mode::Auto => format!("auto after {}", duration(rule.grace_window_ms)),
+            Mode::Always | Mode::Never => rule.mode.word().to_owned(),
+        };
+        if rule.require_tasks {
+            mode.push_str(", required");
+        }
+        rows.push([
+            printable(name),
+            place.map_or_else(
+                || "[tasks]".to_owned(),
+                |place| format!("[[tools]] #{}", place + 1),
+            ),
+            mode,
+            duration(rule.max_duration_ms),
+            duration(rule.retention_ms),
+            rule.input.word().to_owned(),
+        ]);
+    }
+    table(&rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::load::{Flags, load};
+
+    fn config(environment: &[(&str, &str)]) -> Config {
+        let flags = Flags {
+            upstream: Some("http://127.0.0.1:8000/mcp".into()),
+            store: Some("memory:".into()),
+            ..Flags::default()
+        };
+        let pairs: Vec<_> = environment
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+            .collect();
+        load(&flags, &pairs).unwrap()
+    }
+
+    fn inspection() -> Inspection {
+        Inspection {
+            era: Era::Legacy,
+            server: Some("slow-server 1.0".into()),
+            capabilities: vec!["tools".into(), "logging".into()],
+            tools: vec!["build".into(), "greet\u{1b}[2J".into()],
+        }
+    }
+
+    #[test]
+    fn all_is_well() {
+        let report = report(&config(&[]), None, Ok(&inspection()));
+        assert!(report.good);
+        assert_eq!(
+            report.text,
+            "  ok  config        every setting is right
+  ok  listen        http://127.0.0.1:8440/mcp
+  ok  store         memory: tasks are gone when the process ends
+  ok  upstream      http://127.0.0.1:8000/mcp answers: slow-server 1.0
+  ok  era           legacy (2025-11-25 or before): translated for modern clients
+  ok  capabilities  tools, logging
+
+  tool       rule     mode           max_duration  retention  input
+  build      [tasks]  auto after 2s  1h            1h         in_task
+  greet\u{fffd}[2J  [tasks]  auto after 2s  1h            1h         in_task
+"
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_and_is_a_failure() {
+        let exposed = config(&[("RAINCHECK_LISTEN__ADDRESS", "0.0.0.0:8440")]);
+        let certificate = Some(Err("c.pem: is cut off".to_owned()));
+        let report = report(&exposed, certificate, Err("connection refused"));
+        assert!(!report.good);
+        for line in [
+            "  WRONG  listen    listen.address: 0.0.0.0:8440 can be reached",
+            "  WRONG  tls       c.pem: is cut off",
+            "  WRONG  upstream  http://127.0.0.1:8000/mcp: connection refused",
+        ] {
+            assert!(report.text.contains(line), "{}", report.text);
+        }
+    }
+
+    #[test]
+    fn a_server_without_tools_is_no_failure() {
+        let found = Inspection {
+            tools: Vec::new(),
+            ..inspection()
+        };
+        let report = report(&config(&[]), None, Ok(&found));
+        assert!(report.good && report.text.contains("offers no tools"));
+    }
+}

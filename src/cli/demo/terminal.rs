@@ -1,0 +1,119 @@
+//! The one place where the demo writes and reads: plain lines, and in a terminal also a progress
+//! bar and a question.
+
+use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+const CLEAR_LINE: &str = "\r\u{1b}[2K";
+const BAR_CELLS: u64 = 30;
+/// A demo must not hang because nobody is there.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Stdout, and whether somebody watches.
+#[derive(Debug)]
+pub(super) struct Terminal {
+    is_watched: bool,
+    last_progress: String,
+}
+
+impl Terminal {
+    pub(super) fn new() -> Self {
+        Self {
+            is_watched: io::stdout().is_terminal(),
+            last_progress: String::new(),
+        }
+    }
+
+    /// A new part of the demo.
+    pub(super) fn title(&self, text: &str) {
+        if self.is_watched {
+            write(&format!("\n\u{1b}[1m{text}\u{1b}[0m\n"));
+        } else {
+            write(&format!("\n{text}\n"));
+        }
+    }
+
+    /// What was sent and what came back.
+    pub(super) fn say(&self, text: &str) {
+        // Over a half-drawn progress bar.
+        let clear = if self.is_watched { CLEAR_LINE } else { "" };
+        write(&format!("{clear}  {text}\n"));
+    }
+
+    /// Drawn over itself in a terminal; else a line whenever something changed.
+    pub(super) fn progress(&mut self, done: u64, total: u64, text: &str) {
+        let bar = bar(done, total);
+        let line = format!("{bar} {text}");
+        if self.is_watched {
+            write(&format!("{CLEAR_LINE}  {line}"));
+        } else if line != self.last_progress {
+            self.say(&line);
+        }
+        self.last_progress = line;
+    }
+
+    pub(super) fn progress_done(&mut self) {
+        if self.is_watched && !self.last_progress.is_empty() {
+            write("\n");
+        }
+        self.last_progress.clear();
+    }
+
+    /// Asks whoever is there; `fallback` where nobody is, or says nothing within ten seconds.
+    pub(super) async fn ask(&self, question: &str, fallback: &str) -> String {
+        if !self.is_watched || !io::stdin().is_terminal() {
+            self.say(&format!(
+                "{question} {fallback} (nobody to ask, so this is the answer)"
+            ));
+            return fallback.to_owned();
+        }
+        let seconds = ANSWER_PATIENCE.as_secs();
+        write(&format!("  {question} [{fallback}, in {seconds} s] "));
+        let (sender, answer) = oneshot::channel();
+        // A thread of its own, because a read from a terminal cannot be given up: it may outlive
+        // the demo, and a runtime would wait for it.
+        std::thread::spawn(move || {
+            let mut line = String::new();
+            if io::stdin().lock().read_line(&mut line).is_ok() {
+                let _ = sender.send(line.trim().to_owned());
+            }
+        });
+        match tokio::time::timeout(ANSWER_PATIENCE, answer).await {
+            Ok(Ok(line)) if !line.is_empty() => line,
+            Ok(_) => fallback.to_owned(),
+            Err(_) => {
+                write("\n");
+                fallback.to_owned()
+            }
+        }
+    }
+}
+
+fn bar(done: u64, total: u64) -> String {
+    let total = total.max(1);
+    let full = done.min(total).saturating_mul(BAR_CELLS) / total;
+    (0..BAR_CELLS)
+        .map(|cell| if cell < full { '#' } else { '.' })
+        .collect()
+}
+
+/// A reader that went away (`| head`) must not end the demo with a panic.
+fn write(text: &str) {
+    let mut out = io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars() {
+        assert_eq!(bar(0, 4), ".".repeat(30));
+        assert_eq!(bar(2, 4), format!("{}{}", "#".repeat(15), ".".repeat(15)));
+        assert_eq!(bar(9, 4), "#".repeat(30));
+        assert_eq!(bar(0, 0), ".".repeat(30));
+    }
+}

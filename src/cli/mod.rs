@@ -1,0 +1,213 @@
+//! The command line: what can be said, and what the process says back in the end.
+
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::load::{Flags, environment, load};
+use crate::config::{Config, ConfigError, LogFormat, Telemetry};
+use crate::{telemetry, tls};
+
+mod check;
+mod demo;
+mod inspect;
+mod run;
+mod table;
+
+/// A sidecar reverse proxy that gives unmodified MCP servers the Tasks extension.
+#[derive(Debug, Parser)]
+#[command(name = "raincheck", version, arg_required_else_help = true)]
+struct Line {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve in front of an MCP server until told to stop
+    Run(Settings),
+    /// Say what the configuration means and whether the server answers; exit code 0 or 1
+    Check(Settings),
+    /// Show in this terminal what a task is: a slow server, the proxy and a client, in 15 seconds
+    Demo,
+}
+
+#[derive(Debug, Args)]
+struct Settings {
+    #[arg(
+        long,
+        value_name = "URL",
+        help = "The server to wrap, such as http://127.0.0.1:8000/mcp"
+    )]
+    upstream: Option<String>,
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        help = "Where clients reach it [default: 127.0.0.1:8440]"
+    )]
+    listen: Option<String>,
+    #[arg(
+        long,
+        value_name = "URL",
+        help = "Where tasks live: redb:PATH, redis://HOST or memory: [default: a file of its own in \
+                the state directory]"
+    )]
+    store: Option<String>,
+    #[arg(
+        long,
+        value_name = "FILE",
+        help = "Everything else: see config.example.toml"
+    )]
+    config: Option<PathBuf>,
+    #[arg(
+        long,
+        value_name = "FILTER",
+        help = "What to log, such as debug or info,raincheck=debug [default: info]"
+    )]
+    log: Option<String>,
+}
+
+impl Settings {
+    fn load(self) -> Result<Config, Failure> {
+        let flags = Flags {
+            config: self.config,
+            upstream: self.upstream,
+            listen: self.listen,
+            store: self.store,
+            log: self.log,
+        };
+        Ok(load(&flags, &environment())?)
+    }
+}
+
+/// Why the process ends other than well: one line for stderr, and the exit code.
+#[derive(Debug)]
+struct Failure {
+    code: u8,
+    text: String,
+}
+
+impl Failure {
+    /// The user can fix it by saying something else.
+    fn usage(text: impl Into<String>) -> Self {
+        Self {
+            code: 2,
+            text: text.into(),
+        }
+    }
+
+    /// It was said well and did not work.
+    fn runtime(text: impl Into<String>) -> Self {
+        Self {
+            code: 1,
+            text: text.into(),
+        }
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        Self::usage(error.to_string())
+    }
+}
+
+/// All of the program.
+pub fn main() -> ExitCode {
+    let line = match Line::try_parse() {
+        Ok(line) => line,
+        Err(error) => return refuse(&error),
+    };
+    match dispatch(line.command) {
+        Ok(code) => code,
+        Err(failure) => {
+            complain(&failure.text);
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+fn dispatch(command: Command) -> Result<ExitCode, Failure> {
+    tls::install_provider();
+    match command {
+        Command::Run(settings) => {
+            let config = settings.load()?;
+            config.exposure()?;
+            log(&config.telemetry)?;
+            run::run(config)
+        }
+        Command::Check(settings) => {
+            let config = settings.load()?;
+            log(&config.telemetry)?;
+            check::check(&config)
+        }
+        Command::Demo => demo::demo(),
+    }
+}
+
+fn log(settings: &Telemetry) -> Result<(), Failure> {
+    telemetry::init(&telemetry::Settings {
+        filter: settings.log.clone(),
+        json: settings.format == LogFormat::Json,
+    })
+    .map_err(Failure::usage)
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| Failure::runtime(format!("no threads to run on: {e}")))
+}
+
+/// Help and version are answers; everything else is a mistake, and fits on one line.
+fn refuse(error: &clap::Error) -> ExitCode {
+    let is_answer = matches!(
+        error.kind(),
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
+    );
+    if is_answer || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        let _ = error.print();
+        return ExitCode::from(u8::from(!is_answer) * 2);
+    }
+    complain(&one_line(&error.to_string()));
+    ExitCode::from(2)
+}
+
+/// Clap's first sentence; what follows is usage, which `--help` shows better.
+fn one_line(text: &str) -> String {
+    let first = text.lines().next().unwrap_or_default();
+    let first = first.strip_prefix("error: ").unwrap_or(first);
+    format!(
+        "{}; raincheck --help says what is",
+        first.trim_end_matches(':')
+    )
+}
+
+/// The one place that writes to stderr beside the log.
+fn complain(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "raincheck: {text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Line::command().debug_assert();
+    }
+
+    #[test]
+    fn a_mistake_is_one_line() {
+        let error = Line::try_parse_from(["raincheck", "run", "--upstraem", "x"]).unwrap_err();
+        assert_eq!(
+            one_line(&error.to_string()),
+            "unexpected argument '--upstraem' found; raincheck --help says what is"
+        );
+    }
+}

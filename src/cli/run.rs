@@ -1,0 +1,63 @@
+//! `raincheck run`: build, serve, drain on a signal.
+
+use std::process::ExitCode;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use super::{Failure, runtime};
+use crate::app::App;
+use crate::config::Config;
+
+pub(super) fn run(config: Config) -> Result<ExitCode, Failure> {
+    runtime()?.block_on(async {
+        // Before anything is served, so that no signal finds the default handler, which kills.
+        let mut stop = Stop::new().map_err(|e| Failure::runtime(format!("no signals: {e}")))?;
+        let shutdown = CancellationToken::new();
+        let path = config.listen.path.clone();
+        let upstream = config.upstream.url.clone();
+        let app = App::build(config)
+            .await
+            .map_err(|e| Failure::runtime(e.to_string()))?;
+        info!(address = %app.address(), %path, %upstream, "serving");
+
+        let serving = app.serve(shutdown.clone());
+        tokio::pin!(serving);
+        tokio::select! {
+            () = &mut serving => return Err(Failure::runtime("stopped serving on its own")),
+            signal = stop.asked() => info!(signal, "draining; the same signal again stops at once"),
+        }
+        shutdown.cancel();
+        tokio::select! {
+            () = &mut serving => info!("drained"),
+            signal = stop.asked() => {
+                return Err(Failure::runtime(format!("stopped by a second {signal}, not drained")));
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// What asks a process to stop: an orchestrator (TERM) or a person (INT).
+struct Stop {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Stop {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    /// Cancel safe: no signal is lost.
+    async fn asked(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Columns of text for a terminal.
+
+/// Rows of cells, each column as wide as its widest cell.
+pub(super) fn table<const N: usize>(rows: &[[String; N]]) -> String {
+    let mut widths = [0_usize; N];
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut out = String::new();
+    for row in rows {
+        let mut line = String::from(" ");
+        for (width, cell) in widths.iter().zip(row) {
+            line.push(' ');
+            line.push_str(cell);
+            line.extend(std::iter::repeat_n(' ', width - cell.chars().count() + 1));
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+/// What a server said of itself, safe to print: no control characters, not endless.
+pub(super) fn printable(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .take(120)
+        .collect()
+}
+
+/// Milliseconds as the configuration spells them.
+pub(super) fn duration(ms: u64) -> String {
+    for (unit, factor) in [("h", 3_600_000), ("m", 60_000), ("s", 1_000)] {
+        if ms >= factor && ms.is_multiple_of(factor) {
+            return format!("{}{unit}", ms / factor);
+        }
+    }
+    format!("{ms}ms")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up() {
+        let rows =
+            [["tool", "mode"], ["build_everything", "always"]].map(|row| row.map(str::to_owned));
+        assert_eq!(
+            table(&rows),
+            "  tool              mode\n  build_everything  always\n"
+        );
+    }
+
+    #[test]
+    fn durations_are_spelled_as_in_the_file() {
+        assert_eq!(duration(7_200_000), "2h");
+        assert_eq!(duration(90_000), "90s");
+        assert_eq!(duration(150), "150ms");
+        assert_eq!(duration(0), "0ms");
+    }
+
+    #[test]
+    fn a_server_cannot_write_to_the_terminal() {
+        assert_eq!(printable("a\u{1b}[2Jb\n"), "a\u{fffd}[2Jb\u{fffd}");
+    }
+}

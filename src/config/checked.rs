@@ -1,0 +1,345 @@
+//! From what the user wrote to what the program runs on, section by section.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use hyper::Uri;
+use tracing_subscriber::EnvFilter;
+
+use super::host::Host;
+use super::problem::Problem;
+use super::scalar::{FromText, word};
+use super::{
+    Auth, Config, Drain, EraChoice, Limits, Listen, Location, LogFormat, Replica, SessionUse,
+    Store, Telemetry, Tls, Upstream, file, rules,
+};
+
+impl Config {
+    pub(super) fn check(file: file::File, host: &Host) -> Result<Self, Problem> {
+        let listen = Listen::try_from(file.listen)?;
+        let upstream = Upstream::try_from(file.upstream)?;
+        let usual_file = || usual_file(&listen, &upstream, host);
+        Ok(Self {
+            store: store(file.store, usual_file)?,
+            rules: rules::rules(&file.tasks, file.tools)?,
+            replica: replica(file.replica, host)?,
+            drain: Drain {
+                delay: file.drain.delay,
+                grace: file.drain.grace,
+            },
+            auth: Auth {
+                allow_anonymous: file.auth.allow_anonymous,
+            },
+            limits: Limits::try_from(file.limits)?,
+            telemetry: Telemetry::try_from(file.telemetry)?,
+            listen,
+            upstream,
+        })
+    }
+}
+
+impl TryFrom<file::Listen> for Listen {
+    type Error = Problem;
+
+    fn try_from(file: file::Listen) -> Result<Self, Problem> {
+        let refused = |setting: &str, text: String| Problem::new(format!("listen.{setting}"), text);
+        let address = address(&file.address).ok_or_else(|| {
+            refused(
+                "address",
+                format!(
+                    "{:?} is not an address with a port; write \"127.0.0.1:8440\"",
+                    file.address
+                ),
+            )
+        })?;
+        let plain = |c: char| c.is_ascii_alphanumeric() || "/-._~".contains(c);
+        if !file.path.starts_with('/') || !file.path.chars().all(plain) {
+            let text = format!("{:?} is not a plain path; write \"/mcp\"", file.path);
+            return Err(refused("path", text));
+        }
+        if file.path.starts_with("/.well-known") {
+            let text = "/.well-known belongs to the wrapped server; write \"/mcp\"".to_owned();
+            return Err(refused("path", text));
+        }
+        for host in &file.allowed_hosts {
+            if host.is_empty() || host.contains(['/', '*', '@']) || host.contains("://") {
+                let text = format!(
+                    "{host:?} is not a host name; write \"tools.example.com\" or \
+                     \"tools.example.com:8440\""
+                );
+                return Err(refused("allowed_hosts", text));
+            }
+        }
+        for origin in &file.allowed_origins {
+            let bare = |rest: &str| !rest.is_empty() && !rest.contains(['/', '*', '@']);
+            if !origin.split_once("://").is_some_and(|(_, rest)| bare(rest)) {
+                let text = format!(
+                    "{origin:?} is not an origin; write \"https://app.example.com\", without a path"
+                );
+                return Err(refused("allowed_origins", text));
+            }
+        }
+        let lower = |list: Vec<String>| list.iter().map(|text| text.to_lowercase()).collect();
+        Ok(Self {
+            address,
+            path: file.path,
+            h2c: file.h2c,
+            allowed_hosts: lower(file.allowed_hosts),
+            allowed_origins: lower(file.allowed_origins),
+            tls: tls(file.tls)?,
+        })
+    }
+}
+
+/// Names are not looked up: what is listened on must not depend on a name server.
+fn address(text: &str) -> Option<SocketAddr> {
+    if let Some(port) = text.strip_prefix("localhost:") {
+        return Some((Ipv4Addr::LOCALHOST, port.parse().ok()?).into());
+    }
+    text.parse().ok()
+}
+
+fn tls(file: file::Tls) -> Result<Option<Tls>, Problem> {
+    match (file.certificate, file.key) {
+        (None, None) => Ok(None),
+        (Some(certificate), Some(key)) => Ok(Some(Tls {
+            certificate: certificate.into(),
+            key: key.into(),
+        })),
+        (Some(_), None) => Err(Problem::new(
+            "listen.tls.key",
+            "not set, but listen.tls.certificate is; TLS needs both, PEM files",
+        )),
+        (None, Some(_)) => Err(Problem::new(
+            "listen.tls.certificate",
+            "not set, but listen.tls.key is; TLS needs both, PEM files",
+        )),
+    }
+}
+
+impl TryFrom<file::Upstream> for Upstream {
+    type Error = Problem;
+
+    fn try_from(file: file::Upstream) -> Result<Self, Problem> {
+        let refused = |setting: &str, text: &str| Problem::new(format!("upstream.{setting}"), text);
+        let Some(url) = file.url else {
+            return Err(refused(
+                "url",
+                "not set; say which server to wrap: --upstream http://127.0.0.1:8000/mcp",
+            ));
+        };
+        // The URL is not quoted: people put credentials into URLs.
+        let not_a_url = "not a URL that can be wrapped; write \"http://127.0.0.1:8000/mcp\"";
+        let url: Uri = url.parse().map_err(|_| refused("url", not_a_url))?;
+        let authority = url.authority().ok_or_else(|| refused("url", not_a_url))?;
+        if !matches!(url.scheme_str(), Some("http" | "https"))
+            || url.host().is_none_or(str::is_empty)
+        {
+            return Err(refused("url", not_a_url));
+        }
+        if authority.as_str().contains('@') {
+            return Err(refused(
+                "url",
+                "credentials in the URL are not used; take them out, clients send their own",
+            ));
+        }
+        if file.sessions_max == 0 {
+            return Err(refused(
+                "sessions_max",
+                "no call could run; the default is 256",
+            ));
+        }
+        positive("upstream.connect_timeout", file.connect_timeout)?;
+        Ok(Self {
+            url,
+            era: file.era,
+            session: file.session,
+            sessions_max: file.sessions_max,
+            connect_timeout: file.connect_timeout,
+        })
+    }
+}
+
+fn store(
+    file: file::Store,
+    usual_file: impl FnOnce() -> Option<PathBuf>,
+) -> Result<Store, Problem> {
+    let refused = |text: &str| Problem::new("store.url", text);
+    let location = match file.url {
+        None => Location::Embedded(usual_file().ok_or_else(|| {
+            refused(
+                "not set, and there is no usual place either (neither XDG_STATE_HOME nor HOME is \
+                 set); write --store redb:/path/to/file",
+            )
+        })?),
+        Some(url) => match url.expose().split_once(':') {
+            Some(("memory", "")) => Location::Memory,
+            Some(("redb", path)) if !path.is_empty() => Location::Embedded(path.into()),
+            Some(("redb", _)) => return Err(refused("names no file; write redb:/path/to/file")),
+            Some(("redis" | "rediss" | "redis+unix", rest)) if rest.starts_with("//") => {
+                Location::Redis {
+                    namespace: namespace(file.namespace)?,
+                    url,
+                }
+            }
+            // The text is not quoted: it may hold a password.
+            _ => {
+                return Err(refused(
+                    "not a known store; write \"redb:PATH\", \"redis://HOST\", \"rediss://HOST\", \
+                     \"redis+unix:///PATH\" or \"memory:\"",
+                ));
+            }
+        },
+    };
+    positive("store.read_patience", file.read_patience)?;
+    positive("store.create_patience", file.create_patience)?;
+    Ok(Store {
+        location,
+        read_patience: file.read_patience,
+        create_patience: file.create_patience,
+        allow_eviction: file.allow_eviction,
+    })
+}
+
+fn namespace(text: Option<String>) -> Result<String, Problem> {
+    let refused = |text: String| Problem::new("store.namespace", text);
+    let text = text.ok_or_else(|| {
+        refused(
+            "not set, but Redis needs it: services that share a Redis must not claim each other's \
+             tasks; write the name of this service, the same on all its replicas"
+                .into(),
+        )
+    })?;
+    // Braces would move keys to other slots of a cluster.
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if text.is_empty() || text.len() > 64 || !text.chars().all(plain) {
+        return Err(refused(format!(
+            "{text:?} cannot be part of a key; write up to 64 letters, digits, \"-\", \"_\" and \".\""
+        )));
+    }
+    Ok(text)
+}
+
+/// A file for each pair of upstream and listen address, so that two rainchecks on one laptop do
+/// not meet.
+fn usual_file(listen: &Listen, upstream: &Upstream, host: &Host) -> Option<PathBuf> {
+    let text = format!("{} {}", upstream.url, listen.address);
+    let hash = digest(&SHA256, text.as_bytes());
+    let name = u64::from_be_bytes(*hash.as_ref().first_chunk()?);
+    let directory: &Path = host.state_directory.as_deref()?;
+    Some(directory.join(format!("raincheck/{name:016x}.redb")))
+}
+
+fn replica(file: file::Replica, host: &Host) -> Result<Replica, Problem> {
+    if file.lease < LEASE_MIN {
+        return Err(Problem::new(
+            "replica.lease",
+            "is renewed once a second; the shortest that survives a hiccup is \"3s\"",
+        ));
+    }
+    let id = file
+        .id
+        .or_else(|| host.name.clone())
+        .unwrap_or_else(|| "raincheck".into());
+    if id.is_empty() || id.len() > 253 || id.contains(|c: char| c == '/' || !c.is_ascii_graphic()) {
+        return Err(Problem::new(
+            "replica.id",
+            "write a name without spaces and slashes, such as \"web-0\"",
+        ));
+    }
+    Ok(Replica {
+        id,
+        lease: file.lease,
+    })
+}
+
+impl TryFrom<file::Limits> for Limits {
+    type Error = Problem;
+
+    fn try_from(file: file::Limits) -> Result<Self, Problem> {
+        let body_bytes_max = usize::try_from(file.body_bytes_max.0).unwrap_or(usize::MAX);
+        for (key, number) in [
+            ("limits.body_bytes_max", body_bytes_max),
+            ("limits.calls", file.calls),
+            ("limits.connections", file.connections),
+            ("limits.listen_task_ids", file.listen_task_ids),
+        ] {
+            if number == 0 {
+                let text = "must be more than 0: nothing could be served";
+                return Err(Problem::new(key, text));
+            }
+        }
+        if file.calls > PERMITS_MAX || file.connections > PERMITS_MAX {
+            let text = "calls and connections are limited to 1000000";
+            return Err(Problem::new("limits", text));
+        }
+        positive("limits.header_timeout", file.header_timeout)?;
+        Ok(Self {
+            body_bytes_max,
+            calls: file.calls,
+            connections: file.connections,
+            header_timeout: file.header_timeout,
+            listen_task_ids: file.listen_task_ids,
+        })
+    }
+}
+
+impl TryFrom<file::Telemetry> for Telemetry {
+    type Error = Problem;
+
+    fn try_from(file: file::Telemetry) -> Result<Self, Problem> {
+        if EnvFilter::try_new(&file.log).is_err() {
+            let text = format!(
+                "{:?} is not a log filter; write \"info\", \"warn\" or \"info,raincheck=debug\"",
+                file.log
+            );
+            return Err(Problem::new("telemetry.log", text));
+        }
+        Ok(Self {
+            log: file.log,
+            format: file.format,
+        })
+    }
+}
+
+fn positive(key: &str, duration: Duration) -> Result<(), Problem> {
+    if duration.is_zero() {
+        let text = "must be longer than 0: nothing could happen in time";
+        return Err(Problem::new(key, text));
+    }
+    Ok(())
+}
+
+impl FromText for EraChoice {
+    const KIND: &'static str = r#""auto", "legacy" or "modern""#;
+    fn from_text(text: &str) -> Result<Self, String> {
+        let words = [
+            ("auto", Self::Auto),
+            ("legacy", Self::Legacy),
+            ("modern", Self::Modern),
+        ];
+        word(text, &words)
+    }
+}
+
+impl FromText for SessionUse {
+    const KIND: &'static str = r#""pool" or "caller""#;
+    fn from_text(text: &str) -> Result<Self, String> {
+        word(text, &[("pool", Self::Pool), ("caller", Self::Caller)])
+    }
+}
+
+impl FromText for LogFormat {
+    const KIND: &'static str = r#""text" or "json""#;
+    fn from_text(text: &str) -> Result<Self, String> {
+        word(text, &[("text", Self::Text), ("json", Self::Json)])
+    }
+}
+
+/// The heartbeat comes every second.
+const LEASE_MIN: Duration = Duration::from_secs(3);
+
+/// Beyond any machine, and within what a semaphore can count.
+const PERMITS_MAX: usize = 1_000_000;

@@ -1,0 +1,288 @@
+//! What the user may write, as serde reads it, and what holds where nothing is written.
+//!
+//! Nothing here runs: the parent module checks it and turns it into what does.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::scalar::{Size, list, names, optional, scalar};
+use super::secret::Secret;
+use super::{EraChoice, LogFormat, SessionUse};
+use crate::task::policy::{InputWhen, Mode};
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct File {
+    pub(super) listen: Listen,
+    pub(super) upstream: Upstream,
+    pub(super) store: Store,
+    pub(super) tasks: Terms,
+    pub(super) tools: Vec<Tool>,
+    pub(super) replica: Replica,
+    pub(super) drain: Drain,
+    pub(super) auth: Auth,
+    pub(super) limits: Limits,
+    pub(super) telemetry: Telemetry,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Listen {
+    #[serde(deserialize_with = "scalar")]
+    pub(super) address: String,
+    #[serde(deserialize_with = "scalar")]
+    pub(super) path: String,
+    #[serde(deserialize_with = "scalar")]
+    pub(super) h2c: bool,
+    #[serde(deserialize_with = "list")]
+    pub(super) allowed_hosts: Vec<String>,
+    #[serde(deserialize_with = "list")]
+    pub(super) allowed_origins: Vec<String>,
+    pub(super) tls: Tls,
+}
+
+impl Default for Listen {
+    fn default() -> Self {
+        Self {
+            address: "127.0.0.1:8440".into(),
+            path: "/mcp".into(),
+            h2c: false,
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+            tls: Tls::default(),
+        }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Tls {
+    #[serde(deserialize_with = "optional")]
+    pub(super) certificate: Option<String>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) key: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Upstream {
+    #[serde(deserialize_with = "optional")]
+    pub(super) url: Option<String>,
+    #[serde(deserialize_with = "scalar")]
+    pub(super) era: EraChoice,
+    #[serde(deserialize_with = "scalar")]
+    pub(super) session: SessionUse,
+    #[serde(deserialize_with = "scalar")]
+    pub(super) sessions_max: usize,
+    #[serde(deserialize_with = "scalar")]
+    pub(super) connect_timeout: Duration,
+}
+
+impl Default for Upstream {
+    fn default() -> Self {
+        Self {
+            url: None,
+            era: EraChoice::Auto,
+            session: SessionUse::Pool,
+            sessions_max: 256,
+            connect_timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Store {
+    #[serde(deserialize_with = "optional")]
+    pub(super) url: Option<Secret>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) namespace: Option<String>,
+    #[serde(deserialize_with = "scalar")]
+    pub(super) read_patience: Duration,
+    #[serde(deserialize_with = "scalar")]
+    pub(super) create_patience: Duration,
+    #[serde(deserialize_with = "scalar")]
+    pub(super) allow_eviction: bool,
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Self {
+            url: None,
+            namespace: None,
+            read_patience: Duration::from_secs(5),
+            create_patience: Duration::from_secs(2),
+            allow_eviction: false,
+        }
+    }
+}
+
+/// The terms for every tool; what is not said is as in
+/// [`Rule::default`](crate::task::policy::Rule).
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Terms {
+    #[serde(deserialize_with = "optional")]
+    pub(super) mode: Option<Mode>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) grace_window: Option<Duration>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) require_tasks: Option<bool>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) input: Option<InputWhen>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) retention: Option<Duration>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) max_duration: Option<Duration>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) poll_interval: Option<Duration>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) input_timeout: Option<Duration>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) result_bytes_max: Option<Size>,
+}
+
+/// The terms for some tools; what is not said is as in [`Terms`]. The fields are repeated because
+/// serde cannot both flatten a struct and refuse unknown keys.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Tool {
+    #[serde(deserialize_with = "names")]
+    pub(super) name: Vec<String>,
+    #[serde(deserialize_with = "optional")]
+    mode: Option<Mode>,
+    #[serde(deserialize_with = "optional")]
+    grace_window: Option<Duration>,
+    #[serde(deserialize_with = "optional")]
+    require_tasks: Option<bool>,
+    #[serde(deserialize_with = "optional")]
+    input: Option<InputWhen>,
+    #[serde(deserialize_with = "optional")]
+    retention: Option<Duration>,
+    #[serde(deserialize_with = "optional")]
+    max_duration: Option<Duration>,
+    #[serde(deserialize_with = "optional")]
+    poll_interval: Option<Duration>,
+    #[serde(deserialize_with = "optional")]
+    input_timeout: Option<Duration>,
+    #[serde(deserialize_with = "optional")]
+    result_bytes_max: Option<Size>,
+}
+
+impl Tool {
+    pub(super) fn split(self) -> (Vec<String>, Terms) {
+        let Self {
+            name,
+            mode,
+            grace_window,
+            require_tasks,
+            input,
+            retention,
+            max_duration,
+            poll_interval,
+            input_timeout,
+            result_bytes_max,
+        } = self;
+        let terms = Terms {
+            mode,
+            grace_window,
+            require_tasks,
+            input,
+            retention,
+            max_duration,
+            poll_interval,
+            input_timeout,
+            result_bytes_max,
+        };
+        (name, terms)
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Replica {
+    #[serde(deserialize_with = "optional")]
+    pub(super) id: Option<String>,
+    #[serde(deserialize_with = "scalar")]
+    pub(super) lease: Duration,
+}
+
+impl Default for Replica {
+    fn default() -> Self {
+        Self {
+            id: None,
+            lease: Duration::from_secs(15),
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Drain {
+    #[serde(deserialize_with = "scalar")]
+    pub(super) delay: Duration,
+    #[serde(deserialize_with = "scalar")]
+    pub(super) grace: Duration,
+}
+
+impl Default for Drain {
+    fn default() -> Self {
+        Self {
+            delay: Duration::ZERO,
+            grace: Duration::from_secs(25),
+        }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Auth {
+    #[serde(deserialize_with = "scalar")]
+    pub(super) allow_anonymous: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Limits {
+    #[serde(deserialize_with = "scalar")]
+    pub(super) body_bytes_max: Size,
+    #[serde(deserialize_with = "scalar")]
+    pub(super) calls: usize,
+    #[serde(deserialize_with = "scalar")]
+    pub(super) connections: usize,
+    #[serde(deserialize_with = "scalar")]
+    pub(super) header_timeout: Duration,
+    #[serde(deserialize_with = "scalar")]
+    pub(super) listen_task_ids: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            body_bytes_max: Size(4 << 20),
+            calls: 16_384,
+            connections: 16_384,
+            header_timeout: Duration::from_secs(10),
+            listen_task_ids: 1_000,
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Telemetry {
+    #[serde(deserialize_with = "scalar")]
+    pub(super) log: String,
+    #[serde(deserialize_with = "scalar")]
+    pub(super) format: LogFormat,
+}
+
+impl Default for Telemetry {
+    fn default() -> Self {
+        Self {
+            log: "info".into(),
+            format: LogFormat::Text,
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Finds the configuration: defaults < file < environment < flags. The one place that reads the
+//! environment.
+
+use std::path::{Path, PathBuf};
+
+use figment::providers::{Format, Toml};
+use figment::value::{Dict, Map, Value};
+use figment::{Figment, Metadata, Profile, Provider};
+
+use super::file::File;
+use super::host::Host;
+use super::problem::{ENVIRONMENT, ENVIRONMENT_PREFIX, FLAG_KEYS, FLAGS, explain};
+use super::{Config, ConfigError};
+
+/// What the command line says.
+#[derive(Debug, Clone, Default)]
+pub struct Flags {
+    pub config: Option<PathBuf>,
+    pub upstream: Option<String>,
+    pub listen: Option<String>,
+    pub store: Option<String>,
+    pub log: Option<String>,
+}
+
+/// The process's environment. A variable that is not Unicode is none of ours.
+pub fn environment() -> Vec<(String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
+}
+
+/// Reads, layers and checks. Every error is one line with its fix.
+pub fn load(flags: &Flags, environment: &[(String, String)]) -> Result<Config, ConfigError> {
+    let mut figment = Figment::new();
+    if let Some(path) = &flags.config {
+        figment = figment.merge(file_layer(path)?);
+    }
+    figment = figment
+        .merge(environment_layer(environment))
+        .merge(flag_layer(flags));
+    let file: File = figment.extract().map_err(explain)?;
+    Config::check(file, &Host::new(environment)).map_err(|problem| problem.located(&figment))
+}
+
+/// One source of settings under the name that errors give it.
+struct Layer {
+    name: String,
+    settings: Dict,
+}
+
+impl Provider for Layer {
+    fn metadata(&self) -> Metadata {
+        Metadata::named(self.name.clone())
+    }
+
+    fn data(&self) -> Result<Map<Profile, Dict>, figment::Error> {
+        Ok(Profile::Default.collect(self.settings.clone()))
+    }
+}
+
+fn file_layer(path: &Path) -> Result<Layer, ConfigError> {
+    let name = path.display().to_string();
+    let text = std::fs::read_to_string(path)
+        .map_err(|e| ConfigError::new(format!("{name}: cannot be read: {e}")))?;
+    let settings = Toml::from_str(&text).map_err(|e| {
+        // Not its Display, which quotes the line, and with it perhaps a password.
+        let before = e
+            .span()
+            .and_then(|span| text.get(..span.start))
+            .unwrap_or_default();
+        let line = before.matches('\n').count().saturating_add(1);
+        let message = e.message().replace('\n', ", ");
+        ConfigError::new(format!("{name}: line {line} is not TOML: {message}"))
+    })?;
+    Ok(Layer { name, settings })
+}
+
+/// `RAINCHECK_STORE__URL` is `store.url`. Only names with `__` count: a Kubernetes Service called
+/// raincheck puts `RAINCHECK_PORT` and the like into every pod.
+fn environment_layer(environment: &[(String, String)]) -> Layer {
+    let mut settings = Dict::new();
+    for (name, value) in environment {
+        let Some(key) = name.strip_prefix(ENVIRONMENT_PREFIX) else {
+            continue;
+        };
+        let path: Vec<String> = key.split("__").map(str::to_lowercase).collect();
+        if path.len() > 1 && path.iter().all(|part| !part.is_empty()) {
+            insert(&mut settings, &path, value);
+        }
+    }
+    Layer {
+        name: ENVIRONMENT.into(),
+        settings,
+    }
+}
+
+fn flag_layer(flags: &Flags) -> Layer {
+    let mut settings = Dict::new();
+    for (flag, key) in FLAG_KEYS {
+        let value = match flag {
+            "--upstream" => &flags.upstream,
+            "--listen" => &flags.listen,
+            "--store" => &flags.store,
+            _ => &flags.log,
+        };
+        if let Some(value) = value {
+            let path: Vec<String> = key.split('.').map(str::to_owned).collect();
+            insert(&mut settings, &path, value);
+        }
+    }
+    Layer {
+        name: FLAGS.into(),
+        settings,
+    }
+}
+
+/// Values stay text: each setting reads itself from text, so nothing is lost on the way (a secret
+/// `007` is not 7).
+fn insert(settings: &mut Dict, path: &[String], text: &str) {
+    let Some((first, rest)) = path.split_first() else {
+        return;
+    };
+    if rest.is_empty() {
+        settings.insert(first.clone(), Value::from(text));
+        return;
+    }
+    let section = settings
+        .entry(first.clone())
+        .or_insert_with(|| Value::from(Dict::new()));
+    if !matches!(section, Value::Dict(..)) {
+        *section = Value::from(Dict::new());
+    }
+    if let Value::Dict(_, section) = section {
+        insert(section, rest, text);
+    }
+}

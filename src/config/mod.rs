@@ -1,0 +1,192 @@
+//! The configuration the program runs on: parsed, checked, complete.
+//!
+//! What the user wrote is [`file`]; how it is found and layered is [`load`]. Named by `app` and
+//! `cli` only: every part takes a small struct of its own.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use hyper::Uri;
+
+use crate::task::policy::Rules;
+
+mod checked;
+mod duration;
+mod file;
+mod host;
+pub mod load;
+mod problem;
+mod rules;
+mod scalar;
+mod secret;
+
+pub use problem::ConfigError;
+pub use secret::Secret;
+
+/// Everything that can be set, and is right.
+#[derive(Debug, Clone)]
+pub struct Config {
+    pub listen: Listen,
+    pub upstream: Upstream,
+    pub store: Store,
+    pub rules: Rules,
+    pub replica: Replica,
+    pub drain: Drain,
+    pub auth: Auth,
+    pub limits: Limits,
+    pub telemetry: Telemetry,
+}
+
+impl Config {
+    /// Refuses what must not be served: whoever reaches a listener off loopback can call every
+    /// tool, so the operator has to say that this is meant.
+    pub fn exposure(&self) -> Result<(), ConfigError> {
+        if self.listen.is_loopback() || self.auth.allow_anonymous {
+            return Ok(());
+        }
+        Err(ConfigError::new(format!(
+            "listen.address: {} can be reached from other machines, and raincheck does not check \
+             who calls: listen on 127.0.0.1, or set auth.allow_anonymous = true if something in \
+             front of it does",
+            self.listen.address
+        )))
+    }
+}
+
+/// Where clients reach us.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listen {
+    pub address: SocketAddr,
+    /// Starts with `/`.
+    pub path: String,
+    /// Cleartext HTTP/2 with prior knowledge, beside HTTP/1.1.
+    pub h2c: bool,
+    /// `Host` names beyond loopback names and the listen address, lower case. A port is only part
+    /// of the comparison where the operator wrote one.
+    pub allowed_hosts: Vec<String>,
+    /// `Origin` values beyond loopback ones, lower case, `scheme://host[:port]`.
+    pub allowed_origins: Vec<String>,
+    pub tls: Option<Tls>,
+}
+
+impl Listen {
+    pub fn is_loopback(&self) -> bool {
+        self.address.ip().to_canonical().is_loopback()
+    }
+}
+
+/// The files of the server certificate, PEM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tls {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+}
+
+/// The wrapped server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Upstream {
+    /// `http` or `https`, with a host, without credentials.
+    pub url: Uri,
+    pub era: EraChoice,
+    pub session: SessionUse,
+    pub sessions_max: usize,
+    pub connect_timeout: Duration,
+}
+
+impl Upstream {
+    /// Loopback only: the caller's `Authorization` may go there, proxy and server being one
+    /// resource.
+    pub fn is_local(&self) -> bool {
+        let host = self.url.host().unwrap_or_default();
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        host.eq_ignore_ascii_case("localhost")
+            || host
+                .parse::<std::net::IpAddr>()
+                .is_ok_and(|ip| ip.to_canonical().is_loopback())
+    }
+}
+
+/// Which era the wrapped server speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EraChoice {
+    /// Asked at the first contact.
+    Auto,
+    Legacy,
+    Modern,
+}
+
+/// How translated calls use the sessions of a legacy server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionUse {
+    /// One call at a time takes a session from a pool.
+    Pool,
+    /// All calls of a caller share one, for servers whose session holds state.
+    Caller,
+}
+
+/// Where tasks live.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Store {
+    pub location: Location,
+    /// How long `tasks/get`, `tasks/update` and `tasks/cancel` wait for a store that is away.
+    pub read_patience: Duration,
+    /// How long a task's creation waits for it.
+    pub create_patience: Duration,
+    pub allow_eviction: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Location {
+    Memory,
+    /// The file; its directory may not exist yet.
+    Embedded(PathBuf),
+    Redis {
+        url: Secret,
+        /// Part of every key: two services on one Redis never meet.
+        namespace: String,
+    },
+}
+
+/// This replica among others on one store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replica {
+    pub id: String,
+    pub lease: Duration,
+}
+
+/// How it stops.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Drain {
+    /// Accepts and serves as usual for so long after the signal.
+    pub delay: Duration,
+    /// Then calls get so long to end.
+    pub grace: Duration,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Auth {
+    pub allow_anonymous: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    pub body_bytes_max: usize,
+    pub calls: usize,
+    pub connections: usize,
+    pub header_timeout: Duration,
+    pub listen_task_ids: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Telemetry {
+    /// An env-filter that parses.
+    pub log: String,
+    pub format: LogFormat,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    Text,
+    Json,
+}

@@ -1,0 +1,218 @@
+//! What is wrong with a configuration, on one line: where it was written, the key, the fix.
+//!
+//! Figment's own text is never shown: it prints values, which may be secrets, and its internals.
+
+use figment::error::{Actual, Kind};
+use figment::{Error, Figment};
+
+/// One line, ready to print.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ConfigError(String);
+
+impl ConfigError {
+    pub(super) fn new(text: impl Into<String>) -> Self {
+        // One line whatever a value or a path contained.
+        Self(text.into().replace(char::is_control, " "))
+    }
+}
+
+/// A check that failed, before it is known where the value was written.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Problem {
+    /// Dotted, as in the file; of a rule: `tools.<place>.<setting>`.
+    pub(super) key: String,
+    pub(super) text: String,
+}
+
+impl Problem {
+    pub(super) fn new(key: impl Into<String>, text: impl Into<String>) -> Self {
+        Self {
+            key: key.into(),
+            text: text.into(),
+        }
+    }
+
+    pub(super) fn located(self, figment: &Figment) -> ConfigError {
+        let path: Vec<String> = self.key.split('.').map(str::to_owned).collect();
+        // Rules are in a list, which figment cannot look into; a key that nobody wrote has its
+        // section's source, if that was written.
+        let written = (1..=path.len()).rev().find_map(|length| {
+            let key = path.get(..length)?.join(".");
+            figment.find_metadata(&key)
+        });
+        let source = written.map(|metadata| metadata.name.as_ref());
+        ConfigError::new(place(source, &path) + ": " + &self.text)
+    }
+}
+
+/// Figment's error in our words. Only the first: one thing is fixed at a time.
+pub(super) fn explain(error: Error) -> ConfigError {
+    let Some(error) = error.into_iter().next() else {
+        return ConfigError::new("the configuration cannot be read");
+    };
+    let source = error.metadata.as_ref().map(|m| m.name.as_ref());
+    let text = match &error.kind {
+        Kind::Message(text) => text.clone(),
+        Kind::InvalidType(actual, expected) | Kind::InvalidValue(actual, expected) => {
+            format!("must be {}, not {}", expectation(expected), noun(actual))
+        }
+        Kind::UnknownField(_, accepted) => unknown(&error.path, accepted),
+        Kind::UnknownVariant(_, accepted) => format!("must be one of {}", accepted.join(", ")),
+        Kind::InvalidLength(..)
+        | Kind::MissingField(_)
+        | Kind::DuplicateField(_)
+        | Kind::ISizeOutOfRange(_)
+        | Kind::USizeOutOfRange(_)
+        | Kind::Unsupported(_)
+        | Kind::UnsupportedKey(..) => "cannot be read".to_owned(),
+    };
+    ConfigError::new(place(source, &error.path) + ": " + &text)
+}
+
+/// Names of the layers that are no file; a file's layer has the file's name.
+pub(super) const ENVIRONMENT: &str = "environment";
+pub(super) const FLAGS: &str = "flags";
+
+/// Settings that have a flag.
+pub(super) const FLAG_KEYS: [(&str, &str); 4] = [
+    ("--upstream", "upstream.url"),
+    ("--listen", "listen.address"),
+    ("--store", "store.url"),
+    ("--log", "telemetry.log"),
+];
+
+pub(super) const ENVIRONMENT_PREFIX: &str = "RAINCHECK_";
+
+/// Where the user finds the setting.
+fn place(source: Option<&str>, path: &[String]) -> String {
+    match source {
+        None => key(path),
+        Some(FLAGS) => {
+            let key = key(path);
+            FLAG_KEYS
+                .iter()
+                .find_map(|(flag, of)| (*of == key).then(|| (*flag).to_owned()))
+                .unwrap_or(key)
+        }
+        Some(ENVIRONMENT) => format!("{ENVIRONMENT_PREFIX}{}", path.join("__").to_uppercase()),
+        Some(file) => format!("{file}: {}", key(path)),
+    }
+}
+
+/// `tasks.mode`, `[[tools]] #2: mode`.
+fn key(path: &[String]) -> String {
+    if let [tools, place, rest @ ..] = path
+        && tools == "tools"
+        && let Ok(place) = place.parse::<usize>()
+    {
+        let rest = dotted(rest);
+        let colon = if rest.is_empty() { "" } else { ": " };
+        return format!("[[tools]] #{}{colon}{rest}", place.saturating_add(1));
+    }
+    dotted(path)
+}
+
+/// The place in a list of texts helps nobody: the list is short and the text is quoted.
+fn dotted(path: &[String]) -> String {
+    let names: Vec<&str> = path
+        .iter()
+        .map(String::as_str)
+        .filter(|name| name.parse::<usize>().is_err())
+        .collect();
+    names.join(".")
+}
+
+fn unknown(path: &[String], accepted: &[&str]) -> String {
+    let (name, section) = path
+        .split_last()
+        .map_or(("", &[][..]), |(name, section)| (name.as_str(), section));
+    let section = match section {
+        [] => "at the top level".to_owned(),
+        [tools, _] if tools == "tools" => "in [[tools]]".to_owned(),
+        section => format!("in [{}]", dotted(section)),
+    };
+    let nearest = accepted
+        .iter()
+        .map(|key| (distance(name, key), key))
+        .min()
+        .filter(|(distance, key)| *distance <= key.len().div_ceil(3))
+        .map(|(_, key)| format!("did you mean {key}? "))
+        .unwrap_or_default();
+    format!(
+        "unknown key; {nearest}accepted {section}: {}",
+        accepted.join(", ")
+    )
+}
+
+/// Serde words it for programmers where a section was expected.
+fn expectation(expected: &str) -> &str {
+    if expected.starts_with("struct ") {
+        "a table"
+    } else if expected.starts_with("a sequence") {
+        "a list of tables"
+    } else if expected == "a string" {
+        "a text"
+    } else {
+        expected
+    }
+}
+
+/// What was found, without its value.
+fn noun(actual: &Actual) -> &'static str {
+    match actual {
+        Actual::Bool(_) => "a boolean",
+        Actual::Unsigned(_) | Actual::Signed(_) | Actual::Float(_) => "a number",
+        Actual::Char(_) | Actual::Str(_) | Actual::Bytes(_) => "a text",
+        Actual::Seq => "a list",
+        Actual::Map => "a table",
+        Actual::Unit
+        | Actual::Option
+        | Actual::NewtypeStruct
+        | Actual::Enum
+        | Actual::UnitVariant
+        | Actual::NewtypeVariant
+        | Actual::TupleVariant
+        | Actual::StructVariant
+        | Actual::Other(_) => "this",
+    }
+}
+
+/// Levenshtein's distance: how many keystrokes away a known spelling is.
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = i;
+        let mut left = i + 1;
+        for (cell, y) in row.iter_mut().skip(1).zip(b.chars()) {
+            let replaced = diagonal + usize::from(x != y);
+            diagonal = *cell;
+            left = replaced.min(left + 1).min(*cell + 1);
+            *cell = left;
+        }
+        if let Some(first) = row.first_mut() {
+            *first = i + 1;
+        }
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances() {
+        assert_eq!(distance("", ""), 0);
+        assert_eq!(distance("mode", "mode"), 0);
+        assert_eq!(distance("mdoe", "mode"), 2);
+        assert_eq!(distance("grace_windw", "grace_window"), 1);
+        assert_eq!(distance("", "abc"), 3);
+        assert_eq!(distance("kitten", "sitting"), 3);
+    }
+
+    #[test]
+    fn an_error_is_one_line() {
+        assert_eq!(ConfigError::new("a\nb\u{1b}[2J").to_string(), "a b [2J");
+    }
+}

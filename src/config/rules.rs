@@ -1,0 +1,105 @@
+//! From `[tasks]` and `[[tools]]` to the rules that calls are decided by.
+
+use std::time::Duration;
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+
+use super::file;
+use super::problem::Problem;
+use crate::task::policy::{Mode, Rule, Rules};
+
+pub(super) fn rules(tasks: &file::Terms, tools: Vec<file::Tool>) -> Result<Rules, Problem> {
+    let defaults = rule(&Rule::default(), tasks, "tasks")?;
+    let mut checked = Vec::with_capacity(tools.len());
+    for (place, tool) in tools.into_iter().enumerate() {
+        let key = format!("tools.{place}");
+        let (names, terms) = tool.split();
+        let globs = globs(&names, &key)?;
+        checked.push((globs, rule(&defaults, &terms, &key)?));
+    }
+    Ok(Rules::new(defaults, checked))
+}
+
+fn globs(names: &[String], key: &str) -> Result<GlobSet, Problem> {
+    let refused = |text: String| Problem::new(format!("{key}.name"), text);
+    if names.is_empty() {
+        return Err(refused(
+            r#"not set; name the tools, with globs if you like: name = ["build_*", "deploy"]"#
+                .into(),
+        ));
+    }
+    let mut all = GlobSetBuilder::new();
+    for name in names {
+        // A tool's name is no path: `*` matches `/` and `.` like any other character.
+        let glob = GlobBuilder::new(name)
+            .literal_separator(false)
+            .backslash_escape(true)
+            .build()
+            .map_err(|e| refused(format!("{name:?} is not a glob: {}", e.kind())))?;
+        all.add(glob);
+    }
+    all.build()
+        .map_err(|e| refused(format!("these globs are too much together: {}", e.kind())))
+}
+
+fn rule(base: &Rule, terms: &file::Terms, key: &str) -> Result<Rule, Problem> {
+    let ms = |duration: Option<Duration>, base: u64| duration.map_or(base, millis);
+    let rule = Rule {
+        mode: terms.mode.unwrap_or(base.mode),
+        grace_window_ms: ms(terms.grace_window, base.grace_window_ms),
+        require_tasks: terms.require_tasks.unwrap_or(base.require_tasks),
+        input: terms.input.unwrap_or(base.input),
+        retention_ms: ms(terms.retention, base.retention_ms),
+        max_duration_ms: ms(terms.max_duration, base.max_duration_ms),
+        poll_interval_ms: ms(terms.poll_interval, base.poll_interval_ms),
+        input_timeout_ms: terms.input_timeout.map(millis).or(base.input_timeout_ms),
+        result_bytes_max: terms
+            .result_bytes_max
+            .map_or(base.result_bytes_max, |s| s.0),
+    };
+    let refused = |setting: &str, text: &str| Err(Problem::new(format!("{key}.{setting}"), text));
+    if rule.poll_interval_ms < POLL_INTERVAL_MIN_MS {
+        return refused(
+            "poll_interval",
+            r#"clients would poll without a pause; the shortest is "10ms""#,
+        );
+    }
+    if rule.max_duration_ms == 0 {
+        return refused(
+            "max_duration",
+            "every call would fail at once; the default is \"1h\"",
+        );
+    }
+    if rule.mode == Mode::Auto && rule.grace_window_ms > rule.max_duration_ms {
+        return refused(
+            "grace_window",
+            "is longer than max_duration: every call would fail before it became a task",
+        );
+    }
+    if rule.input_timeout_ms == Some(0) {
+        return refused(
+            "input_timeout",
+            "every question would fail at once; leave it out to wait until max_duration",
+        );
+    }
+    if rule.result_bytes_max == 0 {
+        return refused(
+            "result_bytes_max",
+            r#"no result would fit; the default is "32MiB""#,
+        );
+    }
+    if rule.require_tasks && rule.mode == Mode::Never {
+        return refused(
+            "require_tasks",
+            "mode = \"never\" makes no tasks, so requiring them only shuts clients out; drop one \
+             of the two",
+        );
+    }
+    Ok(rule)
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+const POLL_INTERVAL_MIN_MS: u64 = 10;

@@ -1,0 +1,187 @@
+//! How one setting is read. The environment knows only text and TOML knows types; both must be
+//! able to say every setting, so each is parsed from its text: `7`, `"7"` and `id=7` are the same.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use serde::de::{Deserializer, Error, SeqAccess, Visitor};
+
+use super::duration;
+use super::secret::Secret;
+use crate::task::policy::{InputWhen, Mode};
+
+/// A setting that is read from its text. The error says what is wrong and what to write; it may
+/// quote the text, so a secret must be a [`Secret`], which never fails.
+pub(super) trait FromText: Sized {
+    /// Completes "must be ..".
+    const KIND: &'static str;
+    fn from_text(text: &str) -> Result<Self, String>;
+}
+
+/// For `#[serde(deserialize_with)]`: a setting that is there.
+pub(super) fn scalar<'de, T: FromText, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
+    from.deserialize_any(Reader(PhantomData))
+}
+
+/// For `#[serde(deserialize_with)]`: a setting without a default.
+pub(super) fn optional<'de, T: FromText, D>(from: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    scalar(from).map(Some)
+}
+
+/// For `#[serde(deserialize_with)]`: a list, or one text with commas (the environment has no
+/// lists).
+pub(super) fn list<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    from.deserialize_any(ListReader {
+        separator: Some(','),
+    })
+}
+
+/// For `#[serde(deserialize_with)]`: a list, or one text with everything in it; globs have commas.
+pub(super) fn names<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    from.deserialize_any(ListReader { separator: None })
+}
+
+struct Reader<T>(PhantomData<T>);
+
+impl<T: FromText> Visitor<'_> for Reader<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(T::KIND)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+        T::from_text(text).map_err(E::custom)
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<T, E> {
+        self.visit_str(if value { "true" } else { "false" })
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<T, E> {
+        self.visit_str(&value.to_string())
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<T, E> {
+        self.visit_str(&value.to_string())
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<T, E> {
+        self.visit_str(&value.to_string())
+    }
+}
+
+struct ListReader {
+    separator: Option<char>,
+}
+
+impl<'de> Visitor<'de> for ListReader {
+    type Value = Vec<String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text or a list of texts")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Vec<String>, E> {
+        let Some(separator) = self.separator else {
+            return Ok(vec![text.to_owned()]);
+        };
+        Ok(text
+            .split(separator)
+            .map(|part| part.trim().to_owned())
+            .filter(|part| !part.is_empty())
+            .collect())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Vec<String>, A::Error> {
+        let mut all = Vec::new();
+        while let Some(text) = from.next_element()? {
+            all.push(text);
+        }
+        Ok(all)
+    }
+}
+
+impl FromText for String {
+    const KIND: &'static str = "a text";
+    fn from_text(text: &str) -> Result<Self, String> {
+        Ok(text.to_owned())
+    }
+}
+
+impl FromText for Secret {
+    const KIND: &'static str = "a text";
+    fn from_text(text: &str) -> Result<Self, String> {
+        Ok(Self::new(text))
+    }
+}
+
+impl FromText for bool {
+    const KIND: &'static str = "true or false";
+    fn from_text(text: &str) -> Result<Self, String> {
+        text.parse()
+            .map_err(|_| format!("{text:?} is neither true nor false"))
+    }
+}
+
+impl FromText for usize {
+    const KIND: &'static str = "a whole number";
+    fn from_text(text: &str) -> Result<Self, String> {
+        text.trim()
+            .parse()
+            .map_err(|_| format!("{text:?} is not a whole number"))
+    }
+}
+
+impl FromText for Duration {
+    const KIND: &'static str = r#"a duration such as "2s""#;
+    fn from_text(text: &str) -> Result<Self, String> {
+        duration::duration(text)
+    }
+}
+
+/// A number of bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Size(pub(super) u64);
+
+impl FromText for Size {
+    const KIND: &'static str = r#"a size such as "8MiB""#;
+    fn from_text(text: &str) -> Result<Self, String> {
+        duration::size(text).map(Self)
+    }
+}
+
+/// A setting with a few spellings.
+pub(super) fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
+    words
+        .iter()
+        .find_map(|(word, value)| (*word == text).then_some(*value))
+        .ok_or_else(|| {
+            let known: Vec<_> = words.iter().map(|(word, _)| format!("{word:?}")).collect();
+            format!("{text:?} is not one of {}", known.join(", "))
+        })
+}
+
+impl FromText for Mode {
+    const KIND: &'static str = r#""auto", "always" or "never""#;
+    fn from_text(text: &str) -> Result<Self, String> {
+        word(
+            text,
+            &[Self::Auto, Self::Always, Self::Never].map(|m| (m.word(), m)),
+        )
+    }
+}
+
+impl FromText for InputWhen {
+    const KIND: &'static str = r#""in_task" or "before_task""#;
+    fn from_text(text: &str) -> Result<Self, String> {
+        word(
+            text,
+            &[Self::InTask, Self::BeforeTask].map(|w| (w.word(), w)),
+        )
+    }
+}

@@ -1,0 +1,117 @@
+//! `Mcp-Param-*` headers against the arguments that they mirror (streamable-http, Server Behavior
+//! for Custom Headers).
+
+use std::borrow::Cow;
+
+use hyper::HeaderMap;
+use serde_json::value::RawValue;
+
+use super::headers;
+use super::json::{Object, string};
+use super::tools::{Mirrored, Tool};
+
+/// Says what differs, if anything does.
+pub fn check(tool: &Tool, arguments: Option<&RawValue>, headers: &HeaderMap) -> Result<(), String> {
+    tool.mirrored
+        .iter()
+        .try_for_each(|mirrored| check_one(mirrored, arguments, headers))
+}
+
+fn check_one(
+    mirrored: &Mirrored,
+    arguments: Option<&RawValue>,
+    headers: &HeaderMap,
+) -> Result<(), String> {
+    let name = &mirrored.header;
+    let says = |what: &str| Err(format!("Header mismatch: {name} {what}"));
+    let mut values = headers.get_all(name).iter();
+    let header = values.next();
+    if values.next().is_some() {
+        return says("stands twice");
+    }
+    let body = arguments.and_then(|arguments| argument(arguments, &mirrored.path));
+    let (header, body) = match (header, body) {
+        (None, None) => return Ok(()),
+        (None, Some(_)) => return says("is missing although the argument is given"),
+        (Some(_), None) => return says("is given although the argument is not"),
+        (Some(header), Some(body)) => (header, body),
+    };
+    let Ok(header) = header.to_str() else {
+        return says("holds invalid characters");
+    };
+    let Some(header) = headers::decode(header.trim_matches([' ', '\t'])) else {
+        return says("is not valid base64");
+    };
+    if is_same(&header, body) {
+        Ok(())
+    } else {
+        says("differs from the argument")
+    }
+}
+
+/// The argument at that path; null counts as absent.
+fn argument<'a>(arguments: &'a RawValue, path: &[String]) -> Option<&'a RawValue> {
+    let mut value = arguments;
+    for key in path {
+        value = Object::parse(value.get()).ok()?.get(key)?;
+    }
+    (value.get() != "null").then_some(value)
+}
+
+fn is_same(header: &str, body: &RawValue) -> bool {
+    if let Some(text) = string(body) {
+        return *text == *header;
+    }
+    let text: Cow<'_, str> = body.get().into();
+    if *text == *header {
+        return true;
+    }
+    // Numbers are compared as numbers: 42.0 is 42.
+    matches!((header.parse::<f64>(), text.parse::<f64>()), (Ok(a), Ok(b)) if a.total_cmp(&b).is_eq())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mcp::tools::Tools;
+
+    #[test]
+    fn headers_mirror_arguments() {
+        let mut tools = Tools::default();
+        let list = r#"{"tools":[{"name":"t","inputSchema":{"properties":{
+            "region":{"type":"string","x-mcp-header":"Region"},
+            "deep":{"type":"object","properties":{"n":{"type":"integer","x-mcp-header":"N"}}},
+            "bad":{"x-mcp-header":"no token"}}}}]}"#;
+        let list = RawValue::from_string(list.to_owned()).unwrap();
+        assert_eq!(tools.add_page(&list).unwrap(), None);
+        let tool = tools.get("t").unwrap();
+        let ok = |arguments: &str, headers: &[(&'static str, &str)]| {
+            let arguments = RawValue::from_string(arguments.to_owned()).unwrap();
+            let mut map = HeaderMap::new();
+            for (name, value) in headers {
+                map.append(*name, value.parse().unwrap());
+            }
+            check(tool, Some(&arguments), &map).is_ok()
+        };
+        assert!(ok("{}", &[]));
+        assert!(ok(r#"{"region":null}"#, &[]));
+        assert!(ok(r#"{"region":"eu"}"#, &[("mcp-param-region", "eu")]));
+        assert!(ok(
+            r#"{"region":" x"}"#,
+            &[("mcp-param-region", "=?base64?IHg=?=")]
+        ));
+        assert!(ok(r#"{"deep":{"n":42}}"#, &[("mcp-param-n", "42.0")]));
+        assert!(!ok(r#"{"region":"eu"}"#, &[]));
+        assert!(!ok(r#"{"region":"eu"}"#, &[("mcp-param-region", "us")]));
+        assert!(!ok(r#"{"region":"eu"}"#, &[("mcp-param-region", "EU")]));
+        assert!(!ok("{}", &[("mcp-param-region", "eu")]));
+        assert!(!ok(
+            r#"{"region":"x"}"#,
+            &[("mcp-param-region", "=?base64?!?=")]
+        ));
+        assert!(!ok(
+            r#"{"region":"x"}"#,
+            &[("mcp-param-region", "x"), ("mcp-param-region", "x")]
+        ));
+    }
+}

@@ -1,0 +1,195 @@
+//! Server-sent events: a bounded decoder that is fed bytes, and the encoder.
+
+use bytes::Bytes;
+
+/// One event. Fields that the stream did not give are absent; `data` may be empty, as in the
+/// priming events that only carry an id.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SseEvent {
+    pub event: Option<String>,
+    pub data: String,
+    pub id: Option<String>,
+    /// Milliseconds to wait before coming back.
+    pub retry: Option<u64>,
+}
+
+/// An event was larger than allowed, or not UTF-8: the stream is of no further use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SseFault {
+    #[error("an event is larger than allowed")]
+    TooLarge,
+    #[error("an event is not UTF-8")]
+    NotUtf8,
+}
+
+/// Splits a byte stream into events. Holds at most one event of the allowed size.
+#[derive(Debug)]
+pub struct Decoder {
+    bytes_max: usize,
+    line: Vec<u8>,
+    current: SseEvent,
+    /// Something was said since the last event: an empty line ends it.
+    begun: bool,
+    has_data: bool,
+    size: usize,
+    after_cr: bool,
+    first_line: bool,
+}
+
+impl Decoder {
+    pub fn new(bytes_max: usize) -> Self {
+        Self {
+            bytes_max,
+            line: Vec::new(),
+            current: SseEvent::default(),
+            begun: false,
+            has_data: false,
+            size: 0,
+            after_cr: false,
+            first_line: true,
+        }
+    }
+
+    /// Takes the next bytes and hands every event that they complete to `found`.
+    pub fn feed(
+        &mut self,
+        mut bytes: &[u8],
+        mut found: impl FnMut(SseEvent),
+    ) -> Result<(), SseFault> {
+        while let Some(first) = bytes.first() {
+            if std::mem::take(&mut self.after_cr) && *first == b'\n' {
+                bytes = bytes.get(1..).unwrap_or_default();
+                continue;
+            }
+            let end = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+            let (part, rest) = bytes
+                .split_at_checked(end.unwrap_or(bytes.len()))
+                .unwrap_or((bytes, &[]));
+            self.size += part.len();
+            if self.size > self.bytes_max {
+                return Err(SseFault::TooLarge);
+            }
+            self.line.extend_from_slice(part);
+            let Some(ending) = rest.first() else {
+                return Ok(());
+            };
+            self.after_cr = *ending == b'\r';
+            bytes = rest.get(1..).unwrap_or_default();
+            if let Some(event) = self.end_line()? {
+                found(event);
+            }
+        }
+        Ok(())
+    }
+
+    fn end_line(&mut self) -> Result<Option<SseEvent>, SseFault> {
+        let line = std::mem::take(&mut self.line);
+        let line = std::str::from_utf8(&line).map_err(|_| SseFault::NotUtf8)?;
+        let line = match std::mem::take(&mut self.first_line) {
+            true => line.strip_prefix('\u{feff}').unwrap_or(line),
+            false => line,
+        };
+        if line.is_empty() {
+            self.size = 0;
+            self.has_data = false;
+            let event = std::mem::take(&mut self.current);
+            return Ok(std::mem::take(&mut self.begun).then_some(event));
+        }
+        let (field, value) = line.split_once(':').unwrap_or((line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match field {
+            "event" => self.current.event = Some(value.to_owned()),
+            "data" => {
+                if std::mem::replace(&mut self.has_data, true) {
+                    self.current.data.push('\n');
+                }
+                self.current.data.push_str(value);
+            }
+            "id" if !value.contains('\0') => self.current.id = Some(value.to_owned()),
+            "retry" => self.current.retry = value.parse().ok(),
+            // A comment is no part of any event and takes no room in it.
+            _ => {
+                self.size = self.size.saturating_sub(line.len());
+                return Ok(None);
+            }
+        }
+        self.begun = true;
+        Ok(None)
+    }
+}
+
+/// A comment that keeps a quiet connection alive.
+pub const COMMENT: Bytes = Bytes::from_static(b":\n\n");
+
+/// A JSON-RPC message as one event. JSON may be written over several lines; an event cannot.
+pub fn event(json: &str) -> Bytes {
+    let mut out = Vec::with_capacity(json.len() + 24);
+    out.extend_from_slice(b"event: message\n");
+    for line in json.split(['\n', '\r']).filter(|line| !line.is_empty()) {
+        out.extend_from_slice(b"data: ");
+        out.extend_from_slice(line.as_bytes());
+        out.push(b'\n');
+    }
+    out.push(b'\n');
+    out.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decode(chunks: &[&[u8]]) -> Vec<SseEvent> {
+        let (mut decoder, mut events) = (Decoder::new(1000), Vec::new());
+        for chunk in chunks {
+            decoder.feed(chunk, |event| events.push(event)).unwrap();
+        }
+        events
+    }
+
+    #[test]
+    fn bytes_may_be_split_anywhere() {
+        let text = "\u{feff}: hi\r\n\r\nid: 1\r\ndata: \r\nretry: 100\r\n\r\nevent: message\rdata:{\"a\":\rdata: 1}é\r\rdata\n\nunknown: x\n\n";
+        let whole = decode(&[text.as_bytes()]);
+        assert_eq!(whole.len(), 3);
+        assert_eq!(
+            whole[0],
+            SseEvent {
+                id: Some("1".into()),
+                retry: Some(100),
+                ..SseEvent::default()
+            }
+        );
+        assert_eq!(whole[1].data, "{\"a\":\n1}é");
+        assert_eq!(whole[1].event.as_deref(), Some("message"));
+        assert_eq!(whole[2], SseEvent::default());
+        for at in 0..text.len() {
+            let (a, b) = text.as_bytes().split_at(at);
+            assert_eq!(decode(&[a, b]), whole, "split at {at}");
+        }
+        let bytes: Vec<&[u8]> = text.as_bytes().chunks(1).collect();
+        assert_eq!(decode(&bytes), whole);
+    }
+
+    #[test]
+    fn events_are_bounded_and_comments_free() {
+        let mut decoder = Decoder::new(10);
+        for _ in 0..100 {
+            decoder.feed(b": 12345\n", |_| ()).unwrap();
+        }
+        assert_eq!(
+            decoder.feed(b"data: 123456", |_| ()),
+            Err(SseFault::TooLarge)
+        );
+        assert_eq!(
+            Decoder::new(9).feed(b"data: \xff\n", |_| ()),
+            Err(SseFault::NotUtf8)
+        );
+    }
+
+    #[test]
+    fn what_is_encoded_is_decoded() {
+        let events = decode(&[&event("{\n  \"a\": 1\r\n}"), &COMMENT]);
+        assert_eq!(events.len(), 1);
+        assert_eq!(events[0].data, "{\n  \"a\": 1\n}");
+    }
+}

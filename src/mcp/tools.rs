@@ -1,0 +1,112 @@
+//! What raincheck reads of a `tools/list` result: which arguments are mirrored into headers.
+
+use std::collections::HashMap;
+
+use serde_json::value::RawValue;
+
+use super::json::{Fault, Object, string};
+
+/// The tools of one caller.
+#[derive(Debug, Default)]
+pub struct Tools {
+    by_name: HashMap<Box<str>, Tool>,
+    /// In the server's order.
+    names: Vec<Box<str>>,
+}
+
+/// What is known of one tool.
+#[derive(Debug, Default, Clone)]
+pub struct Tool {
+    pub mirrored: Vec<Mirrored>,
+}
+
+/// An argument that `Mcp-Param-{name}` mirrors.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mirrored {
+    /// The whole header name, lower case.
+    pub header: String,
+    /// The chain of `properties` keys from the schema's root.
+    pub path: Vec<String>,
+}
+
+/// Schemas nested deeper are not searched: nothing deeper was ever seen to be mirrored.
+const PATH_MAX: usize = 16;
+
+impl Tools {
+    pub fn get(&self, name: &str) -> Option<&Tool> {
+        self.by_name.get(name)
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(|name| &**name)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
+    /// Takes one page of the list in and returns the cursor of the next.
+    pub fn add_page(&mut self, result: &RawValue) -> Result<Option<String>, Fault> {
+        let object = Object::parse(result.get())?;
+        let tools: Vec<&RawValue> = object
+            .get("tools")
+            .and_then(|raw| serde_json::from_str(raw.get()).ok())
+            .ok_or(Fault::Syntax)?;
+        for tool in tools {
+            let Ok(tool) = Object::parse(tool.get()) else {
+                continue;
+            };
+            let Some(name) = tool.get_str("name") else {
+                continue;
+            };
+            let mut mirrored = Vec::new();
+            if let Some(schema) = tool.get_object("inputSchema") {
+                collect(&schema, &mut Vec::new(), &mut mirrored);
+            }
+            if self
+                .by_name
+                .insert(name.as_ref().into(), Tool { mirrored })
+                .is_none()
+            {
+                self.names.push(name.as_ref().into());
+            }
+        }
+        Ok(object
+            .get_str("nextCursor")
+            .map(std::borrow::Cow::into_owned))
+    }
+}
+
+/// Only what is reachable by `properties` alone counts (streamable-http, Schema Extension).
+fn collect(schema: &Object<'_>, path: &mut Vec<String>, found: &mut Vec<Mirrored>) {
+    let Some(properties) = schema
+        .get_object("properties")
+        .filter(|_| path.len() < PATH_MAX)
+    else {
+        return;
+    };
+    for (name, property) in properties.iter() {
+        let Ok(property) = Object::parse(property.get()) else {
+            continue;
+        };
+        path.push(name.to_owned());
+        let header = property.get("x-mcp-header").and_then(string);
+        if let Some(header) = header.filter(|header| is_token(header)) {
+            let header = format!("mcp-param-{}", header.to_ascii_lowercase());
+            found.push(Mirrored {
+                header,
+                path: path.clone(),
+            });
+        }
+        collect(&property, path, found);
+        path.pop();
+    }
+}
+
+/// A field-name token of RFC 9110.
+fn is_token(text: &str) -> bool {
+    !text.is_empty()
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
+}

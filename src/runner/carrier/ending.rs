@@ -1,0 +1,89 @@
+//! How a call ends when it is not the wrapped server that ends it.
+
+use tracing::warn;
+
+use super::super::not_sent;
+use super::super::seat::{Answer, Reply};
+use super::{Carrier, Flow};
+use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::store::ledger::NotApplied;
+use crate::task::machine::Event;
+
+impl Carrier {
+    /// Nothing more to carry, but a client that never heard of the task must not leave it behind.
+    pub(super) async fn wait_for_settlement(&mut self) -> Flow {
+        if let Some(seat) = self.seat.take()
+            && !seat.settled().await
+        {
+            self.commit_cancel().await;
+        }
+        Flow::Done
+    }
+
+    /// The client went away before it was told.
+    pub(super) async fn on_gone(&mut self) -> Flow {
+        self.cancel_upstream().await;
+        self.commit_cancel().await;
+        self.told().await;
+        Flow::Done
+    }
+
+    pub(super) async fn on_due(&mut self) -> Flow {
+        let Some(kept) = &mut self.kept else {
+            return self.give_up(Reason::Deadline).await;
+        };
+        match self.runner.ledger.apply(&kept.loaded, Event::Tick).await {
+            Ok((loaded, _)) => {
+                kept.loaded = loaded;
+                self.cancel_upstream().await;
+                self.told().await;
+                Flow::Done
+            }
+            Err(NotApplied::Rejected(_, stands)) => {
+                kept.loaded = *stands;
+                self.on_change().await
+            }
+            // With the store away the sweeper ends the record when it is back.
+            Err(NotApplied::Gone | NotApplied::Store(_)) => self.lost().await,
+        }
+    }
+
+    /// Ends the call on raincheck's own account.
+    pub(super) async fn give_up(&mut self, reason: Reason) -> Flow {
+        let opened = self.exchange.is_some();
+        self.cancel_upstream().await;
+        match &self.kept {
+            Some(kept) => {
+                let failure = kept.loaded.task.failure(reason);
+                self.runner
+                    .finish(&kept.loaded, Err(failure.to_error().to_raw()))
+                    .await;
+            }
+            None if opened => {
+                self.answer(Answer::Failed(Failure::new(reason, SideEffect::Unknown)))
+                    .await;
+            }
+            None => self.answer(Answer::Failed(not_sent(reason))).await,
+        }
+        Flow::Done
+    }
+
+    /// The store no longer has the record: nobody can ever ask for the result.
+    pub(super) async fn lost(&mut self) -> Flow {
+        warn!("the record of a running call is gone; the call is cancelled");
+        self.cancel_upstream().await;
+        Flow::Done
+    }
+
+    pub(super) async fn cancel_upstream(&mut self) {
+        if let Some(exchange) = self.exchange.take() {
+            exchange.control.cancel().await;
+        }
+    }
+
+    pub(super) async fn answer(&mut self, answer: Answer) {
+        if let Some(seat) = self.seat.take() {
+            seat.send(Reply::Answer(answer), self.deadline).await;
+        }
+    }
+}

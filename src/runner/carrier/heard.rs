@@ -1,0 +1,281 @@
+//! What the wrapped server says, and what becomes of the call.
+
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+use tracing::debug;
+
+use super::super::leg;
+use super::super::outcome::{self, Meaning};
+use super::super::seat::{Answer, Reply};
+use super::{Carrier, Flow, GATHER};
+use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
+use crate::mcp::json::{Object, Writer, set};
+use crate::mcp::version::Era;
+use crate::mcp::{input, result};
+use crate::store::ledger::NotApplied;
+use crate::task::machine::{Effect, OwnerEvent};
+use crate::task::policy::{InputWhen, Plan};
+use crate::task::state::Progress;
+use crate::upstream;
+
+impl Carrier {
+    pub(super) async fn on_upstream(&mut self, event: upstream::Event) -> Flow {
+        match event {
+            upstream::Event::Progress(params) => self.on_progress(&params).await,
+            upstream::Event::Log(params) => {
+                if self.kept.is_none() {
+                    self.relay("notifications/message", params.get()).await;
+                }
+                Flow::Continue
+            }
+            upstream::Event::Question(question) => self.on_question(question).await,
+            upstream::Event::Result(result) => self.on_result(result).await,
+            upstream::Event::Error(error) => {
+                let answer = Answer::Error(error.clone());
+                self.on_end(outcome::of_error(error), answer).await
+            }
+            upstream::Event::Failed(failure) => {
+                self.on_end(outcome::failed(failure), Answer::Failed(failure))
+                    .await
+            }
+        }
+    }
+
+    pub(super) async fn on_progress(&mut self, params: &RawValue) -> Flow {
+        if self.kept.is_some() {
+            self.progress.newest = read_progress(params);
+        } else if let Some(token) = self.call.progress_token.clone() {
+            // The server echoes raincheck's token; the client knows its own.
+            if let Ok(params) = set(params.get(), "progressToken", token.get()) {
+                self.relay("notifications/progress", &params).await;
+            }
+        }
+        Flow::Continue
+    }
+
+    pub(super) async fn relay(&mut self, method: &str, params: &str) {
+        if let Some(seat) = &self.seat {
+            let mut out = Writer::with_capacity(params.len() + 64);
+            out.str("jsonrpc", "2.0")
+                .str("method", method)
+                .raw("params", params);
+            seat.send(Reply::Relay(out.end()), self.deadline).await;
+        }
+    }
+
+    /// A legacy server asks in the middle of its call.
+    pub(super) async fn on_question(&mut self, question: upstream::Question) -> Flow {
+        if self.kept.is_some() {
+            return self.ask(question).await;
+        }
+        self.asked.push(question);
+        self.gather.get_or_insert_with(|| Instant::now() + GATHER);
+        Flow::Continue
+    }
+
+    /// The first questions came before there was a record: it is made now, as a task that the
+    /// client hears of, or parked until the client comes back with the answers.
+    pub(super) async fn on_gathered(&mut self) -> Flow {
+        self.gather = None;
+        let announced = matches!(
+            self.call.plan,
+            Plan::Auto {
+                input: InputWhen::InTask,
+                ..
+            }
+        );
+        let mut events = Vec::with_capacity(self.asked.len());
+        for question in std::mem::take(&mut self.asked) {
+            match input::request_of_legacy(&question.method, question.params.as_deref()) {
+                Ok(request) => events.push(OwnerEvent::Asked {
+                    origin: (&*question.id).into(),
+                    request,
+                }),
+                Err(_) => self.refuse(&question).await,
+            }
+        }
+        if self.keep(events, announced).await.is_err() {
+            self.cancel_upstream().await;
+            self.answer(Answer::StoreUnavailable).await;
+            return Flow::Done;
+        }
+        self.announce().await;
+        Flow::Continue
+    }
+
+    pub(super) async fn ask(&mut self, question: upstream::Question) -> Flow {
+        let request = input::request_of_legacy(&question.method, question.params.as_deref());
+        let Ok(request) = request else {
+            self.refuse(&question).await;
+            return Flow::Continue;
+        };
+        let asked = OwnerEvent::Asked {
+            origin: (&*question.id).into(),
+            request,
+        };
+        match self.apply(asked).await {
+            Ok(_) => Flow::Continue,
+            Err(NotApplied::Rejected(..)) => {
+                self.refuse(&question).await;
+                self.on_change().await
+            }
+            Err(NotApplied::Gone) => self.lost().await,
+            Err(NotApplied::Store(_)) => {
+                self.refuse(&question).await;
+                Flow::Continue
+            }
+        }
+    }
+
+    pub(super) async fn refuse(&mut self, question: &upstream::Question) {
+        if let Some(exchange) = &self.exchange {
+            let error = RpcError::internal("This question cannot be put to the client");
+            let answer = upstream::Answer::Refused(error.to_json().into());
+            let _ = exchange.control.answer(&question.id, answer).await;
+        }
+    }
+
+    pub(super) async fn on_result(&mut self, result: Box<RawValue>) -> Flow {
+        let in_task = matches!(
+            self.call.plan,
+            Plan::Auto {
+                input: InputWhen::InTask,
+                ..
+            } | Plan::Always { .. }
+        );
+        let before = matches!(
+            self.call.plan,
+            Plan::Always {
+                input: InputWhen::BeforeTask
+            }
+        );
+        let asks = matches!(
+            result::result_type(&result),
+            Ok(result::ResultType::InputRequired)
+        );
+        if self.kept.is_none() && asks && in_task && !before {
+            // The question belongs in a task: it is announced together with what is asked.
+            return self.on_asks_first(result).await;
+        }
+        if self.kept.is_none() {
+            let answer = self.fit(result).map_or_else(
+                || Answer::Failed(Failure::new(Reason::UpstreamInvalid, SideEffect::Unknown)),
+                Answer::Result,
+            );
+            self.answer(answer).await;
+            return Flow::Done;
+        }
+        let invalid = Failure::new(Reason::UpstreamInvalid, SideEffect::Unknown);
+        self.on_end(outcome::of_result(result), Answer::Failed(invalid))
+            .await
+    }
+
+    /// A plain result as the client's era wants it.
+    pub(super) fn fit(&self, result: Box<RawValue>) -> Option<Box<RawValue>> {
+        match self.call.era {
+            Era::Modern => Some(result),
+            Era::Legacy => {
+                let known = self.runner.upstream.last_discovered();
+                let info = known.as_ref().and_then(|d| d.server_info.as_deref());
+                result::from_legacy(&self.call.outgoing.method, result, info).ok()
+            }
+        }
+    }
+
+    pub(super) async fn on_asks_first(&mut self, result: Box<RawValue>) -> Flow {
+        let Ok(asked) = input::requests_of(&result) else {
+            self.answer(Answer::Failed(Failure::new(
+                Reason::UpstreamInvalid,
+                SideEffect::Unknown,
+            )))
+            .await;
+            return Flow::Done;
+        };
+        let dispatch = asked.requests.is_empty();
+        let event = OwnerEvent::RoundAsked {
+            requests: asked.requests,
+            request_state: asked.request_state,
+        };
+        if self.keep(vec![event], true).await.is_err() {
+            // The client can answer the question itself: nothing is in flight.
+            self.answer(Answer::Result(result)).await;
+            return Flow::Done;
+        }
+        self.announce().await;
+        if dispatch {
+            self.next_leg()
+        } else {
+            self.wait_for_settlement().await
+        }
+    }
+
+    /// The call has come to its end at the server.
+    pub(super) async fn on_end(&mut self, meaning: Meaning, answer: Answer) -> Flow {
+        let Some(kept) = &self.kept else {
+            self.answer(answer).await;
+            return Flow::Done;
+        };
+        self.exchange = None;
+        match meaning {
+            Meaning::Completed(result) => {
+                let bytes_max = self.call.rule.result_bytes_max;
+                let end = if result.get().len() as u64 > bytes_max {
+                    let failure = Failure::new(Reason::UpstreamTooLarge, SideEffect::Unknown);
+                    Err(failure.to_error().to_raw())
+                } else {
+                    Ok(result)
+                };
+                self.runner.finish(&kept.loaded, end).await;
+            }
+            Meaning::Failed(error) => self.runner.finish(&kept.loaded, Err(error)).await,
+            Meaning::Asks(asked) => return self.on_round(asked).await,
+        }
+        self.wait_for_settlement().await
+    }
+
+    /// A modern server ended the leg with questions.
+    pub(super) async fn on_round(&mut self, asked: input::Requests) -> Flow {
+        let event = OwnerEvent::RoundAsked {
+            requests: asked.requests,
+            request_state: asked.request_state,
+        };
+        match self.apply(event).await {
+            Ok(Some(Effect::Dispatch)) => self.next_leg(),
+            Ok(_) => self.wait_for_settlement().await,
+            Err(why) => {
+                debug!(error = ?why, "a round of questions was not kept");
+                self.give_up(Reason::UpstreamInvalid).await
+            }
+        }
+    }
+
+    pub(super) fn next_leg(&mut self) -> Flow {
+        if let Some(kept) = &self.kept {
+            self.call.outgoing.retry = Some(leg::retry(&kept.loaded.task));
+            self.open();
+        }
+        Flow::Continue
+    }
+}
+
+/// What a poller may see of a progress notification.
+fn read_progress(params: &RawValue) -> Option<(Option<Box<str>>, Option<Progress>)> {
+    let object = Object::parse(params.get()).ok()?;
+    let number = |key| {
+        object
+            .get(key)
+            .and_then(|raw| raw.get().parse::<f64>().ok())
+    };
+    let progress = Progress {
+        progress: number("progress")?,
+        total: number("total"),
+    };
+    let message = object.get_str("message").map_or_else(
+        || match progress.total {
+            Some(total) => format!("{} of {total}", progress.progress).into(),
+            None => format!("progress {}", progress.progress).into(),
+        },
+        |text| Box::from(&*text),
+    );
+    Some((Some(message), Some(progress)))
+}

@@ -1,0 +1,187 @@
+//! TLS for the listener: a rustls configuration from two PEM files, or a sentence about which of
+//! them is wrong and how.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::pem::{self, PemObject as _};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+/// What is wrong with a file, on one line.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {wrong}", file.display())]
+pub struct TlsError {
+    file: PathBuf,
+    wrong: String,
+}
+
+impl TlsError {
+    fn new(file: &Path, wrong: impl fmt::Display) -> Self {
+        Self {
+            file: file.to_owned(),
+            wrong: wrong.to_string(),
+        }
+    }
+}
+
+/// Makes aws-lc-rs the process's cryptography, for whoever does not name a provider. Harmless when
+/// called again.
+pub fn install_provider() {
+    if CryptoProvider::get_default().is_none() {
+        // Losing a race against another caller leaves the same provider installed.
+        let _ = aws_lc_rs::default_provider().install_default();
+    }
+}
+
+/// TLS 1.2 and 1.3, no client certificates. ALPN offers HTTP/1.1 only: HTTP/2 is served in
+/// cleartext to those who ask for it by configuration.
+pub fn server_config(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsError> {
+    let chain = certificates(certificate)?;
+    let private = private_key(key)?;
+    let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|e| TlsError::new(certificate, e))?
+        .with_no_client_auth()
+        .with_single_cert(chain, private)
+        .map_err(|e| {
+            if matches!(e, rustls::Error::InconsistentKeys(_)) {
+                let of = certificate.display();
+                TlsError::new(key, format!("is not the key of the certificate in {of}"))
+            } else {
+                TlsError::new(certificate, format!("cannot be used: {e}"))
+            }
+        })?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let text = read(file)?;
+    let chain = CertificateDer::pem_slice_iter(&text)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|e| TlsError::new(file, broken(&e)))?;
+    if chain.is_empty() {
+        return Err(TlsError::new(
+            file,
+            "holds no certificate; it must have a \"BEGIN CERTIFICATE\" section (PEM)",
+        ));
+    }
+    Ok(chain)
+}
+
+fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    PrivateKeyDer::from_pem_slice(&read(file)?).map_err(|e| TlsError::new(file, broken(&e)))
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, TlsError> {
+    std::fs::read(file).map_err(|e| TlsError::new(file, format!("cannot be read: {e}")))
+}
+
+/// Not the parser's own words: they print the line, which may be a key's.
+fn broken(error: &pem::Error) -> &'static str {
+    if matches!(error, pem::Error::NoItemsFound) {
+        "holds no private key; it must have a \"BEGIN PRIVATE KEY\" section (PEM, without a password)"
+    } else if matches!(error, pem::Error::MissingSectionEnd { .. }) {
+        "is cut off: a PEM section does not end"
+    } else {
+        "is damaged: it holds a PEM section that cannot be read"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use rcgen::{CertifiedKey, generate_simple_self_signed};
+
+    use super::*;
+
+    struct Directory(PathBuf);
+
+    impl Directory {
+        fn new() -> Self {
+            static NEXT: AtomicUsize = AtomicUsize::new(0);
+            let place = NEXT.fetch_add(1, Ordering::Relaxed);
+            let name = format!("raincheck-tls-{}-{place}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            std::fs::create_dir(&path).unwrap();
+            Self(path)
+        }
+
+        fn file(&self, name: &str, text: &str) -> PathBuf {
+            let path = self.0.join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        }
+
+        fn refusal(&self, certificate: &Path, key: &Path) -> String {
+            let refusal = server_config(certificate, key).unwrap_err().to_string();
+            refusal.replace(&format!("{}/", self.0.display()), "")
+        }
+    }
+
+    impl Drop for Directory {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn pair() -> (String, String) {
+        let CertifiedKey { cert, signing_key } =
+            generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        (cert.pem(), signing_key.serialize_pem())
+    }
+
+    #[test]
+    fn a_certificate_and_its_key() {
+        let directory = Directory::new();
+        let (certificate, key) = pair();
+        let certificate = directory.file("c.pem", &certificate);
+        let key = directory.file("k.pem", &key);
+        let config = server_config(&certificate, &key).unwrap();
+        assert_eq!(config.alpn_protocols, [b"http/1.1"]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_of_the_file_that_is_wrong() {
+        let directory = Directory::new();
+        let (certificate, key) = pair();
+        let good = directory.file("c.pem", &certificate);
+        let good_key = directory.file("k.pem", &key);
+        let missing = directory.0.join("none.pem");
+        assert_eq!(
+            directory.refusal(&missing, &good_key),
+            "none.pem: cannot be read: No such file or directory (os error 2)"
+        );
+        assert_eq!(
+            directory.refusal(&good_key, &good_key),
+            "k.pem: holds no certificate; it must have a \"BEGIN CERTIFICATE\" section (PEM)"
+        );
+        assert_eq!(
+            directory.refusal(&good, &good),
+            "c.pem: holds no private key; it must have a \"BEGIN PRIVATE KEY\" section (PEM, \
+             without a password)"
+        );
+        let (_, other) = pair();
+        let other = directory.file("other.pem", &other);
+        let refusal = directory.refusal(&good, &other);
+        assert!(refusal.starts_with("other.pem: is not the key of the certificate in "));
+        let cut = directory.file("cut.pem", key.get(..key.len() / 2).unwrap());
+        assert_eq!(
+            directory.refusal(&good, &cut),
+            "cut.pem: is cut off: a PEM section does not end"
+        );
+        let junk = directory.file(
+            "junk.pem",
+            "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+        );
+        assert!(
+            directory
+                .refusal(&junk, &good_key)
+                .starts_with("junk.pem: cannot be used: ")
+        );
+    }
+}

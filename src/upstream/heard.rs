@@ -1,0 +1,318 @@
+//! What the wrapped server's responses say: heads judged, bodies read as messages, messages told
+//! apart. Shared by both eras.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use http_body_util::{BodyExt as _, Limited};
+use hyper::header::{
+    CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
+};
+use hyper::{Response, StatusCode};
+use serde_json::value::RawValue;
+
+use super::UpstreamError;
+use super::http::ResponseBody;
+use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::mcp::json::{Object, scan};
+use crate::mcp::sse::{Decoder, SseEvent, SseFault};
+
+/// An error body larger than this is not read.
+const ERROR_BYTES_MAX: usize = 64 * 1024;
+
+/// The longest wait that a `Retry-After` is given.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
+
+/// What a response to a request of ours turned out to be.
+#[derive(Debug)]
+pub(super) enum Heard {
+    Messages(Messages),
+    /// The server refused before it ran anything, and says when to come back.
+    Later(Duration),
+    Error(UpstreamError),
+    /// An HTTP refusal that is no JSON-RPC error, with its body for those who know dialects.
+    Refused {
+        failure: Failure,
+        status: StatusCode,
+        text: String,
+    },
+}
+
+/// Judges a response head.
+pub(super) async fn judge(response: Response<ResponseBody>, bytes_max: usize) -> Heard {
+    let status = response.status();
+    if status.is_success() && status != StatusCode::ACCEPTED {
+        return match Messages::of(response, bytes_max) {
+            Ok(messages) => Heard::Messages(messages),
+            Err(failure) => Heard::Refused {
+                failure,
+                status,
+                text: String::new(),
+            },
+        };
+    }
+    let (head, body) = response.into_parts();
+    let text = error_text(body).await;
+    let is_refusal =
+        status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE;
+    if is_refusal && let Some(later) = retry_after(&head.headers) {
+        return Heard::Later(later);
+    }
+    let www_authenticate = head.headers.get(WWW_AUTHENTICATE).cloned();
+    let failure = failure_of(status);
+    let unauthorized = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+    let said = error_of(&text);
+    if said.is_none() && !unauthorized {
+        return Heard::Refused {
+            failure,
+            status,
+            text,
+        };
+    }
+    // Where the server gave a challenge without words, the words are ours.
+    let error = said.unwrap_or_else(|| failure.to_error().to_raw());
+    Heard::Error(UpstreamError {
+        error,
+        status: status.as_u16(),
+        www_authenticate,
+    })
+}
+
+fn failure_of(status: StatusCode) -> Failure {
+    match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+            Failure::new(Reason::UpstreamUnauthorized, SideEffect::None)
+        }
+        status if status.is_server_error() => {
+            Failure::new(Reason::UpstreamHttp, SideEffect::Unknown)
+        }
+        status if status.is_success() => Failure::new(Reason::UpstreamInvalid, SideEffect::Unknown),
+        // Redirects are never followed, and 4xx is a refusal before anything ran.
+        _ => Failure::new(Reason::UpstreamHttp, SideEffect::None),
+    }
+}
+
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers
+        .get(RETRY_AFTER)?
+        .to_str()
+        .ok()?
+        .trim()
+        .parse::<u64>()
+        .ok()?;
+    Some(Duration::from_secs(seconds).min(RETRY_AFTER_MAX))
+}
+
+async fn error_text(body: ResponseBody) -> String {
+    let read = Limited::new(body, ERROR_BYTES_MAX).collect();
+    let read = tokio::time::timeout(Duration::from_secs(5), read).await;
+    let bytes = read
+        .ok()
+        .and_then(Result::ok)
+        .map(http_body_util::Collected::to_bytes);
+    bytes
+        .and_then(|bytes| scan(&bytes).ok().map(str::to_owned))
+        .unwrap_or_default()
+}
+
+/// The error object of a JSON-RPC error body, whatever id it has: a server that could not read the
+/// request could not read the id.
+fn error_of(text: &str) -> Option<Box<RawValue>> {
+    let object = Object::parse(text).ok()?;
+    let error = object.get("error")?;
+    Object::parse(error.get()).ok()?.get("code")?;
+    Some(error.to_owned())
+}
+
+/// A response body as JSON-RPC messages: one of JSON, or many of an event stream.
+#[derive(Debug)]
+pub(super) struct Messages {
+    body: ResponseBody,
+    form: Form,
+    bytes_max: usize,
+    queue: VecDeque<String>,
+    ended: bool,
+    /// The last event id of the stream: where to resume.
+    pub(super) last_event_id: Option<HeaderValue>,
+    /// How long the server wants us to wait before we come back.
+    pub(super) retry: Option<Duration>,
+}
+
+#[derive(Debug)]
+enum Form {
+    Json,
+    Events(Decoder),
+}
+
+impl Messages {
+    pub(super) fn of(response: Response<ResponseBody>, bytes_max: usize) -> Result<Self, Failure> {
+        let headers = response.headers();
+        let kind = headers
+            .get(CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or("");
+        let kind = kind
+            .split(';')
+            .next()
+            .unwrap_or("")
+            .trim()
+            .to_ascii_lowercase();
+        let form = match kind.as_str() {
+            "application/json" => Form::Json,
+            "text/event-stream" => Form::Events(Decoder::new(bytes_max)),
+            _ => return Err(INVALID),
+        };
+        // None was asked for.
+        if headers.contains_key(CONTENT_ENCODING) {
+            return Err(INVALID);
+        }
+        Ok(Self {
+            body: response.into_body(),
+            form,
+            bytes_max,
+            queue: VecDeque::new(),
+            ended: false,
+            last_event_id: None,
+            retry: None,
+        })
+    }
+
+    pub(super) fn is_stream(&self) -> bool {
+        matches!(self.form, Form::Events(_))
+    }
+
+    /// The next message's text; `None` at the end of the body, however it ended for a stream.
+    ///
+    /// Not cancel safe for JSON bodies: poll it to its end or drop the whole.
+    pub(super) async fn next(&mut self) -> Result<Option<String>, Failure> {
+        loop {
+            if let Some(message) = self.queue.pop_front() {
+                return Ok(Some(message));
+            }
+            if self.ended {
+                return Ok(None);
+            }
+            match &mut self.form {
+                Form::Json => {
+                    self.ended = true;
+                    let text = read_json(&mut self.body, self.bytes_max).await?;
+                    return Ok(Some(text));
+                }
+                Form::Events(_) => self.read_events().await?,
+            }
+        }
+    }
+
+    async fn read_events(&mut self) -> Result<(), Failure> {
+        let Some(Ok(frame)) = self.body.frame().await else {
+            // A cut stream is resumed by its last event id, if it had one.
+            self.ended = true;
+            return Ok(());
+        };
+        let Form::Events(decoder) = &mut self.form else {
+            return Ok(());
+        };
+        let Ok(data) = frame.into_data() else {
+            return Ok(());
+        };
+        let (queue, last, retry) = (&mut self.queue, &mut self.last_event_id, &mut self.retry);
+        let fed = decoder.feed(&data, |event| {
+            let SseEvent {
+                data,
+                id,
+                retry: wait,
+                event: _,
+            } = event;
+            if let Some(id) = id.and_then(|id| HeaderValue::try_from(id).ok()) {
+                *last = Some(id);
+            }
+            if let Some(wait) = wait {
+                *retry = Some(Duration::from_millis(wait));
+            }
+            // Priming events carry an id and nothing else.
+            if !data.is_empty() {
+                queue.push_back(data);
+            }
+        });
+        fed.map_err(|fault| match fault {
+            SseFault::TooLarge => TOO_LARGE,
+            SseFault::NotUtf8 => INVALID,
+        })
+    }
+}
+
+async fn read_json(body: &mut ResponseBody, bytes_max: usize) -> Result<String, Failure> {
+    let collected = Limited::new(body, bytes_max)
+        .collect()
+        .await
+        .map_err(|error| {
+            if error.is::<http_body_util::LengthLimitError>() {
+                TOO_LARGE
+            } else {
+                Failure::new(Reason::UpstreamReset, SideEffect::Unknown)
+            }
+        })?;
+    String::from_utf8(collected.to_bytes().into()).map_err(|_| INVALID)
+}
+
+pub(super) const INVALID: Failure = Failure {
+    reason: Reason::UpstreamInvalid,
+    effect: SideEffect::Unknown,
+};
+pub(super) const TOO_LARGE: Failure = Failure {
+    reason: Reason::UpstreamTooLarge,
+    effect: SideEffect::Unknown,
+};
+pub(super) const RESET: Failure = Failure {
+    reason: Reason::UpstreamReset,
+    effect: SideEffect::Unknown,
+};
+
+/// One message of the server, told apart.
+#[derive(Debug)]
+pub(super) enum Message {
+    Result {
+        id: Box<str>,
+        result: Box<RawValue>,
+    },
+    Error {
+        id: Box<str>,
+        error: Box<RawValue>,
+    },
+    Request {
+        id: Box<str>,
+        method: Box<str>,
+        params: Option<Box<RawValue>>,
+    },
+    Notification {
+        method: Box<str>,
+        params: Option<Box<RawValue>>,
+    },
+}
+
+/// Reads a message leniently: what a server may get wrong without harm is let pass.
+pub(super) fn read(text: &str) -> Result<Message, Failure> {
+    let text = scan(text.as_bytes()).map_err(|_| INVALID)?;
+    let object = Object::parse(text).map_err(|_| INVALID)?;
+    let id = object.get("id").map(|id| Box::from(id.get()));
+    let params = object.get("params").map(ToOwned::to_owned);
+    if let Some(method) = object.get_str("method") {
+        let method = method.as_ref().into();
+        return Ok(match id {
+            Some(id) => Message::Request { id, method, params },
+            None => Message::Notification { method, params },
+        });
+    }
+    let id = id.unwrap_or_else(|| "null".into());
+    match (object.get("result"), object.get("error")) {
+        (Some(result), None) => Ok(Message::Result {
+            id,
+            result: result.to_owned(),
+        }),
+        (None, Some(error)) => Ok(Message::Error {
+            id,
+            error: error.to_owned(),
+        }),
+        _ => Err(INVALID),
+    }
+}

@@ -1,0 +1,288 @@
+//! HTTP to the wrapped server, over a pool of our own.
+//!
+//! The pool is a stack: taking and giving back cost the same however many calls are open. A
+//! request that provably was not sent goes out again on a fresh connection; one that may have been
+//! sent never does. Dropping a response body closes its connection: that is the cancel signal.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+
+use super::connect::Connector;
+use crate::mcp::error::{Failure, Reason, SideEffect};
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Common servers close an idle connection after 5 s: ours is given up before.
+const IDLE: Duration = Duration::from_secs(4);
+
+/// Connections kept for later; more are closed after use.
+const IDLE_MAX: usize = 256;
+
+/// Tries to connect while nothing was sent, and the pause after the first failure.
+const TRIES: u32 = 3;
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// A response head larger than this is refused.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+
+/// The body of a request to the wrapped server.
+#[derive(Debug)]
+pub enum RequestBody {
+    Ready(Full<Bytes>),
+    /// A client's body, frame by frame.
+    Streamed(Incoming),
+}
+
+impl RequestBody {
+    pub fn empty() -> Self {
+        Self::Ready(Full::default())
+    }
+
+    pub fn json(text: String) -> Self {
+        Self::Ready(Full::from(text))
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match self.get_mut() {
+            Self::Ready(body) => Pin::new(body)
+                .poll_frame(context)
+                .map_err(|never| match never {}),
+            Self::Streamed(body) => Pin::new(body).poll_frame(context).map_err(Into::into),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Ready(body) => body.is_end_stream(),
+            Self::Streamed(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Ready(body) => body.size_hint(),
+            Self::Streamed(body) => body.size_hint(),
+        }
+    }
+}
+
+/// The wrapped server's HTTP side.
+#[derive(Debug)]
+pub struct Http {
+    connector: Connector,
+    pool: Arc<Pool>,
+    drivers: TaskTracker,
+}
+
+impl Http {
+    pub(super) fn new(connector: Connector, drivers: TaskTracker) -> Self {
+        Self {
+            connector,
+            pool: Arc::default(),
+            drivers,
+        }
+    }
+
+    pub(super) fn is_local(&self) -> bool {
+        self.connector.is_local()
+    }
+
+    /// Sends one request. Dropped before it resolves, the connection is closed: the server sees
+    /// that nobody waits.
+    pub async fn send(
+        &self,
+        mut request: Request<RequestBody>,
+    ) -> Result<Response<ResponseBody>, Failure> {
+        while let Some(sender) = self.pool.take().await {
+            match self.send_over(sender, request).await {
+                Ok(response) => return Ok(response),
+                // Closed by the server meanwhile, before it took anything.
+                Err(Unsent::Request(back)) => request = *back,
+                Err(Unsent::Failed(failure)) => return Err(failure),
+            }
+        }
+        let mut pause = PAUSE;
+        for last in (0..TRIES).rev() {
+            if let Ok(sender) = self.connect().await {
+                match self.send_over(sender, request).await {
+                    Ok(response) => return Ok(response),
+                    Err(Unsent::Request(back)) => request = *back,
+                    Err(Unsent::Failed(failure)) => return Err(failure),
+                }
+            }
+            if last > 0 {
+                tokio::time::sleep(pause).await;
+                pause *= 4;
+            }
+        }
+        Err(Failure::new(Reason::UpstreamUnreachable, SideEffect::None))
+    }
+
+    async fn send_over(
+        &self,
+        mut sender: SendRequest<RequestBody>,
+        request: Request<RequestBody>,
+    ) -> Result<Response<ResponseBody>, Unsent> {
+        match sender.try_send_request(request).await {
+            Ok(response) => {
+                let home = Some((sender, Arc::clone(&self.pool)));
+                Ok(response.map(|incoming| ResponseBody { incoming, home }))
+            }
+            Err(mut error) => match error.take_message() {
+                Some(request) => Err(Unsent::Request(Box::new(request))),
+                None => Err(Unsent::Failed(broken(error.error()))),
+            },
+        }
+    }
+
+    async fn connect(&self) -> Result<SendRequest<RequestBody>, BoxError> {
+        let stream = self.connector.connect().await?;
+        let (sender, connection) = http1::Builder::new()
+            .max_buf_size(HEAD_BYTES_MAX)
+            .handshake(TokioIo::new(stream))
+            .await?;
+        self.drivers.spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "an upstream connection ended with an error");
+            }
+        });
+        Ok(sender)
+    }
+}
+
+enum Unsent {
+    Request(Box<Request<RequestBody>>),
+    Failed(Failure),
+}
+
+fn broken(error: &hyper::Error) -> Failure {
+    let reason = if error.is_parse() {
+        Reason::UpstreamInvalid
+    } else {
+        Reason::UpstreamReset
+    };
+    Failure::new(reason, SideEffect::Unknown)
+}
+
+#[derive(Debug, Default)]
+struct Pool {
+    /// Newest last.
+    idle: Mutex<VecDeque<(SendRequest<RequestBody>, Instant)>>,
+}
+
+impl Pool {
+    /// A connection that is ready, the one used last first.
+    async fn take(&self) -> Option<SendRequest<RequestBody>> {
+        loop {
+            let newest = self
+                .idle
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .pop_back();
+            let (mut sender, since) = newest?;
+            if Instant::now().saturating_duration_since(since) >= IDLE {
+                // All others are older still.
+                self.idle
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .clear();
+                return None;
+            }
+            // Ready at once, or as soon as its driver has seen the end of the last response.
+            let ready = tokio::time::timeout(Duration::from_millis(50), sender.ready()).await;
+            if matches!(ready, Ok(Ok(()))) {
+                return Some(sender);
+            }
+        }
+    }
+
+    fn give_back(&self, sender: SendRequest<RequestBody>) {
+        if sender.is_closed() {
+            return;
+        }
+        let now = Instant::now();
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        while idle
+            .front()
+            .is_some_and(|(_, since)| now.saturating_duration_since(*since) >= IDLE)
+        {
+            idle.pop_front();
+        }
+        if idle.len() < IDLE_MAX {
+            idle.push_back((sender, now));
+        }
+    }
+}
+
+/// A response body. Read to its clean end, its connection goes back to the pool; dropped before,
+/// the connection is closed.
+#[derive(Debug)]
+pub struct ResponseBody {
+    incoming: Incoming,
+    home: Option<(SendRequest<RequestBody>, Arc<Pool>)>,
+}
+
+impl ResponseBody {
+    fn go_home(&mut self) {
+        if let Some((sender, pool)) = self.home.take() {
+            pool.give_back(sender);
+        }
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let this = self.get_mut();
+        let frame = ready!(Pin::new(&mut this.incoming).poll_frame(context));
+        match &frame {
+            None => this.go_home(),
+            Some(Ok(_)) if this.incoming.is_end_stream() => this.go_home(),
+            Some(Ok(_)) => {}
+            Some(Err(_)) => this.home = None,
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.incoming.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.incoming.size_hint()
+    }
+}
+
+impl Drop for ResponseBody {
+    fn drop(&mut self) {
+        // A body without bytes is at its end before it was polled.
+        if self.incoming.is_end_stream() {
+            self.go_home();
+        }
+    }
+}

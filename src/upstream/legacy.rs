@@ -1,0 +1,366 @@
+//! A legacy server: sessions, and questions to the client in the middle of a call.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::StreamExt as _;
+use futures_util::stream;
+use hyper::StatusCode;
+use serde_json::value::RawValue;
+
+use super::heard::{self, Heard, INVALID, Message, Messages, RESET};
+use super::http::RequestBody;
+use super::modern::{CANCEL_PATIENCE, is_token, note};
+use super::origin::Origin;
+use super::session::{Key, Lease, NoSession, Session, Sessions};
+use super::{Answer, Control, Event, Exchange, Outgoing, Question, UpstreamError, translate};
+use crate::mcp::error::{Failure, Reason, RpcError, SideEffect, code};
+use crate::mcp::input::Kind;
+use crate::mcp::json::{Object, Writer};
+use crate::mcp::result;
+
+/// Between attempts to resume a cut stream.
+const RESUME_PAUSE: Duration = Duration::from_millis(500);
+const RESUME_PAUSE_MAX: Duration = Duration::from_secs(10);
+
+/// How often a server that says "later" is asked.
+const TRIES: u32 = 3;
+
+/// Begins one request; it is sent when the events are first polled.
+pub(super) fn begin(origin: Arc<Origin>, sessions: Arc<Sessions>, outgoing: Outgoing) -> Exchange {
+    let current = Arc::new(Mutex::new(None));
+    let conversation = Conversation {
+        key: Key {
+            caller: outgoing.caller,
+            capabilities: translate::legacy_capabilities(&outgoing.capabilities).into(),
+        },
+        origin: Arc::clone(&origin),
+        sessions,
+        outgoing,
+        lease: None,
+        current: Arc::clone(&current),
+        id: 0,
+        phase: Phase::Unsent,
+    };
+    let events = stream::unfold(conversation, |mut conversation| async {
+        let event = conversation.next().await?;
+        Some((event, conversation))
+    });
+    Exchange {
+        events: events.boxed(),
+        control: Arc::new(Side { current }),
+    }
+}
+
+/// The way back to the call's session while the call is under way.
+struct Side {
+    current: Arc<Mutex<Option<(Arc<Session>, u64)>>>,
+}
+
+impl Side {
+    fn current(&self) -> Option<(Arc<Session>, u64)> {
+        self.current
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+#[async_trait]
+impl Control for Side {
+    async fn answer(&self, id: &str, answer: Answer) -> Result<(), Failure> {
+        let Some((session, _)) = self.current() else {
+            return Ok(());
+        };
+        session.tell(response(id, &answer)).await
+    }
+
+    async fn cancel(&self) {
+        let Some((session, id)) = self.current() else {
+            return;
+        };
+        let mut params = Writer::object();
+        params
+            .number("requestId", id)
+            .str("reason", "The client no longer waits");
+        let message = translate::notification("notifications/cancelled", &params.end());
+        let _ = tokio::time::timeout(CANCEL_PATIENCE, session.tell(message)).await;
+    }
+}
+
+fn response(id: &str, answer: &Answer) -> String {
+    let mut out = Writer::object();
+    out.str("jsonrpc", "2.0").raw("id", id);
+    match answer {
+        Answer::Result(result) => out.raw("result", result),
+        Answer::Refused(error) => out.raw("error", error),
+    };
+    out.end()
+}
+
+struct Conversation {
+    origin: Arc<Origin>,
+    sessions: Arc<Sessions>,
+    outgoing: Outgoing,
+    key: Key,
+    lease: Option<Lease>,
+    current: Arc<Mutex<Option<(Arc<Session>, u64)>>>,
+    id: u64,
+    phase: Phase,
+}
+
+enum Phase {
+    Unsent,
+    Reading(Messages),
+    Over,
+}
+
+/// Why a request was not taken.
+enum Untaken {
+    End(Event),
+    SessionLost,
+}
+
+impl Conversation {
+    async fn next(&mut self) -> Option<Event> {
+        if matches!(self.phase, Phase::Unsent) {
+            match self.send().await {
+                Ok(messages) => self.phase = Phase::Reading(messages),
+                Err(end) => return Some(self.end(end)),
+            }
+        }
+        loop {
+            let Phase::Reading(messages) = &mut self.phase else {
+                return None;
+            };
+            let text = match messages.next().await {
+                Ok(Some(text)) => text,
+                Ok(None) => match self.resume().await {
+                    Ok(()) => continue,
+                    Err(failure) => return Some(self.end(Event::Failed(failure))),
+                },
+                Err(failure) => return Some(self.end(Event::Failed(failure))),
+            };
+            let Ok(message) = heard::read(&text) else {
+                return Some(self.end(Event::Failed(INVALID)));
+            };
+            if let Some(event) = self.on_message(message).await {
+                return Some(event);
+            }
+        }
+    }
+
+    /// Ends the conversation. Only after an answer is the session fit for another call.
+    fn end(&mut self, event: Event) -> Event {
+        self.phase = Phase::Over;
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        if let Some(lease) = self.lease.take()
+            && matches!(event, Event::Result(_) | Event::Error(_))
+        {
+            lease.give_back();
+        }
+        event
+    }
+
+    async fn send(&mut self) -> Result<Messages, Event> {
+        let lease = self
+            .sessions
+            .check_out(&self.key, self.outgoing.credentials.as_ref())
+            .await;
+        self.lease = Some(lease.map_err(no_session)?);
+        match self.send_once().await {
+            Ok(messages) => return Ok(messages),
+            Err(Untaken::End(event)) => return Err(event),
+            Err(Untaken::SessionLost) => {}
+        }
+        // The server refused the session before it ran anything: once more on a new one.
+        if let Some(lease) = self.lease.take() {
+            lease.lost();
+        }
+        let lease = self
+            .sessions
+            .open(&self.key, self.outgoing.credentials.as_ref())
+            .await;
+        self.lease = Some(lease.map_err(no_session)?);
+        self.send_once().await.map_err(|untaken| match untaken {
+            Untaken::End(event) => event,
+            Untaken::SessionLost => {
+                Event::Failed(Failure::new(Reason::UpstreamHttp, SideEffect::None))
+            }
+        })
+    }
+
+    async fn send_once(&mut self) -> Result<Messages, Untaken> {
+        let Some(lease) = &self.lease else {
+            return Err(Untaken::SessionLost);
+        };
+        let session = Arc::clone(&lease.session);
+        if let Some(level) = &self.outgoing.log_level {
+            session.set_log_level(level).await;
+        }
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            self.id = self.origin.next_id();
+            let unsent = Failure::new(Reason::UpstreamInvalid, SideEffect::None);
+            let params = translate::for_legacy(&self.outgoing, self.id)
+                .map_err(|_| Untaken::End(Event::Failed(unsent)))?;
+            let body = translate::request(self.id, &self.outgoing.method, &params);
+            *self.current.lock().unwrap_or_else(PoisonError::into_inner) =
+                Some((Arc::clone(&session), self.id));
+            let sent = self
+                .origin
+                .send(session.post(), RequestBody::json(body))
+                .await;
+            let response = sent.map_err(|failure| Untaken::End(Event::Failed(failure)))?;
+            match heard::judge(response, self.origin.message_bytes_max).await {
+                Heard::Messages(messages) => return Ok(messages),
+                Heard::Error(error) if is_session_lost(&session, error.status, &error.error) => {
+                    return Err(Untaken::SessionLost);
+                }
+                Heard::Error(error) => return Err(Untaken::End(Event::Error(error))),
+                Heard::Refused {
+                    status: StatusCode::NOT_FOUND,
+                    ..
+                } if session.has_id() => {
+                    return Err(Untaken::SessionLost);
+                }
+                Heard::Refused { failure, .. } => return Err(Untaken::End(Event::Failed(failure))),
+                Heard::Later(pause) if tries < TRIES => tokio::time::sleep(pause).await,
+                Heard::Later(_) => {
+                    let failure = Failure::new(Reason::UpstreamHttp, SideEffect::None);
+                    return Err(Untaken::End(Event::Failed(failure)));
+                }
+            }
+        }
+    }
+
+    /// Comes back to a stream that was cut: the call runs on at the server, and its events wait
+    /// under the last event id, if there was one.
+    async fn resume(&mut self) -> Result<(), Failure> {
+        let Phase::Reading(messages) = &mut self.phase else {
+            return Err(RESET);
+        };
+        let (true, Some(id)) = (messages.is_stream(), messages.last_event_id.clone()) else {
+            return Err(RESET);
+        };
+        let Some(lease) = &self.lease else {
+            return Err(RESET);
+        };
+        let mut pause = messages.retry.unwrap_or(RESUME_PAUSE);
+        let session = Arc::clone(&lease.session);
+        loop {
+            // Whoever waits for this call has a deadline, and drops it then.
+            tokio::time::sleep(pause.min(RESUME_PAUSE_MAX)).await;
+            pause = (pause * 2).max(RESUME_PAUSE);
+            let request = session.get().header("last-event-id", &id);
+            let Ok(response) = self.origin.send(request, RequestBody::empty()).await else {
+                continue;
+            };
+            match heard::judge(response, self.origin.message_bytes_max).await {
+                Heard::Messages(mut resumed) => {
+                    // Nothing new was said yet: the old id still counts.
+                    resumed.last_event_id = Some(id);
+                    resumed.retry = messages.retry;
+                    self.phase = Phase::Reading(resumed);
+                    return Ok(());
+                }
+                Heard::Later(later) => pause = later,
+                Heard::Error(_) | Heard::Refused { .. } => return Err(RESET),
+            }
+        }
+    }
+
+    async fn on_message(&mut self, message: Message) -> Option<Event> {
+        let own = self.id.to_string();
+        match message {
+            Message::Result { id, result } if *id == *own => Some(self.end(Event::Result(result))),
+            Message::Error { id, error } if *id == *own || *id == *"null" => {
+                let error = UpstreamError {
+                    error,
+                    status: 200,
+                    www_authenticate: None,
+                };
+                Some(self.end(Event::Error(error)))
+            }
+            Message::Request { id, method, params } => self.on_request(id, &method, params).await,
+            Message::Notification { method, params } => {
+                note(&self.origin, &method);
+                match &*method {
+                    "notifications/progress" => params
+                        .filter(|p| is_token(p, self.id) && self.outgoing.wants_progress)
+                        .map(Event::Progress),
+                    "notifications/message" => params
+                        .filter(|_| self.outgoing.log_level.is_some())
+                        .map(Event::Log),
+                    _ => None,
+                }
+            }
+            Message::Result { .. } | Message::Error { .. } => {
+                tracing::debug!("a message that belongs to no request of ours was ignored");
+                None
+            }
+        }
+    }
+
+    async fn on_request(
+        &mut self,
+        id: Box<str>,
+        method: &str,
+        params: Option<Box<RawValue>>,
+    ) -> Option<Event> {
+        let declared = Object::parse(&self.key.capabilities).unwrap_or_default();
+        let answer = match Kind::of(method) {
+            Some(kind) if declared.contains(capability(kind)) => {
+                let question = Question {
+                    id: (&*id).into(),
+                    method: method.into(),
+                    params,
+                };
+                return Some(Event::Question(question));
+            }
+            None if method == "ping" => Answer::Result("{}".into()),
+            _ => Answer::Refused(
+                RpcError::new(code::METHOD_NOT_FOUND, "The client does not answer this")
+                    .to_json()
+                    .into(),
+            ),
+        };
+        if let Some(lease) = &self.lease {
+            // A server that cannot be told will notice by itself.
+            let _ = lease.session.tell(response(&id, &answer)).await;
+        }
+        None
+    }
+}
+
+fn capability(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Elicitation => "elicitation",
+        Kind::Sampling => "sampling",
+        Kind::Roots => "roots",
+    }
+}
+
+/// 404 for a session that the server gave us, or one of the dialects for the same.
+fn is_session_lost(session: &Session, status: u16, error: &RawValue) -> bool {
+    if status == 404 && session.has_id() {
+        return true;
+    }
+    let number = result::error_code(error).unwrap_or_default();
+    let message = result::error_message(error)
+        .unwrap_or_default()
+        .to_ascii_lowercase();
+    status == 400
+        && (number == -32006
+            || ((number == -32000 || number == code::INVALID_REQUEST)
+                && (message.contains("session") || message.contains("not initialized"))))
+}
+
+pub(super) fn no_session(why: NoSession) -> Event {
+    match why {
+        NoSession::Failed(failure) => Event::Failed(failure),
+        NoSession::Error(error) => Event::Error(error),
+    }
+}

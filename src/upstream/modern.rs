@@ -1,0 +1,193 @@
+//! A modern server: stateless, one POST a request, questions as `input_required` results.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::StreamExt as _;
+use futures_util::stream;
+use hyper::http::request;
+use serde_json::value::RawValue;
+
+use super::heard::{self, Heard, Message, Messages};
+use super::http::RequestBody;
+use super::origin::{METHOD, NAME, Origin, PROTOCOL_VERSION};
+use super::{Answer, Control, Event, Exchange, Outgoing, UpstreamError, translate};
+use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::mcp::headers::encode;
+use crate::mcp::json::Object;
+use crate::mcp::version::MODERN;
+
+/// How often a server that says "later" is asked.
+const TRIES: u32 = 3;
+
+/// Begins one request; it is sent when the events are first polled.
+pub(super) fn begin(origin: Arc<Origin>, outgoing: Outgoing) -> Exchange {
+    let conversation = Conversation {
+        origin,
+        outgoing,
+        id: 0,
+        phase: Phase::Unsent,
+    };
+    let events = stream::unfold(conversation, |mut conversation| async {
+        let event = conversation.next().await?;
+        Some((event, conversation))
+    });
+    Exchange {
+        events: events.boxed(),
+        control: Arc::new(ClosingIsEnough),
+    }
+}
+
+/// A modern call is cancelled by closing its stream, which dropping the exchange does; and it
+/// asks nothing while it runs.
+struct ClosingIsEnough;
+
+#[async_trait]
+impl Control for ClosingIsEnough {
+    async fn answer(&self, _id: &str, _answer: Answer) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    async fn cancel(&self) {}
+}
+
+struct Conversation {
+    origin: Arc<Origin>,
+    outgoing: Outgoing,
+    id: u64,
+    phase: Phase,
+}
+
+enum Phase {
+    Unsent,
+    Reading(Messages),
+    Over,
+}
+
+impl Conversation {
+    async fn next(&mut self) -> Option<Event> {
+        if matches!(self.phase, Phase::Unsent) {
+            match self.send().await {
+                Ok(messages) => self.phase = Phase::Reading(messages),
+                Err(end) => return Some(self.end(end)),
+            }
+        }
+        loop {
+            let Phase::Reading(messages) = &mut self.phase else {
+                return None;
+            };
+            let text = match messages.next().await {
+                Ok(Some(text)) => text,
+                // A modern stream that was cut cannot be resumed.
+                Ok(None) => return Some(self.end(Event::Failed(heard::RESET))),
+                Err(failure) => return Some(self.end(Event::Failed(failure))),
+            };
+            match heard::read(&text) {
+                Ok(message) => {
+                    if let Some(event) = self.on_message(message) {
+                        return Some(event);
+                    }
+                }
+                Err(failure) => return Some(self.end(Event::Failed(failure))),
+            }
+        }
+    }
+
+    fn end(&mut self, event: Event) -> Event {
+        self.phase = Phase::Over;
+        event
+    }
+
+    async fn send(&mut self) -> Result<Messages, Event> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            self.id = self.origin.next_id();
+            let params = translate::for_modern(&self.outgoing, self.id).map_err(|_| {
+                Event::Failed(Failure::new(Reason::UpstreamInvalid, SideEffect::None))
+            })?;
+            let body = translate::request(self.id, &self.outgoing.method, &params);
+            let response = self.origin.send(self.head(), RequestBody::json(body)).await;
+            let response = response.map_err(Event::Failed)?;
+            match heard::judge(response, self.origin.message_bytes_max).await {
+                Heard::Messages(messages) => return Ok(messages),
+                Heard::Error(error) => return Err(Event::Error(error)),
+                Heard::Refused { failure, .. } => return Err(Event::Failed(failure)),
+                Heard::Later(pause) if tries < TRIES => tokio::time::sleep(pause).await,
+                Heard::Later(_) => {
+                    let failure = Failure::new(Reason::UpstreamHttp, SideEffect::None);
+                    return Err(Event::Failed(failure));
+                }
+            }
+        }
+    }
+
+    fn head(&self) -> request::Builder {
+        let outgoing = &self.outgoing;
+        let mut head = self
+            .origin
+            .post(outgoing.credentials.as_ref())
+            .header(PROTOCOL_VERSION, MODERN)
+            .header(METHOD, &*outgoing.method);
+        if let Some(name) = &outgoing.name {
+            head = head.header(NAME, &*encode(name));
+        }
+        for (name, value) in outgoing.param_headers.iter() {
+            head = head.header(name, value);
+        }
+        head
+    }
+
+    fn on_message(&mut self, message: Message) -> Option<Event> {
+        let own = self.id.to_string();
+        match message {
+            Message::Result { id, result } if *id == *own => Some(self.end(Event::Result(result))),
+            // A server that could not read the request cannot know its id.
+            Message::Error { id, error } if *id == *own || *id == *"null" => {
+                let error = UpstreamError {
+                    error,
+                    status: 200,
+                    www_authenticate: None,
+                };
+                Some(self.end(Event::Error(error)))
+            }
+            Message::Notification { method, params } => self.on_notification(&method, params),
+            Message::Result { .. } | Message::Error { .. } | Message::Request { .. } => {
+                tracing::debug!("a message that belongs to no request of ours was ignored");
+                None
+            }
+        }
+    }
+
+    fn on_notification(&self, method: &str, params: Option<Box<RawValue>>) -> Option<Event> {
+        note(&self.origin, method);
+        match method {
+            "notifications/progress" => params
+                .filter(|params| is_token(params, self.id) && self.outgoing.wants_progress)
+                .map(Event::Progress),
+            "notifications/message" => params
+                .filter(|_| self.outgoing.log_level.is_some())
+                .map(Event::Log),
+            _ => None,
+        }
+    }
+}
+
+/// What any notification tells of the server itself.
+pub(super) fn note(origin: &Origin, method: &str) {
+    if method == "notifications/tools/list_changed" {
+        origin.tools.clear();
+    }
+}
+
+/// Whether a progress notification speaks of that request.
+pub(super) fn is_token(params: &RawValue, id: u64) -> bool {
+    let token = Object::parse(params.get())
+        .ok()
+        .and_then(|params| params.get("progressToken"));
+    token.is_some_and(|token| token.get() == id.to_string())
+}
+
+/// How long a cancel may take.
+pub(super) const CANCEL_PATIENCE: Duration = Duration::from_secs(2);

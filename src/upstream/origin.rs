@@ -1,0 +1,115 @@
+//! The wrapped server's address, and what is common to all requests to it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
+use hyper::http::request;
+use hyper::{Method, Request, Response, Uri};
+
+use super::cache::Cache;
+use super::http::{Http, RequestBody, ResponseBody};
+use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::mcp::tools::Tools;
+
+pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+pub(super) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+pub(super) const METHOD: HeaderName = HeaderName::from_static("mcp-method");
+pub(super) const NAME: HeaderName = HeaderName::from_static("mcp-name");
+
+/// Servers refuse requests that do not accept both forms.
+const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// One wrapped server, shared by everything that talks to it.
+#[derive(Debug)]
+pub(super) struct Origin {
+    pub(super) http: Http,
+    /// Path and query of the MCP endpoint.
+    path: Uri,
+    host: HeaderValue,
+    pub(super) message_bytes_max: usize,
+    next_id: AtomicU64,
+    /// Each caller's tools, as last listed.
+    pub(super) tools: Cache<Tools>,
+}
+
+impl Origin {
+    pub(super) fn new(url: &Uri, http: Http, message_bytes_max: usize) -> Option<Self> {
+        let authority = url.authority()?.as_str();
+        // Credentials in a URL are none of the server's name.
+        let authority = authority
+            .rsplit_once('@')
+            .map_or(authority, |(_, host)| host);
+        let path = url.path_and_query().map_or("/", |path| path.as_str());
+        Some(Self {
+            http,
+            path: path.parse().ok()?,
+            host: HeaderValue::try_from(authority).ok()?,
+            message_bytes_max,
+            next_id: AtomicU64::new(1),
+            tools: Cache::default(),
+        })
+    }
+
+    /// A JSON-RPC id, never used twice at this server.
+    pub(super) fn next_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A POST of one JSON-RPC message.
+    pub(super) fn post(&self, credentials: Option<&HeaderValue>) -> request::Builder {
+        self.builder(Method::POST, credentials)
+            .header(ACCEPT, BOTH)
+            .header(CONTENT_TYPE, JSON)
+    }
+
+    /// A GET of a legacy event stream.
+    pub(super) fn get(&self, credentials: Option<&HeaderValue>) -> request::Builder {
+        self.builder(Method::GET, credentials)
+            .header(ACCEPT, EVENTS)
+    }
+
+    pub(super) fn delete(&self, credentials: Option<&HeaderValue>) -> request::Builder {
+        self.builder(Method::DELETE, credentials)
+    }
+
+    fn builder(&self, method: Method, credentials: Option<&HeaderValue>) -> request::Builder {
+        let builder = Request::builder()
+            .method(method)
+            .uri(self.path.clone())
+            .header(HOST, &self.host);
+        match credentials {
+            Some(credentials) => builder.header(AUTHORIZATION, credentials),
+            None => builder,
+        }
+    }
+
+    pub(super) async fn send(
+        &self,
+        builder: request::Builder,
+        body: RequestBody,
+    ) -> Result<Response<ResponseBody>, Failure> {
+        let request = builder
+            .body(body)
+            .map_err(|_| Failure::new(Reason::UpstreamInvalid, SideEffect::None))?;
+        self.http.send(request).await
+    }
+
+    /// A client's own request, for this server: same bytes, another address.
+    pub(super) fn readdress(&self, parts: &mut request::Parts, well_known: Option<&str>) {
+        let own = self.path.path();
+        let target = match well_known {
+            // Metadata of this very endpoint: its path follows the prefix.
+            Some(prefix) if parts.uri.path().len() > prefix.len() => format!("{prefix}{own}"),
+            Some(prefix) => prefix.to_owned(),
+            None => match parts.uri.query() {
+                Some(query) => format!("{own}?{query}"),
+                None => self.path.to_string(),
+            },
+        };
+        parts.uri = target.parse().unwrap_or_else(|_| self.path.clone());
+        parts.version = hyper::Version::HTTP_11;
+        parts.headers.insert(HOST, self.host.clone());
+    }
+}

@@ -1,0 +1,119 @@
+//! Which era the wrapped server speaks: asked once, in the modern way.
+
+use std::time::Duration;
+
+use hyper::StatusCode;
+use hyper::header::HeaderValue;
+use serde_json::value::RawValue;
+
+use super::UpstreamError;
+use super::heard::{self, Heard, Message};
+use super::http::RequestBody;
+use super::origin::{METHOD, Origin, PROTOCOL_VERSION};
+use super::translate;
+use crate::mcp::error::{Failure, Reason, SideEffect, code};
+use crate::mcp::json::Object;
+use crate::mcp::result;
+use crate::mcp::version::{Era, MODERN};
+
+/// A server that does not answer a discovery in this time is asked again at the next request.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Why the era is not known.
+#[derive(Debug)]
+pub(super) enum Undecided {
+    Failed(Failure),
+    Unauthorized(UpstreamError),
+}
+
+/// Asks `server/discover`. Whatever is no word of a modern server is one of a legacy server
+/// (streamable-http, Backward Compatibility); a server that serves both is modern.
+pub(super) async fn probe(
+    origin: &Origin,
+    credentials: Option<&HeaderValue>,
+) -> Result<Era, Undecided> {
+    let asked = tokio::time::timeout(PATIENCE, ask(origin, credentials)).await;
+    asked.map_err(|_| {
+        Undecided::Failed(Failure::new(Reason::UpstreamUnreachable, SideEffect::None))
+    })?
+}
+
+async fn ask(origin: &Origin, credentials: Option<&HeaderValue>) -> Result<Era, Undecided> {
+    let body = translate::request(
+        origin.next_id(),
+        "server/discover",
+        &translate::own_params("{}", &[]),
+    );
+    let head = origin
+        .post(credentials)
+        .header(PROTOCOL_VERSION, MODERN)
+        .header(METHOD, "server/discover");
+    let response = origin
+        .send(head, RequestBody::json(body))
+        .await
+        .map_err(Undecided::Failed)?;
+    match heard::judge(response, origin.message_bytes_max).await {
+        Heard::Messages(mut messages) => loop {
+            let Ok(Some(text)) = messages.next().await else {
+                return Ok(Era::Legacy);
+            };
+            match heard::read(&text) {
+                Ok(Message::Result { result, .. }) => return Ok(era_of_result(&result)),
+                Ok(Message::Error { error, .. }) => return Ok(era_of_error(&error)),
+                Ok(Message::Request { .. } | Message::Notification { .. }) => {}
+                Err(_) => return Ok(Era::Legacy),
+            }
+        },
+        Heard::Error(error) if matches!(error.status, 401 | 403) => {
+            Err(Undecided::Unauthorized(error))
+        }
+        Heard::Error(error) => Ok(era_of_error(&error.error)),
+        Heard::Later(_) => Err(Undecided::Failed(Failure::new(
+            Reason::UpstreamHttp,
+            SideEffect::None,
+        ))),
+        // A gateway in front of a server that is not up yet says nothing about the server.
+        Heard::Refused {
+            failure, status, ..
+        } if matches!(
+            status,
+            StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
+        ) =>
+        {
+            Err(Undecided::Failed(failure))
+        }
+        Heard::Refused { .. } => Ok(Era::Legacy),
+    }
+}
+
+fn era_of_result(result: &RawValue) -> Era {
+    let object = Object::parse(result.get()).unwrap_or_default();
+    let versions = object.get("supportedVersions");
+    let versions: Vec<String> = versions
+        .and_then(|raw| serde_json::from_str(raw.get()).ok())
+        .unwrap_or_default();
+    if versions.iter().any(|version| version == MODERN) {
+        Era::Modern
+    } else {
+        Era::Legacy
+    }
+}
+
+/// Only a modern server knows these codes; -32601 and -32602 are everybody's.
+fn era_of_error(error: &RawValue) -> Era {
+    match result::error_code(error) {
+        Some(code::HEADER_MISMATCH | code::MISSING_CLIENT_CAPABILITY) => Era::Modern,
+        Some(code::UNSUPPORTED_VERSION) => {
+            let data = Object::parse(error.get())
+                .ok()
+                .and_then(|error| error.get_object("data"));
+            let supported = data.and_then(|data| data.get("supported"));
+            if supported.is_some_and(|raw| raw.get().contains(MODERN)) {
+                Era::Modern
+            } else {
+                Era::Legacy
+            }
+        }
+        _ => Era::Legacy,
+    }
+}

@@ -1,0 +1,211 @@
+//! A client's params in the words of the wrapped server's era. Pure; what is not named here keeps
+//! its bytes.
+
+use super::{Outgoing, Retry};
+use crate::mcp::json::{Fault, Object, Writer, is_object, set};
+use crate::mcp::meta::{CLIENT_CAPABILITIES, PROGRESS_TOKEN, PROTOCOL_VERSION, TASKS_EXTENSION};
+use crate::mcp::version::MODERN;
+
+/// One JSON-RPC request.
+pub(super) fn request(id: u64, method: &str, params: &str) -> String {
+    let mut out = Writer::with_capacity(params.len() + 96);
+    out.str("jsonrpc", "2.0")
+        .number("id", id)
+        .str("method", method)
+        .raw("params", params);
+    out.end()
+}
+
+pub(super) fn notification(method: &str, params: &str) -> String {
+    let mut out = Writer::with_capacity(params.len() + 96);
+    out.str("jsonrpc", "2.0")
+        .str("method", method)
+        .raw("params", params);
+    out.end()
+}
+
+/// Params for a modern server: the Tasks extension is never declared to it, a legacy `task` wish
+/// does not reach it, and the progress token is ours.
+pub(super) fn for_modern(outgoing: &Outgoing, token: u64) -> Result<String, Fault> {
+    let params = Object::parse(&outgoing.params)?;
+    let retry = outgoing.retry.as_ref();
+    let mut text = if params.contains("task") || retry.is_some() {
+        params.render_filtered(|key| {
+            key != "task" && !(retry.is_some() && matches!(key, "inputResponses" | "requestState"))
+        })
+    } else {
+        outgoing.params.to_string()
+    };
+    let meta = params
+        .get("_meta")
+        .filter(|raw| is_object(raw))
+        .map_or("{}", |raw| raw.get());
+    text = set(
+        &text,
+        "_meta",
+        &meta_for_modern(meta, outgoing.wants_progress.then_some(token))?,
+    )?;
+    if let Some(Retry {
+        input_responses,
+        request_state,
+    }) = retry
+    {
+        text = set(&text, "inputResponses", input_responses)?;
+        if let Some(state) = request_state {
+            text = set(&text, "requestState", &crate::mcp::json::quote(state))?;
+        }
+    }
+    Ok(text)
+}
+
+fn meta_for_modern(meta: &str, token: Option<u64>) -> Result<String, Fault> {
+    let object = Object::parse(meta)?;
+    let mut text = match (object.contains(PROGRESS_TOKEN), token) {
+        (_, Some(token)) => set(meta, PROGRESS_TOKEN, &token.to_string())?,
+        (true, None) => object.render_filtered(|key| key != PROGRESS_TOKEN),
+        (false, None) => meta.to_owned(),
+    };
+    if let Some(capabilities) = object.get(CLIENT_CAPABILITIES) {
+        text = set(
+            &text,
+            CLIENT_CAPABILITIES,
+            &without_tasks(capabilities.get())?,
+        )?;
+    }
+    Ok(text)
+}
+
+/// A client's capabilities without the Tasks extension.
+pub(super) fn without_tasks(capabilities: &str) -> Result<String, Fault> {
+    let object = Object::parse(capabilities)?;
+    match object
+        .get_object("extensions")
+        .filter(|all| all.contains(TASKS_EXTENSION))
+    {
+        None => Ok(capabilities.to_owned()),
+        Some(extensions) if extensions.len() == 1 => {
+            Ok(object.render_filtered(|key| key != "extensions"))
+        }
+        Some(extensions) => set(
+            capabilities,
+            "extensions",
+            &extensions.render_filtered(|k| k != TASKS_EXTENSION),
+        ),
+    }
+}
+
+/// Params for a legacy server: nothing that only a modern one knows.
+pub(super) fn for_legacy(outgoing: &Outgoing, token: u64) -> Result<String, Fault> {
+    let params = Object::parse(&outgoing.params)?;
+    let text = params.render_filtered(|key| {
+        !matches!(key, "_meta" | "task" | "inputResponses" | "requestState")
+    });
+    let meta = params.get_object("_meta").unwrap_or_default();
+    let mut kept = Writer::object();
+    let mut any = false;
+    for (key, value) in meta.iter() {
+        if !key.starts_with("io.modelcontextprotocol/") && key != PROGRESS_TOKEN {
+            kept.raw(key, value.get());
+            any = true;
+        }
+    }
+    if outgoing.wants_progress {
+        kept.number(PROGRESS_TOKEN, token);
+        any = true;
+    }
+    if any {
+        set(&text, "_meta", &kept.end())
+    } else {
+        Ok(text)
+    }
+}
+
+/// What raincheck declares to a legacy server for a modern client: what the client can answer.
+pub(super) fn legacy_capabilities(capabilities: &str) -> String {
+    let object = Object::parse(capabilities).unwrap_or_default();
+    let mut out = Writer::object();
+    for key in ["elicitation", "sampling", "roots"] {
+        if let Some(value) = object.get(key) {
+            out.raw(key, value.get());
+        }
+    }
+    out.end()
+}
+
+/// `params` of a request of raincheck's own to a modern server, with further members as JSON.
+pub(super) fn own_params(capabilities: &str, members: &[(&str, &str)]) -> String {
+    let mut meta = Writer::object();
+    meta.str(PROTOCOL_VERSION, MODERN);
+    meta.raw("io.modelcontextprotocol/clientInfo", &client_info());
+    meta.raw(CLIENT_CAPABILITIES, capabilities);
+    let mut out = Writer::object();
+    for (key, value) in members {
+        out.raw(key, value);
+    }
+    out.raw("_meta", &meta.end());
+    out.end()
+}
+
+pub(super) fn client_info() -> String {
+    format!(
+        r#"{{"name":"raincheck","version":"{}"}}"#,
+        env!("CARGO_PKG_VERSION")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outgoing(params: &str) -> Outgoing {
+        Outgoing {
+            caller: [0; 16],
+            credentials: None,
+            method: "tools/call".into(),
+            params: params.into(),
+            capabilities: "{}".into(),
+            name: None,
+            param_headers: [].into(),
+            wants_progress: true,
+            log_level: None,
+            retry: None,
+        }
+    }
+
+    const PARAMS: &str = r#"{"name":"t", "arguments":{"n":1.10},"task":{},"_meta":{"progressToken":"c","a/b":1,"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}}}"#;
+
+    #[test]
+    fn a_modern_server_never_hears_of_tasks() {
+        assert_eq!(
+            for_modern(&outgoing(PARAMS), 7).unwrap(),
+            r#"{"name":"t","arguments":{"n":1.10},"_meta":{"progressToken":7,"a/b":1,"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}}"#
+        );
+        let mut retry = outgoing(PARAMS);
+        retry.wants_progress = false;
+        retry.retry = Some(Retry {
+            input_responses: r#"{"k":{}}"#.into(),
+            request_state: Some("s\"".into()),
+        });
+        let text = for_modern(&retry, 7).unwrap();
+        assert!(
+            text.starts_with(r#"{"requestState":"s\"","inputResponses":{"k":{}},"name":"t""#),
+            "{text}"
+        );
+        assert!(
+            !text.contains("progressToken") && !text.contains("\"task\""),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_legacy_server_hears_nothing_of_the_modern_world() {
+        assert_eq!(
+            for_legacy(&outgoing(PARAMS), 7).unwrap(),
+            r#"{"_meta":{"a/b":1,"progressToken":7},"name":"t","arguments":{"n":1.10}}"#
+        );
+        assert_eq!(
+            legacy_capabilities(r#"{"sampling":{"tools":{}},"extensions":{},"roots":{}}"#),
+            r#"{"sampling":{"tools":{}},"roots":{}}"#
+        );
+    }
+}

@@ -1,0 +1,520 @@
+//! What the user writes, and what raincheck says to it: the exact sentences.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use raincheck::config::load::{Flags, load};
+use raincheck::config::{Config, ConfigError, EraChoice, Location, LogFormat, SessionUse};
+use raincheck::task::policy::{InputWhen, Mode};
+
+#[path = "config/mistakes.rs"]
+mod mistakes;
+
+/// A file of its own, gone at the end of the test; errors name it `config.toml`.
+struct File(PathBuf);
+
+impl File {
+    fn new(text: &str) -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let place = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("raincheck-config-{}-{place}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        std::fs::create_dir(&directory).unwrap();
+        let path = directory.join("config.toml");
+        std::fs::write(&path, text).unwrap();
+        Self(path)
+    }
+
+    fn load(&self, flags: &Flags, environment: &[(&str, &str)]) -> Result<Config, String> {
+        let flags = Flags {
+            config: Some(self.0.clone()),
+            ..flags.clone()
+        };
+        let directory = format!("{}/", self.0.parent().unwrap().display());
+        load(&flags, &pairs(environment)).map_err(|e| e.to_string().replace(&directory, ""))
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(self.0.parent().unwrap());
+    }
+}
+
+fn pairs(environment: &[(&str, &str)]) -> Vec<(String, String)> {
+    let mut all = vec![("HOME".to_owned(), "/home/ada".to_owned())];
+    all.extend(
+        environment
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned())),
+    );
+    all
+}
+
+fn upstream() -> Flags {
+    Flags {
+        upstream: Some("http://127.0.0.1:8000/mcp".into()),
+        ..Flags::default()
+    }
+}
+
+fn from_file(text: &str) -> Config {
+    File::new(text).load(&upstream(), &[]).unwrap()
+}
+
+fn refusal(text: &str) -> String {
+    File::new(text).load(&upstream(), &[]).unwrap_err()
+}
+
+fn from_environment(environment: &[(&str, &str)]) -> Result<Config, ConfigError> {
+    load(&upstream(), &pairs(environment))
+}
+
+#[test]
+fn one_flag_is_enough() {
+    let config = from_environment(&[]).unwrap();
+    assert_eq!(config.listen.address.to_string(), "127.0.0.1:8440");
+    assert_eq!(config.listen.path, "/mcp");
+    assert_eq!(config.upstream.url, "http://127.0.0.1:8000/mcp");
+    assert_eq!(config.upstream.era, EraChoice::Auto);
+    assert_eq!(config.upstream.session, SessionUse::Pool);
+    assert!(config.upstream.is_local());
+    assert!(config.exposure().is_ok());
+    let Location::Embedded(path) = config.store.location else {
+        panic!("the default store is a file");
+    };
+    assert!(path.starts_with("/home/ada/.local/state/raincheck"));
+}
+
+#[test]
+fn two_rainchecks_on_one_laptop_do_not_meet() {
+    let at = |upstream: &str, listen: &str| {
+        let flags = Flags {
+            upstream: Some(upstream.into()),
+            listen: Some(listen.into()),
+            ..Flags::default()
+        };
+        load(&flags, &pairs(&[])).unwrap().store.location
+    };
+    let one = at("http://127.0.0.1:8000/mcp", "127.0.0.1:8440");
+    assert_eq!(one, at("http://127.0.0.1:8000/mcp", "127.0.0.1:8440"));
+    assert_ne!(one, at("http://127.0.0.1:8001/mcp", "127.0.0.1:8440"));
+    assert_ne!(one, at("http://127.0.0.1:8000/mcp", "127.0.0.1:8441"));
+}
+
+/// `config.example.toml` is the list of all settings, so it must be complete and true.
+#[test]
+fn the_example_file_is_the_defaults() {
+    let example = include_str!("../config.example.toml");
+    let written = format!("{:#?}", from_file(example));
+    let defaults = format!("{:#?}", from_environment(&[]).unwrap());
+    assert_eq!(written, defaults);
+}
+
+#[test]
+fn what_the_example_file_leaves_out_is_there_too() {
+    let lines = include_str!("../config.example.toml").lines().map(|line| {
+        let setting = line.strip_prefix("# ").unwrap_or(line);
+        let is_key = |key: &str| key.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+        let is_setting = setting.starts_with("[[tools]]")
+            || setting
+                .split_once(" = ")
+                .is_some_and(|(key, _)| is_key(key));
+        if is_setting { setting } else { line }
+    });
+    let example = lines.collect::<Vec<_>>().join("\n");
+    let config = from_file(&example);
+    assert_eq!(config.replica.id, "web-0");
+    assert!(config.listen.tls.is_some());
+    assert_eq!(config.rules.defaults().input_timeout_ms, Some(600_000));
+    let (rule, place) = config.rules.for_tool("build_all");
+    assert_eq!(
+        (rule.mode, rule.max_duration_ms, place),
+        (Mode::Always, 14_400_000, Some(0))
+    );
+}
+
+/// Every key that serde accepts is in the example file, if only in a comment.
+#[test]
+fn the_example_file_names_every_setting() {
+    let example = include_str!("../config.example.toml");
+    for section in [
+        "listen",
+        "listen.tls",
+        "upstream",
+        "store",
+        "tasks",
+        "replica",
+        "drain",
+        "auth",
+        "limits",
+        "telemetry",
+    ] {
+        let refusal = refusal(&format!("[{section}]\nqqqqqqqqqqqqqqqqqqqqqqqq = 1\n"));
+        let (_, accepted) = refusal.split_once("]: ").unwrap();
+        for key in accepted.split(", ").filter(|key| *key != "tls") {
+            assert!(example.contains(&format!("{key} = ")), "{section}.{key}");
+        }
+    }
+}
+
+/// The conformance suite's configuration, as it stands.
+#[test]
+fn the_rules_that_the_conformance_suite_needs() {
+    let text = r#"
+[listen]
+address = "127.0.0.1:8440"
+
+[store]
+namespace = "suite"        # required with Redis
+
+[tasks]
+mode = "auto"
+grace_window = "150ms"
+poll_interval = "200ms"
+retention = "10m"
+max_duration = "10m"
+
+[[tools]]
+name = "greet"
+mode = "never"
+
+[[tools]]
+name = "failing_job"
+mode = "always"
+require_tasks = true
+
+[[tools]]
+name = "test_tool_with_task"
+mode = "always"
+input = "before_task"
+
+[[tools]]
+name = ["slow_compute", "protocol_error_job", "confirm_delete", "multi_input"]
+mode = "always"
+input = "in_task"
+"#;
+    let flags = Flags {
+        store: Some("memory:".into()),
+        ..upstream()
+    };
+    let config = File::new(text).load(&flags, &[]).unwrap();
+    assert_eq!(config.store.location, Location::Memory);
+    let seen = |name: &str| {
+        let (rule, place) = config.rules.for_tool(name);
+        (rule.mode, rule.require_tasks, rule.input, place)
+    };
+    let in_task = InputWhen::InTask;
+    assert_eq!(seen("greet"), (Mode::Never, false, in_task, Some(0)));
+    assert_eq!(seen("failing_job"), (Mode::Always, true, in_task, Some(1)));
+    let before = InputWhen::BeforeTask;
+    assert_eq!(
+        seen("test_tool_with_task"),
+        (Mode::Always, false, before, Some(2))
+    );
+    for name in [
+        "slow_compute",
+        "protocol_error_job",
+        "confirm_delete",
+        "multi_input",
+    ] {
+        assert_eq!(seen(name), (Mode::Always, false, in_task, Some(3)));
+    }
+    assert_eq!(seen("anything_else"), (Mode::Auto, false, in_task, None));
+    let (rule, _) = config.rules.for_tool("greet");
+    assert_eq!((rule.grace_window_ms, rule.poll_interval_ms), (150, 200));
+    assert_eq!(rule.ttl_ms(), 1_200_000);
+
+    let redis = Flags {
+        store: Some("redis://127.0.0.1:6379".into()),
+        ..upstream()
+    };
+    let config = File::new(text).load(&redis, &[]).unwrap();
+    assert!(
+        matches!(config.store.location, Location::Redis { namespace, .. } if namespace == "suite")
+    );
+}
+
+#[test]
+fn flags_win_over_the_environment_and_that_over_the_file() {
+    let file = File::new(
+        "[upstream]\nurl = 'http://127.0.0.1:1/file'\n[telemetry]\nlog = 'error'\nformat = 'json'\n\
+         [drain]\ngrace = '7s'\n",
+    );
+    let environment = [
+        ("RAINCHECK_UPSTREAM__URL", "http://127.0.0.1:2/environment"),
+        ("RAINCHECK_TELEMETRY__LOG", "warn"),
+    ];
+    let flags = Flags {
+        upstream: Some("http://127.0.0.1:3/flag".into()),
+        ..Flags::default()
+    };
+    let config = file.load(&flags, &environment).unwrap();
+    assert_eq!(config.upstream.url, "http://127.0.0.1:3/flag");
+    assert_eq!(config.telemetry.log, "warn");
+    assert_eq!(config.telemetry.format, LogFormat::Json);
+    assert_eq!(config.drain.grace.as_secs(), 7);
+}
+
+#[test]
+fn the_environment_says_every_kind_of_value() {
+    let config = from_environment(&[
+        ("RAINCHECK_LISTEN__H2C", "true"),
+        (
+            "RAINCHECK_LISTEN__ALLOWED_HOSTS",
+            "a.example, B.example:8440",
+        ),
+        ("RAINCHECK_LISTEN__TLS__CERTIFICATE", "/c.pem"),
+        ("RAINCHECK_LISTEN__TLS__KEY", "/k.pem"),
+        ("RAINCHECK_LIMITS__CALLS", "12"),
+        ("RAINCHECK_LIMITS__BODY_BYTES_MAX", "1MiB"),
+        ("RAINCHECK_TASKS__MODE", "never"),
+        ("RAINCHECK_TASKS__GRACE_WINDOW", "150ms"),
+        ("RAINCHECK_REPLICA__ID", "007"),
+        ("RAINCHECK_STORE__URL", "redis://:12345@127.0.0.1"),
+        ("RAINCHECK_STORE__NAMESPACE", "1.10"),
+    ])
+    .unwrap();
+    assert!(config.listen.h2c);
+    assert_eq!(config.listen.allowed_hosts, ["a.example", "b.example:8440"]);
+    assert_eq!(config.listen.tls.unwrap().key, PathBuf::from("/k.pem"));
+    assert_eq!(config.limits.calls, 12);
+    assert_eq!(config.limits.body_bytes_max, 1 << 20);
+    assert_eq!(config.rules.defaults().mode, Mode::Never);
+    assert_eq!(config.rules.defaults().grace_window_ms, 150);
+    assert_eq!(config.replica.id, "007");
+    assert!(matches!(
+        config.store.location,
+        Location::Redis { url, namespace }
+            if url.expose() == "redis://:12345@127.0.0.1" && namespace == "1.10"
+    ));
+}
+
+#[test]
+fn a_kubernetes_service_of_our_name_is_no_configuration() {
+    assert!(
+        from_environment(&[
+            ("RAINCHECK_PORT", "tcp://10.0.0.1:8440"),
+            ("RAINCHECK_SERVICE_HOST", "10.0.0.1"),
+            ("RAINCHECK_PORT_8440_TCP_ADDR", "10.0.0.1"),
+        ])
+        .is_ok()
+    );
+}
+
+#[test]
+fn numbers_and_booleans_are_texts_where_texts_are_wanted() {
+    let config = from_file("[replica]\nid = 7\n[store]\nurl = 'redis://h'\nnamespace = true\n");
+    assert_eq!(config.replica.id, "7");
+    assert!(
+        matches!(config.store.location, Location::Redis { namespace, .. } if namespace == "true")
+    );
+}
+
+#[test]
+fn rules_inherit_from_the_defaults() {
+    let config = from_file(
+        "[tasks]\nretention = '2h'\ninput_timeout = '5m'\n[[tools]]\nname = 'x{a,b}'\nmode = 'always'\n",
+    );
+    for name in ["xa", "xb"] {
+        let (rule, place) = config.rules.for_tool(name);
+        assert_eq!(place, Some(0));
+        assert_eq!((rule.mode, rule.retention_ms), (Mode::Always, 7_200_000));
+        assert_eq!(rule.input_timeout_ms, Some(300_000));
+    }
+}
+
+#[test]
+fn typical_mistakes() {
+    for (text, expected) in mistakes::MISTAKES {
+        assert_eq!(refusal(text), *expected, "{text}");
+    }
+}
+
+#[test]
+fn errors_name_the_source_that_was_wrong() {
+    let wrong =
+        |environment: &[(&str, &str)]| from_environment(environment).unwrap_err().to_string();
+    assert_eq!(
+        wrong(&[("RAINCHECK_TASKS__GRACE_WINDOW", "soon")]),
+        r#"RAINCHECK_TASKS__GRACE_WINDOW: "soon" is not a duration; write "2s", "150ms" or "1h""#
+    );
+    assert_eq!(
+        wrong(&[("RAINCHECK_LISTEN__ADDRESS", "here")]),
+        r#"RAINCHECK_LISTEN__ADDRESS: "here" is not an address with a port; write "127.0.0.1:8440""#
+    );
+    assert_eq!(
+        wrong(&[("RAINCHECK_DRAIN__GRACES", "1s")]),
+        "RAINCHECK_DRAIN__GRACES: unknown key; did you mean grace? accepted in [drain]: delay, grace"
+    );
+    let flags = Flags {
+        listen: Some("8440".into()),
+        ..upstream()
+    };
+    assert_eq!(
+        load(&flags, &pairs(&[])).unwrap_err().to_string(),
+        r#"--listen: "8440" is not an address with a port; write "127.0.0.1:8440""#
+    );
+    let nothing = load(&Flags::default(), &pairs(&[]))
+        .unwrap_err()
+        .to_string();
+    assert_eq!(
+        nothing,
+        "upstream.url: not set; say which server to wrap: --upstream http://127.0.0.1:8000/mcp"
+    );
+}
+
+#[test]
+fn the_store_and_its_namespace() {
+    let wrong = |text: &str| refusal(&format!("[store]\n{text}"));
+    assert_eq!(
+        wrong("url = 'redis://127.0.0.1'"),
+        "config.toml: store.namespace: not set, but Redis needs it: services that share a Redis \
+         must not claim each other's tasks; write the name of this service, the same on all its \
+         replicas"
+    );
+    assert_eq!(
+        wrong("url = 'redis://127.0.0.1'\nnamespace = 'a b'"),
+        "config.toml: store.namespace: \"a b\" cannot be part of a key; write up to 64 letters, \
+         digits, \"-\", \"_\" and \".\""
+    );
+    assert_eq!(
+        wrong("url = 'redb:'"),
+        "config.toml: store.url: names no file; write redb:/path/to/file"
+    );
+    let homeless = load(&upstream(), &[]).unwrap_err().to_string();
+    assert_eq!(
+        homeless,
+        "store.url: not set, and there is no usual place either (neither XDG_STATE_HOME nor HOME \
+         is set); write --store redb:/path/to/file"
+    );
+}
+
+#[test]
+fn secrets_are_never_printed() {
+    let secrets = [
+        "[store]\nurl = 'postgres://ada:hunter2@db/x'",
+        "[store]\nurl = ['redis://ada:hunter2@db']",
+        "[store]\nurl = 'redis://ada:hunter2@db'\nnamespace = ''",
+        "[store]\nurl = 'redis://ada:hunter2@db\n",
+        "[store]\nurl = 'redis://ada:hunter2@db' x\n",
+        "[upstream]\nurl = 'http://ada:hunter2@host/mcp'",
+        "[upstream]\nurl = 'hunter2'",
+    ];
+    for text in secrets {
+        let flags = if text.contains("[upstream]") {
+            Flags::default()
+        } else {
+            upstream()
+        };
+        let refusal = File::new(text).load(&flags, &[]).unwrap_err();
+        assert!(!refusal.contains("hunter2"), "{refusal}");
+        assert!(refusal.starts_with("config.toml: "), "{refusal}");
+        assert!(!refusal.contains('\n'), "{refusal}");
+    }
+    let config = from_file("[store]\nurl = 'redis://ada:hunter2@db'\nnamespace = 'n'\n");
+    assert!(!format!("{config:?}").contains("hunter2"));
+}
+
+#[test]
+fn files_that_cannot_be_read() {
+    assert_eq!(
+        refusal("[tasks]\nmode = auto\n"),
+        "config.toml: line 2 is not TOML: invalid string, expected `\"`, `'`"
+    );
+    let flags = Flags {
+        config: Some("no/such/file.toml".into()),
+        ..upstream()
+    };
+    assert_eq!(
+        load(&flags, &pairs(&[])).unwrap_err().to_string(),
+        "no/such/file.toml: cannot be read: No such file or directory (os error 2)"
+    );
+}
+
+#[test]
+fn off_loopback_must_be_meant() {
+    let config = from_file("[listen]\naddress = '0.0.0.0:8440'");
+    assert_eq!(
+        config.exposure().unwrap_err().to_string(),
+        "listen.address: 0.0.0.0:8440 can be reached from other machines, and raincheck does not \
+         check who calls: listen on 127.0.0.1, or set auth.allow_anonymous = true if something in \
+         front of it does"
+    );
+    let meant = "[listen]\naddress = '0.0.0.0:8440'\n[auth]\nallow_anonymous = true";
+    assert!(from_file(meant).exposure().is_ok());
+    assert!(
+        from_file("[listen]\naddress = '[::1]:8440'")
+            .exposure()
+            .is_ok()
+    );
+    assert!(
+        from_file("[listen]\naddress = 'localhost:8440'")
+            .exposure()
+            .is_ok()
+    );
+}
+
+#[test]
+fn credentials_go_to_loopback_only() {
+    let local = |url: &str| {
+        let flags = Flags {
+            upstream: Some(url.into()),
+            ..Flags::default()
+        };
+        load(&flags, &pairs(&[])).unwrap().upstream.is_local()
+    };
+    assert!(local("http://127.0.0.1:8000/mcp"));
+    assert!(local("http://127.9.9.9/mcp"));
+    assert!(local("http://localhost/mcp"));
+    assert!(local("http://[::1]:8000/mcp"));
+    assert!(!local("http://10.0.0.1/mcp"));
+    assert!(!local("https://localhost.example.com/mcp"));
+}
+
+/// The README's rules are rules, and its error is what is said.
+#[test]
+fn the_readme_is_true() {
+    let readme = include_str!("../README.md");
+    let (_, section) = readme.split_once("## Rules for tools").unwrap();
+    let (section, _) = section.split_once("\n## ").unwrap();
+    let rules: Vec<_> = section
+        .lines()
+        .filter_map(|line| line.strip_prefix("    "))
+        .collect();
+    let config = from_file(&rules.join("\n"));
+    assert_eq!(config.rules.for_tool("search_web").0.mode, Mode::Never);
+    let (deploy, place) = config.rules.for_tool("deploy_web");
+    assert_eq!(
+        (deploy.mode, deploy.require_tasks, place),
+        (Mode::Always, true, Some(1))
+    );
+    let refusal = refusal("[tasks]\ngrace_window = '3 parsecs'");
+    assert!(readme.contains(&format!(
+        "raincheck: rain{}",
+        refusal.replace("config", "check")
+    )));
+}
+
+/// What fails is listed for the user, each reason once.
+#[test]
+fn the_readme_lists_every_reason() {
+    use raincheck::mcp::error::Reason;
+    let readme = include_str!("../README.md");
+    for reason in [
+        Reason::OwnerLost,
+        Reason::Shutdown,
+        Reason::Deadline,
+        Reason::UpstreamUnreachable,
+        Reason::UpstreamReset,
+        Reason::UpstreamInvalid,
+        Reason::UpstreamHttp,
+        Reason::UpstreamUnauthorized,
+        Reason::UpstreamTooLarge,
+        Reason::StoreLost,
+        Reason::CancelledByDisconnect,
+    ] {
+        let row = format!("\n| `{}` |", reason.word());
+        assert_eq!(readme.matches(&row).count(), 1, "{}", reason.word());
+    }
+}

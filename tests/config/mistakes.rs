@@ -1,0 +1,125 @@
+//! What people get wrong in the file, and the exact sentence they get.
+
+/// The file, and what is said of it.
+pub(crate) const MISTAKES: &[(&str, &str)] = &[
+    (
+        "[tasks]\ngrace_window = '3 parsecs'",
+        r#"config.toml: tasks.grace_window: "3 parsecs" is not a duration; write "2s", "150ms" or "1h""#,
+    ),
+    (
+        "[tasks]\ngrace_window = 2",
+        r#"config.toml: tasks.grace_window: "2" is not a duration; write "2s", "150ms" or "1h""#,
+    ),
+    (
+        "[tasks]\ngrace_windw = '2s'",
+        "config.toml: tasks.grace_windw: unknown key; did you mean grace_window? accepted in \
+             [tasks]: mode, grace_window, require_tasks, input, retention, max_duration, \
+             poll_interval, input_timeout, result_bytes_max",
+    ),
+    (
+        "[task]\nmode = 'auto'",
+        "config.toml: task: unknown key; did you mean tasks? accepted at the top level: listen, \
+             upstream, store, tasks, tools, replica, drain, auth, limits, telemetry",
+    ),
+    (
+        "[listen.tls]\ncert = 'x'",
+        "config.toml: listen.tls.cert: unknown key; accepted in [listen.tls]: certificate, key",
+    ),
+    (
+        "[[tools]]\nname = 'a'\n[[tools]]\nname = 'b'\nmod = 'auto'",
+        "config.toml: [[tools]] #2: mod: unknown key; did you mean mode? accepted in [[tools]]: \
+             name, mode, grace_window, require_tasks, input, retention, max_duration, \
+             poll_interval, input_timeout, result_bytes_max",
+    ),
+    (
+        "[[tools]]\nname = 'a'\nmode = 'sometimes'",
+        r#"config.toml: [[tools]] #1: mode: "sometimes" is not one of "auto", "always", "never""#,
+    ),
+    (
+        "[[tools]]\nmode = 'auto'",
+        "config.toml: [[tools]] #1: name: not set; name the tools, with globs if you like: \
+             name = [\"build_*\", \"deploy\"]",
+    ),
+    (
+        "[[tools]]\nname = 'a[b'",
+        "config.toml: [[tools]] #1: name: \"a[b\" is not a glob: unclosed character class; \
+             missing ']'",
+    ),
+    (
+        "tasks = 5",
+        "config.toml: tasks: must be a table, not a number",
+    ),
+    (
+        "[tools]\nname = 'a'",
+        "config.toml: tools: must be a list of tables, not a table",
+    ),
+    (
+        "[tasks]\nmode = ['auto']",
+        "config.toml: tasks.mode: must be \"auto\", \"always\" or \"never\", not a list",
+    ),
+    (
+        "[listen]\nh2c = 'yes'",
+        "config.toml: listen.h2c: \"yes\" is neither true nor false",
+    ),
+    (
+        "[listen]\nallowed_hosts = [1]",
+        "config.toml: listen.allowed_hosts: must be a text, not a number",
+    ),
+    (
+        "[limits]\ncalls = 'many'",
+        "config.toml: limits.calls: \"many\" is not a whole number",
+    ),
+    (
+        "[limits]\ncalls = -1",
+        "config.toml: limits.calls: \"-1\" is not a whole number",
+    ),
+    (
+        "[limits]\nbody_bytes_max = '8MB'",
+        r#"config.toml: limits.body_bytes_max: "8MB" is not a size; write "8MiB", "512KiB" or a number of bytes"#,
+    ),
+    (
+        "[limits]\ncalls = 0",
+        "config.toml: limits.calls: must be more than 0: nothing could be served",
+    ),
+    (
+        "[listen]\naddress = ':8440'",
+        r#"config.toml: listen.address: ":8440" is not an address with a port; write "127.0.0.1:8440""#,
+    ),
+    (
+        "[listen]\npath = 'mcp'",
+        r#"config.toml: listen.path: "mcp" is not a plain path; write "/mcp""#,
+    ),
+    (
+        "[listen.tls]\ncertificate = 'c.pem'",
+        "config.toml: listen.tls.key: not set, but listen.tls.certificate is; TLS needs both, \
+             PEM files",
+    ),
+    (
+        "[tasks]\npoll_interval = '0s'",
+        "config.toml: tasks.poll_interval: clients would poll without a pause; the shortest is \
+             \"10ms\"",
+    ),
+    (
+        "[tasks]\ngrace_window = '2h'",
+        "config.toml: tasks.grace_window: is longer than max_duration: every call would fail \
+             before it became a task",
+    ),
+    (
+        "[tasks]\nmax_duration = '366d'",
+        r#"config.toml: tasks.max_duration: "366d" is too long; the longest is "365d""#,
+    ),
+    (
+        "[tasks]\nmode = 'never'\nrequire_tasks = true",
+        "config.toml: tasks.require_tasks: mode = \"never\" makes no tasks, so requiring them \
+             only shuts clients out; drop one of the two",
+    ),
+    (
+        "[replica]\nlease = '1s'",
+        "config.toml: replica.lease: is renewed once a second; the shortest that survives a \
+             hiccup is \"3s\"",
+    ),
+    (
+        "[telemetry]\nlog = 'info,=,'",
+        r#"config.toml: telemetry.log: "info,=," is not a log filter; write "info", "warn" or "info,raincheck=debug""#,
+    ),
+];

@@ -1,0 +1,144 @@
+//! Which Redis is refused at the start, and what is said then.
+
+use std::sync::Arc;
+
+use raincheck::store::Store as _;
+use raincheck::store::redis::{Namespace, OpenError, Options, Redis};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::redis_server::RedisServer;
+use crate::rig::{Directory, create_until, done, hour, raw};
+
+#[tokio::test]
+async fn a_server_that_may_evict_tasks_is_refused_unless_allowed() {
+    let server = RedisServer::with(&["--maxmemory-policy", "volatile-lru"]);
+    let mut options = options(&server.url());
+    let refused = open(&options).await.unwrap_err();
+    assert!(matches!(&refused, OpenError::Eviction { policy, .. } if policy == "volatile-lru"));
+    assert!(refused.to_string().contains("noeviction"), "{refused}");
+    options.allow_eviction = true;
+    let store = open(&options).await.unwrap();
+    assert_eq!(
+        store.eviction_policy().await.unwrap().as_deref(),
+        Some("volatile-lru")
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_denies_config_and_info_is_used() {
+    let server = RedisServer::start();
+    let mut raw = raw(&server).await;
+    let mut user = redis::cmd("ACL");
+    user.arg("SETUSER")
+        .arg("tight")
+        .arg("on")
+        .arg(">pw")
+        .arg("~{ns:*")
+        .arg("+@all");
+    user.arg("-config").arg("-info").arg("-script");
+    user.exec_async(&mut raw).await.unwrap();
+    let options = options(&format!("{}&user=tight&pass=pw", server.url()));
+    let store = open(&options).await.unwrap();
+    done(store.commit(&create_until(hour())).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_namespace_serves_one_upstream() {
+    let server = RedisServer::start();
+    let mut options = options(&server.url());
+    options.serves = Some("weather, 2025-11-25".into());
+    open(&options).await.unwrap();
+    open(&options).await.unwrap();
+    options.serves = Some("billing, 2026-07-28".into());
+    let refused = open(&options).await.unwrap_err().to_string();
+    assert!(
+        refused.contains("weather") && refused.contains("billing"),
+        "{refused}"
+    );
+}
+
+#[tokio::test]
+async fn what_cannot_be_opened_is_said_without_the_password() {
+    let server = RedisServer::with(&["--requirepass", "right"]);
+    for url in [
+        format!("{}&pass=hunter2", server.url()),
+        "redis+unix:///nowhere/at/all?pass=hunter2".to_owned(),
+        "redis://:hunter2@127.0.0.1:1/0".to_owned(),
+        "http://:hunter2@127.0.0.1/".to_owned(),
+    ] {
+        let error = open(&options(&url)).await.unwrap_err();
+        let told = format!("{error} {error:?}");
+        assert!(!told.contains("hunter2"), "{told}");
+        assert!(!error.to_string().contains('\n'), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn tls_works_for_whom_we_trust_and_only_for_them() {
+    let server = Tls::start();
+    let mut options = options(&server.url);
+    let refused = open(&options).await.unwrap_err();
+    assert!(
+        matches!(refused, OpenError::Unreachable { .. }),
+        "{refused:?}"
+    );
+    options.tls.roots = Some(server.roots.clone());
+    let store = open(&options).await.unwrap();
+    done(store.commit(&create_until(hour())).await.unwrap());
+    options.tls.roots = Some(b"-----BEGIN CERTIFICATE-----\n".to_vec());
+    assert!(open(&options).await.is_err());
+}
+
+/// A server that speaks only TLS on TCP, beside its socket.
+struct Tls {
+    url: String,
+    roots: Vec<u8>,
+    _server: RedisServer,
+    _files: Directory,
+}
+
+impl Tls {
+    fn start() -> Self {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let files = Directory::new();
+        std::fs::create_dir(&files.0).unwrap();
+        let (certificate, key) = (files.0.join("certificate"), files.0.join("key"));
+        std::fs::write(&certificate, made.cert.pem()).unwrap();
+        std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+        let port = free_port().to_string();
+        let server = RedisServer::with(&[
+            "--tls-port",
+            &port,
+            "--tls-auth-clients",
+            "no",
+            "--tls-cert-file",
+            certificate.to_str().unwrap(),
+            "--tls-key-file",
+            key.to_str().unwrap(),
+        ]);
+        let url = format!("rediss://localhost:{port}/0");
+        Self {
+            url,
+            roots: made.cert.pem().into(),
+            _server: server,
+            _files: files,
+        }
+    }
+}
+
+/// Free a moment ago; Redis cannot be asked to choose one.
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+fn options(url: &str) -> Options {
+    Options::new(url, Namespace::parse("ns").unwrap())
+}
+
+async fn open(options: &Options) -> Result<Arc<Redis>, OpenError> {
+    Redis::open(options, &TaskTracker::new(), &CancellationToken::new())
+        .await
+        .map(Arc::new)
+}

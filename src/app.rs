@@ -111,18 +111,19 @@ impl App {
     /// Serves until `shutdown`, then drains: goes on as usual for `drain.delay`, closes the
     /// listener, ends listen streams, waits for calls up to `drain.grace`, fails the rest.
     pub async fn serve(self, shutdown: CancellationToken) {
-        let closed = CancellationToken::new();
+        let (close, stop) = (CancellationToken::new(), CancellationToken::new());
+        let front = Arc::clone(&self.front);
         let serving = self
             .server
-            .serve(Arc::clone(&self.front), closed.clone(), LAST_BYTES);
-        let runner = Arc::clone(&self.front.runner);
+            .serve(front, close.clone(), stop.clone(), LAST_BYTES);
         let draining = async {
             shutdown.cancelled().await;
             info!("draining");
             tokio::time::sleep(self.drain.delay).await;
+            close.cancel();
             self.front.closing.cancel();
-            runner.drain(self.drain.grace).await;
-            closed.cancel();
+            self.front.runner.drain(self.drain.grace).await;
+            stop.cancel();
         };
         tokio::join!(serving, draining);
         self.stop.cancel();

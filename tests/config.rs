@@ -262,7 +262,7 @@ fn the_environment_says_every_kind_of_value() {
         ("RAINCHECK_LISTEN__H2C", "true"),
         (
             "RAINCHECK_LISTEN__ALLOWED_HOSTS",
-            "a.example, B.example:8440",
+            "a.example, B.example,10.0.0.7",
         ),
         ("RAINCHECK_LISTEN__TLS__CERTIFICATE", "/c.pem"),
         ("RAINCHECK_LISTEN__TLS__KEY", "/k.pem"),
@@ -276,7 +276,10 @@ fn the_environment_says_every_kind_of_value() {
     ])
     .unwrap();
     assert!(config.listen.h2c);
-    assert_eq!(config.listen.allowed_hosts, ["a.example", "b.example:8440"]);
+    assert_eq!(
+        config.listen.allowed_hosts,
+        ["a.example", "b.example", "10.0.0.7"]
+    );
     assert_eq!(config.listen.tls.unwrap().key, PathBuf::from("/k.pem"));
     assert_eq!(config.limits.calls, 12);
     assert_eq!(config.limits.body_bytes_max, 1 << 20);

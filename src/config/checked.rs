@@ -1,6 +1,6 @@
 //! From what the user wrote to what the program runs on, section by section.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -64,10 +64,11 @@ impl TryFrom<file::Listen> for Listen {
             return Err(refused("path", text));
         }
         for host in &file.allowed_hosts {
-            if host.is_empty() || host.contains(['/', '*', '@']) || host.contains("://") {
+            // The port is not compared: a browser cannot be made to lie about only that.
+            let is_name = host.parse::<IpAddr>().is_ok() || !host.contains([':', '/', '*', '@']);
+            if host.is_empty() || !is_name {
                 let text = format!(
-                    "{host:?} is not a host name; write \"tools.example.com\" or \
-                     \"tools.example.com:8440\""
+                    "{host:?} is not a host name; write \"tools.example.com\", without a port"
                 );
                 return Err(refused("allowed_hosts", text));
             }

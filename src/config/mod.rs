@@ -62,8 +62,8 @@ pub struct Listen {
     pub path: String,
     /// Cleartext HTTP/2 with prior knowledge, beside HTTP/1.1.
     pub h2c: bool,
-    /// `Host` names beyond loopback names and the listen address, lower case. A port is only part
-    /// of the comparison where the operator wrote one.
+    /// `Host` names and addresses beyond loopback ones and the listen address, lower case, without
+    /// port and brackets.
     pub allowed_hosts: Vec<String>,
     /// `Origin` values beyond loopback ones, lower case, `scheme://host[:port]`.
     pub allowed_origins: Vec<String>,

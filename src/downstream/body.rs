@@ -13,7 +13,7 @@ use crate::runner::seat::Guard;
 use crate::upstream::http::ResponseBody;
 
 /// The body of a response to a client.
-pub enum Body {
+pub(super) enum Body {
     Empty,
     /// All there is. The guard is told once the bytes were handed to the connection.
     Ready {
@@ -27,7 +27,7 @@ pub enum Body {
 }
 
 impl Body {
-    pub fn ready(bytes: impl Into<Bytes>) -> Self {
+    pub(super) fn ready(bytes: impl Into<Bytes>) -> Self {
         Self::Ready {
             bytes: Some(bytes.into()),
             guard: None,

@@ -19,9 +19,9 @@ use crate::mcp::error::RpcError;
 use crate::mcp::version::Era;
 use crate::mcp::{input, sse};
 use crate::runner::Call;
-use crate::runner::parked::{Comeback, Follower, Rejoined};
+use crate::runner::parked::{Comeback, Follower, Rejoined, read_state};
 use crate::runner::seat::{Answer, Client, Reply};
-use crate::task::id::{Caller, TaskId};
+use crate::task::id::Caller;
 use crate::task::policy::{Plan, Rule};
 use crate::task::state::Digest;
 use crate::upstream::Outgoing;
@@ -117,7 +117,7 @@ fn state_of_ours(asked: &Asked<'_>) -> Result<Option<Comeback>, RpcError> {
     let id = params
         .get_str("requestState")
         .as_deref()
-        .and_then(TaskId::parse);
+        .and_then(read_state);
     let answers = match params.get("inputResponses") {
         None => Some(std::collections::BTreeMap::new()),
         Some(raw) => input::responses_of(raw),

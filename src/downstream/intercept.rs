@@ -7,7 +7,6 @@ use std::borrow::Cow;
 
 use hyper::HeaderMap;
 use hyper::header::HeaderValue;
-use serde_json::value::RawValue;
 
 use crate::mcp::error::{RpcError, code};
 use crate::mcp::headers;
@@ -151,7 +150,18 @@ fn unsupported_version(requested: &str) -> RpcError {
     RpcError::new(code::UNSUPPORTED_VERSION, "Unsupported protocol version").with_data(data.end())
 }
 
-/// The id of a refused message as JSON, `null` never: an unreadable id is left out by the caller.
-pub(super) fn id_text(id: Option<&RawValue>) -> Option<&str> {
-    id.map(RawValue::get)
+/// What a legacy server can be asked in the words of revision 2026-07-28. Its other methods were
+/// removed there (`initialize`, `ping`, `logging/setLevel`, `resources/subscribe`), or never were.
+pub(super) fn is_translated(method: &str) -> bool {
+    matches!(
+        method,
+        "completion/complete"
+            | "prompts/get"
+            | "prompts/list"
+            | "resources/list"
+            | "resources/read"
+            | "resources/templates/list"
+            | "tools/call"
+            | "tools/list"
+    )
 }

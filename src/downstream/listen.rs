@@ -406,6 +406,7 @@ impl Subscription {
         self.ended = true;
         let mut params = Writer::object();
         params
+            .raw("_meta", &subscription_meta(&self.id))
             .raw("requestId", &self.id)
             .str("reason", "The server is shutting down");
         let cancelled = notification("notifications/cancelled", &params.end());

@@ -204,6 +204,9 @@ async fn forward(
     if era == Era::Modern && plan == Plan::Held && (untouched || !is_call) {
         return pass::again(front, parts, body.clone()).await;
     }
+    if era == Era::Legacy && !intercept::is_translated(&request.method) {
+        return Rpc::error(request.id.get(), &RpcError::method_not_found()).into_response();
+    }
     let asked = Asked {
         modern,
         headers: &parts.headers,

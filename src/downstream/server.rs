@@ -59,19 +59,25 @@ impl Server {
         self.listener.local_addr()
     }
 
-    /// Serves until `stop`; then no new connection and no new request is taken, and this returns
-    /// when the connections have come to their end, at most `grace` later.
-    pub async fn serve(self, front: Arc<Front>, stop: CancellationToken, grace: Duration) {
+    /// Accepts until `close`; serves what was accepted until `stop`, when no new request is taken
+    /// on it and this returns with the last connection, at most `grace` later.
+    pub async fn serve(
+        self,
+        front: Arc<Front>,
+        close: CancellationToken,
+        stop: CancellationToken,
+        grace: Duration,
+    ) {
         let permits = Arc::new(Semaphore::new(self.settings.connections_max));
         loop {
             // Beyond the limit clients wait in the kernel's queue.
             let permit = tokio::select! {
                 permit = Arc::clone(&permits).acquire_owned() => permit,
-                () = stop.cancelled() => break,
+                () = close.cancelled() => break,
             };
             let accepted = tokio::select! {
                 accepted = self.listener.accept() => accepted,
-                () = stop.cancelled() => break,
+                () = close.cancelled() => break,
             };
             match accepted {
                 Ok((stream, _)) => {
@@ -93,6 +99,7 @@ impl Server {
             }
         }
         drop(self.listener);
+        stop.cancelled().await;
         self.connections.close();
         let _ = tokio::time::timeout(grace, self.connections.wait()).await;
     }

@@ -20,8 +20,7 @@ use crate::task::state::{Digest, Outcome, Task};
 use crate::task::view;
 use crate::upstream::UpstreamError;
 
-/// `InputRequiredResult` of a parked call: its open questions, and its id as the state to come
-/// back with. The id is a handle like any task's: random, bound to its caller and its request.
+/// `InputRequiredResult` of a parked call: its open questions, and the state to come back with.
 pub(super) fn input_required(task: &Task) -> String {
     let mut out = Writer::with_capacity(512);
     out.str("resultType", "input_required");
@@ -29,8 +28,21 @@ pub(super) fn input_required(task: &Task) -> String {
         "inputRequests",
         view::input_requests(task).as_deref().unwrap_or("{}"),
     );
-    out.str("requestState", &task.id.to_string());
+    out.str("requestState", &state_of(task));
     out.end()
+}
+
+/// The call's id, a handle like any task's: random, bound to its caller and its request; and how
+/// much was asked so far, so that each round has a state of its own.
+fn state_of(task: &Task) -> String {
+    format!("{}.{}", task.id, task.questions.len())
+}
+
+/// The parked call that a request state names.
+pub fn read_state(state: &str) -> Option<TaskId> {
+    let (id, asked) = state.split_once('.')?;
+    asked.parse::<u16>().ok()?;
+    TaskId::parse(id)
 }
 
 /// A retry that came with a state of ours.

@@ -30,11 +30,10 @@ pub(super) enum Heard {
     /// The server refused before it ran anything, and says when to come back.
     Later(Duration),
     Error(UpstreamError),
-    /// An HTTP refusal that is no JSON-RPC error, with its body for those who know dialects.
+    /// An HTTP refusal that is no JSON-RPC error.
     Refused {
         failure: Failure,
         status: StatusCode,
-        text: String,
     },
 }
 
@@ -44,11 +43,7 @@ pub(super) async fn judge(response: Response<ResponseBody>, bytes_max: usize) ->
     if status.is_success() && status != StatusCode::ACCEPTED {
         return match Messages::of(response, bytes_max) {
             Ok(messages) => Heard::Messages(messages),
-            Err(failure) => Heard::Refused {
-                failure,
-                status,
-                text: String::new(),
-            },
+            Err(failure) => Heard::Refused { failure, status },
         };
     }
     let (head, body) = response.into_parts();
@@ -63,11 +58,7 @@ pub(super) async fn judge(response: Response<ResponseBody>, bytes_max: usize) ->
     let unauthorized = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
     let said = error_of(&text);
     if said.is_none() && !unauthorized {
-        return Heard::Refused {
-            failure,
-            status,
-            text,
-        };
+        return Heard::Refused { failure, status };
     }
     // Where the server gave a challenge without words, the words are ours.
     let error = said.unwrap_or_else(|| failure.to_error().to_raw());

@@ -11,7 +11,8 @@ use serde_json::value::RawValue;
 use tokio::sync::OnceCell;
 use tokio_util::task::TaskTracker;
 
-use super::connect::{Connector, UrlError};
+use super::connect::Connector;
+pub use super::connect::UrlError;
 use super::http::{Http, RequestBody, ResponseBody};
 use super::listen::{self, Wish};
 pub use super::listen::{ListenEvent, Listening};

@@ -86,6 +86,11 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
         r#"config.toml: listen.address: ":8440" is not an address with a port; write "127.0.0.1:8440""#,
     ),
     (
+        "[listen]\nallowed_hosts = ['tools.example.com:8440']",
+        "config.toml: listen.allowed_hosts: \"tools.example.com:8440\" is not a host name; write \
+             \"tools.example.com\", without a port",
+    ),
+    (
         "[listen]\npath = 'mcp'",
         r#"config.toml: listen.path: "mcp" is not a plain path; write "/mcp""#,
     ),

@@ -151,4 +151,19 @@ mod tests {
         assert_eq!(message(stream).unwrap()["result"]["a"], 2);
         assert!(message(b"502 Bad Gateway").is_none());
     }
+
+    #[tokio::test]
+    async fn an_error_is_one_line_with_the_method() {
+        let tracker = tokio_util::task::TaskTracker::new();
+        let stop = tokio_util::sync::CancellationToken::new();
+        let server = super::super::server::Server::start(&tracker, stop)
+            .await
+            .unwrap();
+        let address = server.url().parse::<hyper::Uri>().unwrap();
+        let address = address.authority().unwrap().as_str().parse().unwrap();
+        assert_eq!(
+            Client::new(address).discover().await.unwrap_err(),
+            "server/discover: -32601 Method not found"
+        );
+    }
 }

@@ -31,6 +31,7 @@ async fn a_fast_answer_leaves_nothing_in_the_store(era: Era) {
     let answer = rig.client().call("echo", json!({"text": "hello"})).await;
     assert_eq!(answer.into_text(), "hello");
     assert_eq!(tasks_in(&redis), Vec::<String>::new());
+    let redis = RedisServer::start();
     let kept = Rig::start(era, Config::always().redis(&redis.url())).await;
     kept.client().call("echo", json!({"text": "hello"})).await.into_task();
     assert_eq!(tasks_in(&redis).len(), 1, "the pattern of a task's key");

@@ -59,11 +59,16 @@ impl Call {
         self.arguments[key].as_u64().unwrap_or_default()
     }
 
-    fn text(&self, text: &str) -> End {
-        let kind = match self.side {
+    /// What a modern server's result begins with.
+    fn kind(&self) -> &'static str {
+        match self.side {
             Side::Legacy(_) => "",
             Side::Modern { .. } => r#""resultType":"complete","#,
-        };
+        }
+    }
+
+    fn text(&self, text: &str) -> End {
+        let kind = self.kind();
         let text = serde_json::to_string(text).unwrap();
         End::Result(format!(
             r#"{{{kind}"content":[{{"type":"text","text":{text}}}],"isError":false}}"#
@@ -73,7 +78,7 @@ impl Call {
     pub(super) async fn run(&self, shared: &Shared, out: &mpsc::Sender<Said>) -> End {
         match self.name.as_str() {
             "echo" | "with_header" => self.echo(),
-            "slow" => {
+            "slow" | "work" => {
                 tokio::time::sleep(Duration::from_millis(self.number("ms"))).await;
                 self.text("slept")
             }
@@ -85,9 +90,10 @@ impl Call {
             "ask" => self.ask(out, &["name"]).await,
             "ask_two" => self.ask(out, &["first", "second"]).await,
             "ask_twice" => self.ask_twice(out).await,
-            "fail" => End::Result(
-                r#"{"content":[{"type":"text","text":"it went wrong"}],"isError":true}"#.into(),
-            ),
+            "fail" => End::Result(format!(
+                r#"{{{}"content":[{{"type":"text","text":"it went wrong"}}],"isError":true}}"#,
+                self.kind()
+            )),
             "error" => End::Error(
                 r#"{"code":-32050,"message":"no such luck","data":{"z":1.10,"a":[]}}"#.into(),
             ),
@@ -98,9 +104,10 @@ impl Call {
     }
 
     fn echo(&self) -> End {
+        let kind = self.kind();
         let text = serde_json::to_string(&self.arguments["text"]).unwrap();
         End::Result(format!(
-            r#"{{ "content":[{{"type":"text","text":{text}}}], {FAITHFUL},"_meta":{{"io.modelcontextprotocol/related-task":{{"taskId":"x"}},"com.example/kept":1.0}}}}"#
+            r#"{{ {kind}"content":[{{"type":"text","text":{text}}}], {FAITHFUL},"_meta":{{"io.modelcontextprotocol/related-task":{{"taskId":"x"}},"com.example/kept":1.0}}}}"#
         ))
     }
 
@@ -204,7 +211,7 @@ fn wrong_state() -> End {
 /// The list of tools, as the era shows it.
 pub(super) fn list(era: Era) -> String {
     let names = [
-        "echo", "slow", "held", "steps", "ask", "ask_two", "ask_twice", "fail", "error", "big",
+        "echo", "slow", "work", "held", "steps", "ask", "ask_two", "ask_twice", "fail", "error", "big",
         "never",
     ];
     let mut tools: Vec<Value> = names

@@ -21,7 +21,7 @@ mod malformed;
 mod pass;
 mod policy;
 mod questions;
-// mod races;
+mod races;
 mod restart;
 mod results;
 mod store_down;

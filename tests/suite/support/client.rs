@@ -16,6 +16,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::stream::{Stream, last_event};
+use super::tap::{Arrived, Tap};
 use super::{PATIENCE, within};
 
 pub(crate) const TASKS: &str = "io.modelcontextprotocol/tasks";
@@ -83,13 +84,20 @@ impl Client {
         self
     }
 
-    pub(crate) async fn over_http2(mut self) -> Self {
+    /// Over one HTTP/2 connection, and everything that arrives on it.
+    pub(crate) async fn over_http2(mut self) -> (Self, Arrived) {
         let stream = TcpStream::connect(self.address).await.unwrap();
-        let io = TokioIo::new(stream);
+        stream.set_nodelay(true).unwrap();
+        let (tap, arrived) = Tap::new(stream);
+        let io = TokioIo::new(tap);
         let (sender, connection) = http2::handshake(TokioExecutor::new(), io).await.unwrap();
         tokio::spawn(connection);
         self.http2 = Some(sender);
-        self
+        (self, arrived)
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
     }
 
     pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Answer {
@@ -249,6 +257,21 @@ impl Request {
     pub(crate) async fn send(self) -> Answer {
         let what = format!("an answer to {}", String::from_utf8_lossy(&self.body));
         within(PATIENCE * 2, &what, self.exchange()).await
+    }
+
+    /// The request as HTTP/1.1 writes it, the last on its connection.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let mut head = format!("{} {} HTTP/1.1\r\n", self.verb, self.path);
+        let own = [
+            ("host".to_owned(), self.client.address.to_string()),
+            ("connection".to_owned(), "close".to_owned()),
+            ("content-length".to_owned(), self.body.len().to_string()),
+        ];
+        for (name, value) in own.iter().chain(&self.headers) {
+            head += &format!("{name}: {value}\r\n");
+        }
+        head += "\r\n";
+        [head.as_bytes(), &self.body].concat()
     }
 
     /// Sends the request; dropped before it resolves, the client hangs up.

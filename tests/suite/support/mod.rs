@@ -9,6 +9,7 @@ pub(crate) mod http;
 pub(crate) mod proxy;
 pub(crate) mod shape;
 pub(crate) mod stream;
+pub(crate) mod tap;
 pub(crate) mod upstream;
 
 pub(crate) use client::Client;

@@ -197,11 +197,14 @@ impl Upstream {
 
     /// Waits until no call runs.
     pub(crate) async fn until_idle(&self) {
+        within(PATIENCE, "no call runs at the server", self.idle()).await;
+    }
+
+    /// The same, for whoever has more to say when it does not come to that.
+    pub(crate) async fn idle(&self) {
         let mut calls = self.shared.calls.subscribe();
-        let event = calls.wait_for(|calls| calls.values().all(|tally| tally.running() == 0));
-        within(PATIENCE, "no call runs at the server", event)
-            .await
-            .unwrap();
+        let idle = calls.wait_for(|calls| calls.values().all(|tally| tally.running() == 0));
+        let _ = idle.await;
     }
 
     pub(crate) fn received(&self) -> Vec<Received> {

@@ -52,7 +52,7 @@ impl App {
         let (services, stop) = (TaskTracker::new(), CancellationToken::new());
         let opened = open(&config, &services, &stop).await?;
         let key = opened.store.caller_key().await.map_err(line)?;
-        let upstream = Upstream::new(upstream_settings(&config), services.clone());
+        let upstream = Upstream::new(&upstream_settings(&config), services.clone());
         let upstream = Arc::new(upstream.map_err(line)?);
         let rules = Arc::new(config.rules);
         let patience = Patience {

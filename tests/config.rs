@@ -9,6 +9,8 @@ use raincheck::task::policy::{InputWhen, Mode};
 
 #[path = "config/mistakes.rs"]
 mod mistakes;
+#[path = "config/readme.rs"]
+mod readme;
 
 /// A file of its own, gone at the end of the test; errors name it `config.toml`.
 struct File(PathBuf);
@@ -42,7 +44,7 @@ impl Drop for File {
 }
 
 fn pairs(environment: &[(&str, &str)]) -> Vec<(String, String)> {
-    let mut all = vec![("HOME".to_owned(), "/home/ada".to_owned())];
+    let mut all = vec![("HOME".to_owned(), "/srv/ada".to_owned())];
     all.extend(
         environment
             .iter()
@@ -83,7 +85,7 @@ fn one_flag_is_enough() {
     let Location::Embedded(path) = config.store.location else {
         panic!("the default store is a file");
     };
-    assert!(path.starts_with("/home/ada/.local/state/raincheck"));
+    assert!(path.starts_with("/srv/ada/.local/state/raincheck"));
 }
 
 #[test]
@@ -473,51 +475,4 @@ fn credentials_go_to_loopback_only() {
     assert!(local("http://[::1]:8000/mcp"));
     assert!(!local("http://10.0.0.1/mcp"));
     assert!(!local("https://localhost.example.com/mcp"));
-}
-
-/// The README's rules are rules, and its error is what is said.
-#[test]
-fn the_readme_is_true() {
-    let readme = include_str!("../README.md");
-    let (_, section) = readme.split_once("## Rules for tools").unwrap();
-    let (section, _) = section.split_once("\n## ").unwrap();
-    let rules: Vec<_> = section
-        .lines()
-        .filter_map(|line| line.strip_prefix("    "))
-        .collect();
-    let config = from_file(&rules.join("\n"));
-    assert_eq!(config.rules.for_tool("search_web").0.mode, Mode::Never);
-    let (deploy, place) = config.rules.for_tool("deploy_web");
-    assert_eq!(
-        (deploy.mode, deploy.require_tasks, place),
-        (Mode::Always, true, Some(1))
-    );
-    let refusal = refusal("[tasks]\ngrace_window = '3 parsecs'");
-    assert!(readme.contains(&format!(
-        "raincheck: rain{}",
-        refusal.replace("config", "check")
-    )));
-}
-
-/// What fails is listed for the user, each reason once.
-#[test]
-fn the_readme_lists_every_reason() {
-    use raincheck::mcp::error::Reason;
-    let readme = include_str!("../README.md");
-    for reason in [
-        Reason::OwnerLost,
-        Reason::Shutdown,
-        Reason::Deadline,
-        Reason::UpstreamUnreachable,
-        Reason::UpstreamReset,
-        Reason::UpstreamInvalid,
-        Reason::UpstreamHttp,
-        Reason::UpstreamUnauthorized,
-        Reason::UpstreamTooLarge,
-        Reason::StoreLost,
-        Reason::CancelledByDisconnect,
-    ] {
-        let row = format!("\n| `{}` |", reason.word());
-        assert_eq!(readme.matches(&row).count(), 1, "{}", reason.word());
-    }
 }

@@ -1,12 +1,16 @@
 //! What `raincheck check` learns from the wrapped server.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use crate::app::upstream_settings;
 use crate::config::Config;
 use crate::mcp::json::Object;
 use crate::mcp::version::Era;
-use crate::upstream::wrapped::{DiscoverError, Discovered, Upstream};
+use crate::upstream::wrapped::{DiscoverError, Upstream};
 
 /// The wrapped server, as it answered just now.
 #[derive(Debug)]
@@ -16,49 +20,102 @@ pub(super) struct Inspection {
     pub(super) server: Option<String>,
     /// Names of the server's capabilities.
     pub(super) capabilities: Vec<String>,
-    /// Names, in the server's order.
+    /// Names, sorted.
     pub(super) tools: Vec<String>,
 }
 
-/// Asks the wrapped server, without credentials.
+/// Asks the wrapped server, without credentials and without a caller's name.
 pub(super) async fn inspect(config: &Config) -> Result<Inspection, String> {
-    let upstream = Upstream::new(upstream_settings(config), TaskTracker::new());
-    let upstream = upstream.map_err(|error| error.to_string())?;
-    let era = upstream.era(None).await.map_err(sentence)?;
-    let discovered = upstream.discover([0; 16], None).await.map_err(sentence)?;
-    let tools = upstream
-        .tools([0; 16], None, "{}".into())
+    let settings = upstream_settings(config);
+    let upstream = Upstream::new(&settings, TaskTracker::new()).map_err(|e| e.to_string())?;
+    timeout(PATIENCE, ask(&upstream))
         .await
-        .map_err(sentence)?;
-    let capabilities = Object::parse(discovered.capabilities.get()).unwrap_or_default();
+        .map_err(|_| format!("no answer within {} s", PATIENCE.as_secs()))?
+        .map_err(|e| sentence(&e))
+}
+
+async fn ask(upstream: &Upstream) -> Result<Inspection, DiscoverError> {
+    let era = upstream.era(None).await?;
+    let discovered = upstream.discover(NOBODY, None).await?;
+    let capabilities = names(discovered.capabilities.get());
+    let tools = if capabilities.iter().any(|name| name == "tools") {
+        upstream.tools(NOBODY, None, Arc::from("{}")).await?
+    } else {
+        Arc::default()
+    };
+    let mut tools: Vec<_> = tools.names().map(str::to_owned).collect();
+    tools.sort_unstable();
+    let server = discovered.server_info.as_ref().and_then(|info| {
+        let info = Object::parse(info.get()).ok()?;
+        let version = info.get_str("version").unwrap_or_default();
+        let text = format!("{} {version}", info.get_str("name")?);
+        Some(text.trim_end().to_owned())
+    });
     Ok(Inspection {
         era,
-        server: server(&discovered),
-        capabilities: capabilities
-            .iter()
-            .map(|(name, _)| name.to_owned())
-            .collect(),
-        tools: tools.names().map(str::to_owned).collect(),
+        server,
+        capabilities,
+        tools,
     })
 }
 
-fn server(discovered: &Discovered) -> Option<String> {
-    let info = Object::parse(discovered.server_info.as_ref()?.get()).ok()?;
-    let name = info.get_str("name")?;
-    Some(match info.get_str("version") {
-        Some(version) => format!("{name} {version}"),
-        None => name.into_owned(),
-    })
+fn names(object: &str) -> Vec<String> {
+    let object = Object::parse(object).unwrap_or_default();
+    object.iter().map(|(name, _)| name.to_owned()).collect()
 }
 
-fn sentence(error: DiscoverError) -> String {
+fn sentence(error: &DiscoverError) -> String {
     match error {
         DiscoverError::Failed(failure) => failure.message().to_owned(),
-        DiscoverError::Unauthorized(error) => {
-            format!(
-                "The server wants credentials: it answered with HTTP status {}",
-                error.status
-            )
-        }
+        DiscoverError::Unauthorized(error) => format!(
+            "it wants credentials (HTTP {}), and check has none; clients send their own",
+            error.status
+        ),
+    }
+}
+
+/// Like every caller it has sessions of its own; this one has no credentials and no tasks.
+const NOBODY: [u8; 16] = [0; 16];
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::cli::demo::server::Server;
+    use crate::config::load::{Flags, load};
+
+    fn config(upstream: String) -> Config {
+        let flags = Flags {
+            upstream: Some(upstream),
+            store: Some("memory:".into()),
+            ..Flags::default()
+        };
+        load(&flags, &[]).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_legacy_server_is_asked() {
+        let stop = CancellationToken::new();
+        let server = Server::start(&TaskTracker::new(), stop).await.unwrap();
+        let found = inspect(&config(server.url())).await.unwrap();
+        assert_eq!(found.era, Era::Legacy);
+        assert_eq!(found.server.as_deref(), Some("slow-server 1.0"));
+        assert_eq!(found.capabilities, ["tools"]);
+        assert_eq!(found.tools, ["ask_name", "build_report", "sleep_forever"]);
+    }
+
+    #[tokio::test]
+    async fn nobody_there() {
+        // Bound and dropped: the port is free again, and nobody listens there.
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/mcp", socket.local_addr().unwrap());
+        drop(socket);
+        assert_eq!(
+            inspect(&config(url)).await.unwrap_err(),
+            "The server could not be reached"
+        );
     }
 }

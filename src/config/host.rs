@@ -48,15 +48,15 @@ mod tests {
                 .collect();
             Host::new(&pairs).state_directory
         };
-        let home = ("HOME", "/home/ada");
-        assert_eq!(directory(&[home]), Some("/home/ada/.local/state".into()));
+        let home = ("HOME", "/srv/ada");
+        assert_eq!(directory(&[home]), Some("/srv/ada/.local/state".into()));
         assert_eq!(
             directory(&[home, ("XDG_STATE_HOME", "/s")]),
             Some("/s".into())
         );
         assert_eq!(
             directory(&[home, ("XDG_STATE_HOME", "relative")]),
-            Some("/home/ada/.local/state".into())
+            Some("/srv/ada/.local/state".into())
         );
         assert_eq!(directory(&[]), None);
     }

@@ -56,10 +56,11 @@ pub(super) async fn answer(
         .collect();
     // Watched before they are read, so that no change falls in between.
     let watch = front.runner.watches().watch(ids.clone());
-    let granted = match granted(front, &caller, ids).await {
-        Ok(granted) => granted,
-        Err(_) => return Rpc::store_unavailable(id).into_response(),
+    let Ok(granted) = granted(front, &caller, ids).await else {
+        return Rpc::store_unavailable(id).into_response();
     };
+    // Whoever listens may be the first to speak of this server: its era decides how it is asked.
+    let _ = front.upstream.era(credentials.clone()).await;
     let leg = Leg {
         front: Arc::clone(front),
         caller,

@@ -67,6 +67,8 @@ pub struct Front {
     pub closing: CancellationToken,
 }
 
+// The futures of what is rare are boxed, so that what passes through stays small.
+
 /// Answers one request. Dropped before it resolves, the client is gone: what it asked for is
 /// cancelled unless it was announced.
 async fn handle(front: Shared, request: Request<Incoming>) -> Response<Body> {
@@ -153,11 +155,14 @@ async fn answer(
         "server/discover" => discover::answer(front, modern, caller, credentials)
             .await
             .into_response(),
-        method if method.starts_with("tasks/") => front
-            .tasks(modern, caller, credentials)
-            .await
-            .into_response(),
-        "subscriptions/listen" => listen::answer(front, modern, caller, credentials).await,
+        method if method.starts_with("tasks/") => {
+            Box::pin(front.tasks(modern, caller, credentials))
+                .await
+                .into_response()
+        }
+        "subscriptions/listen" => {
+            Box::pin(listen::answer(front, modern, caller, credentials)).await
+        }
         _ => forward(front, parts, body, modern, caller, credentials).await,
     }
 }
@@ -214,10 +219,10 @@ async fn forward(
         credentials,
         era,
     };
-    if is_call && let Err(error) = check_params(front, &asked, &name).await {
+    if is_call && let Err(error) = Box::pin(check_params(front, &asked, &name)).await {
         return Rpc::error(request.id.get(), &error).into_response();
     }
-    call::carry(front, &asked, plan, rule.clone()).await
+    Box::pin(call::carry(front, &asked, plan, rule.clone())).await
 }
 
 fn undecided(id: &RawValue, error: DiscoverError) -> Response<Body> {

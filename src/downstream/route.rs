@@ -76,8 +76,10 @@ impl Names {
         if host.eq_ignore_ascii_case("localhost") {
             return true;
         }
-        if let Ok(ip) = host.parse::<IpAddr>() {
-            return ip.is_loopback() || ip == self.address;
+        if let Ok(ip) = host.parse::<IpAddr>()
+            && (ip.is_loopback() || ip == self.address)
+        {
+            return true;
         }
         self.hosts
             .iter()
@@ -102,7 +104,7 @@ mod tests {
     fn names() -> Names {
         Names {
             path: "/mcp".into(),
-            hosts: vec!["mcp.example.com".into()],
+            hosts: vec!["mcp.example.com".into(), "192.0.2.9".into()],
             origins: vec!["https://app.example.com".into()],
             address: IpAddr::from([10, 0, 0, 7]),
         }
@@ -121,6 +123,7 @@ mod tests {
             "127.0.0.1:1",
             "[::1]:8440",
             "10.0.0.7",
+            "192.0.2.9:80",
             "MCP.example.com:443",
         ] {
             assert!(check(ours), "{ours}");

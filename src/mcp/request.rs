@@ -129,9 +129,7 @@ mod tests {
     use super::*;
 
     fn code_of(text: &str) -> i64 {
-        Message::parse(text)
-            .map(|_| 0)
-            .unwrap_or_else(|refused| refused.error.code)
+        Message::parse(text).map_or_else(|refused| refused.error.code, |_| 0)
     }
 
     #[test]

@@ -30,7 +30,6 @@ pub struct Decoder {
     current: SseEvent,
     /// Something was said since the last event: an empty line ends it.
     begun: bool,
-    has_data: bool,
     size: usize,
     after_cr: bool,
     first_line: bool,
@@ -43,7 +42,6 @@ impl Decoder {
             line: Vec::new(),
             current: SseEvent::default(),
             begun: false,
-            has_data: false,
             size: 0,
             after_cr: false,
             first_line: true,
@@ -85,14 +83,16 @@ impl Decoder {
     fn end_line(&mut self) -> Result<Option<SseEvent>, SseFault> {
         let line = std::mem::take(&mut self.line);
         let line = std::str::from_utf8(&line).map_err(|_| SseFault::NotUtf8)?;
-        let line = match std::mem::take(&mut self.first_line) {
-            true => line.strip_prefix('\u{feff}').unwrap_or(line),
-            false => line,
+        let is_first = std::mem::take(&mut self.first_line);
+        let line = if is_first {
+            line.strip_prefix('\u{feff}').unwrap_or(line)
+        } else {
+            line
         };
         if line.is_empty() {
             self.size = 0;
-            self.has_data = false;
-            let event = std::mem::take(&mut self.current);
+            let mut event = std::mem::take(&mut self.current);
+            event.data.pop();
             return Ok(std::mem::take(&mut self.begun).then_some(event));
         }
         let (field, value) = line.split_once(':').unwrap_or((line, ""));
@@ -100,10 +100,9 @@ impl Decoder {
         match field {
             "event" => self.current.event = Some(value.to_owned()),
             "data" => {
-                if std::mem::replace(&mut self.has_data, true) {
-                    self.current.data.push('\n');
-                }
+                // Lines are joined by a line feed: the one after the last is taken off at the end.
                 self.current.data.push_str(value);
+                self.current.data.push('\n');
             }
             "id" if !value.contains('\0') => self.current.id = Some(value.to_owned()),
             "retry" => self.current.retry = value.parse().ok(),

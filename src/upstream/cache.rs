@@ -9,7 +9,7 @@ use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
 /// A change that nobody told us of is noticed after this.
-const FRESH: Duration = Duration::from_secs(60);
+const FRESH: Duration = Duration::from_mins(1);
 
 /// Callers remembered; at more, all are forgotten and read again.
 const CALLERS_MAX: usize = 1024;

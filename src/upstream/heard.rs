@@ -26,7 +26,7 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
 /// What a response to a request of ours turned out to be.
 #[derive(Debug)]
 pub(super) enum Heard {
-    Messages(Messages),
+    Messages(Box<Messages>),
     /// The server refused before it ran anything, and says when to come back.
     Later(Duration),
     Error(UpstreamError),
@@ -42,7 +42,7 @@ pub(super) async fn judge(response: Response<ResponseBody>, bytes_max: usize) ->
     let status = response.status();
     if status.is_success() && status != StatusCode::ACCEPTED {
         return match Messages::of(response, bytes_max) {
-            Ok(messages) => Heard::Messages(messages),
+            Ok(messages) => Heard::Messages(Box::new(messages)),
             Err(failure) => Heard::Refused { failure, status },
         };
     }

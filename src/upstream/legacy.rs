@@ -28,14 +28,14 @@ const RESUME_PAUSE_MAX: Duration = Duration::from_secs(10);
 const TRIES: u32 = 3;
 
 /// Begins one request; it is sent when the events are first polled.
-pub(super) fn begin(origin: Arc<Origin>, sessions: Arc<Sessions>, outgoing: Outgoing) -> Exchange {
-    let current = Arc::new(Mutex::new(None));
+pub(super) fn begin(origin: &Arc<Origin>, sessions: Arc<Sessions>, outgoing: Outgoing) -> Exchange {
+    let current = Current::default();
     let conversation = Conversation {
         key: Key {
             caller: outgoing.caller,
             capabilities: translate::legacy_capabilities(&outgoing.capabilities).into(),
         },
-        origin: Arc::clone(&origin),
+        origin: Arc::clone(origin),
         sessions,
         outgoing,
         lease: None,
@@ -53,9 +53,12 @@ pub(super) fn begin(origin: Arc<Origin>, sessions: Arc<Sessions>, outgoing: Outg
     }
 }
 
+/// The session and the JSON-RPC id of the call, while it is under way.
+type Current = Arc<Mutex<Option<(Arc<Session>, u64)>>>;
+
 /// The way back to the call's session while the call is under way.
 struct Side {
-    current: Arc<Mutex<Option<(Arc<Session>, u64)>>>,
+    current: Current,
 }
 
 impl Side {
@@ -105,14 +108,14 @@ struct Conversation {
     outgoing: Outgoing,
     key: Key,
     lease: Option<Lease>,
-    current: Arc<Mutex<Option<(Arc<Session>, u64)>>>,
+    current: Current,
     id: u64,
     phase: Phase,
 }
 
 enum Phase {
     Unsent,
-    Reading(Messages),
+    Reading(Box<Messages>),
     Over,
 }
 
@@ -163,7 +166,7 @@ impl Conversation {
         event
     }
 
-    async fn send(&mut self) -> Result<Messages, Event> {
+    async fn send(&mut self) -> Result<Box<Messages>, Event> {
         let lease = self
             .sessions
             .check_out(&self.key, self.outgoing.credentials.as_ref())
@@ -191,7 +194,7 @@ impl Conversation {
         })
     }
 
-    async fn send_once(&mut self) -> Result<Messages, Untaken> {
+    async fn send_once(&mut self) -> Result<Box<Messages>, Untaken> {
         let Some(lease) = &self.lease else {
             return Err(Untaken::SessionLost);
         };

@@ -74,7 +74,7 @@ struct Ear {
 }
 
 struct Source {
-    messages: Messages,
+    messages: Box<Messages>,
     /// A legacy session of the listener's own, for as long as it listens.
     _lease: Option<Lease>,
 }
@@ -184,7 +184,7 @@ impl Ear {
                 });
                 Some(())
             }
-            _ => None,
+            Heard::Messages(_) | Heard::Later(_) | Heard::Error(_) | Heard::Refused { .. } => None,
         }
     }
 

@@ -61,7 +61,7 @@ struct Conversation {
 
 enum Phase {
     Unsent,
-    Reading(Messages),
+    Reading(Box<Messages>),
     Over,
 }
 
@@ -99,7 +99,7 @@ impl Conversation {
         event
     }
 
-    async fn send(&mut self) -> Result<Messages, Event> {
+    async fn send(&mut self) -> Result<Box<Messages>, Event> {
         let mut tries = 0;
         loop {
             tries += 1;

@@ -74,14 +74,10 @@ async fn ask(origin: &Origin, credentials: Option<&HeaderValue>) -> Result<Era, 
         ))),
         // A gateway in front of a server that is not up yet says nothing about the server.
         Heard::Refused {
-            failure, status, ..
-        } if matches!(
-            status,
-            StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
-        ) =>
-        {
-            Err(Undecided::Failed(failure))
-        }
+            failure,
+            status:
+                StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT,
+        } => Err(Undecided::Failed(failure)),
         Heard::Refused { .. } => Ok(Era::Legacy),
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use hyper::header::HeaderValue;
 use hyper::http::request;
 use serde_json::value::RawValue;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
@@ -193,9 +193,10 @@ impl Sessions {
         credentials: Option<&HeaderValue>,
     ) -> Result<Lease, NoSession> {
         let unreachable = Failure::new(Reason::UpstreamUnreachable, SideEffect::None);
-        let permit = match Arc::clone(&self.permits).try_acquire_owned() {
+        let free = Arc::clone(&self.permits).try_acquire_owned();
+        let permit = match free {
             Ok(permit) => permit,
-            Err(_) => {
+            Err(TryAcquireError::NoPermits | TryAcquireError::Closed) => {
                 self.close_oldest();
                 let waiting = Arc::clone(&self.permits).acquire_owned();
                 let waited = tokio::time::timeout(PATIENCE, waiting).await;

@@ -103,7 +103,7 @@ impl From<Undecided> for DiscoverError {
 
 impl Upstream {
     /// Connections and their like run on `services` for as long as they are used.
-    pub fn new(settings: Settings, services: TaskTracker) -> Result<Self, UrlError> {
+    pub fn new(settings: &Settings, services: TaskTracker) -> Result<Self, UrlError> {
         let url: Uri = settings.url.parse().map_err(|_| UrlError::Scheme)?;
         let connector = Connector::new(&url, settings.connect_timeout)?;
         let http = Http::new(connector, services.clone());
@@ -134,7 +134,7 @@ impl Upstream {
     /// The era, asked by one of all who want to know and remembered.
     pub async fn era(&self, credentials: Option<HeaderValue>) -> Result<Era, DiscoverError> {
         let probed = self.era.get_or_try_init(|| async {
-            let era = probe::probe(&self.origin, credentials.as_ref()).await?;
+            let era = Box::pin(probe::probe(&self.origin, credentials.as_ref())).await?;
             tracing::info!(?era, "the upstream's era is known");
             Ok::<_, Undecided>(era)
         });
@@ -149,11 +149,7 @@ impl Upstream {
     pub fn begin(&self, era: Era, outgoing: Outgoing) -> Exchange {
         match era {
             Era::Modern => modern::begin(Arc::clone(&self.origin), outgoing),
-            Era::Legacy => legacy::begin(
-                Arc::clone(&self.origin),
-                Arc::clone(&self.sessions),
-                outgoing,
-            ),
+            Era::Legacy => legacy::begin(&self.origin, Arc::clone(&self.sessions), outgoing),
         }
     }
 

@@ -19,7 +19,7 @@ use crate::config::Config;
 use crate::config::load::{Flags, load};
 
 mod client;
-mod server;
+pub(super) mod server;
 mod terminal;
 mod tools;
 mod wire;
@@ -124,7 +124,7 @@ impl Story {
             format!("no Tasks were advertised: {found}")
         })?;
         self.terminal.say(
-            "-> server/discover       <- revision 2026-07-28, extension io.modelcontextprotocol/tasks",
+            "-> server/discover          <- revision 2026-07-28, extension io.modelcontextprotocol/tasks",
         );
         Ok(())
     }
@@ -140,7 +140,7 @@ impl Story {
             .as_secs_f32();
         expect_text(&ended, "The report has 8 chapters.")?;
         self.terminal.say(&format!(
-            "-> tasks/get             <- completed after {seconds:.1} s: \"The report has 8 chapters.\""
+            "-> tasks/get                <- completed after {seconds:.1} s: \"The report has 8 chapters.\""
         ));
         Ok(())
     }
@@ -158,19 +158,19 @@ impl Story {
             format!("not the server's question: {request}")
         })?;
         self.terminal.say(&format!(
-            "-> tasks/get             <- input_required: the server asks \"{question}\""
+            "-> tasks/get                <- input_required: the server asks \"{question}\""
         ));
         let name = self.terminal.ask(question, "Ada").await;
         self.client
             .answer(&task, key, json!({"name": name}))
             .await?;
         self.terminal
-            .say("-> tasks/update          <- noted, and on its way to the server");
+            .say("-> tasks/update             <- noted, and on its way to the server");
         let ended = self.follow(&task, "working").await?;
         let greeting = format!("Hello, {name}!");
         expect_text(&ended, &greeting)?;
         self.terminal.say(&format!(
-            "-> tasks/get             <- completed: \"{greeting}\""
+            "-> tasks/get                <- completed: \"{greeting}\""
         ));
         Ok(())
     }
@@ -183,7 +183,8 @@ impl Story {
         check(at(&ended, "/status") == "cancelled", || {
             format!("not cancelled: {ended}")
         })?;
-        self.terminal.say("-> tasks/cancel          <- cancelled");
+        self.terminal
+            .say("-> tasks/cancel             <- cancelled");
         timeout(Duration::from_secs(2), self.server.told_to_cancel())
             .await
             .map_err(|_| "the server was not told of the cancel")?;
@@ -205,7 +206,7 @@ impl Story {
         let short: String = task.chars().take(8).collect();
         let call = format!("-> tools/call {tool}");
         self.terminal.say(&format!(
-            "{call:<26} <- a task, {short}.., after {ms} ms; the client is free"
+            "{call:<27} <- a task, {short}.., after {ms} ms; the client is free"
         ));
         Ok(task.to_owned())
     }

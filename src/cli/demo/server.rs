@@ -38,7 +38,7 @@ type Key = (String, String);
 
 /// The server while it runs.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(in crate::cli) struct Server {
     address: SocketAddr,
     state: Arc<State>,
 }
@@ -56,7 +56,10 @@ struct State {
 
 impl Server {
     /// Serves on a loopback port of the system's choice until `stop`.
-    pub(super) async fn start(tracker: &TaskTracker, stop: CancellationToken) -> io::Result<Self> {
+    pub(in crate::cli) async fn start(
+        tracker: &TaskTracker,
+        stop: CancellationToken,
+    ) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
         let state = Arc::new(State {
@@ -71,7 +74,7 @@ impl Server {
         Ok(Self { address, state })
     }
 
-    pub(super) fn url(&self) -> String {
+    pub(in crate::cli) fn url(&self) -> String {
         format!("http://{}/mcp", self.address)
     }
 

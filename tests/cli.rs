@@ -1,0 +1,97 @@
+//! The program from outside: exit codes, what it says, and that the demo is true.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Output, Stdio};
+
+fn raincheck(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_raincheck"))
+        .args(arguments)
+        .env_clear()
+        .env("HOME", "/nonexistent")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn mistakes_are_one_line_and_exit_with_2() {
+    let cases: [(&[&str], &str); 4] = [
+        (
+            &["run"],
+            "raincheck: upstream.url: not set; say which server to wrap: --upstream \
+             http://127.0.0.1:8000/mcp\n",
+        ),
+        (
+            &["run", "--upstream", "ftp://x/"],
+            "raincheck: --upstream: not a URL that can be wrapped; write \
+             \"http://127.0.0.1:8000/mcp\"\n",
+        ),
+        (
+            &["run", "--upstraem", "x"],
+            "raincheck: unexpected argument '--upstraem' found; raincheck --help says what is\n",
+        ),
+        (
+            &[
+                "run",
+                "--upstream",
+                "http://127.0.0.1:1/mcp",
+                "--listen",
+                "0.0.0.0:0",
+            ],
+            "raincheck: listen.address: 0.0.0.0:0 can be reached from other machines, and raincheck \
+             does not check who calls: listen on 127.0.0.1, or set auth.allow_anonymous = true if \
+             something in front of it does\n",
+        ),
+    ];
+    for (arguments, expected) in cases {
+        let output = raincheck(arguments);
+        assert_eq!(String::from_utf8_lossy(&output.stderr), expected);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn what_does_not_work_exits_with_1() {
+    let unreachable = [
+        "check",
+        "--upstream",
+        "http://127.0.0.1:1/mcp",
+        "--store",
+        "memory:",
+    ];
+    let output = raincheck(&unreachable);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("WRONG  upstream"));
+}
+
+#[test]
+fn a_signal_drains_and_exits_with_0() {
+    let mut process = Command::new(env!("CARGO_BIN_EXE_raincheck"))
+        .args(["run", "--upstream", "http://127.0.0.1:1/mcp"])
+        .args(["--listen", "127.0.0.1:0", "--store", "memory:"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let log = BufReader::new(process.stderr.take().unwrap());
+    let mut lines = log.lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("serving")));
+    let id = process.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args(["-TERM", &id])
+            .status()
+            .unwrap()
+            .success()
+    );
+    assert_eq!(process.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn the_demo_is_true() {
+    let output = raincheck(&["demo"]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}\n{complaint}");
+    assert!(said.contains("All of this was checked"));
+}

@@ -1,0 +1,373 @@
+//! rmcp, a client written by others, against the built binary in front of the plain Python upstreams.
+//!
+//! Needs the environments that `tests/setup.sh` installs; without them it fails and says so.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CancelTaskParams, ClientCapabilities, ClientConfig,
+    CreateTaskResult, DetailedTask, ErrorCode, GetTaskParams, Implementation, JsonObject,
+    ProtocolVersion, TaskPayload, TaskStatus, UpdateTaskParams,
+};
+use rmcp::service::{RunningService, ServiceError};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::{ClientLifecycleMode, ClientServiceExt, RoleClient};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+use tokio::time::{interval, timeout};
+
+macro_rules! in_front_of_both {
+    ($($name:ident)*) => {
+        mod legacy { $(#[tokio::test] async fn $name() { super::$name(super::Upstream::Legacy).await; })* }
+        mod modern { $(#[tokio::test] async fn $name() { super::$name(super::Upstream::Modern).await; })* }
+    };
+}
+
+in_front_of_both! {
+    a_quick_call_is_answered_at_once
+    a_slow_call_becomes_a_task_and_completes
+    a_question_is_answered_inside_the_task
+    a_tools_own_error_completes_the_task
+    a_protocol_error_fails_the_task
+    cancel_reaches_the_upstream
+    an_unknown_task_is_invalid_params
+}
+
+async fn a_quick_call_is_answered_at_once(upstream: Upstream) {
+    let house = House::open(upstream).await;
+    let CallToolResponse::Complete(result) = house.call("greet", json!({"name": "Ada"})).await
+    else {
+        panic!("greet is never a task");
+    };
+    assert_eq!(
+        serde_json::to_value(result).unwrap()["content"][0]["text"],
+        "Hello, Ada!"
+    );
+}
+
+async fn a_slow_call_becomes_a_task_and_completes(upstream: Upstream) {
+    let house = House::open(upstream).await;
+    let task = house
+        .task("slow_compute", json!({"seconds": 1.0, "label": "rmcp"}))
+        .await;
+    assert_eq!(task.task.status, TaskStatus::Working);
+    assert!(task.task.ttl_ms.is_some(), "ttlMs is always said");
+    let done = house.terminal(&task).await;
+    assert_eq!(text(&done), "slow_compute(rmcp) done after 1s");
+    assert_eq!(done.task.task_id, task.task.task_id);
+    assert_eq!(done.task.created_at, task.task.created_at);
+}
+
+async fn a_question_is_answered_inside_the_task(upstream: Upstream) {
+    let house = House::open(upstream).await;
+    let task = house
+        .task("confirm_delete", json!({"filename": "a.txt"}))
+        .await;
+    let asked = house
+        .until(&task, |task| task.status() == TaskStatus::InputRequired)
+        .await;
+    let TaskPayload::InputRequired { input_requests } = asked.payload else {
+        panic!("input_required comes with its questions");
+    };
+    assert_eq!(input_requests.len(), 1);
+    let (key, question) = input_requests.into_iter().next().unwrap();
+    let question = serde_json::to_value(question).unwrap();
+    assert_eq!(question["method"], "elicitation/create");
+    assert_eq!(question["params"]["message"], "Delete a.txt?");
+
+    let answer = json!({"action": "accept", "content": {"confirm": true}});
+    house
+        .client
+        .update_task(UpdateTaskParams::new(
+            &task.task.task_id,
+            [(key.clone(), answer)].into(),
+        ))
+        .await
+        .unwrap();
+    // The ack is the promise that the answer was taken: the next look no longer asks.
+    if let TaskPayload::InputRequired { input_requests } = house.look(&task).await.payload {
+        assert!(!input_requests.contains_key(&key), "asked twice");
+    }
+    let done = house.terminal(&task).await;
+    assert!(text(&done).starts_with("confirm_delete(a.txt): action=accept confirmed=True"));
+}
+
+async fn a_tools_own_error_completes_the_task(upstream: Upstream) {
+    let house = House::open(upstream).await;
+    let task = house.task("failing_job", json!({})).await;
+    let done = house.terminal(&task).await;
+    assert!(text(&done).starts_with("Error executing tool failing_job"));
+    assert_eq!(result(&done)["isError"], true);
+}
+
+async fn a_protocol_error_fails_the_task(upstream: Upstream) {
+    let house = House::open(upstream).await;
+    let task = house.task("protocol_error_job", json!({})).await;
+    let TaskPayload::Failed { error } = house.terminal(&task).await.payload else {
+        panic!("a JSON-RPC error fails the task");
+    };
+    assert_eq!(error["code"], -32603);
+    assert_eq!(
+        error["message"],
+        "protocol_error_job: intentional protocol-level failure"
+    );
+    assert_eq!(error["data"], json!({"why": "fixture"}));
+}
+
+async fn cancel_reaches_the_upstream(upstream: Upstream) {
+    let house = House::open(upstream).await;
+    let task = house.task("slow_compute", json!({"seconds": 60.0})).await;
+    let mut tick = interval(TICK);
+    while house.stats().await["slow_compute"]["started"] != 1 {
+        tick.tick().await; // the test's own limit ends this
+    }
+    let cancel = CancelTaskParams::new(&task.task.task_id);
+    house.client.cancel_task(cancel).await.unwrap();
+    assert_eq!(house.look(&task).await.status(), TaskStatus::Cancelled);
+    let told = async {
+        while house.stats().await["slow_compute"]["cancelled"] != 1 {
+            tick.tick().await;
+        }
+    };
+    timeout(Duration::from_secs(2), told)
+        .await
+        .expect("the upstream is told within 2 s");
+}
+
+async fn an_unknown_task_is_invalid_params(upstream: Upstream) {
+    let house = House::open(upstream).await;
+    let unknown = "00000000-0000-4000-8000-000000000000";
+    let error = house
+        .client
+        .get_task(GetTaskParams::new(unknown))
+        .await
+        .unwrap_err();
+    let ServiceError::McpError(error) = error else {
+        panic!("a JSON-RPC error, not {error}");
+    };
+    assert_eq!(error.code, ErrorCode::INVALID_PARAMS);
+}
+
+// --- the harness ---
+
+/// How often something that cannot be awaited is looked at.
+const TICK: Duration = Duration::from_millis(50);
+/// Python needs seconds to start where both cores are busy.
+const START: Duration = Duration::from_secs(30);
+/// The slowest fixture works for a second.
+const END: Duration = Duration::from_secs(20);
+
+#[derive(Clone, Copy)]
+enum Upstream {
+    Legacy,
+    Modern,
+}
+
+/// An upstream, raincheck in front of it and a client connected to it; dropped, all of them end.
+struct House {
+    client: RunningService<RoleClient, ClientConfig>,
+    upstream: SocketAddr,
+    store: PathBuf,
+    _processes: [Child; 2],
+}
+
+impl House {
+    async fn open(kind: Upstream) -> Self {
+        let upstream = free_address();
+        let listen = free_address();
+        let store = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!(
+            "interop-{}-{}.redb",
+            std::process::id(),
+            listen.port()
+        ));
+        let processes = [
+            serve(&mut python(kind, upstream), upstream).await,
+            serve(&mut raincheck(upstream, listen, &store), listen).await,
+        ];
+        let client = timeout(START, connect(listen))
+            .await
+            .expect("server/discover is answered");
+        Self {
+            client,
+            upstream,
+            store,
+            _processes: processes,
+        }
+    }
+
+    async fn call(&self, tool: &'static str, arguments: Value) -> CallToolResponse {
+        let arguments: JsonObject = serde_json::from_value(arguments).unwrap();
+        let params = CallToolRequestParams::new(tool).with_arguments(arguments);
+        timeout(END, self.client.call_tool_once(params))
+            .await
+            .expect("an answer in time")
+            .unwrap()
+    }
+
+    async fn task(&self, tool: &'static str, arguments: Value) -> CreateTaskResult {
+        let answer = self.call(tool, arguments).await;
+        let CallToolResponse::Task(task) = answer else {
+            panic!("{tool} becomes a task, not {answer:?}");
+        };
+        task
+    }
+
+    async fn look(&self, task: &CreateTaskResult) -> DetailedTask {
+        self.client
+            .get_task(GetTaskParams::new(&task.task.task_id))
+            .await
+            .unwrap()
+            .task
+    }
+
+    async fn until(
+        &self,
+        task: &CreateTaskResult,
+        wanted: impl Fn(&DetailedTask) -> bool,
+    ) -> DetailedTask {
+        let mut tick = interval(TICK);
+        let poll = async {
+            loop {
+                tick.tick().await;
+                let seen = self.look(task).await;
+                if wanted(&seen) {
+                    return seen;
+                }
+            }
+        };
+        timeout(END, poll)
+            .await
+            .expect("the task gets there in time")
+    }
+
+    async fn terminal(&self, task: &CreateTaskResult) -> DetailedTask {
+        self.until(task, |task| task.status().is_terminal()).await
+    }
+
+    /// What the upstream really ran: `{tool: {started, finished, cancelled, failed}}`.
+    async fn stats(&self) -> Value {
+        let mut stream = TcpStream::connect(self.upstream).await.unwrap();
+        stream
+            .write_all(b"GET /_stats HTTP/1.0\r\nHost: localhost\r\n\r\n")
+            .await
+            .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        let (_, body) = answer.split_once("\r\n\r\n").expect("an HTTP answer");
+        serde_json::from_str(body).unwrap()
+    }
+}
+
+impl Drop for House {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.store);
+    }
+}
+
+fn result(task: &DetailedTask) -> &JsonObject {
+    let TaskPayload::Completed { result } = &task.payload else {
+        panic!("completed, not {:?}", task.payload);
+    };
+    result
+}
+
+fn text(task: &DetailedTask) -> &str {
+    result(task)["content"][0]["text"]
+        .as_str()
+        .expect("a text block")
+}
+
+async fn connect(listen: SocketAddr) -> RunningService<RoleClient, ClientConfig> {
+    let capabilities = ClientCapabilities::builder()
+        .enable_tasks()
+        .enable_elicitation()
+        .build();
+    let uri = format!("http://{listen}/mcp");
+    ClientConfig::new(capabilities, Implementation::from_build_env())
+        .serve_with_lifecycle(
+            StreamableHttpClientTransport::from_config(
+                StreamableHttpClientTransportConfig::with_uri(uri),
+            ),
+            ClientLifecycleMode::Discover {
+                preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+            },
+        )
+        .await
+        .unwrap()
+}
+
+fn python(kind: Upstream, listen: SocketAddr) -> Command {
+    let (environment, script) = match kind {
+        Upstream::Legacy => ("python-legacy", "upstream_legacy.py"),
+        Upstream::Modern => ("python-modern", "upstream_modern.py"),
+    };
+    let python = cache().join(environment).join("bin/python");
+    assert!(
+        python.exists(),
+        "{} is missing: run tests/setup.sh",
+        python.display()
+    );
+    let mut command = Command::new(python);
+    command
+        .arg(
+            Path::new(env!("CARGO_MANIFEST_DIR"))
+                .join("tests/conformance")
+                .join(script),
+        )
+        .arg("--port")
+        .arg(listen.port().to_string());
+    command
+}
+
+fn raincheck(upstream: SocketAddr, listen: SocketAddr, store: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_raincheck"));
+    command
+        .arg("run")
+        .arg("--config")
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conformance/raincheck.toml"))
+        .args(["--upstream", &format!("http://{upstream}/mcp")])
+        .args(["--store", &format!("redb:{}", store.display())])
+        .args(["--listen", &listen.to_string()]);
+    command
+}
+
+/// Start a server and wait until it accepts connections.
+async fn serve(command: &mut Command, address: SocketAddr) -> Child {
+    let mut child = command.kill_on_drop(true).spawn().unwrap();
+    let mut tick = interval(TICK);
+    let up = async {
+        while TcpStream::connect(address).await.is_err() {
+            if let Some(status) = child.try_wait().unwrap() {
+                panic!("{:?} ended with {status}", command.as_std());
+            }
+            tick.tick().await;
+        }
+    };
+    timeout(START, up)
+        .await
+        .expect("the server listens in time");
+    child
+}
+
+fn free_address() -> SocketAddr {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .unwrap()
+        .local_addr()
+        .unwrap()
+}
+
+fn cache() -> PathBuf {
+    std::env::var_os("RAINCHECK_TEST_CACHE").map_or_else(
+        || {
+            std::env::home_dir()
+                .expect("a home")
+                .join(".cache/raincheck-tests")
+        },
+        PathBuf::from,
+    )
+}

@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# tests/interop/all.sh: clients and servers written by others, through raincheck. About a minute.
+#   rmcp                 tests/interop.rs: rmcp 3.9 as a client, in front of the legacy and the modern upstream
+#   legacy, modern       clients.mjs: ext-tasks 0.2.2 on client 2.4.0, in front of each
+#   everything           everything.mjs: server-everything 2026.8.31 as the wrapped server
+set -euo pipefail
+# shellcheck source=tests/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+HERE=$TESTS/interop
+
+lane() {
+  local dir=$SCRATCH/$1
+  mkdir "$dir"
+  if [ "$1" = rmcp ]; then
+    rust_clients "$dir" || FAILED=yes
+    return
+  fi
+  if [ "$1" = everything ]; then everything "$dir"; else upstream "$1" "$dir/upstream.log"; fi
+  raincheck "$UPSTREAM" "redb:$dir/tasks.redb" "$TESTS/conformance/raincheck.toml" "$dir/raincheck.log"
+  export RAINCHECK_URL=$PROXY UPSTREAM_URL=$UPSTREAM
+  if [ "$1" = everything ]; then node_tests everything.mjs "$dir"; else node_tests clients.mjs "$dir"; fi
+  [ -z "${FAILED:-}" ] || tail -n 40 "$dir/raincheck.log"
+}
+
+everything() {
+  local port
+  port=$(free_port)
+  PORT=$port start "$1/upstream.log" "$(node_path)" \
+    "$CACHE/npm-interop/node_modules/@modelcontextprotocol/server-everything/dist/index.js" streamableHttp
+  wait_port "$port" "$1/upstream.log"
+  UPSTREAM=http://127.0.0.1:$port/mcp
+}
+
+# node_tests FILE DIR: run it, show it, and say the sum the way everything here does.
+node_tests() {
+  run timeout 300 "$(node_path)" --test --test-reporter=tap "$HERE/$1" >"$2/tests.tap" 2>&1 || FAILED=yes
+  grep -E '^ *(not )?ok |^ *(error|expected|actual): ' "$2/tests.tap" || cat "$2/tests.tap"
+  awk '/^# (pass|fail|cancelled|skipped) / { n[$2] = $3 }
+    END { if (!("pass" in n)) n["fail"] = 1
+          printf "%d passed, %d failed, %d skipped\n", n["pass"], n["fail"] + n["cancelled"], n["skipped"] }' "$2/tests.tap"
+}
+
+rust_clients() {
+  local status=0
+  cd "$ROOT"
+  if cargo nextest --version >/dev/null 2>&1; then
+    run cargo nextest run --locked --test interop >"$1/tests.log" 2>&1 || status=1
+  else
+    run cargo test --locked --test interop >"$1/tests.log" 2>&1 || status=1
+  fi
+  cat "$1/tests.log"
+  rust_line "$1/tests.log" "$status"
+  return "$status"
+}
+
+LANES=("$@")
+[ $# -gt 0 ] || LANES=(rmcp legacy modern everything)
+
+arm
+scratch
+lanes 2 "${LANES[@]}"
+cd "$SCRATCH"
+LINE=$(closing_line "${LANES[@]/%/.out}")
+say "$LINE"
+[[ $LINE == *" 0 failed"* ]]

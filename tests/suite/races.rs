@@ -19,6 +19,8 @@ use crate::support::{Config, Era, PATIENCE, Rig, within};
 
 const RACES: usize = 250;
 const AT_ONCE: usize = 16;
+/// A connection is closed for too many resets on it: no client hangs up that often.
+const CONNECTIONS: usize = 25;
 const WINDOW_MS: u64 = 40;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -76,31 +78,30 @@ async fn race(era: Era, transport: Transport) {
         .tool("never", "mode = \"always\"");
     let rig = Rig::start(era, config).await;
     let client = rig.client();
-    let (racing, arrived) = match transport {
-        Transport::Http1 => (client.clone(), None),
-        Transport::Http2 => {
-            let (racing, arrived) = client.clone().over_http2().await;
-            (racing, Some(arrived))
-        }
-    };
+    let mut racing = vec![client.clone()];
+    let mut arrived = Vec::new();
+    if transport == Transport::Http2 {
+        let connections = (0..CONNECTIONS).map(|_| client.clone().over_http2());
+        (racing, arrived) = futures_util::future::join_all(connections).await.into_iter().unzip();
+    }
     // The server is known, and its tools.
     client.call("echo", json!({"text": ""})).await.into_result();
 
     let races: Vec<Race> = (0..RACES).map(|number| Race::random(number, &mut random)).collect();
-    let heard: Vec<Heard> = stream::iter(races)
-        .map(|race| run(&racing, transport, race))
+    let heard: Vec<Heard> = stream::iter(races.into_iter().zip(racing.iter().cycle()))
+        .map(|(race, client)| run(client, transport, race))
         .buffer_unordered(AT_ONCE)
         .collect()
         .await;
 
-    let told = everything_told(&heard, arrived.as_ref());
+    let told = everything_told(&heard, &arrived);
     verify(&rig, &client, &heard, &told).await;
 }
 
 /// All ids that came over the wire, also those that came when their stream was closed already.
-fn everything_told(heard: &[Heard], arrived: Option<&Arrived>) -> Vec<Task> {
+fn everything_told(heard: &[Heard], arrived: &[Arrived]) -> Vec<Task> {
     let mut ids: Vec<String> = heard.iter().flat_map(|heard| heard.tasks.clone()).collect();
-    ids.extend(arrived.map(Arrived::task_ids).unwrap_or_default());
+    ids.extend(arrived.iter().flat_map(Arrived::task_ids));
     ids.sort();
     ids.dedup();
     ids.into_iter().map(Task::by_id).collect()

@@ -310,7 +310,7 @@ impl Request {
             let uri = format!("http://{}{}", self.client.address, self.path);
             let request = request.uri(uri).body(Full::new(self.body)).unwrap();
             sender.ready().await.unwrap();
-            return (sender.send_request(request).await.unwrap(), Connection(None));
+            return (sender.send_request(request).await.unwrap_or_else(|error| panic!("{error:?}")), Connection(None));
         }
         if !self.headers.iter().any(|(name, _)| name == "host") {
             request = request.header("host", self.client.address.to_string());

@@ -19,6 +19,7 @@ pub(super) enum Body {
     Ready {
         bytes: Option<Bytes>,
         guard: Option<Guard>,
+        until_sent: bool,
     },
     /// Server-sent events, read one by one as the client's socket takes them.
     Events(BoxStream<'static, Bytes>),
@@ -31,6 +32,16 @@ impl Body {
         Self::Ready {
             bytes: Some(bytes.into()),
             guard: None,
+            until_sent: false,
+        }
+    }
+
+    /// For HTTP/2, where a reset discards what was taken from the body and not yet sent: the
+    /// guard is told when the connection asks for more, which it does after it sent the bytes
+    /// (the listener leaves it no room before).
+    pub(super) fn hold_until_sent(&mut self) {
+        if let Self::Ready { until_sent, .. } = self {
+            *until_sent = true;
         }
     }
 }
@@ -51,11 +62,18 @@ impl HttpBody for Body {
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         match self.get_mut() {
             Self::Empty => Poll::Ready(None),
-            Self::Ready { bytes, guard } => {
-                if let Some(guard) = guard.take() {
+            Self::Ready {
+                bytes,
+                guard,
+                until_sent,
+            } => {
+                let bytes = bytes.take();
+                if (bytes.is_none() || !*until_sent)
+                    && let Some(guard) = guard.take()
+                {
                     guard.announce();
                 }
-                Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes))))
+                Poll::Ready(bytes.map(|bytes| Ok(Frame::data(bytes))))
             }
             Self::Events(events) => Pin::new(events)
                 .poll_next(context)
@@ -69,7 +87,7 @@ impl HttpBody for Body {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Empty => true,
-            Self::Ready { bytes, .. } => bytes.is_none(),
+            Self::Ready { bytes, guard, .. } => bytes.is_none() && guard.is_none(),
             Self::Events(_) => false,
             Self::Passed(body) => body.is_end_stream(),
         }

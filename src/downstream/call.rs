@@ -20,7 +20,7 @@ use crate::mcp::version::Era;
 use crate::mcp::{input, sse};
 use crate::runner::Call;
 use crate::runner::parked::{Comeback, Follower, Rejoined, read_state};
-use crate::runner::seat::{Answer, Client, Reply};
+use crate::runner::seat::{Answer, Client, Guard, Reply};
 use crate::task::id::Caller;
 use crate::task::policy::{Plan, Rule};
 use crate::task::state::Digest;
@@ -188,6 +188,13 @@ struct Held {
     beat: Interval,
 }
 
+/// Where the stream of a held call is.
+enum Stage {
+    Held(Held),
+    /// The answer was taken; asked for more, the connection has sent it.
+    Answered(Guard),
+}
+
 fn events(id: Box<RawValue>, client: Client, first: Option<String>) -> BoxStream<'static, Bytes> {
     let held = Held {
         id,
@@ -195,21 +202,28 @@ fn events(id: Box<RawValue>, client: Client, first: Option<String>) -> BoxStream
         first,
         beat: keep_alive(),
     };
-    stream::unfold(Some(held), |held| async {
-        let mut held = held?;
+    stream::unfold(Stage::Held(held), |stage| async {
+        let mut held = match stage {
+            Stage::Held(held) => held,
+            Stage::Answered(guard) => {
+                guard.announce();
+                return None;
+            }
+        };
         if let Some(first) = held.first.take() {
-            return Some((sse::event(&first), Some(held)));
+            return Some((sse::event(&first), Stage::Held(held)));
         }
         tokio::select! {
             reply = held.client.next() => match reply? {
-                Reply::Relay(notification) => Some((sse::event(&notification), Some(held))),
+                Reply::Relay(notification) => {
+                    Some((sse::event(&notification), Stage::Held(held)))
+                }
                 Reply::Answer(answer) => {
                     let event = sse::event(&Rpc::answer(held.id.get(), answer).json);
-                    held.client.into_guard().announce();
-                    Some((event, None))
+                    Some((event, Stage::Answered(held.client.into_guard())))
                 }
             },
-            _ = held.beat.tick() => Some((sse::COMMENT, Some(held))),
+            _ = held.beat.tick() => Some((sse::COMMENT, Stage::Held(held))),
         }
     })
     .boxed()

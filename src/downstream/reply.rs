@@ -97,6 +97,7 @@ impl Rpc {
         let body = Body::Ready {
             bytes: Some(Bytes::from(self.json)),
             guard,
+            until_sent: false,
         };
         let mut response = Response::new(body);
         *response.status_mut() = self.status;

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::Version;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
@@ -133,7 +134,14 @@ impl Connection {
         let front = Arc::clone(&self.front);
         let service = service_fn(move |request| {
             let front = Arc::clone(&front);
-            async move { Ok::<_, Infallible>(handle(front, request).await) }
+            async move {
+                let version = request.version();
+                let mut response = handle(front, request).await;
+                if version == Version::HTTP_2 {
+                    response.body_mut().hold_until_sent();
+                }
+                Ok::<_, Infallible>(response)
+            }
         });
         let io = TokioIo::new(stream);
         if self.settings.h2c {
@@ -145,7 +153,10 @@ impl Connection {
             builder
                 .http2()
                 .timer(TokioTimer::new())
-                .max_concurrent_streams(256);
+                .max_concurrent_streams(256)
+                // Room for the next bytes of a stream only when the last were sent: a body that
+                // is asked for more knows that its client was sent what it gave.
+                .max_send_buf_size(1);
             let connection = builder.serve_connection(io, service);
             tokio::pin!(connection);
             let served = tokio::select! {

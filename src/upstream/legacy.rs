@@ -8,6 +8,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream;
 use hyper::StatusCode;
 use serde_json::value::RawValue;
+use tokio::sync::watch;
 
 use super::heard::{self, Heard, INVALID, Message, Messages, RESET};
 use super::http::RequestBody;
@@ -30,6 +31,7 @@ const TRIES: u32 = 3;
 /// Begins one request; it is sent when the events are first polled.
 pub(super) fn begin(origin: &Arc<Origin>, sessions: Arc<Sessions>, outgoing: Outgoing) -> Exchange {
     let current = Current::default();
+    let (taken, is_taken) = watch::channel(false);
     let conversation = Conversation {
         key: Key {
             caller: outgoing.caller,
@@ -40,6 +42,7 @@ pub(super) fn begin(origin: &Arc<Origin>, sessions: Arc<Sessions>, outgoing: Out
         outgoing,
         lease: None,
         current: Arc::clone(&current),
+        taken,
         id: 0,
         phase: Phase::Unsent,
     };
@@ -49,7 +52,10 @@ pub(super) fn begin(origin: &Arc<Origin>, sessions: Arc<Sessions>, outgoing: Out
     });
     Exchange {
         events: events.boxed(),
-        control: Arc::new(Side { current }),
+        control: Arc::new(Side {
+            current,
+            taken: is_taken,
+        }),
     }
 }
 
@@ -59,9 +65,23 @@ type Current = Arc<Mutex<Option<(Arc<Session>, u64)>>>;
 /// The way back to the call's session while the call is under way.
 struct Side {
     current: Current,
+    /// The server has begun to answer: it knows the call.
+    taken: watch::Receiver<bool>,
 }
 
 impl Side {
+    async fn tell_cancelled(&self) {
+        let Some((session, id)) = self.current() else {
+            return;
+        };
+        let mut params = Writer::object();
+        params
+            .number("requestId", id)
+            .str("reason", "The client no longer waits");
+        let message = translate::notification("notifications/cancelled", &params.end());
+        let _ = session.tell(message).await;
+    }
+
     fn current(&self) -> Option<(Arc<Session>, u64)> {
         self.current
             .lock()
@@ -80,15 +100,17 @@ impl Control for Side {
     }
 
     async fn cancel(&self) {
-        let Some((session, id)) = self.current() else {
-            return;
+        let mut taken = self.taken.clone();
+        let was_taken = *taken.borrow();
+        let told = async {
+            self.tell_cancelled().await;
+            // On a connection of its own the notification may overtake the call, and a server
+            // ignores one for a call that it does not know: once more when it does.
+            if !was_taken && taken.wait_for(|taken| *taken).await.is_ok() {
+                self.tell_cancelled().await;
+            }
         };
-        let mut params = Writer::object();
-        params
-            .number("requestId", id)
-            .str("reason", "The client no longer waits");
-        let message = translate::notification("notifications/cancelled", &params.end());
-        let _ = tokio::time::timeout(CANCEL_PATIENCE, session.tell(message)).await;
+        let _ = tokio::time::timeout(CANCEL_PATIENCE, told).await;
     }
 }
 
@@ -109,6 +131,7 @@ struct Conversation {
     key: Key,
     lease: Option<Lease>,
     current: Current,
+    taken: watch::Sender<bool>,
     id: u64,
     phase: Phase,
 }
@@ -218,7 +241,10 @@ impl Conversation {
                 .await;
             let response = sent.map_err(|failure| Untaken::End(Event::Failed(failure)))?;
             match heard::judge(response, self.origin.message_bytes_max).await {
-                Heard::Messages(messages) => return Ok(messages),
+                Heard::Messages(messages) => {
+                    self.taken.send_replace(true);
+                    return Ok(messages);
+                }
                 Heard::Error(error) if is_session_lost(&session, error.status, &error.error) => {
                     return Err(Untaken::SessionLost);
                 }

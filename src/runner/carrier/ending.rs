@@ -1,5 +1,6 @@
 //! How a call ends when it is not the wrapped server that ends it.
 
+use futures_util::StreamExt as _;
 use tracing::warn;
 
 use super::super::not_sent;
@@ -8,6 +9,7 @@ use super::{Carrier, Flow};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::store::ledger::NotApplied;
 use crate::task::machine::Event;
+use crate::upstream::Exchange;
 
 impl Carrier {
     /// Nothing more to carry, but a client that never heard of the task must not leave it behind.
@@ -76,8 +78,18 @@ impl Carrier {
     }
 
     pub(super) async fn cancel_upstream(&mut self) {
-        if let Some(exchange) = self.exchange.take() {
-            exchange.control.cancel().await;
+        if let Some(Exchange {
+            mut events,
+            control,
+        }) = self.exchange.take()
+        {
+            // Polled meanwhile: a call that is on its way must be at the server before the server
+            // can cancel it.
+            tokio::select! {
+                biased;
+                () = control.cancel() => {}
+                () = async { while events.next().await.is_some() {} } => {}
+            }
         }
     }
 

@@ -1,0 +1,27 @@
+//! The black-box suite: the built binary between a scripted server and a client that speaks the
+//! wire by hand. Nothing of the library is used here.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests own their tasks and environment"
+)]
+
+#[path = "../support/redis.rs"]
+mod redis_server;
+mod support;
+
+mod before_task;
+mod callers;
+mod cancel;
+mod deadline;
+mod discover;
+mod headers;
+mod lifecycle;
+mod listen;
+mod malformed;
+mod pass;
+mod policy;
+mod questions;
+mod races;
+mod restart;
+mod results;
+mod store_down;

@@ -1,0 +1,87 @@
+//! A store that is away is said to be away, never that a task is unknown.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::redis_server::RedisServer;
+use crate::support::{Config, Era, Rig, in_both_eras, within};
+
+in_both_eras!(
+    nothing_is_sent_that_cannot_be_kept,
+    a_task_is_not_called_unknown,
+    what_needs_no_store_is_not_touched,
+    a_frozen_store_is_waited_for,
+);
+
+const AWAY: (u16, i64) = (503, -32603);
+
+async fn rig(era: Era) -> (Rig, RedisServer) {
+    let redis = RedisServer::start();
+    let config = Config::always().redis(&redis.url()).tool("echo", "mode = \"never\"").tool(
+        "slow",
+        "mode = \"auto\"\ngrace_window = \"50ms\"",
+    );
+    let rig = Rig::start(era, config).await;
+    // The server is known, and its tools.
+    rig.client().call("echo", json!({"text": ""})).await.into_result();
+    (rig, redis)
+}
+
+async fn nothing_is_sent_that_cannot_be_kept(era: Era) {
+    let (rig, mut redis) = rig(era).await;
+    redis.kill();
+    let refused = rig.client().call("held", json!({})).await;
+    assert_eq!(refused.refusal(), AWAY);
+    assert_eq!(rig.upstream.tally("held").started, 0);
+    redis.restart();
+    let client = rig.client();
+    let again = async {
+        while client.call("held", json!({})).await.status != 200 {}
+    };
+    within(Duration::from_secs(10), "tasks are made again", again).await;
+    rig.upstream.until_started("held").await;
+    assert_eq!(rig.upstream.tally("held").started, 1);
+}
+
+async fn a_task_is_not_called_unknown(era: Era) {
+    let (rig, mut redis) = rig(era).await;
+    let client = rig.client();
+    let task = client.call("held", json!({})).await.into_task();
+    redis.kill();
+    let ask = |method| client.asking(method, &task).edit(|message| {
+        message["params"]["inputResponses"] = json!({});
+    }).send();
+    let answers = tokio::join!(ask("tasks/get"), ask("tasks/update"), ask("tasks/cancel"));
+    for answer in [answers.0, answers.1, answers.2] {
+        assert_eq!(answer.refusal(), AWAY, "{}", answer.body);
+    }
+}
+
+async fn what_needs_no_store_is_not_touched(era: Era) {
+    let (rig, mut redis) = rig(era).await;
+    redis.kill();
+    let client = rig.client();
+    assert_eq!(client.call("echo", json!({"text": "x"})).await.into_text(), "x");
+    client.request("tools/list", json!({})).send().await.into_result();
+    client.request("server/discover", json!({})).send().await.into_result();
+    // It runs already: it stays held on its connection.
+    let slow = client.call("slow", json!({"ms": 400})).await;
+    assert_eq!(slow.into_text(), "slept");
+    assert_eq!(rig.upstream.tally("slow").finished, 1);
+}
+
+async fn a_frozen_store_is_waited_for(era: Era) {
+    let (rig, redis) = rig(era).await;
+    let client = rig.client();
+    let task = client.call("held", json!({})).await.into_task();
+    redis.freeze();
+    let get = client.get(&task);
+    let thaw = async {
+        // Longer than one command may take, shorter than a poll waits.
+        tokio::time::sleep(Duration::from_millis(1200)).await;
+        redis.thaw();
+    };
+    let (state, ()) = tokio::join!(get, thaw);
+    assert_eq!(state["status"], "working");
+}

@@ -1,0 +1,64 @@
+//! Bodies and responses of the scripted server.
+
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::stream;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use hyper::body::Frame;
+use hyper::{Response, StatusCode};
+use tokio::sync::mpsc;
+
+pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+/// What a call says on its response.
+#[derive(Debug)]
+pub(crate) enum Said {
+    /// A notification or a request of the server; more follows.
+    Note(String),
+    /// The JSON-RPC response; nothing follows.
+    Answer(String),
+}
+
+impl Said {
+    fn text(self) -> String {
+        match self {
+            Self::Note(text) | Self::Answer(text) => text,
+        }
+    }
+}
+
+pub(crate) fn json(status: u16, text: String) -> Response<Body> {
+    Response::builder()
+        .status(status)
+        .header("content-type", "application/json")
+        .body(Full::new(Bytes::from(text)).boxed_unsync())
+        .unwrap()
+}
+
+pub(crate) fn empty(status: u16) -> Response<Body> {
+    let mut response = Response::new(Full::new(Bytes::new()).boxed_unsync());
+    *response.status_mut() = StatusCode::from_u16(status).unwrap();
+    response
+}
+
+/// Events as they are said, after `first`.
+pub(crate) fn events(first: Option<Said>, rest: mpsc::Receiver<Said>) -> Response<Body> {
+    let rest = stream::unfold(rest, |mut rest| async {
+        let said = rest.recv().await?;
+        Some((said, rest))
+    });
+    let events = stream::iter(first)
+        .chain(rest)
+        .map(|said| Ok(Frame::data(event(&said.text()))));
+    Response::builder()
+        .header("content-type", "text/event-stream")
+        .body(StreamBody::new(events.boxed()).boxed_unsync())
+        .unwrap()
+}
+
+fn event(text: &str) -> Bytes {
+    Bytes::from(format!("event: message\ndata: {text}\n\n"))
+}

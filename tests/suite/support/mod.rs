@@ -1,0 +1,90 @@
+//! The harness: a server, the proxy, a client, in the words of the domain.
+
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub(crate) mod client;
+pub(crate) mod http;
+pub(crate) mod proxy;
+pub(crate) mod shape;
+pub(crate) mod stream;
+pub(crate) mod tap;
+pub(crate) mod upstream;
+
+pub(crate) use client::Client;
+pub(crate) use proxy::{Config, Proxy};
+pub(crate) use upstream::{Era, Upstream};
+
+/// No wait in this suite is longer, unless it says so.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Waits for an event and fails with a sentence when it does not come.
+pub(crate) async fn within<F: Future>(patience: Duration, what: &str, event: F) -> F::Output {
+    match tokio::time::timeout(patience, event).await {
+        Ok(output) => output,
+        Err(_) => panic!("waited {patience:?} in vain: {what}"),
+    }
+}
+
+/// A server with the proxy in front of it.
+#[derive(Debug)]
+pub(crate) struct Rig {
+    pub(crate) proxy: Proxy,
+    pub(crate) upstream: Upstream,
+}
+
+impl Rig {
+    pub(crate) async fn start(era: Era, config: Config) -> Self {
+        let upstream = Upstream::start(era).await;
+        let proxy = config.start(&upstream.url()).await;
+        Self { proxy, upstream }
+    }
+
+    /// A client that declares Tasks and can answer questions.
+    pub(crate) fn client(&self) -> Client {
+        Client::of(self.proxy.address())
+    }
+}
+
+/// A directory that is gone when the test is.
+#[derive(Debug)]
+pub(crate) struct TempDir(PathBuf);
+
+impl TempDir {
+    pub(crate) fn new() -> Self {
+        let random = uuid::Uuid::new_v4().simple().to_string();
+        let path = std::env::temp_dir().join(format!("rcs-{}", &random[..12]));
+        std::fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The same tests in front of a legacy and of a modern server.
+macro_rules! in_both_eras {
+    ($($name:ident),* $(,)?) => {
+        mod legacy {
+            $(#[tokio::test]
+            async fn $name() {
+                super::$name($crate::support::Era::Legacy).await;
+            })*
+        }
+        mod modern {
+            $(#[tokio::test]
+            async fn $name() {
+                super::$name($crate::support::Era::Modern).await;
+            })*
+        }
+    };
+}
+pub(crate) use in_both_eras;

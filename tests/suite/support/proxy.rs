@@ -1,0 +1,216 @@
+//! The built binary: configured, started, stopped, killed.
+
+use std::fmt::Write as _;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+use super::{PATIENCE, TempDir};
+
+/// What the proxy is started with. Everything not said is at the suite's defaults: short poll
+/// intervals, every call a task, the memory store.
+#[derive(Debug, Clone)]
+pub(crate) struct Config {
+    tasks: String,
+    tools: String,
+    rest: String,
+    store: Store,
+}
+
+#[derive(Debug, Clone)]
+enum Store {
+    Memory,
+    /// A file in the proxy's own directory.
+    Embedded,
+    Redis(String),
+}
+
+impl Config {
+    pub(crate) fn always() -> Self {
+        Self::mode("always")
+    }
+
+    /// A task after so long.
+    pub(crate) fn auto(grace_window: &str) -> Self {
+        Self::mode("auto").terms(&format!("grace_window = {grace_window:?}"))
+    }
+
+    pub(crate) fn never() -> Self {
+        Self::mode("never")
+    }
+
+    fn mode(mode: &str) -> Self {
+        let config = Self {
+            tasks: String::new(),
+            tools: String::new(),
+            rest: String::new(),
+            store: Store::Memory,
+        };
+        config.terms(&format!("mode = {mode:?}\npoll_interval = \"50ms\""))
+    }
+
+    /// Lines for the section `tasks`.
+    pub(crate) fn terms(mut self, lines: &str) -> Self {
+        writeln!(self.tasks, "{lines}").unwrap();
+        self
+    }
+
+    /// A rule for one tool.
+    pub(crate) fn tool(mut self, name: &str, lines: &str) -> Self {
+        writeln!(self.tools, "[[tools]]\nname = {name:?}\n{lines}").unwrap();
+        self
+    }
+
+    /// A whole section.
+    pub(crate) fn section(mut self, name: &str, lines: &str) -> Self {
+        writeln!(self.rest, "[{name}]\n{lines}").unwrap();
+        self
+    }
+
+    pub(crate) fn http2(self) -> Self {
+        self.section("listen", "h2c = true")
+    }
+
+    pub(crate) fn embedded(mut self) -> Self {
+        self.store = Store::Embedded;
+        self
+    }
+
+    pub(crate) fn redis(mut self, url: &str) -> Self {
+        self.store = Store::Redis(url.to_owned());
+        self
+    }
+
+    fn text(&self) -> String {
+        let store = match &self.store {
+            Store::Memory | Store::Embedded => "",
+            Store::Redis(_) => "[store]\nnamespace = \"suite\"\n",
+        };
+        format!("{store}[tasks]\n{}{}{}", self.tasks, self.rest, self.tools)
+    }
+
+    pub(crate) async fn start(self, upstream: &str) -> Proxy {
+        let directory = TempDir::new();
+        std::fs::write(directory.path().join("raincheck.toml"), self.text()).unwrap();
+        let child = spawn(&directory, &self, upstream).await;
+        Proxy { config: self, upstream: upstream.to_owned(), directory, child: Some(child) }
+    }
+}
+
+/// A running proxy; killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Proxy {
+    config: Config,
+    upstream: String,
+    directory: TempDir,
+    child: Option<Running>,
+}
+
+#[derive(Debug)]
+struct Running {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Proxy {
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.child.as_ref().expect("the proxy runs").address
+    }
+
+    /// SIGKILL.
+    pub(crate) fn kill(&mut self) {
+        let mut running = self.child.take().expect("the proxy runs");
+        running.child.kill().unwrap();
+        running.child.wait().unwrap();
+    }
+
+    /// SIGTERM, and the end of the process.
+    pub(crate) async fn stop(&mut self) -> ExitStatus {
+        let mut running = self.child.take().expect("the proxy runs");
+        let pid = running.child.id().to_string();
+        assert!(Command::new("kill").arg(pid).status().unwrap().success());
+        let deadline = Instant::now() + PATIENCE * 2;
+        loop {
+            if let Some(status) = running.child.try_wait().unwrap() {
+                return status;
+            }
+            if Instant::now() > deadline {
+                running.child.kill().unwrap();
+                panic!("the proxy did not end after SIGTERM\n{}", self.log());
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Starts it again over the same store, at another port.
+    pub(crate) async fn restart(&mut self) {
+        assert!(self.child.is_none(), "the proxy still runs");
+        self.child = Some(spawn(&self.directory, &self.config, &self.upstream).await);
+    }
+
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(log_file(&self.directory)).unwrap_or_default()
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        if let Some(running) = &mut self.child {
+            let _ = running.child.kill();
+            let _ = running.child.wait();
+        }
+        if std::thread::panicking() {
+            println!("--- the proxy said ---\n{}", self.log());
+        }
+    }
+}
+
+fn log_file(directory: &TempDir) -> PathBuf {
+    directory.path().join("log")
+}
+
+/// Another process may take the free port first: then with another one.
+async fn spawn(directory: &TempDir, config: &Config, upstream: &str) -> Running {
+    let log = || std::fs::read_to_string(log_file(directory)).unwrap_or_default();
+    for _ in 0..5 {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = free.local_addr().unwrap();
+        drop(free);
+        let child = command(directory, config, upstream, address).spawn().unwrap();
+        let mut running = Running { child, address };
+        let deadline = Instant::now() + PATIENCE;
+        while running.child.try_wait().unwrap().is_none() {
+            if TcpStream::connect(address).await.is_ok() {
+                return running;
+            }
+            assert!(Instant::now() < deadline, "the proxy does not listen\n{}", log());
+            tokio::time::sleep(Duration::from_millis(3)).await;
+        }
+        assert!(log().contains("in use"), "the proxy did not start\n{}", log());
+    }
+    panic!("no port was free five times\n{}", log());
+}
+
+fn command(directory: &TempDir, config: &Config, upstream: &str, address: SocketAddr) -> Command {
+    let log = std::fs::File::options().create(true).append(true).open(log_file(directory)).unwrap();
+    let store = match &config.store {
+        Store::Memory => "memory:".to_owned(),
+        Store::Embedded => format!("redb:{}", directory.path().join("tasks.redb").display()),
+        Store::Redis(url) => url.clone(),
+    };
+    let mut command = Command::new(env!("CARGO_BIN_EXE_raincheck"));
+    command
+        .arg("run")
+        .arg("--config")
+        .arg(directory.path().join("raincheck.toml"))
+        .args(["--upstream", upstream, "--store", &store])
+        .args(["--listen", &address.to_string()])
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().unwrap())
+        .stderr(log);
+    command
+}

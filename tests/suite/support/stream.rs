@@ -1,0 +1,85 @@
+//! Server-sent events, one by one.
+
+use http_body_util::BodyExt as _;
+use hyper::Response;
+use hyper::body::Incoming;
+use serde_json::Value;
+
+use super::client::Connection;
+use super::{PATIENCE, within};
+
+/// A response that streams. Dropped, the client hangs up.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) status: u16,
+    body: Incoming,
+    unread: String,
+    _connection: Connection,
+}
+
+impl Stream {
+    pub(super) fn new(response: Response<Incoming>, connection: Connection) -> Self {
+        let status = response.status().as_u16();
+        Self { status, body: response.into_body(), unread: String::new(), _connection: connection }
+    }
+
+    /// The next message, whatever comments come before it.
+    pub(crate) async fn next(&mut self) -> Value {
+        let next = within(PATIENCE, "the next event of a stream", self.next_or_end()).await;
+        next.expect("the stream ended")
+    }
+
+    /// The next message; `None` at the end of the stream.
+    pub(crate) async fn next_or_end(&mut self) -> Option<Value> {
+        loop {
+            while let Some(end) = self.unread.find("\n\n") {
+                let event = self.unread[..end].to_owned();
+                self.unread.drain(..end + 2);
+                if let Some(data) = data_of(&event) {
+                    return Some(serde_json::from_str(&data).unwrap());
+                }
+            }
+            let frame = self.body.frame().await?.ok()?;
+            if let Ok(data) = frame.into_data() {
+                let text = String::from_utf8(data.to_vec()).unwrap();
+                self.unread.push_str(&text.replace("\r\n", "\n"));
+            }
+        }
+    }
+
+    /// The next message of this method; others are passed over.
+    pub(crate) async fn next_of(&mut self, method: &str) -> Value {
+        loop {
+            let message = self.next().await;
+            if message["method"] == method {
+                return message;
+            }
+        }
+    }
+
+    /// Reads on until the task has this status.
+    pub(crate) async fn until(&mut self, status: &str) -> Value {
+        loop {
+            let params = self.next_of("notifications/tasks").await["params"].take();
+            if params["status"] == status {
+                return params;
+            }
+        }
+    }
+}
+
+/// The data of the last event of a whole body: the JSON-RPC response.
+pub(super) fn last_event(body: &str) -> String {
+    let body = body.replace("\r\n", "\n");
+    body.split("\n\n").filter_map(data_of).last().unwrap_or_default()
+}
+
+fn data_of(event: &str) -> Option<String> {
+    let lines: Vec<&str> = event
+        .lines()
+        .filter_map(|line| line.strip_prefix("data:"))
+        .map(|data| data.strip_prefix(' ').unwrap_or(data))
+        .collect();
+    let data = lines.join("\n");
+    (!data.is_empty()).then_some(data)
+}

@@ -1,0 +1,173 @@
+//! The legacy face: 2025-11-25 with sessions.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use hyper::http::request::Parts;
+use hyper::{Method, Response};
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use super::super::http::{self, Body, Said};
+use super::modern::{error, result};
+use super::tools::{self, Call, End, Side};
+use super::{Era, Shared};
+
+const SESSION: &str = "mcp-session-id";
+
+/// What a session remembers.
+#[derive(Debug, Default)]
+pub(crate) struct Session {
+    initialized: AtomicBool,
+    next_id: AtomicU64,
+    /// Requests of this server that wait for the client.
+    asked: Mutex<BTreeMap<String, oneshot::Sender<Value>>>,
+    /// Calls under way, by the client's id as JSON.
+    running: Mutex<BTreeMap<String, CancellationToken>>,
+}
+
+impl Session {
+    /// Asks on the call's own stream and waits for the answer.
+    pub(super) async fn ask(&self, out: &mpsc::Sender<Said>, params: Value) -> Value {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let (answer, answered) = oneshot::channel();
+        self.asked.lock().unwrap().insert(id.to_string(), answer);
+        let request =
+            json!({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": params});
+        let _ = out.send(Said::Note(request.to_string())).await;
+        answered.await.unwrap_or(Value::Null)
+    }
+}
+
+pub(super) async fn handle(shared: &Arc<Shared>, parts: &Parts, body: &Bytes) -> Response<Body> {
+    let session = parts.headers.get(SESSION).map(|value| value.to_str().unwrap().to_owned());
+    let message: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
+    if parts.method == Method::POST && message["method"] == "initialize" {
+        return initialize(shared, &message);
+    }
+    let Some(name) = session else {
+        let refused = r#"{"code":-32600,"message":"Bad Request: Missing session ID"}"#;
+        return http::json(400, error(&json!("server-error"), refused));
+    };
+    let Some(session) = shared.sessions.lock().unwrap().get(&name).cloned() else {
+        let refused = r#"{"code":-32600,"message":"Session not found"}"#;
+        return http::json(404, error(&json!("server-error"), refused));
+    };
+    if parts.method == Method::DELETE {
+        shared.sessions.lock().unwrap().remove(&name);
+        return http::empty(200);
+    }
+    if parts.method == Method::GET {
+        return news(shared);
+    }
+    post(shared, &session, &message).await
+}
+
+fn initialize(shared: &Shared, message: &Value) -> Response<Body> {
+    let name = uuid::Uuid::new_v4().simple().to_string();
+    shared.sessions.lock().unwrap().insert(name.clone(), Arc::default());
+    let answer = json!({
+        "protocolVersion": "2025-11-25",
+        "capabilities": {
+            "tools": {"listChanged": true}, "logging": {}, "tasks": {"list": {}, "cancel": {}},
+        },
+        "serverInfo": {"name": "scripted", "version": "1"},
+        "instructions": "scripted",
+    });
+    let mut response = http::json(200, result(&message["id"], &answer.to_string()));
+    response.headers_mut().insert(SESSION, name.parse().unwrap());
+    response
+}
+
+/// The stream of what belongs to no call.
+fn news(shared: &Shared) -> Response<Body> {
+    let (out, said) = mpsc::channel(16);
+    let mut news = shared.listen();
+    tokio::spawn(async move {
+        while let Some(Ok(method)) = tokio::select! {
+            method = news.recv() => Some(method),
+            () = out.closed() => None,
+        } {
+            let note = json!({"jsonrpc": "2.0", "method": method});
+            let _ = out.send(Said::Note(note.to_string())).await;
+        }
+    });
+    http::events(None, said)
+}
+
+async fn post(shared: &Arc<Shared>, session: &Arc<Session>, message: &Value) -> Response<Body> {
+    let Some(method) = message["method"].as_str() else {
+        let waits = session.asked.lock().unwrap().remove(&message["id"].to_string());
+        if let Some(waits) = waits {
+            let _ = waits.send(message.get("result").cloned().unwrap_or_default());
+        }
+        return http::empty(202);
+    };
+    let (id, params) = (&message["id"], &message["params"]);
+    match method {
+        "notifications/initialized" => session.initialized.store(true, Ordering::Relaxed),
+        "notifications/cancelled" => {
+            let running = session.running.lock().unwrap();
+            if let Some(call) = running.get(&params["requestId"].to_string()) {
+                call.cancel();
+            }
+        }
+        _ => {}
+    }
+    if id.is_null() {
+        return http::empty(202);
+    }
+    if !session.initialized.load(Ordering::Relaxed) {
+        let refused = r#"{"code":-32602,"message":"not initialized"}"#;
+        return http::json(200, error(id, refused));
+    }
+    match method {
+        "ping" => http::json(200, result(id, "{}")),
+        "tools/list" => http::json(200, result(id, &tools::list(Era::Legacy))),
+        "tools/call" => call(shared, session, params, id.clone()),
+        _ => http::json(200, error(id, r#"{"code":-32602,"message":"Invalid request parameters"}"#)),
+    }
+}
+
+/// Runs on when its reader goes away; only `notifications/cancelled` ends it early.
+fn call(
+    shared: &Arc<Shared>,
+    session: &Arc<Session>,
+    params: &Value,
+    id: Value,
+) -> Response<Body> {
+    let call = Call::read(params, id, Side::Legacy(Arc::clone(session)));
+    let (out, said) = mpsc::channel(16);
+    let cancelled = CancellationToken::new();
+    let key = call.id.to_string();
+    let twice = session.running.lock().unwrap().insert(key.clone(), cancelled.clone());
+    assert!(twice.is_none(), "two calls with the id {key} in flight on one session");
+    shared.tally(call.nonce(), |tally| tally.started += 1);
+    let (shared, session) = (Arc::clone(shared), Arc::clone(session));
+    tokio::spawn(async move {
+        let end = tokio::select! {
+            end = call.run(&shared, &out) => Some(end),
+            () = cancelled.cancelled() => None,
+        };
+        session.running.lock().unwrap().remove(&key);
+        let text = match end {
+            None => {
+                shared.tally(call.nonce(), |tally| tally.cancelled += 1);
+                error(&call.id, r#"{"code":0,"message":"Request cancelled"}"#)
+            }
+            Some(End::Result(text) | End::Asks(text)) => {
+                shared.tally(call.nonce(), |tally| tally.finished += 1);
+                result(&call.id, &text)
+            }
+            Some(End::Error(text)) => {
+                shared.tally(call.nonce(), |tally| tally.finished += 1);
+                error(&call.id, &text)
+            }
+        };
+        let _ = out.send(Said::Answer(text)).await;
+    });
+    http::events(None, said)
+}

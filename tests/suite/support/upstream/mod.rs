@@ -1,0 +1,335 @@
+//! A scripted MCP server without Tasks, of either era, and everything it saw.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use hyper::http::request::Parts;
+use hyper::service::service_fn;
+use hyper::{HeaderMap, Method, Request, Response};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{broadcast, watch};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::http::{self, Body};
+use super::{PATIENCE, within};
+
+mod legacy;
+mod modern;
+mod tools;
+
+pub(crate) use tools::FAITHFUL;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Era {
+    Legacy,
+    Modern,
+}
+
+/// What became of the calls of one nonce.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) started: u32,
+    pub(crate) finished: u32,
+    /// The proxy said that nobody waits, by the era's own signal.
+    pub(crate) cancelled: u32,
+    /// A modern leg that ended with questions.
+    pub(crate) asked: u32,
+}
+
+impl Tally {
+    pub(crate) fn running(self) -> u32 {
+        self.started - self.finished - self.cancelled - self.asked
+    }
+}
+
+type Calls = BTreeMap<String, Tally>;
+
+/// One request as it arrived.
+#[derive(Debug, Clone)]
+pub(crate) struct Received {
+    pub(crate) verb: Method,
+    pub(crate) path: String,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Received {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or(Value::Null)
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+}
+
+/// Everything that the connections of one server share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    era: Era,
+    calls: watch::Sender<Calls>,
+    received: watch::Sender<Vec<Received>>,
+    released: watch::Sender<BTreeSet<String>>,
+    sessions: Mutex<BTreeMap<String, Arc<legacy::Session>>>,
+    /// Notifications that belong to no call, by method.
+    news: broadcast::Sender<&'static str>,
+    listeners: watch::Sender<usize>,
+    hangs: AtomicBool,
+    challenges: AtomicBool,
+}
+
+impl Shared {
+    fn tally(&self, nonce: &str, change: impl FnOnce(&mut Tally)) {
+        self.calls
+            .send_modify(|calls| change(calls.entry(nonce.to_owned()).or_default()));
+    }
+
+    fn listen(&self) -> broadcast::Receiver<&'static str> {
+        let news = self.news.subscribe();
+        self.listeners.send_modify(|count| *count += 1);
+        news
+    }
+
+    async fn released(&self, nonce: &str) {
+        let mut released = self.released.subscribe();
+        let _ = released.wait_for(|names| names.contains(nonce)).await;
+    }
+}
+
+/// A running server; gone when dropped, and its connections with it.
+#[derive(Debug)]
+pub(crate) struct Upstream {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    _stop: DropGuard,
+}
+
+impl Upstream {
+    pub(crate) async fn start(era: Era) -> Self {
+        Self::start_at(era, ([127, 0, 0, 1], 0).into()).await
+    }
+
+    /// At the address of one that is gone.
+    pub(crate) async fn start_at(era: Era, address: SocketAddr) -> Self {
+        let bind = async {
+            loop {
+                // The one before gives the port back as soon as its runtime comes to it.
+                match TcpListener::bind(address).await {
+                    Ok(listener) => return listener,
+                    Err(_) => tokio::task::yield_now().await,
+                }
+            }
+        };
+        let listener = within(PATIENCE, "a port for the server", bind).await;
+        let address = listener.local_addr().unwrap();
+        let shared = Arc::new(Shared {
+            era,
+            calls: watch::Sender::default(),
+            received: watch::Sender::default(),
+            released: watch::Sender::default(),
+            sessions: Mutex::default(),
+            news: broadcast::Sender::new(64),
+            listeners: watch::Sender::default(),
+            hangs: AtomicBool::new(false),
+            challenges: AtomicBool::new(false),
+        });
+        let stop = CancellationToken::new();
+        tokio::spawn(accept(listener, Arc::clone(&shared), stop.clone()));
+        Self {
+            address,
+            shared,
+            _stop: stop.drop_guard(),
+        }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/mcp", self.address)
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What became of the calls of this nonce so far.
+    pub(crate) fn tally(&self, nonce: &str) -> Tally {
+        self.shared
+            .calls
+            .borrow()
+            .get(nonce)
+            .copied()
+            .unwrap_or_default()
+    }
+
+    /// All calls that ever reached a tool.
+    pub(crate) fn executions(&self) -> u32 {
+        self.shared
+            .calls
+            .borrow()
+            .values()
+            .map(|tally| tally.started)
+            .sum()
+    }
+
+    /// Waits until the calls of this nonce are as wanted.
+    pub(crate) async fn until(&self, nonce: &str, what: &str, wanted: impl Fn(Tally) -> bool) {
+        let mut calls = self.shared.calls.subscribe();
+        let event =
+            calls.wait_for(|calls| wanted(calls.get(nonce).copied().unwrap_or_default()));
+        let sentence = format!("the server's calls {nonce:?} {what}");
+        within(PATIENCE, &sentence, event).await.unwrap();
+    }
+
+    pub(crate) async fn until_started(&self, nonce: &str) {
+        self.until(nonce, "started", |tally| tally.started > 0).await;
+    }
+
+    /// Waits until no call runs.
+    pub(crate) async fn until_idle(&self) {
+        within(PATIENCE, "no call runs at the server", self.idle()).await;
+    }
+
+    /// The same, for whoever has more to say when it does not come to that.
+    pub(crate) async fn idle(&self) {
+        let mut calls = self.shared.calls.subscribe();
+        let idle = calls.wait_for(|calls| calls.values().all(|tally| tally.running() == 0));
+        let _ = idle.await;
+    }
+
+    pub(crate) fn received(&self) -> Vec<Received> {
+        self.shared.received.borrow().clone()
+    }
+
+    /// The requests of one JSON-RPC method.
+    pub(crate) fn requests(&self, method: &str) -> Vec<Received> {
+        let mut all = self.received();
+        all.retain(|received| received.json()["method"] == method);
+        all
+    }
+
+    /// Waits for so many requests of one JSON-RPC method.
+    pub(crate) async fn until_received(&self, method: &str, count: usize) {
+        let mut received = self.shared.received.subscribe();
+        let event = received.wait_for(|all| {
+            let of_method = |one: &&Received| one.json()["method"] == method;
+            all.iter().filter(of_method).count() >= count
+        });
+        let sentence = format!("{count} requests {method:?} at the server");
+        within(PATIENCE, &sentence, event).await.unwrap();
+    }
+
+    /// Waits until somebody listens to what belongs to no call.
+    pub(crate) async fn until_listened(&self) {
+        let mut listeners = self.shared.listeners.subscribe();
+        let event = listeners.wait_for(|count| *count > 0);
+        within(PATIENCE, "somebody listens at the server", event).await.unwrap();
+    }
+
+    /// Lets the tool `held` of this nonce come to its end.
+    pub(crate) fn release(&self, nonce: &str) {
+        self.shared.released.send_modify(|names| {
+            names.insert(nonce.to_owned());
+        });
+    }
+
+    /// Sends a notification on every stream that is open for such.
+    pub(crate) fn tell(&self, method: &'static str) {
+        let _ = self.shared.news.send(method);
+    }
+
+    /// From now on nothing is answered.
+    pub(crate) fn hang(&self) {
+        self.shared.hangs.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on every request without credentials meets a challenge.
+    pub(crate) fn challenge(&self) {
+        self.shared.challenges.store(true, Ordering::Relaxed);
+    }
+
+    /// Forgets every legacy session, as a restart would.
+    pub(crate) fn forget_sessions(&self) {
+        self.shared.sessions.lock().unwrap().clear();
+    }
+}
+
+pub(crate) const CHALLENGE: &str =
+    r#"Bearer resource_metadata="http://127.0.0.1/.well-known/oauth-protected-resource""#;
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>, stop: CancellationToken) {
+    while let Some(Ok((stream, _))) = stop.run_until_cancelled(listener.accept()).await {
+        let (shared, stop) = (Arc::clone(&shared), stop.clone());
+        tokio::spawn(async move {
+            stop.run_until_cancelled(serve(stream, shared)).await;
+        });
+    }
+}
+
+async fn serve(stream: TcpStream, shared: Arc<Shared>) {
+    let _ = stream.set_nodelay(true);
+    let service = service_fn(move |request| {
+        let shared = Arc::clone(&shared);
+        async move { Ok::<_, Infallible>(handle(shared, request).await) }
+    });
+    // A client that leaves is a connection that fails; the tallies tell of it.
+    let _ = hyper::server::conn::http1::Builder::new()
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+}
+
+async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Response<Body> {
+    let (parts, body) = request.into_parts();
+    let Ok(body) = body.collect().await else {
+        return http::empty(400);
+    };
+    let body = body.to_bytes();
+    shared.received.send_modify(|all| {
+        all.push(Received {
+            verb: parts.method.clone(),
+            path: parts.uri.path().to_owned(),
+            headers: parts.headers.clone(),
+            body: body.clone(),
+        });
+    });
+    if shared.hangs.load(Ordering::Relaxed) {
+        std::future::pending::<()>().await;
+    }
+    if parts.uri.path().starts_with("/.well-known/") {
+        return http::json(200, r#"{"resource":"http://127.0.0.1/mcp"}"#.to_owned());
+    }
+    let challenges = shared.challenges.load(Ordering::Relaxed);
+    if challenges && !parts.headers.contains_key("authorization") {
+        let mut response = http::json(401, r#"{"error":"invalid_token"}"#.to_owned());
+        response
+            .headers_mut()
+            .insert("www-authenticate", CHALLENGE.parse().unwrap());
+        return response;
+    }
+    if parts.uri.path() != "/mcp" {
+        return http::empty(404);
+    }
+    if parts.method == Method::POST && !accepts_both(&parts) {
+        return http::empty(406);
+    }
+    match shared.era {
+        Era::Legacy => legacy::handle(&shared, &parts, &body).await,
+        Era::Modern => modern::handle(&shared, &parts, &body).await,
+    }
+}
+
+/// Strict as the real ones are.
+fn accepts_both(parts: &Parts) -> bool {
+    let accept = parts.headers.get("accept").map_or("", |value| value.to_str().unwrap());
+    accept.contains("application/json") && accept.contains("text/event-stream")
+}

@@ -1,0 +1,160 @@
+//! The modern face: 2026-07-28, stateless.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::http::request::Parts;
+use hyper::{Method, Response};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::super::http::{self, Body, Said};
+use super::tools::{self, Call, End, Side};
+use super::{Era, Shared};
+
+const META: &str = "io.modelcontextprotocol/";
+
+pub(super) async fn handle(shared: &Arc<Shared>, parts: &Parts, body: &Bytes) -> Response<Body> {
+    if parts.method != Method::POST {
+        return http::empty(405);
+    }
+    let Ok(message) = serde_json::from_slice::<Value>(body) else {
+        return http::json(400, error(&Value::Null, r#"{"code":-32700,"message":"not JSON"}"#));
+    };
+    let (id, params) = (message["id"].clone(), &message["params"]);
+    let method = message["method"].as_str().unwrap_or_default();
+    if let Err(why) = headers_fit(parts, method, params) {
+        let wrong = json!({"code": -32020, "message": why}).to_string();
+        return http::json(400, error(&id, &wrong));
+    }
+    match method {
+        "server/discover" => http::json(200, result(&id, &discovered())),
+        "tools/list" => http::json(200, result(&id, &tools::list(Era::Modern))),
+        "tools/call" => call(shared, params, id).await,
+        "subscriptions/listen" => listen(shared, id, &params["notifications"]),
+        _ => http::json(404, error(&id, r#"{"code":-32601,"message":"Method not found"}"#)),
+    }
+}
+
+/// Strict, so that every request that the proxy makes of its own is checked as well.
+fn headers_fit(parts: &Parts, method: &str, params: &Value) -> Result<(), &'static str> {
+    let header = |name| parts.headers.get(name).and_then(|value| value.to_str().ok());
+    let version = params["_meta"][format!("{META}protocolVersion")].as_str();
+    if version.is_none() || header("mcp-protocol-version") != version {
+        return Err("MCP-Protocol-Version");
+    }
+    if header("mcp-method") != Some(method) {
+        return Err("Mcp-Method");
+    }
+    if method != "tools/call" {
+        return Ok(());
+    }
+    if header("mcp-name") != params["name"].as_str() {
+        return Err("Mcp-Name");
+    }
+    let region = params["arguments"]["region"].as_str();
+    if params["name"] == "with_header" && header("mcp-param-region") != region {
+        return Err("Mcp-Param-Region");
+    }
+    let capabilities = &params["_meta"][format!("{META}clientCapabilities")];
+    let tasks = capabilities["extensions"].get("io.modelcontextprotocol/tasks");
+    if tasks.is_some() || params.get("task").is_some() {
+        return Err("tasks must not reach this server");
+    }
+    Ok(())
+}
+
+fn discovered() -> String {
+    json!({
+        "resultType": "complete",
+        "supportedVersions": ["2026-07-28"],
+        "capabilities": {
+            "tools": {"listChanged": true},
+            "tasks": {"list": {}},
+            "extensions": {"com.example/kept": {"x": 1}, "io.modelcontextprotocol/tasks": {"y": 2}},
+        },
+        "instructions": "scripted",
+        "ttlMs": 0,
+        "cacheScope": "private",
+        "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "scripted", "version": "1"}},
+    })
+    .to_string()
+}
+
+/// Answers as one body where nothing was said before, else as a stream. A response that its
+/// reader closed is a call that nobody waits for.
+async fn call(shared: &Arc<Shared>, params: &Value, id: Value) -> Response<Body> {
+    let side = Side::Modern {
+        responses: params["inputResponses"].clone(),
+        state: params["requestState"].as_str().map(ToOwned::to_owned),
+    };
+    let call = Call::read(params, id, side);
+    let (out, mut said) = mpsc::channel(16);
+    shared.tally(call.nonce(), |tally| tally.started += 1);
+    tokio::spawn(run(Arc::clone(shared), call, out));
+    match said.recv().await {
+        Some(Said::Answer(text)) => {
+            let code = serde_json::from_str::<Value>(&text).unwrap()["error"]["code"].as_i64();
+            http::json(if code == Some(-32602) { 400 } else { 200 }, text)
+        }
+        first => http::events(first, said),
+    }
+}
+
+async fn run(shared: Arc<Shared>, call: Call, out: mpsc::Sender<Said>) {
+    let end = tokio::select! {
+        end = call.run(&shared, &out) => end,
+        () = out.closed() => {
+            shared.tally(call.nonce(), |tally| tally.cancelled += 1);
+            return;
+        }
+    };
+    let text = match end {
+        End::Asks(text) => {
+            shared.tally(call.nonce(), |tally| tally.asked += 1);
+            result(&call.id, &text)
+        }
+        End::Result(text) => {
+            shared.tally(call.nonce(), |tally| tally.finished += 1);
+            result(&call.id, &text)
+        }
+        End::Error(text) => {
+            shared.tally(call.nonce(), |tally| tally.finished += 1);
+            error(&call.id, &text)
+        }
+    };
+    let _ = out.send(Said::Answer(text)).await;
+}
+
+fn listen(shared: &Arc<Shared>, id: Value, filter: &Value) -> Response<Body> {
+    let (out, said) = mpsc::channel(16);
+    let mut news = shared.listen();
+    let tools = filter["toolsListChanged"] == true;
+    let granted = if tools { json!({"toolsListChanged": true}) } else { json!({}) };
+    let meta = json!({(format!("{META}subscriptionId")): id});
+    tokio::spawn(async move {
+        let acknowledged = json!({
+            "jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
+            "params": {"_meta": meta, "notifications": granted},
+        });
+        let _ = out.send(Said::Note(acknowledged.to_string())).await;
+        while let Some(Ok(method)) = tokio::select! {
+            method = news.recv() => Some(method),
+            () = out.closed() => None,
+        } {
+            if tools && method == "notifications/tools/list_changed" {
+                let note = json!({"jsonrpc": "2.0", "method": method, "params": {"_meta": meta}});
+                let _ = out.send(Said::Note(note.to_string())).await;
+            }
+        }
+    });
+    http::events(None, said)
+}
+
+pub(super) fn result(id: &Value, text: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{text}}}"#)
+}
+
+pub(super) fn error(id: &Value, text: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{text}}}"#)
+}

@@ -1,0 +1,232 @@
+//! The tools of the scripted server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::super::http::Said;
+use super::legacy::Session;
+use super::{Era, Shared};
+
+/// The answer of `echo` as the server writes it: key order, numbers and space as no serializer
+/// would write them.
+pub(crate) const FAITHFUL: &str = r#""structuredContent": {"z":1.10,"a":12345678901234567890123 ,"m":1E+2,"é":"\u00e9"}"#;
+
+/// One `tools/call`.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) id: Value,
+    pub(super) name: String,
+    pub(super) arguments: Value,
+    pub(super) progress_token: Option<Value>,
+    pub(super) side: Side,
+}
+
+/// What differs between the eras while a call runs.
+#[derive(Debug)]
+pub(super) enum Side {
+    Legacy(Arc<Session>),
+    Modern { responses: Value, state: Option<String> },
+}
+
+/// How a call ends.
+#[derive(Debug)]
+pub(super) enum End {
+    Result(String),
+    Error(String),
+    Asks(String),
+}
+
+impl Call {
+    pub(super) fn read(params: &Value, id: Value, side: Side) -> Self {
+        Self {
+            id,
+            name: params["name"].as_str().unwrap_or_default().to_owned(),
+            arguments: params["arguments"].clone(),
+            progress_token: params["_meta"].get("progressToken").cloned(),
+            side,
+        }
+    }
+
+    /// What the calls are counted under: the argument `nonce`, else the tool's name.
+    pub(super) fn nonce(&self) -> &str {
+        self.arguments["nonce"].as_str().unwrap_or(&self.name)
+    }
+
+    fn number(&self, key: &str) -> u64 {
+        self.arguments[key].as_u64().unwrap_or_default()
+    }
+
+    /// What a modern server's result begins with.
+    fn kind(&self) -> &'static str {
+        match self.side {
+            Side::Legacy(_) => "",
+            Side::Modern { .. } => r#""resultType":"complete","#,
+        }
+    }
+
+    fn text(&self, text: &str) -> End {
+        let kind = self.kind();
+        let text = serde_json::to_string(text).unwrap();
+        End::Result(format!(
+            r#"{{{kind}"content":[{{"type":"text","text":{text}}}],"isError":false}}"#
+        ))
+    }
+
+    pub(super) async fn run(&self, shared: &Shared, out: &mpsc::Sender<Said>) -> End {
+        match self.name.as_str() {
+            "echo" | "with_header" => self.echo(),
+            "slow" | "work" => {
+                tokio::time::sleep(Duration::from_millis(self.number("ms"))).await;
+                self.text("slept")
+            }
+            "held" => {
+                shared.released(self.nonce()).await;
+                self.text("released")
+            }
+            "steps" => self.steps(shared, out).await,
+            "ask" => self.ask(out, &["name"]).await,
+            "ask_two" => self.ask(out, &["first", "second"]).await,
+            "ask_twice" => self.ask_twice(out).await,
+            "fail" => End::Result(format!(
+                r#"{{{}"content":[{{"type":"text","text":"it went wrong"}}],"isError":true}}"#,
+                self.kind()
+            )),
+            "error" => End::Error(
+                r#"{"code":-32050,"message":"no such luck","data":{"z":1.10,"a":[]}}"#.into(),
+            ),
+            "big" => self.text(&"x".repeat(usize::try_from(self.number("bytes")).unwrap())),
+            "never" => std::future::pending().await,
+            _ => End::Error(r#"{"code":-32602,"message":"Unknown tool"}"#.into()),
+        }
+    }
+
+    fn echo(&self) -> End {
+        let kind = self.kind();
+        let text = serde_json::to_string(&self.arguments["text"]).unwrap();
+        End::Result(format!(
+            r#"{{ {kind}"content":[{{"type":"text","text":{text}}}], {FAITHFUL},"_meta":{{"io.modelcontextprotocol/related-task":{{"taskId":"x"}},"com.example/kept":1.0}}}}"#
+        ))
+    }
+
+    /// Tells of each step, and after the last waits to be released.
+    async fn steps(&self, shared: &Shared, out: &mpsc::Sender<Said>) -> End {
+        let steps = self.number("n");
+        for step in 1..=steps {
+            if let Some(token) = &self.progress_token {
+                let note = json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {
+                    "progressToken": token, "progress": step, "total": steps,
+                    "message": format!("step {step}"),
+                }});
+                let _ = out.send(Said::Note(note.to_string())).await;
+            }
+        }
+        shared.released(self.nonce()).await;
+        self.text("stepped")
+    }
+
+    /// Asks for everything at once.
+    async fn ask(&self, out: &mpsc::Sender<Said>, keys: &[&str]) -> End {
+        let answers = match &self.side {
+            Side::Legacy(session) => {
+                let asked = keys.iter().map(|key| session.ask(out, question(key)));
+                futures_util::future::join_all(asked).await
+            }
+            Side::Modern { responses, state } => {
+                let complete = keys.iter().all(|key| responses.get(*key).is_some());
+                match state.as_deref() {
+                    Some("asked") if complete => {
+                        keys.iter().map(|key| responses[*key].clone()).collect()
+                    }
+                    Some(_) if complete => return wrong_state(),
+                    _ => return asks(keys, "asked"),
+                }
+            }
+        };
+        self.text(&said(&answers))
+    }
+
+    /// Asks a second time, under the same key, when the first answer is there.
+    async fn ask_twice(&self, out: &mpsc::Sender<Said>) -> End {
+        let answers = match &self.side {
+            Side::Legacy(session) => {
+                let first = session.ask(out, question("name")).await;
+                vec![first, session.ask(out, question("name")).await]
+            }
+            Side::Modern { responses, state } => match state.as_deref() {
+                None => return asks(&["name"], "once"),
+                Some("once") if responses.get("name").is_some() => {
+                    let state = format!("twice {}", responses["name"]);
+                    return asks(&["name"], &state);
+                }
+                Some(state) if state.starts_with("twice ") => {
+                    let first = serde_json::from_str(&state["twice ".len()..]).unwrap();
+                    vec![first, responses["name"].clone()]
+                }
+                Some(_) => return wrong_state(),
+            },
+        };
+        self.text(&said(&answers))
+    }
+}
+
+/// What the client answered, in one line: contents, or what it did instead.
+fn said(answers: &[Value]) -> String {
+    let words: Vec<String> = answers
+        .iter()
+        .map(|answer| match answer["content"]["name"].as_str() {
+            Some(name) => name.to_owned(),
+            None => answer["action"].as_str().unwrap_or("refused").to_owned(),
+        })
+        .collect();
+    words.join(" and ")
+}
+
+fn question(key: &str) -> Value {
+    json!({"mode": "form", "message": format!("Your {key}?"), "requestedSchema": {
+        "type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"],
+    }})
+}
+
+fn asks(keys: &[&str], state: &str) -> End {
+    let requests: serde_json::Map<String, Value> = keys
+        .iter()
+        .map(|key| {
+            let request = json!({"method": "elicitation/create", "params": question(key)});
+            ((*key).to_owned(), request)
+        })
+        .collect();
+    let result = json!({
+        "resultType": "input_required", "inputRequests": requests, "requestState": state,
+    });
+    End::Asks(result.to_string())
+}
+
+fn wrong_state() -> End {
+    End::Error(r#"{"code":-32602,"message":"not my state"}"#.into())
+}
+
+/// The list of tools, as the era shows it.
+pub(super) fn list(era: Era) -> String {
+    let names = [
+        "echo", "slow", "work", "held", "steps", "ask", "ask_two", "ask_twice", "fail", "error", "big",
+        "never",
+    ];
+    let mut tools: Vec<Value> = names
+        .iter()
+        .map(|name| json!({"name": name, "inputSchema": {"type": "object"}}))
+        .collect();
+    tools.push(json!({"name": "with_header", "inputSchema": {"type": "object", "properties": {
+        "region": {"type": "string", "x-mcp-header": "Region"},
+        "count": {"type": "integer", "x-mcp-header": "Count"},
+    }}}));
+    match era {
+        Era::Legacy => json!({"tools": tools}),
+        Era::Modern => json!({
+            "resultType": "complete", "ttlMs": 0, "cacheScope": "private", "tools": tools,
+        }),
+    }
+    .to_string()
+}

@@ -82,12 +82,17 @@ async fn race(era: Era, transport: Transport) {
     let mut arrived = Vec::new();
     if transport == Transport::Http2 {
         let connections = (0..CONNECTIONS).map(|_| client.clone().over_http2());
-        (racing, arrived) = futures_util::future::join_all(connections).await.into_iter().unzip();
+        (racing, arrived) = futures_util::future::join_all(connections)
+            .await
+            .into_iter()
+            .unzip();
     }
     // The server is known, and its tools.
     client.call("echo", json!({"text": ""})).await.into_result();
 
-    let races: Vec<Race> = (0..RACES).map(|number| Race::random(number, &mut random)).collect();
+    let races: Vec<Race> = (0..RACES)
+        .map(|number| Race::random(number, &mut random))
+        .collect();
     let heard: Vec<Heard> = stream::iter(races.into_iter().zip(racing.iter().cycle()))
         .map(|(race, client)| run(client, transport, race))
         .buffer_unordered(AT_ONCE)
@@ -122,15 +127,24 @@ async fn verify(rig: &Rig, client: &Client, heard: &[Heard], told: &[Task]) {
     for task in told {
         client.cancel(task).await.assert_acknowledged();
     }
-    if tokio::time::timeout(PATIENCE, rig.upstream.idle()).await.is_err() {
+    if tokio::time::timeout(PATIENCE, rig.upstream.idle())
+        .await
+        .is_err()
+    {
         let runs_on = |one: &&Heard| rig.upstream.tally(&one.race.nonce).running() > 0;
         let lost: Vec<&Heard> = heard.iter().filter(runs_on).collect();
-        panic!("{} calls run on that nobody can find: {lost:#?}", lost.len());
+        panic!(
+            "{} calls run on that nobody can find: {lost:#?}",
+            lost.len()
+        );
     }
     for one in heard {
         let tally = rig.upstream.tally(&one.race.nonce);
         assert!(tally.started <= 1, "run once: {one:?} {tally:?}");
-        assert!(!one.plain || tally.finished == 1, "a plain result is an end: {one:?} {tally:?}");
+        assert!(
+            !one.plain || tally.finished == 1,
+            "a plain result is an end: {one:?} {tally:?}"
+        );
         if !one.race.ends() {
             assert_eq!(tally.finished, 0, "{one:?} {tally:?}");
             assert_eq!(tally.cancelled, tally.started, "{one:?} {tally:?}");
@@ -141,7 +155,10 @@ async fn verify(rig: &Rig, client: &Client, heard: &[Heard], told: &[Task]) {
     let tasks = heard.iter().filter(|one| !one.tasks.is_empty()).count();
     let nothing = heard.len() - plain - tasks;
     println!("{plain} plain, {tasks} tasks, {nothing} heard nothing");
-    assert!(plain > 0 && tasks > 0 && nothing > 0, "{plain} {tasks} {nothing}");
+    assert!(
+        plain > 0 && tasks > 0 && nothing > 0,
+        "{plain} {tasks} {nothing}"
+    );
 }
 
 impl Race {
@@ -173,12 +190,18 @@ async fn run(client: &Client, transport: Transport, race: Race) -> Heard {
         Transport::Http1 => half_closed(call.bytes(), client, race.patience).await,
         Transport::Http2 => {
             let answer = call.or_hang_up_after(race.patience).await;
-            answer.map(|answer| answer.body.into_bytes()).unwrap_or_default()
+            answer
+                .map(|answer| answer.body.into_bytes())
+                .unwrap_or_default()
         }
     };
     let text = String::from_utf8_lossy(&body);
     let plain = text.contains(r#""content":"#);
-    Heard { plain, tasks: task_ids(&body), race }
+    Heard {
+        plain,
+        tasks: task_ids(&body),
+        race,
+    }
 }
 
 /// Hangs up by closing one's own half, and reads what the proxy had sent until then.
@@ -191,7 +214,12 @@ async fn half_closed(request: Vec<u8>, client: &Client, patience: Duration) -> V
     if answered.is_err() {
         stream.shutdown().await.unwrap();
         // A reset ends it as well.
-        let _ = within(PATIENCE, "the end of a connection", stream.read_to_end(&mut body)).await;
+        let _ = within(
+            PATIENCE,
+            "the end of a connection",
+            stream.read_to_end(&mut body),
+        )
+        .await;
     }
     body
 }

@@ -48,7 +48,10 @@ async fn the_question_comes_first_and_its_answer_makes_the_task(era: Era) {
     let rig = Rig::start(era, config()).await;
     let client = rig.client();
     let asked = round(client.call("ask", json!({"nonce": "n"})).await);
-    let task = retry(&client, "ask", &asked, "Ada").send().await.into_task();
+    let task = retry(&client, "ask", &asked, "Ada")
+        .send()
+        .await
+        .into_task();
     assert_created(&task.created);
     let state = client.until(&task, "completed").await;
     assert_state(&state, "completed");
@@ -81,7 +84,10 @@ async fn two_questions_are_asked_in_one_round(era: Era) {
     let client = rig.client();
     let asked = round(client.call("ask_two", json!({"nonce": "n"})).await);
     assert_eq!(asked["inputRequests"].as_object().unwrap().len(), 2);
-    let task = retry(&client, "ask_two", &asked, "x").send().await.into_task();
+    let task = retry(&client, "ask_two", &asked, "x")
+        .send()
+        .await
+        .into_task();
     let state = client.until(&task, "completed").await;
     assert_eq!(state["result"]["content"][0]["text"], "x and x");
 }
@@ -113,13 +119,20 @@ async fn the_same_retry_again_is_the_same_task() {
     let again = retry.clone().send().await.into_task();
     assert_eq!(first.id, again.id);
     client.until(&first, "completed").await;
-    assert_eq!(retry.send().await.into_task().id, first.id, "after its end, too");
+    assert_eq!(
+        retry.send().await.into_task().id,
+        first.id,
+        "after its end, too"
+    );
 }
 
 #[tokio::test]
 async fn another_answer_under_the_same_state_is_refused() {
     let (_rig, client, asked) = parked().await;
-    let task = retry(&client, "ask", &asked, "Ada").send().await.into_task();
+    let task = retry(&client, "ask", &asked, "Ada")
+        .send()
+        .await
+        .into_task();
     let other = retry(&client, "ask", &asked, "Eve").send().await;
     assert_eq!(other.refusal(), (400, -32602));
     let state = client.until(&task, "completed").await;
@@ -141,8 +154,15 @@ async fn a_state_that_is_not_ours_is_refused() {
     assert_eq!(nobody.send().await.refusal(), (400, -32602));
     let other = retry(&client.clone().named("Bearer eve"), "ask", &asked, "Ada");
     assert_eq!(other.send().await.refusal(), (400, -32602));
-    assert_eq!(rig.upstream.tally("n").running(), 1, "the parked call still waits");
-    retry(&client, "ask", &asked, "Ada").send().await.into_task();
+    assert_eq!(
+        rig.upstream.tally("n").running(),
+        1,
+        "the parked call still waits"
+    );
+    retry(&client, "ask", &asked, "Ada")
+        .send()
+        .await
+        .into_task();
 }
 
 #[tokio::test]

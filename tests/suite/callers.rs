@@ -30,7 +30,11 @@ async fn ask(client: &Client, method: &str, task: &Task) -> Answer {
 async fn a_foreign_task_is_an_unknown_one_byte_for_byte(era: Era) {
     let rig = Rig::start(era, Config::always()).await;
     let alice = rig.client().named("Bearer alice");
-    let strangers = [rig.client().named("Bearer bob"), rig.client(), rig.client().named("bearer alice")];
+    let strangers = [
+        rig.client().named("Bearer bob"),
+        rig.client(),
+        rig.client().named("bearer alice"),
+    ];
     let unknown = Task::by_id(uuid::Uuid::new_v4().to_string());
     for tool in ["held", "ask", "echo"] {
         let task = alice.call(tool, json!({"text": ""})).await.into_task();
@@ -38,7 +42,11 @@ async fn a_foreign_task_is_an_unknown_one_byte_for_byte(era: Era) {
             for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
                 let foreign = ask(stranger, method, &task).await;
                 assert_eq!(foreign.refusal(), (400, -32602), "{method}");
-                assert_eq!(seen(&foreign), seen(&ask(stranger, method, &unknown).await), "{method}");
+                assert_eq!(
+                    seen(&foreign),
+                    seen(&ask(stranger, method, &unknown).await),
+                    "{method}"
+                );
             }
         }
     }
@@ -48,7 +56,10 @@ async fn a_foreign_task_is_not_listened_to(era: Era) {
     let rig = Rig::start(era, Config::always()).await;
     let alice = rig.client().named("Bearer alice");
     let bob = rig.client().named("Bearer bob");
-    let hers = alice.call("held", json!({"nonce": "hers"})).await.into_task();
+    let hers = alice
+        .call("held", json!({"nonce": "hers"}))
+        .await
+        .into_task();
     let his = bob.call("held", json!({"nonce": "his"})).await.into_task();
     let mut stream = bob.listen(&[&hers, &his]).await;
     let ack = stream.next().await;
@@ -58,7 +69,10 @@ async fn a_foreign_task_is_not_listened_to(era: Era) {
     rig.upstream.release("his");
     loop {
         let params = stream.next_of("notifications/tasks").await["params"].take();
-        assert_eq!(params["taskId"], his.id, "nothing of another's task is heard");
+        assert_eq!(
+            params["taskId"], his.id,
+            "nothing of another's task is heard"
+        );
         if params["status"] == "completed" {
             return;
         }

@@ -26,7 +26,9 @@ async fn a_cancelled_task_is_cancelled_and_the_server_told(era: Era) {
         rig.upstream.until_started("never").await;
         client.cancel(&task).await.assert_acknowledged();
         assert_state(&client.get(&task).await, "cancelled");
-        let told = rig.upstream.until("never", "cancelled", |tally| tally.cancelled == 1);
+        let told = rig
+            .upstream
+            .until("never", "cancelled", |tally| tally.cancelled == 1);
         within(SOON, "the server is told", told).await;
         assert_state(&client.get(&task).await, "cancelled");
     }
@@ -39,13 +41,22 @@ async fn a_task_that_waits_for_input_is_cancelled(era: Era) {
     client.until(&task, "input_required").await;
     client.cancel(&task).await.assert_acknowledged();
     assert_state(&client.get(&task).await, "cancelled");
-    within(SOON, "nothing runs at the server", rig.upstream.until_idle()).await;
+    within(
+        SOON,
+        "nothing runs at the server",
+        rig.upstream.until_idle(),
+    )
+    .await;
 }
 
 async fn cancelling_what_has_ended_changes_nothing(era: Era) {
     let rig = Rig::start(era, Config::always()).await;
     let client = rig.client();
-    let ends = [("slow", "completed"), ("fail", "completed"), ("error", "failed")];
+    let ends = [
+        ("slow", "completed"),
+        ("fail", "completed"),
+        ("error", "failed"),
+    ];
     for (tool, status) in ends {
         let task = client.call(tool, json!({"ms": 0})).await.into_task();
         let before = client.until(&task, status).await;

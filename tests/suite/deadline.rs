@@ -43,8 +43,16 @@ async fn a_question_that_nobody_answers_ends_the_task(era: Era) {
         client.until(&task, "input_required").await;
         let state = client.until(&task, "failed").await;
         assert_state(&state, "failed");
-        assert_eq!(state["error"]["data"]["io.raincheck/reason"], "deadline", "{terms}: {state}");
-        within(SOON, "nothing runs at the server", rig.upstream.until_idle()).await;
+        assert_eq!(
+            state["error"]["data"]["io.raincheck/reason"], "deadline",
+            "{terms}: {state}"
+        );
+        within(
+            SOON,
+            "nothing runs at the server",
+            rig.upstream.until_idle(),
+        )
+        .await;
     }
 }
 

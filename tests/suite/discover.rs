@@ -19,7 +19,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 async fn discover(client: &Client) -> Value {
     let answer = client.request("server/discover", json!({})).send();
-    within(PATIENCE, "an answer to server/discover", answer).await.into_result()
+    within(PATIENCE, "an answer to server/discover", answer)
+        .await
+        .into_result()
 }
 
 #[track_caller]
@@ -27,7 +29,11 @@ fn assert_whole(result: &Value) {
     assert_eq!(result["resultType"], "complete", "{result}");
     let versions = result["supportedVersions"].as_array().unwrap();
     assert!(versions.contains(&json!("2026-07-28")), "{result}");
-    assert_eq!(result["capabilities"]["extensions"][TASKS], json!({}), "{result}");
+    assert_eq!(
+        result["capabilities"]["extensions"][TASKS],
+        json!({}),
+        "{result}"
+    );
     assert!(result["capabilities"].get("tasks").is_none(), "{result}");
     assert!(result["ttlMs"].is_u64(), "{result}");
     assert!(result["cacheScope"].is_string(), "{result}");
@@ -36,7 +42,10 @@ fn assert_whole(result: &Value) {
 #[track_caller]
 fn assert_known(result: &Value, era: Era) {
     assert_whole(result);
-    assert_eq!(result["capabilities"]["tools"], json!({"listChanged": true}));
+    assert_eq!(
+        result["capabilities"]["tools"],
+        json!({"listChanged": true})
+    );
     assert_eq!(result["instructions"], "scripted");
     let info = &result["_meta"]["io.modelcontextprotocol/serverInfo"];
     assert_eq!(info["name"], "scripted", "{result}");
@@ -49,7 +58,11 @@ fn assert_known(result: &Value, era: Era) {
 
 async fn discovery_says_what_the_server_can_do_plus_tasks(era: Era) {
     let rig = Rig::start(era, Config::always()).await;
-    for client in [rig.client(), rig.client().without_tasks(), rig.client().declaring(json!({}))] {
+    for client in [
+        rig.client(),
+        rig.client().without_tasks(),
+        rig.client().declaring(json!({})),
+    ] {
         assert_known(&discover(&client).await, era);
     }
 }
@@ -60,7 +73,10 @@ async fn a_server_that_hangs_does_not_hang_discovery(era: Era) {
     let proxy = Config::always().start(&upstream.url()).await;
     let result = discover(&Client::of(proxy.address())).await;
     assert_whole(&result);
-    assert_eq!(result["capabilities"]["tools"], json!({"listChanged": true}));
+    assert_eq!(
+        result["capabilities"]["tools"],
+        json!({"listChanged": true})
+    );
     assert_eq!(result["ttlMs"], 0);
 }
 

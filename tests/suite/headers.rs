@@ -38,16 +38,28 @@ async fn headers_that_differ_from_the_body_are_refused(era: Era) {
         let wrong: [(&str, Request); 13] = [
             ("no method", call().without("mcp-method")),
             ("another method", call().header("mcp-method", "tools/list")),
-            ("the method in capitals", call().header("mcp-method", "Tools/Call")),
+            (
+                "the method in capitals",
+                call().header("mcp-method", "Tools/Call"),
+            ),
             ("no name", call().without("mcp-name")),
             ("another name", call().header("mcp-name", "slow")),
             ("the name in capitals", call().header("mcp-name", "Echo")),
             ("the name twice", call().also("mcp-name", "echo")),
             ("the method twice", call().also("mcp-method", "tools/call")),
             ("an empty name", call().header("mcp-name", "")),
-            ("a name that is no base64", call().header("mcp-name", "=?base64?%%%?=")),
-            ("another name in base64", call().header("mcp-name", &base64("slow"))),
-            ("another version", call().header("mcp-protocol-version", "2026-12-31")),
+            (
+                "a name that is no base64",
+                call().header("mcp-name", "=?base64?%%%?="),
+            ),
+            (
+                "another name in base64",
+                call().header("mcp-name", &base64("slow")),
+            ),
+            (
+                "another version",
+                call().header("mcp-protocol-version", "2026-12-31"),
+            ),
             ("no version", call().without("mcp-protocol-version")),
         ];
         for (what, request) in wrong {
@@ -63,10 +75,23 @@ async fn headers_that_say_the_same_in_other_words_are_accepted(era: Era) {
     let rig = Rig::start(era, Config::always()).await;
     let client = rig.client();
     let call = || client.calling("echo", json!({"text": "x"}));
-    call().header("mcp-name", "  echo\t").send().await.into_task();
-    call().header("MCP-NAME", "echo").without("mcp-name").also("MCP-Name", "echo");
-    call().header("mcp-name", &base64("echo")).send().await.into_task();
-    let umlaut = client.calling("écho", json!({})).header("mcp-name", &base64("écho"));
+    call()
+        .header("mcp-name", "  echo\t")
+        .send()
+        .await
+        .into_task();
+    call()
+        .header("MCP-NAME", "echo")
+        .without("mcp-name")
+        .also("MCP-Name", "echo");
+    call()
+        .header("mcp-name", &base64("echo"))
+        .send()
+        .await
+        .into_task();
+    let umlaut = client
+        .calling("écho", json!({}))
+        .header("mcp-name", &base64("écho"));
     umlaut.send().await.into_task();
 }
 
@@ -76,7 +101,10 @@ async fn tasks_may_be_asked_for_without_their_name(era: Era) {
     let task = client.call("held", json!({})).await.into_task();
     let get = client.asking("tasks/get", &task);
     get.clone().without("mcp-name").send().await.into_result();
-    get.header("mcp-name", &base64(&task.id)).send().await.into_result();
+    get.header("mcp-name", &base64(&task.id))
+        .send()
+        .await
+        .into_result();
     let update = client.updating(&task, json!({})).without("mcp-name");
     update.send().await.assert_acknowledged();
     let cancel = client.asking("tasks/cancel", &task).without("mcp-name");
@@ -101,7 +129,10 @@ async fn a_name_that_differs_is_refused_although_the_task_exists(era: Era) {
 /// A call of the tool whose parameters are mirrored.
 fn regional(client: &Client) -> Request {
     client
-        .calling("with_header", json!({"text": "x", "region": "eu", "count": 42}))
+        .calling(
+            "with_header",
+            json!({"text": "x", "region": "eu", "count": 42}),
+        )
         .header("mcp-param-region", "eu")
         .header("mcp-param-count", "42")
 }
@@ -115,7 +146,10 @@ async fn parameters_are_mirrored_in_headers(era: Era) {
             ("missing", call().without("mcp-param-region")),
             ("differs", call().header("mcp-param-region", "us")),
             ("in capitals", call().header("mcp-param-region", "EU")),
-            ("no base64", call().header("mcp-param-region", "=?base64?*?=")),
+            (
+                "no base64",
+                call().header("mcp-param-region", "=?base64?*?="),
+            ),
             ("another number", call().header("mcp-param-count", "43")),
             ("no number", call().header("mcp-param-count", "x")),
         ];
@@ -125,7 +159,9 @@ async fn parameters_are_mirrored_in_headers(era: Era) {
         }
         assert_eq!(rig.upstream.executions(), 0);
         assert_eq!(call().send().await.status, 200);
-        rig.upstream.until("with_header", "ran", |tally| tally.finished == 1).await;
+        rig.upstream
+            .until("with_header", "ran", |tally| tally.finished == 1)
+            .await;
         let absent = client.calling("with_header", json!({"text": "x"}));
         assert_eq!(absent.send().await.status, 200, "no value, no header");
     }

@@ -98,7 +98,10 @@ async fn a_protocol_error_is_a_failed_task_verbatim(era: Era) {
     let text = client.asking("tasks/get", &task).send().await.text;
     let verbatim = r#""error":{"code":-32050,"message":"no such luck","data":{"z":1.10,"a":[]}}"#;
     assert!(text.contains(verbatim), "{text}");
-    assert!(state["statusMessage"].is_string(), "diagnostics for whoever looks: {state}");
+    assert!(
+        state["statusMessage"].is_string(),
+        "diagnostics for whoever looks: {state}"
+    );
 }
 
 async fn progress_becomes_the_status_message(era: Era) {
@@ -108,7 +111,10 @@ async fn progress_becomes_the_status_message(era: Era) {
     let third = |state: &Value| state["statusMessage"] == "step 3";
     let state = client.until_it(&task, "at step 3", third).await;
     assert_state(&state, "working");
-    assert_eq!(state["_meta"]["io.raincheck/progress"]["total"].as_f64(), Some(3.0));
+    assert_eq!(
+        state["_meta"]["io.raincheck/progress"]["total"].as_f64(),
+        Some(3.0)
+    );
     rig.upstream.release("steps");
     assert_state(&client.until(&task, "completed").await, "completed");
 }
@@ -134,14 +140,23 @@ async fn methods_of_other_task_protocols_are_unknown(era: Era) {
     for method in ["tasks/result", "tasks/list"] {
         let refused = client.asking(method, &task).send().await;
         assert_eq!(refused.refusal(), (404, -32601), "{method}");
-        assert!(rig.upstream.requests(method).is_empty(), "{method} is no business of the server");
+        assert!(
+            rig.upstream.requests(method).is_empty(),
+            "{method} is no business of the server"
+        );
     }
 }
 
 async fn unknown_ids_are_invalid_params(era: Era) {
     let rig = Rig::start(era, Config::always()).await;
     let client = rig.client();
-    for id in [&unknown().id, "", "nonsense", "../../etc", &"9".repeat(5000)] {
+    for id in [
+        &unknown().id,
+        "",
+        "nonsense",
+        "../../etc",
+        &"9".repeat(5000),
+    ] {
         let task = Task::by_id(id);
         for method in ["tasks/get", "tasks/cancel"] {
             let refused = client.asking(method, &task).send().await;
@@ -164,12 +179,25 @@ fn unknown() -> Task {
 async fn the_id_of_a_request_comes_back_as_it_went(era: Era) {
     let rig = Rig::start(era, Config::always()).await;
     let client = rig.client();
-    for id in ["0", "-7", "12345678901234567890123", r#""a""#, r#""\u00e9/é""#, r#""""#] {
+    for id in [
+        "0",
+        "-7",
+        "12345678901234567890123",
+        r#""a""#,
+        r#""\u00e9/é""#,
+        r#""""#,
+    ] {
         let raw: Box<serde_json::value::RawValue> = serde_json::from_str(id).unwrap();
         for tool in ["echo", "no such tool"] {
-            let call = client.calling(tool, json!({"text": ""})).edit(|m| m["id"] = json!("ID"));
+            let call = client
+                .calling(tool, json!({"text": ""}))
+                .edit(|m| m["id"] = json!("ID"));
             let answer = call.replace("\"ID\"", raw.get()).send().await;
-            assert!(answer.text.contains(&format!("\"id\":{id},")), "{id}: {}", answer.text);
+            assert!(
+                answer.text.contains(&format!("\"id\":{id},")),
+                "{id}: {}",
+                answer.text
+            );
         }
     }
 }

@@ -30,11 +30,16 @@ async fn the_acknowledgement_comes_first_and_grants_only_known_tasks(era: Era) {
     let two = client.call("echo", json!({})).await.into_task();
     let unknown = Task::by_id(uuid::Uuid::new_v4().to_string());
     let nonsense = Task::by_id("nonsense");
-    let mut stream = client.listen(&[&one, &unknown, &two, &nonsense, &one]).await;
+    let mut stream = client
+        .listen(&[&one, &unknown, &two, &nonsense, &one])
+        .await;
     assert_eq!(stream.status, 200);
     let ack = stream.next().await;
     assert_eq!(ack["method"], ACKNOWLEDGED);
-    assert_eq!(ack["params"]["notifications"]["taskIds"], json!([one.id, two.id]));
+    assert_eq!(
+        ack["params"]["notifications"]["taskIds"],
+        json!([one.id, two.id])
+    );
 }
 
 async fn the_state_at_subscription_is_told(era: Era) {
@@ -97,7 +102,10 @@ async fn the_subscription_is_named_by_the_id_of_its_request(era: Era) {
     let task = client.call("echo", json!({})).await.into_task();
     for id in [json!(4), json!("listen-1"), json!("4")] {
         let listen = client.listening(json!({"taskIds": [task.id]}));
-        let mut stream = listen.edit(|message| message["id"] = id.clone()).stream().await;
+        let mut stream = listen
+            .edit(|message| message["id"] = id.clone())
+            .stream()
+            .await;
         for method in [ACKNOWLEDGED, "notifications/tasks"] {
             let message = stream.next().await;
             assert_eq!(message["method"], method);
@@ -122,12 +130,21 @@ async fn a_filter_that_is_none_is_refused(era: Era) {
     let rig = Rig::start(era, Config::always()).await;
     let client = rig.client();
     let too_many: Vec<String> = (0..1001).map(|number| number.to_string()).collect();
-    for ids in [json!("x"), json!({}), json!([1]), json!(null), json!(too_many)] {
+    for ids in [
+        json!("x"),
+        json!({}),
+        json!([1]),
+        json!(null),
+        json!(too_many),
+    ] {
         let refused = client.listening(json!({"taskIds": ids})).send().await;
         assert_eq!(refused.refusal(), (400, -32602));
     }
     for filter in [json!(null), json!([]), json!("x")] {
-        assert_eq!(client.listening(filter).send().await.refusal(), (400, -32602));
+        assert_eq!(
+            client.listening(filter).send().await.refusal(),
+            (400, -32602)
+        );
     }
 }
 
@@ -136,7 +153,9 @@ async fn changes_at_the_server_come_on_the_same_stream(era: Era) {
     let client = rig.client();
     let task = client.call("held", json!({})).await.into_task();
     let filter = json!({"taskIds": [task.id], "toolsListChanged": true});
-    let listen = client.listening(filter).edit(|message| message["id"] = json!("mine"));
+    let listen = client
+        .listening(filter)
+        .edit(|message| message["id"] = json!("mine"));
     let mut stream = listen.stream().await;
     let ack = stream.next().await;
     let granted = json!({"taskIds": [task.id], "toolsListChanged": true});

@@ -36,7 +36,11 @@ const PARAMS: &str = r#""name":"echo","arguments":{"text":"x"}"#;
 
 async fn malformed_bodies_are_refused(era: Era) {
     let good = call(MEMBERS, PARAMS);
-    let deep = format!(r#""name":"echo","arguments":{{"x":{}1{}}}"#, "[".repeat(200), "]".repeat(200));
+    let deep = format!(
+        r#""name":"echo","arguments":{{"x":{}1{}}}"#,
+        "[".repeat(200),
+        "]".repeat(200)
+    );
     let table: Vec<(&str, Vec<u8>, i64)> = [
         ("nothing", String::new(), -32700),
         ("half an object", good[..good.len() - 1].to_owned(), -32700),
@@ -44,42 +48,156 @@ async fn malformed_bodies_are_refused(era: Era) {
         ("two messages", format!("{good}{good}"), -32700),
         ("a byte order mark", format!("\u{feff}{good}"), -32700),
         ("a comment", format!("/**/{good}"), -32700),
-        ("a trailing comma", call(MEMBERS, r#""name":"echo","arguments":{"text":"x",}"#), -32700),
-        ("a lone surrogate", call(MEMBERS, r#""name":"echo","arguments":{"text":"\ud800"}"#), -32700),
+        (
+            "a trailing comma",
+            call(MEMBERS, r#""name":"echo","arguments":{"text":"x",}"#),
+            -32700,
+        ),
+        (
+            "a lone surrogate",
+            call(MEMBERS, r#""name":"echo","arguments":{"text":"\ud800"}"#),
+            -32700,
+        ),
         ("too deep", call(MEMBERS, &deep), -32700),
-        ("not a number", call(MEMBERS, r#""name":"echo","arguments":{"x":NaN}"#), -32700),
+        (
+            "not a number",
+            call(MEMBERS, r#""name":"echo","arguments":{"x":NaN}"#),
+            -32700,
+        ),
         ("a batch", format!("[{good}]"), -32600),
         ("an empty batch", "[]".into(), -32600),
         ("null", "null".into(), -32600),
         ("a number", "1".into(), -32600),
         ("a string", "\"x\"".into(), -32600),
         ("an empty object", "{}".into(), -32600),
-        ("another version", good.replace("\"2.0\"", "\"1.0\""), -32600),
-        ("a version that is a number", good.replace("\"2.0\"", "2.0"), -32600),
-        ("no version", good.replace(r#""jsonrpc":"2.0","#, ""), -32600),
-        ("a null id", call(r#""id":null,"method":"tools/call","#, PARAMS), -32600),
-        ("a fraction as id", call(r#""id":1.5,"method":"tools/call","#, PARAMS), -32600),
-        ("an exponent as id", call(r#""id":1e3,"method":"tools/call","#, PARAMS), -32600),
-        ("a boolean id", call(r#""id":true,"method":"tools/call","#, PARAMS), -32600),
-        ("an object as id", call(r#""id":{},"method":"tools/call","#, PARAMS), -32600),
-        ("an array as id", call(r#""id":[1],"method":"tools/call","#, PARAMS), -32600),
+        (
+            "another version",
+            good.replace("\"2.0\"", "\"1.0\""),
+            -32600,
+        ),
+        (
+            "a version that is a number",
+            good.replace("\"2.0\"", "2.0"),
+            -32600,
+        ),
+        (
+            "no version",
+            good.replace(r#""jsonrpc":"2.0","#, ""),
+            -32600,
+        ),
+        (
+            "a null id",
+            call(r#""id":null,"method":"tools/call","#, PARAMS),
+            -32600,
+        ),
+        (
+            "a fraction as id",
+            call(r#""id":1.5,"method":"tools/call","#, PARAMS),
+            -32600,
+        ),
+        (
+            "an exponent as id",
+            call(r#""id":1e3,"method":"tools/call","#, PARAMS),
+            -32600,
+        ),
+        (
+            "a boolean id",
+            call(r#""id":true,"method":"tools/call","#, PARAMS),
+            -32600,
+        ),
+        (
+            "an object as id",
+            call(r#""id":{},"method":"tools/call","#, PARAMS),
+            -32600,
+        ),
+        (
+            "an array as id",
+            call(r#""id":[1],"method":"tools/call","#, PARAMS),
+            -32600,
+        ),
         ("no method", call(r#""id":1,"#, PARAMS), -32600),
-        ("a method that is a number", call(r#""id":1,"method":7,"#, PARAMS), -32600),
-        ("a null method", call(r#""id":1,"method":null,"#, PARAMS), -32600),
-        ("params that are an array", r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":[]}"#.into(), -32600),
-        ("params that are a string", r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":"x"}"#.into(), -32600),
-        ("a result", format!(r#"{{"jsonrpc":"2.0",{MEMBERS}"result":{{}}}}"#), -32600),
-        ("two ids", call(r#""id":1,"id":2,"method":"tools/call","#, PARAMS), -32600),
-        ("two methods", call(r#""id":1,"method":"tools/list","method":"tools/call","#, PARAMS), -32600),
-        ("a method in capitals too", call(r#""id":1,"method":"tools/call","Method":"x","#, PARAMS), -32600),
-        ("an escaped second method", call(r#""id":1,"method":"tools/call","m\u0065thod":"x","#, PARAMS), -32600),
-        ("two names", call(MEMBERS, r#""name":"slow","name":"echo","arguments":{}"#), -32600),
-        ("a name in capitals too", call(MEMBERS, r#""name":"echo","NAME":"slow","arguments":{}"#), -32600),
-        ("two arguments", call(MEMBERS, r#""name":"echo","arguments":{},"arguments":{"a":1}"#), -32600),
+        (
+            "a method that is a number",
+            call(r#""id":1,"method":7,"#, PARAMS),
+            -32600,
+        ),
+        (
+            "a null method",
+            call(r#""id":1,"method":null,"#, PARAMS),
+            -32600,
+        ),
+        (
+            "params that are an array",
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":[]}"#.into(),
+            -32600,
+        ),
+        (
+            "params that are a string",
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":"x"}"#.into(),
+            -32600,
+        ),
+        (
+            "a result",
+            format!(r#"{{"jsonrpc":"2.0",{MEMBERS}"result":{{}}}}"#),
+            -32600,
+        ),
+        (
+            "two ids",
+            call(r#""id":1,"id":2,"method":"tools/call","#, PARAMS),
+            -32600,
+        ),
+        (
+            "two methods",
+            call(
+                r#""id":1,"method":"tools/list","method":"tools/call","#,
+                PARAMS,
+            ),
+            -32600,
+        ),
+        (
+            "a method in capitals too",
+            call(r#""id":1,"method":"tools/call","Method":"x","#, PARAMS),
+            -32600,
+        ),
+        (
+            "an escaped second method",
+            call(r#""id":1,"method":"tools/call","m\u0065thod":"x","#, PARAMS),
+            -32600,
+        ),
+        (
+            "two names",
+            call(MEMBERS, r#""name":"slow","name":"echo","arguments":{}"#),
+            -32600,
+        ),
+        (
+            "a name in capitals too",
+            call(MEMBERS, r#""name":"echo","NAME":"slow","arguments":{}"#),
+            -32600,
+        ),
+        (
+            "two arguments",
+            call(
+                MEMBERS,
+                r#""name":"echo","arguments":{},"arguments":{"a":1}"#,
+            ),
+            -32600,
+        ),
         ("no name", call(MEMBERS, r#""arguments":{}"#), -32602),
-        ("a name that is a number", call(MEMBERS, r#""name":7,"arguments":{}"#), -32602),
-        ("arguments that are an array", call(MEMBERS, r#""name":"echo","arguments":[]"#), -32602),
-        ("arguments that are a string", call(MEMBERS, r#""name":"echo","arguments":"x""#), -32602),
+        (
+            "a name that is a number",
+            call(MEMBERS, r#""name":7,"arguments":{}"#),
+            -32602,
+        ),
+        (
+            "arguments that are an array",
+            call(MEMBERS, r#""name":"echo","arguments":[]"#),
+            -32602,
+        ),
+        (
+            "arguments that are a string",
+            call(MEMBERS, r#""name":"echo","arguments":"x""#),
+            -32602,
+        ),
     ]
     .into_iter()
     .map(|(what, text, code)| (what, text.into_bytes(), code))
@@ -107,9 +225,7 @@ fn latin1(text: &str) -> Vec<u8> {
 async fn requests_without_their_protocol_fields_are_refused(era: Era) {
     let rig = Rig::start(era, Config::always()).await;
     let client = rig.client();
-    let body = |meta: &str| {
-        format!(r#"{{"jsonrpc":"2.0",{MEMBERS}"params":{{{meta}{PARAMS}}}}}"#)
-    };
+    let body = |meta: &str| format!(r#"{{"jsonrpc":"2.0",{MEMBERS}"params":{{{meta}{PARAMS}}}}}"#);
     let version = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28""#;
     let capabilities = r#""io.modelcontextprotocol/clientCapabilities":{}"#;
     let table = [
@@ -118,21 +234,36 @@ async fn requests_without_their_protocol_fields_are_refused(era: Era) {
         ("an empty _meta", r#""_meta":{},"#.into()),
         ("no version", format!(r#""_meta":{{{capabilities}}},"#)),
         ("no capabilities", format!(r#""_meta":{{{version}}},"#)),
-        ("capabilities that are none", format!(r#""_meta":{{{version},"io.modelcontextprotocol/clientCapabilities":[]}},"#)),
-        ("an unknown log level", format!(r#""_meta":{{{version},{capabilities},"io.modelcontextprotocol/logLevel":"loud"}},"#)),
+        (
+            "capabilities that are none",
+            format!(r#""_meta":{{{version},"io.modelcontextprotocol/clientCapabilities":[]}},"#),
+        ),
+        (
+            "an unknown log level",
+            format!(
+                r#""_meta":{{{version},{capabilities},"io.modelcontextprotocol/logLevel":"loud"}},"#
+            ),
+        ),
     ];
     for (what, meta) in table {
         assert_eq!(post(&client, body(&meta)).await, (400, -32602), "{what}");
     }
     let twice = format!(r#""_meta":{{{version},{version},{capabilities}}},"#);
-    assert_eq!(post(&client, body(&twice)).await, (400, -32600), "a version twice");
+    assert_eq!(
+        post(&client, body(&twice)).await,
+        (400, -32600),
+        "a version twice"
+    );
     assert_eq!(rig.upstream.executions(), 0);
 }
 
 async fn other_versions_are_refused_with_the_ones_there_are(era: Era) {
     let rig = Rig::start(era, Config::always()).await;
     for version in ["2026-12-31", "2027-01-01"] {
-        let call = rig.client().calling("echo", json!({})).header("mcp-protocol-version", version);
+        let call = rig
+            .client()
+            .calling("echo", json!({}))
+            .header("mcp-protocol-version", version);
         let call = call.edit(|message| {
             message["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!(version);
         });
@@ -140,7 +271,13 @@ async fn other_versions_are_refused_with_the_ones_there_are(era: Era) {
         assert_eq!(refused.refusal(), (400, -32022), "{version}");
         let data = &refused.json()["error"]["data"];
         assert_eq!(data["requested"], version);
-        assert!(data["supported"].as_array().unwrap().contains(&json!("2026-07-28")), "{data}");
+        assert!(
+            data["supported"]
+                .as_array()
+                .unwrap()
+                .contains(&json!("2026-07-28")),
+            "{data}"
+        );
     }
     assert_eq!(rig.upstream.executions(), 0);
 }
@@ -148,17 +285,25 @@ async fn other_versions_are_refused_with_the_ones_there_are(era: Era) {
 async fn a_body_over_the_limit_is_refused(era: Era) {
     let config = Config::always().section("limits", "body_bytes_max = \"64KiB\"");
     let rig = Rig::start(era, config).await;
-    let call = rig.client().calling("echo", json!({"text": "x".repeat(100_000)}));
+    let call = rig
+        .client()
+        .calling("echo", json!({"text": "x".repeat(100_000)}));
     assert_eq!(call.send().await.status, 413);
     assert_eq!(rig.upstream.executions(), 0);
-    rig.client().call("echo", json!({"text": "x".repeat(10_000)})).await.into_task();
+    rig.client()
+        .call("echo", json!({"text": "x".repeat(10_000)}))
+        .await
+        .into_task();
 }
 
 async fn a_notification_starts_nothing(era: Era) {
     let rig = Rig::start(era, Config::always()).await;
-    let call = rig.client().calling("echo", json!({"text": "x"})).edit(|message| {
-        message.as_object_mut().unwrap().remove("id");
-    });
+    let call = rig
+        .client()
+        .calling("echo", json!({"text": "x"}))
+        .edit(|message| {
+            message.as_object_mut().unwrap().remove("id");
+        });
     let answer = call.send().await;
     assert_eq!((answer.status, answer.body.as_str()), (202, ""));
     assert_eq!(rig.upstream.executions(), 0);
@@ -166,7 +311,11 @@ async fn a_notification_starts_nothing(era: Era) {
 
 async fn unknown_methods_are_refused_as_such(era: Era) {
     let rig = Rig::start(era, Config::always()).await;
-    let refused = rig.client().request("com.example/what", json!({})).send().await;
+    let refused = rig
+        .client()
+        .request("com.example/what", json!({}))
+        .send()
+        .await;
     assert_eq!(refused.refusal(), (404, -32601));
     // What a modern server knows is its own business; a legacy one's words would be others.
     let asked = rig.upstream.requests("com.example/what").len();

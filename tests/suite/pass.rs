@@ -47,12 +47,17 @@ impl Session {
     }
 
     fn http(&self, verb: Method) -> Request {
-        let request = self.client.http(verb, "/mcp").header("accept", "text/event-stream");
+        let request = self
+            .client
+            .http(verb, "/mcp")
+            .header("accept", "text/event-stream");
         self.with_session(request)
     }
 
     fn with_session(&self, request: Request) -> Request {
-        request.header(SESSION, &self.name).header("mcp-protocol-version", "2025-11-25")
+        request
+            .header(SESSION, &self.name)
+            .header("mcp-protocol-version", "2025-11-25")
     }
 
     async fn call(&self, tool: &str) -> Answer {
@@ -71,8 +76,15 @@ async fn a_legacy_session_passes_byte_for_byte() {
     assert_eq!(opened.body, opened_directly.body);
     for tool in ["echo", "slow", "fail", "error", "no such tool"] {
         let (one, other) = (through.call(tool).await, direct.call(tool).await);
-        assert_eq!((one.status, &one.body), (other.status, &other.body), "{tool}");
-        assert_eq!(one.headers["content-type"], other.headers["content-type"], "{tool}");
+        assert_eq!(
+            (one.status, &one.body),
+            (other.status, &other.body),
+            "{tool}"
+        );
+        assert_eq!(
+            one.headers["content-type"], other.headers["content-type"],
+            "{tool}"
+        );
     }
     let sent = rig.upstream.requests("tools/call");
     assert_eq!(sent[0].text(), sent[1].text(), "the request, too");
@@ -82,13 +94,25 @@ async fn a_legacy_session_passes_byte_for_byte() {
 async fn a_legacy_session_has_its_streams_and_its_end() {
     let rig = Rig::start(Era::Legacy, Config::always()).await;
     let (session, _) = Session::open(rig.client()).await;
-    let mut stream = session.http(Method::GET).header("last-event-id", "e-1").stream().await;
+    let mut stream = session
+        .http(Method::GET)
+        .header("last-event-id", "e-1")
+        .stream()
+        .await;
     assert_eq!(stream.status, 200);
     rig.upstream.until_listened().await;
     rig.upstream.tell("notifications/tools/list_changed");
     let told = stream.next().await;
-    assert_eq!(told, json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}));
-    let get = rig.upstream.received().into_iter().find(|one| one.verb == Method::GET).unwrap();
+    assert_eq!(
+        told,
+        json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+    );
+    let get = rig
+        .upstream
+        .received()
+        .into_iter()
+        .find(|one| one.verb == Method::GET)
+        .unwrap();
     assert_eq!(get.header("last-event-id"), Some("e-1"));
     assert_eq!(session.http(Method::DELETE).send().await.status, 200);
     assert_eq!(session.call("echo").await.status, 404);
@@ -120,7 +144,9 @@ async fn a_legacy_client_that_leaves_cancels_nothing() {
     rig.upstream.until_started("held").await;
     drop(stream);
     rig.upstream.release("held");
-    rig.upstream.until("held", "finished", |tally| tally.finished == 1).await;
+    rig.upstream
+        .until("held", "finished", |tally| tally.finished == 1)
+        .await;
 }
 
 #[tokio::test]
@@ -128,41 +154,79 @@ async fn a_legacy_batch_passes_unread() {
     let rig = Rig::start(Era::Legacy, Config::always()).await;
     let (session, _) = Session::open(rig.client()).await;
     let batch = r#"[ {"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":1,"id":2}]"#;
-    session.with_session(session.client.post(batch)).send().await;
+    session
+        .with_session(session.client.post(batch))
+        .send()
+        .await;
     assert_eq!(rig.upstream.received().last().unwrap().text(), batch);
 }
 
 async fn every_other_path_is_closed(era: Era) {
     let rig = Rig::start(era, Config::always()).await;
     let client = rig.client();
-    for path in ["/", "/mcp/", "//mcp", "/mcp/../x", "/MCP", "/%6dcp", "/metrics", "/.well-known/x",
-        "/.well-known/oauth-authorization-server", "/.well-known/oauth-protected-resource/other"]
-    {
+    for path in [
+        "/",
+        "/mcp/",
+        "//mcp",
+        "/mcp/../x",
+        "/MCP",
+        "/%6dcp",
+        "/metrics",
+        "/.well-known/x",
+        "/.well-known/oauth-authorization-server",
+        "/.well-known/oauth-protected-resource/other",
+    ] {
         for verb in [Method::GET, Method::POST] {
             assert_eq!(client.http(verb, path).send().await.status, 404, "{path}");
         }
     }
-    assert!(rig.upstream.received().iter().all(|one| one.path == "/mcp"), "nothing got through");
+    assert!(
+        rig.upstream.received().iter().all(|one| one.path == "/mcp"),
+        "nothing got through"
+    );
 }
 
 async fn strange_hosts_and_origins_are_refused(era: Era) {
     let rig = Rig::start(era, Config::always()).await;
     let client = rig.client();
     let call = || client.calling("echo", json!({"text": ""}));
-    for host in ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80"] {
-        assert_eq!(call().header("host", host).send().await.status, 403, "{host}");
+    for host in [
+        "evil.example",
+        "127.0.0.1.evil.example",
+        "localhost.evil.example:80",
+    ] {
+        assert_eq!(
+            call().header("host", host).send().await.status,
+            403,
+            "{host}"
+        );
     }
-    for origin in ["http://evil.example", "null", "https://localhost.evil.example"] {
-        assert_eq!(call().header("origin", origin).send().await.status, 403, "{origin}");
+    for origin in [
+        "http://evil.example",
+        "null",
+        "https://localhost.evil.example",
+    ] {
+        assert_eq!(
+            call().header("origin", origin).send().await.status,
+            403,
+            "{origin}"
+        );
     }
     assert_eq!(rig.upstream.executions(), 0);
     call().header("host", "localhost").send().await.into_task();
-    call().header("origin", "http://localhost:3000").send().await.into_task();
+    call()
+        .header("origin", "http://localhost:3000")
+        .send()
+        .await
+        .into_task();
 }
 
 async fn the_description_of_the_resource_passes(era: Era) {
     let rig = Rig::start(era, Config::always()).await;
-    for path in ["/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"] {
+    for path in [
+        "/.well-known/oauth-protected-resource",
+        "/.well-known/oauth-protected-resource/mcp",
+    ] {
         let answer = rig.client().http(Method::GET, path).send().await;
         assert_eq!(answer.status, 200, "{path}");
         assert_eq!(answer.body, r#"{"resource":"http://127.0.0.1/mcp"}"#);
@@ -187,7 +251,10 @@ async fn a_challenge_passes_untouched(era: Era) {
             assert_eq!(answer.status, 401, "{what} {}", answer.body);
             assert_eq!(answer.headers["www-authenticate"], CHALLENGE, "{what}");
         }
-        let known = client.named("Bearer alice").call("echo", json!({"text": "x"})).await;
+        let known = client
+            .named("Bearer alice")
+            .call("echo", json!({"text": "x"}))
+            .await;
         assert_eq!(known.into_text(), "x");
     }
 }
@@ -208,11 +275,27 @@ async fn headers_of_one_connection_stay_there(era: Era) {
         .header("x-kept", "1")
         .header("host", "localhost");
     assert_eq!(request.send().await.status, 200);
-    let method = if era == Era::Legacy { "initialize" } else { "tools/list" };
+    let method = if era == Era::Legacy {
+        "initialize"
+    } else {
+        "tools/list"
+    };
     let received = rig.upstream.requests(method);
-    let received = received.iter().find(|one| one.header("x-kept").is_some()).unwrap();
-    for name in ["x-private", "keep-alive", "te", "proxy-authorization", "connection"] {
+    let received = received
+        .iter()
+        .find(|one| one.header("x-kept").is_some())
+        .unwrap();
+    for name in [
+        "x-private",
+        "keep-alive",
+        "te",
+        "proxy-authorization",
+        "connection",
+    ] {
         assert_eq!(received.header(name), None, "{name}");
     }
-    assert_eq!(received.header("host"), Some(rig.upstream.address().to_string().as_str()));
+    assert_eq!(
+        received.header("host"),
+        Some(rig.upstream.address().to_string().as_str())
+    );
 }

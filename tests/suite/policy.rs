@@ -33,14 +33,20 @@ async fn a_fast_answer_leaves_nothing_in_the_store(era: Era) {
     assert_eq!(tasks_in(&redis), Vec::<String>::new());
     let redis = RedisServer::start();
     let kept = Rig::start(era, Config::always().redis(&redis.url())).await;
-    kept.client().call("echo", json!({"text": "hello"})).await.into_task();
+    kept.client()
+        .call("echo", json!({"text": "hello"}))
+        .await
+        .into_task();
     assert_eq!(tasks_in(&redis).len(), 1, "the pattern of a task's key");
 }
 
 fn tasks_in(redis: &RedisServer) -> Vec<String> {
     let client = redis::Client::open(redis.url()).unwrap();
     let mut connection = client.get_connection().unwrap();
-    redis::cmd("KEYS").arg("*:t:*").query(&mut connection).unwrap()
+    redis::cmd("KEYS")
+        .arg("*:t:*")
+        .query(&mut connection)
+        .unwrap()
 }
 
 async fn a_slow_call_becomes_a_task_when_the_window_ends(era: Era) {
@@ -86,11 +92,18 @@ async fn each_request_speaks_for_itself(era: Era) {
     let rig = Rig::start(era, Config::always()).await;
     let client = rig.client();
     client.call("echo", json!({"text": "a"})).await.into_task();
-    let plain = client.clone().without_tasks().call("echo", json!({"text": "b"})).await;
+    let plain = client
+        .clone()
+        .without_tasks()
+        .call("echo", json!({"text": "b"}))
+        .await;
     assert_eq!(plain.into_text(), "b");
     // What a legacy client would say is no consent.
     let legacy = client.declaring(json!({"tasks": {"requests": {"tools": {"call": {}}}}}));
-    assert_eq!(legacy.call("echo", json!({"text": "c"})).await.into_text(), "c");
+    assert_eq!(
+        legacy.call("echo", json!({"text": "c"})).await.into_text(),
+        "c"
+    );
 }
 
 async fn the_first_rule_that_fits_decides(era: Era) {
@@ -99,7 +112,10 @@ async fn the_first_rule_that_fits_decides(era: Era) {
         .tool("*", "mode = \"always\"");
     let rig = Rig::start(era, config).await;
     let client: Client = rig.client();
-    assert_eq!(client.call("echo", json!({"text": "x"})).await.into_text(), "x");
+    assert_eq!(
+        client.call("echo", json!({"text": "x"})).await.into_text(),
+        "x"
+    );
     client.call("slow", json!({"ms": 1})).await.into_task();
 }
 
@@ -109,5 +125,9 @@ async fn the_legacy_task_param_is_ignored(era: Era) {
     let call = call.edit(|message| message["params"]["task"] = json!({"ttl": 1000}));
     assert_eq!(call.send().await.into_text(), "x");
     let calls = rig.upstream.requests("tools/call");
-    assert!(calls[0].json()["params"].get("task").is_none(), "{}", calls[0].text());
+    assert!(
+        calls[0].json()["params"].get("task").is_none(),
+        "{}",
+        calls[0].text()
+    );
 }

@@ -27,26 +27,41 @@ fn accept(name: &str) -> Value {
 
 /// The keys of the open questions.
 fn keys(state: &Value) -> Vec<String> {
-    state["inputRequests"].as_object().unwrap().keys().cloned().collect()
+    state["inputRequests"]
+        .as_object()
+        .unwrap()
+        .keys()
+        .cloned()
+        .collect()
 }
 
 /// Waits for so many questions at once.
 async fn asked(client: &Client, task: &Task, count: usize) -> Vec<String> {
     let what = format!("asking {count} at once");
-    let all = |state: &Value| state["inputRequests"].as_object().is_some_and(|r| r.len() == count);
+    let all = |state: &Value| {
+        state["inputRequests"]
+            .as_object()
+            .is_some_and(|r| r.len() == count)
+    };
     let state = client.until_it(task, &what, all).await;
     assert_state(&state, "input_required");
     keys(&state)
 }
 
 async fn answer(client: &Client, task: &Task, key: &str, name: &str) {
-    client.update(task, json!({key: accept(name)})).await.assert_acknowledged();
+    client
+        .update(task, json!({key: accept(name)}))
+        .await
+        .assert_acknowledged();
 }
 
 async fn completed(client: &Client, task: &Task) -> String {
     let state = client.until(task, "completed").await;
     assert_state(&state, "completed");
-    state["result"]["content"][0]["text"].as_str().unwrap().to_owned()
+    state["result"]["content"][0]["text"]
+        .as_str()
+        .unwrap()
+        .to_owned()
 }
 
 async fn one_question(era: Era) {
@@ -55,7 +70,10 @@ async fn one_question(era: Era) {
     let task = client.call("ask", json!({})).await.into_task();
     let keys = asked(&client, &task, 1).await;
     let state = client.get(&task).await;
-    assert_eq!(state["inputRequests"][&keys[0]]["params"]["message"], "Your name?");
+    assert_eq!(
+        state["inputRequests"][&keys[0]]["params"]["message"],
+        "Your name?"
+    );
     answer(&client, &task, &keys[0], "Ada").await;
     assert_eq!(completed(&client, &task).await, "Ada");
 }
@@ -66,7 +84,9 @@ async fn a_question_that_is_declined(era: Era) {
     for action in ["decline", "cancel"] {
         let task = client.call("ask", json!({})).await.into_task();
         let keys = asked(&client, &task, 1).await;
-        let declined = client.update(&task, json!({&keys[0]: {"action": action}})).await;
+        let declined = client
+            .update(&task, json!({&keys[0]: {"action": action}}))
+            .await;
         declined.assert_acknowledged();
         assert_eq!(completed(&client, &task).await, action);
     }
@@ -96,7 +116,11 @@ async fn two_questions_at_once_answered_one_by_one(era: Era) {
     answer(&client, &task, &both[1], "two").await;
     assert_eq!(completed(&client, &task).await, "one and two");
     let legs = rig.upstream.tally("ask_two").started;
-    assert_eq!(legs, if era == Era::Modern { 2 } else { 1 }, "one retry with all answers");
+    assert_eq!(
+        legs,
+        if era == Era::Modern { 2 } else { 1 },
+        "one retry with all answers"
+    );
 }
 
 async fn two_questions_at_once_answered_together(era: Era) {
@@ -129,14 +153,22 @@ async fn unknown_and_answered_keys_are_ignored(era: Era) {
     let client = rig.client();
     let task = client.call("ask_two", json!({})).await.into_task();
     let both = asked(&client, &task, 2).await;
-    for ignored in [json!({}), json!({"unknown": accept("x")}), json!({"unknown": 7})] {
+    for ignored in [
+        json!({}),
+        json!({"unknown": accept("x")}),
+        json!({"unknown": 7}),
+    ] {
         client.update(&task, ignored).await.assert_acknowledged();
         assert_eq!(keys(&client.get(&task).await), both);
     }
     answer(&client, &task, &both[0], "one").await;
     let again = json!({&both[0]: accept("other"), "unknown": accept("x"), &both[1]: accept("two")});
     client.update(&task, again).await.assert_acknowledged();
-    assert_eq!(completed(&client, &task).await, "one and two", "the first answer counts");
+    assert_eq!(
+        completed(&client, &task).await,
+        "one and two",
+        "the first answer counts"
+    );
 }
 
 async fn a_misshapen_answer_is_refused_and_nothing_applied(era: Era) {
@@ -144,8 +176,14 @@ async fn a_misshapen_answer_is_refused_and_nothing_applied(era: Era) {
     let client = rig.client();
     let task = client.call("ask_two", json!({})).await.into_task();
     let both = asked(&client, &task, 2).await;
-    let misshapen =
-        [json!("Ada"), json!(null), json!([]), json!({}), json!({"action": 1}), json!({"action": "maybe"})];
+    let misshapen = [
+        json!("Ada"),
+        json!(null),
+        json!([]),
+        json!({}),
+        json!({"action": 1}),
+        json!({"action": "maybe"}),
+    ];
     for wrong in misshapen {
         let answers = json!({&both[0]: accept("one"), &both[1]: wrong});
         let refused = client.update(&task, answers).await;
@@ -160,7 +198,11 @@ async fn answers_that_are_no_object_are_refused(era: Era) {
     let task = client.call("ask", json!({})).await.into_task();
     asked(&client, &task, 1).await;
     for wrong in [json!(null), json!([]), json!("x"), json!(1)] {
-        assert_eq!(client.update(&task, wrong.clone()).await.refusal(), (400, -32602), "{wrong}");
+        assert_eq!(
+            client.update(&task, wrong.clone()).await.refusal(),
+            (400, -32602),
+            "{wrong}"
+        );
     }
     let missing = client.asking("tasks/update", &task).send().await;
     assert_eq!(missing.refusal(), (400, -32602));

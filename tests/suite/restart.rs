@@ -17,7 +17,9 @@ in_both_eras!(
 
 /// The shortest lease there is, so that its end is seen soon.
 fn in_redis(redis: &RedisServer) -> Config {
-    Config::always().redis(&redis.url()).section("replica", "lease = \"3s\"")
+    Config::always()
+        .redis(&redis.url())
+        .section("replica", "lease = \"3s\"")
 }
 
 async fn finished_tasks_survive_a_kill_in_a_file(era: Era) {
@@ -33,9 +35,17 @@ async fn finished_tasks_survive(era: Era, config: Config) {
     let mut rig = Rig::start(era, config).await;
     let client = rig.client().named("Bearer alice");
     let mut before = Vec::new();
-    let calls = [("echo", "completed"), ("big", "completed"), ("error", "failed"), ("never", "cancelled")];
+    let calls = [
+        ("echo", "completed"),
+        ("big", "completed"),
+        ("error", "failed"),
+        ("never", "cancelled"),
+    ];
     for (tool, status) in calls {
-        let task = client.call(tool, json!({"text": "x", "bytes": 1 << 20})).await.into_task();
+        let task = client
+            .call(tool, json!({"text": "x", "bytes": 1 << 20}))
+            .await
+            .into_task();
         if status == "cancelled" {
             client.cancel(&task).await.assert_acknowledged();
         }
@@ -52,7 +62,11 @@ async fn finished_tasks_survive(era: Era, config: Config) {
             assert_eq!(after.get(field), state.get(field), "{status}: {field}");
         }
         let stranger = rig.client().asking("tasks/get", &task).send().await;
-        assert_eq!(stranger.refusal(), (400, -32602), "it is still its caller's");
+        assert_eq!(
+            stranger.refusal(),
+            (400, -32602),
+            "it is still its caller's"
+        );
     }
 }
 
@@ -72,7 +86,9 @@ async fn unfinished_calls_fail_honestly(era: Era, config: Config) {
     rig.upstream.until_started("never").await;
     let asking = client.call("ask_two", json!({})).await.into_task();
     let state = client.until_it(&asking, "asking both", |state| {
-        state["inputRequests"].as_object().is_some_and(|requests| requests.len() == 2)
+        state["inputRequests"]
+            .as_object()
+            .is_some_and(|requests| requests.len() == 2)
     });
     let state = state.await;
     rig.proxy.kill();
@@ -101,8 +117,14 @@ async fn unfinished_calls_fail_honestly(era: Era, config: Config) {
 fn assert_owner_lost(state: &Value) {
     assert_state(state, "failed");
     assert_eq!(state["error"]["code"], -32603, "{state}");
-    assert_eq!(state["error"]["data"]["io.raincheck/reason"], "owner_lost", "{state}");
-    assert_eq!(state["error"]["data"]["io.raincheck/effect"], "unknown", "{state}");
+    assert_eq!(
+        state["error"]["data"]["io.raincheck/reason"], "owner_lost",
+        "{state}"
+    );
+    assert_eq!(
+        state["error"]["data"]["io.raincheck/effect"], "unknown",
+        "{state}"
+    );
 }
 
 async fn a_stop_lets_short_calls_finish(era: Era) {
@@ -112,19 +134,29 @@ async fn a_stop_lets_short_calls_finish(era: Era) {
     rig.upstream.until_started("slow").await;
     assert!(rig.proxy.stop().await.success());
     rig.proxy.restart().await;
-    assert_state(&client.at(rig.proxy.address()).get(&task).await, "completed");
+    assert_state(
+        &client.at(rig.proxy.address()).get(&task).await,
+        "completed",
+    );
 }
 
 async fn a_stop_fails_long_calls_honestly(era: Era) {
-    let config = Config::always().embedded().section("drain", "grace = \"4s\"");
+    let config = Config::always()
+        .embedded()
+        .section("drain", "grace = \"4s\"");
     let mut rig = Rig::start(era, config).await;
     let client = rig.client();
     let task = client.call("never", json!({})).await.into_task();
     rig.upstream.until_started("never").await;
     assert!(rig.proxy.stop().await.success());
-    rig.upstream.until("never", "cancelled", |tally| tally.cancelled == 1).await;
+    rig.upstream
+        .until("never", "cancelled", |tally| tally.cancelled == 1)
+        .await;
     rig.proxy.restart().await;
     let state = client.at(rig.proxy.address()).get(&task).await;
     assert_state(&state, "failed");
-    assert_eq!(state["error"]["data"]["io.raincheck/reason"], "shutdown", "{state}");
+    assert_eq!(
+        state["error"]["data"]["io.raincheck/reason"], "shutdown",
+        "{state}"
+    );
 }

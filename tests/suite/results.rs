@@ -21,7 +21,10 @@ const LARGE: usize = 1 << 20;
 async fn a_kept_result_keeps_its_bytes(era: Era) {
     let rig = Rig::start(era, Config::always()).await;
     let client = rig.client();
-    let task = client.call("echo", json!({"text": "é\u{1f600}"})).await.into_task();
+    let task = client
+        .call("echo", json!({"text": "é\u{1f600}"}))
+        .await
+        .into_task();
     client.until(&task, "completed").await;
     let text = client.asking("tasks/get", &task).send().await.text;
     assert!(text.contains(FAITHFUL), "{text}");
@@ -33,7 +36,11 @@ async fn a_plain_result_keeps_its_bytes(era: Era) {
     for client_has_tasks in [true, false] {
         let rig = Rig::start(era, Config::auto("10s")).await;
         let client = rig.client();
-        let client = if client_has_tasks { client } else { client.without_tasks() };
+        let client = if client_has_tasks {
+            client
+        } else {
+            client.without_tasks()
+        };
         let answer = client.call("echo", json!({"text": "x"})).await;
         assert!(answer.text.contains(FAITHFUL), "{}", answer.text);
     }
@@ -67,7 +74,10 @@ async fn a_large_result_in_redis(era: Era) {
 async fn large(era: Era, config: Config) {
     let rig = Rig::start(era, config).await;
     let client = rig.client();
-    let task = client.call("big", json!({"bytes": LARGE})).await.into_task();
+    let task = client
+        .call("big", json!({"bytes": LARGE}))
+        .await
+        .into_task();
     let state = client.until(&task, "completed").await;
     let text = state["result"]["content"][0]["text"].as_str().unwrap();
     assert_eq!(text.len(), LARGE);
@@ -78,7 +88,10 @@ async fn large(era: Era, config: Config) {
 async fn a_result_over_the_limit_fails_honestly(era: Era) {
     let rig = Rig::start(era, Config::always().terms("result_bytes_max = \"64KiB\"")).await;
     let client = rig.client();
-    let task = client.call("big", json!({"bytes": LARGE})).await.into_task();
+    let task = client
+        .call("big", json!({"bytes": LARGE}))
+        .await
+        .into_task();
     let state = client.until(&task, "failed").await;
     let data = &state["error"]["data"];
     assert_eq!(state["error"]["code"], -32603, "{state}");

@@ -18,13 +18,16 @@ const AWAY: (u16, i64) = (503, -32603);
 
 async fn rig(era: Era) -> (Rig, RedisServer) {
     let redis = RedisServer::start();
-    let config = Config::always().redis(&redis.url()).tool("echo", "mode = \"never\"").tool(
-        "slow",
-        "mode = \"auto\"\ngrace_window = \"50ms\"",
-    );
+    let config = Config::always()
+        .redis(&redis.url())
+        .tool("echo", "mode = \"never\"")
+        .tool("slow", "mode = \"auto\"\ngrace_window = \"50ms\"");
     let rig = Rig::start(era, config).await;
     // The server is known, and its tools.
-    rig.client().call("echo", json!({"text": ""})).await.into_result();
+    rig.client()
+        .call("echo", json!({"text": ""}))
+        .await
+        .into_result();
     (rig, redis)
 }
 
@@ -36,9 +39,7 @@ async fn nothing_is_sent_that_cannot_be_kept(era: Era) {
     assert_eq!(rig.upstream.tally("held").started, 0);
     redis.restart();
     let client = rig.client();
-    let again = async {
-        while client.call("held", json!({})).await.status != 200 {}
-    };
+    let again = async { while client.call("held", json!({})).await.status != 200 {} };
     within(Duration::from_secs(10), "tasks are made again", again).await;
     rig.upstream.until_started("held").await;
     assert_eq!(rig.upstream.tally("held").started, 1);
@@ -49,9 +50,14 @@ async fn a_task_is_not_called_unknown(era: Era) {
     let client = rig.client();
     let task = client.call("held", json!({})).await.into_task();
     redis.kill();
-    let ask = |method| client.asking(method, &task).edit(|message| {
-        message["params"]["inputResponses"] = json!({});
-    }).send();
+    let ask = |method| {
+        client
+            .asking(method, &task)
+            .edit(|message| {
+                message["params"]["inputResponses"] = json!({});
+            })
+            .send()
+    };
     let answers = tokio::join!(ask("tasks/get"), ask("tasks/update"), ask("tasks/cancel"));
     for answer in [answers.0, answers.1, answers.2] {
         assert_eq!(answer.refusal(), AWAY, "{}", answer.body);
@@ -62,9 +68,20 @@ async fn what_needs_no_store_is_not_touched(era: Era) {
     let (rig, mut redis) = rig(era).await;
     redis.kill();
     let client = rig.client();
-    assert_eq!(client.call("echo", json!({"text": "x"})).await.into_text(), "x");
-    client.request("tools/list", json!({})).send().await.into_result();
-    client.request("server/discover", json!({})).send().await.into_result();
+    assert_eq!(
+        client.call("echo", json!({"text": "x"})).await.into_text(),
+        "x"
+    );
+    client
+        .request("tools/list", json!({}))
+        .send()
+        .await
+        .into_result();
+    client
+        .request("server/discover", json!({}))
+        .send()
+        .await
+        .into_result();
     // It runs already: it stays held on its connection.
     let slow = client.call("slow", json!({"ms": 400})).await;
     assert_eq!(slow.into_text(), "slept");

@@ -104,7 +104,10 @@ pub fn step(task: &Task, event: Event, now_ms: u64) -> Result<Step, Rejected> {
         Event::Owner(_, OwnerEvent::Told) if task.must_tell => {
             // The client sees no change: the task ended when it ended.
             next.must_tell = false;
-            return Ok(Step { task: next, effect: None });
+            return Ok(Step {
+                task: next,
+                effect: None,
+            });
         }
         _ if task.is_ended() => return Err(Rejected::Ended),
         // Nothing is in flight: whoever carried the last leg has nothing more to say.

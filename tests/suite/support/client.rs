@@ -155,7 +155,8 @@ impl Client {
 
     pub(crate) fn updating(&self, task: &Task, answers: Value) -> Request {
         let params = json!({"taskId": task.id, "inputResponses": answers});
-        self.request("tasks/update", params).header("mcp-name", &task.id)
+        self.request("tasks/update", params)
+            .header("mcp-name", &task.id)
     }
 
     pub(crate) async fn cancel(&self, task: &Task) -> Answer {
@@ -163,12 +164,14 @@ impl Client {
     }
 
     pub(crate) fn asking(&self, method: &str, task: &Task) -> Request {
-        self.request(method, json!({"taskId": task.id})).header("mcp-name", &task.id)
+        self.request(method, json!({"taskId": task.id}))
+            .header("mcp-name", &task.id)
     }
 
     /// Polls until the task has this status.
     pub(crate) async fn until(&self, task: &Task, status: &str) -> Value {
-        self.until_it(task, status, |state| state["status"] == status).await
+        self.until_it(task, status, |state| state["status"] == status)
+            .await
     }
 
     /// Polls until the task is as wanted.
@@ -184,7 +187,10 @@ impl Client {
             if wanted(&state) {
                 return state;
             }
-            assert!(Instant::now() < deadline, "the task never was {what}: {state}");
+            assert!(
+                Instant::now() < deadline,
+                "the task never was {what}: {state}"
+            );
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
@@ -203,7 +209,10 @@ impl Client {
 impl Task {
     /// A name for a task that this client was never told of.
     pub(crate) fn by_id(id: impl Into<String>) -> Self {
-        Self { id: id.into(), created: Value::Null }
+        Self {
+            id: id.into(),
+            created: Value::Null,
+        }
     }
 }
 
@@ -285,8 +294,17 @@ impl Request {
             .headers
             .get("content-type")
             .is_some_and(|kind| kind == "text/event-stream");
-        let text = if is_stream { last_event(&body) } else { body.clone() };
-        Answer { status: parts.status.as_u16(), headers: parts.headers, text, body }
+        let text = if is_stream {
+            last_event(&body)
+        } else {
+            body.clone()
+        };
+        Answer {
+            status: parts.status.as_u16(),
+            headers: parts.headers,
+            text,
+            body,
+        }
     }
 
     /// The answer, unless the client hangs up before it came.
@@ -310,7 +328,13 @@ impl Request {
             let uri = format!("http://{}{}", self.client.address, self.path);
             let request = request.uri(uri).body(Full::new(self.body)).unwrap();
             sender.ready().await.unwrap();
-            return (sender.send_request(request).await.unwrap_or_else(|error| panic!("{error:?}")), Connection(None));
+            return (
+                sender
+                    .send_request(request)
+                    .await
+                    .unwrap_or_else(|error| panic!("{error:?}")),
+                Connection(None),
+            );
         }
         if !self.headers.iter().any(|(name, _)| name == "host") {
             request = request.header("host", self.client.address.to_string());
@@ -321,7 +345,10 @@ impl Request {
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
         let mut tasks = tokio::task::JoinSet::new();
         tasks.spawn(connection);
-        (sender.send_request(request).await.unwrap(), Connection(Some(tasks)))
+        (
+            sender.send_request(request).await.unwrap(),
+            Connection(Some(tasks)),
+        )
     }
 }
 
@@ -351,7 +378,10 @@ impl Answer {
     pub(crate) fn into_task(self) -> Task {
         let created = self.into_result();
         assert_eq!(created["resultType"], "task", "{created}");
-        Task { id: created["taskId"].as_str().unwrap().to_owned(), created }
+        Task {
+            id: created["taskId"].as_str().unwrap().to_owned(),
+            created,
+        }
     }
 
     /// A plain result's first text.
@@ -367,7 +397,10 @@ impl Answer {
     pub(crate) fn refusal(&self) -> (u16, i64) {
         let json = self.json();
         let code = json["error"]["code"].as_i64();
-        (self.status, code.unwrap_or_else(|| panic!("no error: {}", self.body)))
+        (
+            self.status,
+            code.unwrap_or_else(|| panic!("no error: {}", self.body)),
+        )
     }
 
     #[track_caller]

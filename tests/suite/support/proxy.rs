@@ -97,7 +97,12 @@ impl Config {
         let directory = TempDir::new();
         std::fs::write(directory.path().join("raincheck.toml"), self.text()).unwrap();
         let child = spawn(&directory, &self, upstream).await;
-        Proxy { config: self, upstream: upstream.to_owned(), directory, child: Some(child) }
+        Proxy {
+            config: self,
+            upstream: upstream.to_owned(),
+            directory,
+            child: Some(child),
+        }
     }
 }
 
@@ -180,23 +185,37 @@ async fn spawn(directory: &TempDir, config: &Config, upstream: &str) -> Running 
         let free = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = free.local_addr().unwrap();
         drop(free);
-        let child = command(directory, config, upstream, address).spawn().unwrap();
+        let child = command(directory, config, upstream, address)
+            .spawn()
+            .unwrap();
         let mut running = Running { child, address };
         let deadline = Instant::now() + PATIENCE;
         while running.child.try_wait().unwrap().is_none() {
             if TcpStream::connect(address).await.is_ok() {
                 return running;
             }
-            assert!(Instant::now() < deadline, "the proxy does not listen\n{}", log());
+            assert!(
+                Instant::now() < deadline,
+                "the proxy does not listen\n{}",
+                log()
+            );
             tokio::time::sleep(Duration::from_millis(3)).await;
         }
-        assert!(log().contains("in use"), "the proxy did not start\n{}", log());
+        assert!(
+            log().contains("in use"),
+            "the proxy did not start\n{}",
+            log()
+        );
     }
     panic!("no port was free five times\n{}", log());
 }
 
 fn command(directory: &TempDir, config: &Config, upstream: &str, address: SocketAddr) -> Command {
-    let log = std::fs::File::options().create(true).append(true).open(log_file(directory)).unwrap();
+    let log = std::fs::File::options()
+        .create(true)
+        .append(true)
+        .open(log_file(directory))
+        .unwrap();
     let store = match &config.store {
         Store::Memory => "memory:".to_owned(),
         Store::Embedded => format!("redb:{}", directory.path().join("tasks.redb").display()),

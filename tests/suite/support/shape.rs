@@ -78,10 +78,19 @@ pub(crate) fn assert_questions(requests: &Value) {
 fn assert_common(task: &Value) {
     assert!(task["taskId"].is_string(), "{task}");
     for date in ["createdAt", "lastUpdatedAt"] {
-        assert!(is_rfc3339(task[date].as_str().unwrap_or_default()), "{date}: {task}");
+        assert!(
+            is_rfc3339(task[date].as_str().unwrap_or_default()),
+            "{date}: {task}"
+        );
     }
-    assert!(task["ttlMs"].as_u64().is_some_and(|ttl| ttl > 0), "ttlMs: {task}");
-    assert!(task["pollIntervalMs"].as_u64().is_some_and(|ms| ms > 0), "pollIntervalMs: {task}");
+    assert!(
+        task["ttlMs"].as_u64().is_some_and(|ttl| ttl > 0),
+        "ttlMs: {task}"
+    );
+    assert!(
+        task["pollIntervalMs"].as_u64().is_some_and(|ms| ms > 0),
+        "pollIntervalMs: {task}"
+    );
 }
 
 /// No null, and no member but these: legacy names (`ttl`, `pollInterval`, `task`), a server's

@@ -20,7 +20,12 @@ pub(crate) struct Stream {
 impl Stream {
     pub(super) fn new(response: Response<Incoming>, connection: Connection) -> Self {
         let status = response.status().as_u16();
-        Self { status, body: response.into_body(), unread: String::new(), _connection: connection }
+        Self {
+            status,
+            body: response.into_body(),
+            unread: String::new(),
+            _connection: connection,
+        }
     }
 
     /// The next message, whatever comments come before it.
@@ -71,7 +76,10 @@ impl Stream {
 /// The data of the last event of a whole body: the JSON-RPC response.
 pub(super) fn last_event(body: &str) -> String {
     let body = body.replace("\r\n", "\n");
-    body.split("\n\n").filter_map(data_of).last().unwrap_or_default()
+    body.split("\n\n")
+        .filter_map(data_of)
+        .last()
+        .unwrap_or_default()
 }
 
 fn data_of(event: &str) -> Option<String> {

@@ -23,7 +23,10 @@ impl Arrived {
 pub(crate) fn task_ids(bytes: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(bytes);
     let after = text.split(r#""taskId":""#).skip(1);
-    after.filter_map(|rest| rest.split_once('"')).map(|(id, _)| id.to_owned()).collect()
+    after
+        .filter_map(|rest| rest.split_once('"'))
+        .map(|(id, _)| id.to_owned())
+        .collect()
 }
 
 #[derive(Debug)]
@@ -35,7 +38,13 @@ pub(crate) struct Tap {
 impl Tap {
     pub(crate) fn new(stream: TcpStream) -> (Self, Arrived) {
         let arrived = Arrived::default();
-        (Self { stream, arrived: arrived.clone() }, arrived)
+        (
+            Self {
+                stream,
+                arrived: arrived.clone(),
+            },
+            arrived,
+        )
     }
 }
 

@@ -43,7 +43,10 @@ impl Session {
 }
 
 pub(super) async fn handle(shared: &Arc<Shared>, parts: &Parts, body: &Bytes) -> Response<Body> {
-    let session = parts.headers.get(SESSION).map(|value| value.to_str().unwrap().to_owned());
+    let session = parts
+        .headers
+        .get(SESSION)
+        .map(|value| value.to_str().unwrap().to_owned());
     let message: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
     if parts.method == Method::POST && message["method"] == "initialize" {
         return initialize(shared, &message);
@@ -68,7 +71,11 @@ pub(super) async fn handle(shared: &Arc<Shared>, parts: &Parts, body: &Bytes) ->
 
 fn initialize(shared: &Shared, message: &Value) -> Response<Body> {
     let name = uuid::Uuid::new_v4().simple().to_string();
-    shared.sessions.lock().unwrap().insert(name.clone(), Arc::default());
+    shared
+        .sessions
+        .lock()
+        .unwrap()
+        .insert(name.clone(), Arc::default());
     let answer = json!({
         "protocolVersion": "2025-11-25",
         "capabilities": {
@@ -78,7 +85,9 @@ fn initialize(shared: &Shared, message: &Value) -> Response<Body> {
         "instructions": "scripted",
     });
     let mut response = http::json(200, result(&message["id"], &answer.to_string()));
-    response.headers_mut().insert(SESSION, name.parse().unwrap());
+    response
+        .headers_mut()
+        .insert(SESSION, name.parse().unwrap());
     response
 }
 
@@ -100,7 +109,11 @@ fn news(shared: &Shared) -> Response<Body> {
 
 async fn post(shared: &Arc<Shared>, session: &Arc<Session>, message: &Value) -> Response<Body> {
     let Some(method) = message["method"].as_str() else {
-        let waits = session.asked.lock().unwrap().remove(&message["id"].to_string());
+        let waits = session
+            .asked
+            .lock()
+            .unwrap()
+            .remove(&message["id"].to_string());
         if let Some(waits) = waits {
             let _ = waits.send(message.get("result").cloned().unwrap_or_default());
         }
@@ -128,23 +141,31 @@ async fn post(shared: &Arc<Shared>, session: &Arc<Session>, message: &Value) -> 
         "ping" => http::json(200, result(id, "{}")),
         "tools/list" => http::json(200, result(id, &tools::list(Era::Legacy))),
         "tools/call" => call(shared, session, params, id.clone()),
-        _ => http::json(200, error(id, r#"{"code":-32602,"message":"Invalid request parameters"}"#)),
+        _ => http::json(
+            200,
+            error(
+                id,
+                r#"{"code":-32602,"message":"Invalid request parameters"}"#,
+            ),
+        ),
     }
 }
 
 /// Runs on when its reader goes away; only `notifications/cancelled` ends it early.
-fn call(
-    shared: &Arc<Shared>,
-    session: &Arc<Session>,
-    params: &Value,
-    id: Value,
-) -> Response<Body> {
+fn call(shared: &Arc<Shared>, session: &Arc<Session>, params: &Value, id: Value) -> Response<Body> {
     let call = Call::read(params, id, Side::Legacy(Arc::clone(session)));
     let (out, said) = mpsc::channel(16);
     let cancelled = CancellationToken::new();
     let key = call.id.to_string();
-    let twice = session.running.lock().unwrap().insert(key.clone(), cancelled.clone());
-    assert!(twice.is_none(), "two calls with the id {key} in flight on one session");
+    let twice = session
+        .running
+        .lock()
+        .unwrap()
+        .insert(key.clone(), cancelled.clone());
+    assert!(
+        twice.is_none(),
+        "two calls with the id {key} in flight on one session"
+    );
     shared.tally(call.nonce(), |tally| tally.started += 1);
     let (shared, session) = (Arc::clone(shared), Arc::clone(session));
     tokio::spawn(async move {

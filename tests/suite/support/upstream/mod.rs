@@ -185,14 +185,14 @@ impl Upstream {
     /// Waits until the calls of this nonce are as wanted.
     pub(crate) async fn until(&self, nonce: &str, what: &str, wanted: impl Fn(Tally) -> bool) {
         let mut calls = self.shared.calls.subscribe();
-        let event =
-            calls.wait_for(|calls| wanted(calls.get(nonce).copied().unwrap_or_default()));
+        let event = calls.wait_for(|calls| wanted(calls.get(nonce).copied().unwrap_or_default()));
         let sentence = format!("the server's calls {nonce:?} {what}");
         within(PATIENCE, &sentence, event).await.unwrap();
     }
 
     pub(crate) async fn until_started(&self, nonce: &str) {
-        self.until(nonce, "started", |tally| tally.started > 0).await;
+        self.until(nonce, "started", |tally| tally.started > 0)
+            .await;
     }
 
     /// Waits until no call runs.
@@ -233,7 +233,9 @@ impl Upstream {
     pub(crate) async fn until_listened(&self) {
         let mut listeners = self.shared.listeners.subscribe();
         let event = listeners.wait_for(|count| *count > 0);
-        within(PATIENCE, "somebody listens at the server", event).await.unwrap();
+        within(PATIENCE, "somebody listens at the server", event)
+            .await
+            .unwrap();
     }
 
     /// Lets the tool `held` of this nonce come to its end.
@@ -330,6 +332,9 @@ async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Response<Bod
 
 /// Strict as the real ones are.
 fn accepts_both(parts: &Parts) -> bool {
-    let accept = parts.headers.get("accept").map_or("", |value| value.to_str().unwrap());
+    let accept = parts
+        .headers
+        .get("accept")
+        .map_or("", |value| value.to_str().unwrap());
     accept.contains("application/json") && accept.contains("text/event-stream")
 }

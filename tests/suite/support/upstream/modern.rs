@@ -19,7 +19,10 @@ pub(super) async fn handle(shared: &Arc<Shared>, parts: &Parts, body: &Bytes) ->
         return http::empty(405);
     }
     let Ok(message) = serde_json::from_slice::<Value>(body) else {
-        return http::json(400, error(&Value::Null, r#"{"code":-32700,"message":"not JSON"}"#));
+        return http::json(
+            400,
+            error(&Value::Null, r#"{"code":-32700,"message":"not JSON"}"#),
+        );
     };
     let (id, params) = (message["id"].clone(), &message["params"]);
     let method = message["method"].as_str().unwrap_or_default();
@@ -32,13 +35,21 @@ pub(super) async fn handle(shared: &Arc<Shared>, parts: &Parts, body: &Bytes) ->
         "tools/list" => http::json(200, result(&id, &tools::list(Era::Modern))),
         "tools/call" => call(shared, params, id).await,
         "subscriptions/listen" => listen(shared, id, &params["notifications"]),
-        _ => http::json(404, error(&id, r#"{"code":-32601,"message":"Method not found"}"#)),
+        _ => http::json(
+            404,
+            error(&id, r#"{"code":-32601,"message":"Method not found"}"#),
+        ),
     }
 }
 
 /// Strict, so that every request that the proxy makes of its own is checked as well.
 fn headers_fit(parts: &Parts, method: &str, params: &Value) -> Result<(), &'static str> {
-    let header = |name| parts.headers.get(name).and_then(|value| value.to_str().ok());
+    let header = |name| {
+        parts
+            .headers
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+    };
     let version = params["_meta"][format!("{META}protocolVersion")].as_str();
     if version.is_none() || header("mcp-protocol-version") != version {
         return Err("MCP-Protocol-Version");
@@ -130,7 +141,11 @@ fn listen(shared: &Arc<Shared>, id: Value, filter: &Value) -> Response<Body> {
     let (out, said) = mpsc::channel(16);
     let mut news = shared.listen();
     let tools = filter["toolsListChanged"] == true;
-    let granted = if tools { json!({"toolsListChanged": true}) } else { json!({}) };
+    let granted = if tools {
+        json!({"toolsListChanged": true})
+    } else {
+        json!({})
+    };
     let meta = json!({(format!("{META}subscriptionId")): id});
     tokio::spawn(async move {
         let acknowledged = json!({

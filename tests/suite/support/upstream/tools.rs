@@ -12,7 +12,8 @@ use super::{Era, Shared};
 
 /// The answer of `echo` as the server writes it: key order, numbers and space as no serializer
 /// would write them.
-pub(crate) const FAITHFUL: &str = r#""structuredContent": {"z":1.10,"a":12345678901234567890123 ,"m":1E+2,"é":"\u00e9"}"#;
+pub(crate) const FAITHFUL: &str =
+    r#""structuredContent": {"z":1.10,"a":12345678901234567890123 ,"m":1E+2,"é":"\u00e9"}"#;
 
 /// One `tools/call`.
 #[derive(Debug)]
@@ -28,7 +29,10 @@ pub(super) struct Call {
 #[derive(Debug)]
 pub(super) enum Side {
     Legacy(Arc<Session>),
-    Modern { responses: Value, state: Option<String> },
+    Modern {
+        responses: Value,
+        state: Option<String>,
+    },
 }
 
 /// How a call ends.
@@ -211,17 +215,29 @@ fn wrong_state() -> End {
 /// The list of tools, as the era shows it.
 pub(super) fn list(era: Era) -> String {
     let names = [
-        "echo", "slow", "work", "held", "steps", "ask", "ask_two", "ask_twice", "fail", "error", "big",
+        "echo",
+        "slow",
+        "work",
+        "held",
+        "steps",
+        "ask",
+        "ask_two",
+        "ask_twice",
+        "fail",
+        "error",
+        "big",
         "never",
     ];
     let mut tools: Vec<Value> = names
         .iter()
         .map(|name| json!({"name": name, "inputSchema": {"type": "object"}}))
         .collect();
-    tools.push(json!({"name": "with_header", "inputSchema": {"type": "object", "properties": {
-        "region": {"type": "string", "x-mcp-header": "Region"},
-        "count": {"type": "integer", "x-mcp-header": "Count"},
-    }}}));
+    tools.push(
+        json!({"name": "with_header", "inputSchema": {"type": "object", "properties": {
+            "region": {"type": "string", "x-mcp-header": "Region"},
+            "count": {"type": "integer", "x-mcp-header": "Count"},
+        }}}),
+    );
     match era {
         Era::Legacy => json!({"tools": tools}),
         Era::Modern => json!({

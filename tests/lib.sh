@@ -95,12 +95,6 @@ run() {
   wait "$pid"
 }
 
-# stop PID: end one process before the script's end.
-stop() {
-  kill "$1" 2>/dev/null || true
-  end "$1"
-}
-
 # wait_port PORT LOG: until the process just started accepts connections; fails with its log when it died or took 30 s.
 wait_port() {
   local port=$1 log=$2 left=300

@@ -100,6 +100,10 @@ impl Control for Side {
     }
 
     async fn cancel(&self) {
+        if self.current().is_none() {
+            // Nothing was sent, and nothing will be once the exchange is dropped.
+            return;
+        }
         let mut taken = self.taken.clone();
         let was_taken = *taken.borrow();
         let told = async {

@@ -58,20 +58,17 @@ function dispatcher(url, sent) {
   let id = 0;
   return async ({ method, params }, { signal, context } = {}) => {
     sent.push(method);
-    const name = params.taskId ?? params.name;
-    const response = await fetch(url, {
-      method: "POST",
-      signal,
-      headers: {
-        "content-type": "application/json",
-        accept: "application/json, text/event-stream",
-        "mcp-protocol-version": PROTOCOL,
-        "mcp-method": method,
-        ...(name === undefined ? {} : { "mcp-name": name }),
-        ...context?.headers,
-      },
-      body: JSON.stringify({ jsonrpc: "2.0", id: (id += 1), method, params }),
+    const headers = new Headers({
+      "content-type": "application/json",
+      accept: "application/json, text/event-stream",
+      "mcp-protocol-version": PROTOCOL,
+      "mcp-method": method,
     });
+    if (params.name !== undefined) headers.set("mcp-name", params.name);
+    // ext-tasks names the task of a tasks/* request itself.
+    for (const [name, value] of Object.entries(context?.headers ?? {})) headers.set(name, value);
+    const body = JSON.stringify({ jsonrpc: "2.0", id: (id += 1), method, params });
+    const response = await fetch(url, { method: "POST", signal, headers, body });
     const message = await answer(response, id);
     return message.error === undefined
       ? { kind: "result", result: message.result }

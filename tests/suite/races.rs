@@ -243,7 +243,7 @@ async fn half_closed(request: Vec<u8>, client: &Client, patience: Duration) -> V
     body
 }
 
-/// SplitMix64: the same numbers for the same seed.
+/// `SplitMix64`: the same numbers for the same seed.
 struct Random(u64);
 
 impl Random {

@@ -88,4 +88,5 @@ async fn outcome_of(mut exchange: Exchange) -> String {
 const BOTH: [Era; 2] = [Era::Modern, Era::Legacy];
 const OK: &str = r#"{"content":[]}"#;
 
-const FILTER: &str = r#"{"toolsListChanged":true,"promptsListChanged":true,"resourceSubscriptions":["a:b"],"taskIds":["t"]}"#;
+const FILTER: &str =
+    r#"{"toolsListChanged":true,"promptsListChanged":true,"resourceSubscriptions":["a:b"]}"#;

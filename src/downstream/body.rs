@@ -15,11 +15,12 @@ use crate::upstream::http::ResponseBody;
 /// The body of a response to a client.
 pub(super) enum Body {
     Empty,
-    /// All there is. The guard is told once the bytes were handed to the connection.
+    /// All there is. The guard is told once the bytes were sent.
     Ready {
         bytes: Option<Bytes>,
+        /// Taken after the bytes were sent, see [`Body::hold_until_sent`].
+        probe: Option<Bytes>,
         guard: Option<Guard>,
-        until_sent: bool,
     },
     /// Server-sent events, read one by one as the client's socket takes them.
     Events(BoxStream<'static, Bytes>),
@@ -31,20 +32,25 @@ impl Body {
     pub(super) fn ready(bytes: impl Into<Bytes>) -> Self {
         Self::Ready {
             bytes: Some(bytes.into()),
+            probe: None,
             guard: None,
-            until_sent: false,
         }
     }
 
-    /// For HTTP/2, where a reset discards what was taken from the body and not yet sent: the
-    /// guard is told when the connection asks for more, which it does after it sent the bytes
-    /// (the listener leaves it no room before).
+    /// For HTTP/2, where a reset discards what was taken from the body and not yet sent. A second
+    /// piece, white space, is behind the answer: the connection, which has room for one piece
+    /// only, asks for what comes after it when the answer itself is on the wire.
     pub(super) fn hold_until_sent(&mut self) {
-        if let Self::Ready { until_sent, .. } = self {
-            *until_sent = true;
+        if let Self::Ready { probe, guard, .. } = self
+            && guard.is_some()
+        {
+            *probe = Some(PROBE);
         }
     }
 }
+
+/// White space to JSON, an empty line to event streams.
+pub(super) const PROBE: Bytes = Bytes::from_static(b"\n");
 
 impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -64,16 +70,21 @@ impl HttpBody for Body {
             Self::Empty => Poll::Ready(None),
             Self::Ready {
                 bytes,
+                probe,
                 guard,
-                until_sent,
             } => {
-                let bytes = bytes.take();
-                if (bytes.is_none() || !*until_sent)
+                // Over HTTP/1.1 there is no probe: what is taken is written at once.
+                let next = bytes.take();
+                if next.is_some() && probe.is_some() {
+                    return Poll::Ready(next.map(|bytes| Ok(Frame::data(bytes))));
+                }
+                let probe = probe.take();
+                if probe.is_none()
                     && let Some(guard) = guard.take()
                 {
                     guard.announce();
                 }
-                Poll::Ready(bytes.map(|bytes| Ok(Frame::data(bytes))))
+                Poll::Ready(next.or(probe).map(|bytes| Ok(Frame::data(bytes))))
             }
             Self::Events(events) => Pin::new(events)
                 .poll_next(context)
@@ -96,8 +107,9 @@ impl HttpBody for Body {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Empty => SizeHint::with_exact(0),
-            Self::Ready { bytes, .. } => {
-                SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64)
+            Self::Ready { bytes, probe, .. } => {
+                let pieces = bytes.iter().chain(probe);
+                SizeHint::with_exact(pieces.map(Bytes::len).sum::<usize>() as u64)
             }
             Self::Events(_) => SizeHint::default(),
             Self::Passed(body) => body.size_hint(),

@@ -11,7 +11,7 @@ use hyper::{HeaderMap, Response};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, Interval};
 
-use super::body::Body;
+use super::body::{Body, PROBE};
 use super::intercept::Modern;
 use super::reply::{self, Rpc};
 use super::tasks::Shared;
@@ -191,8 +191,10 @@ struct Held {
 /// Where the stream of a held call is.
 enum Stage {
     Held(Held),
-    /// The answer was taken; asked for more, the connection has sent it.
+    /// The answer was taken. A piece behind it tells when it was sent, see
+    /// [`Body::hold_until_sent`].
     Answered(Guard),
+    Sent(Guard),
 }
 
 fn events(id: Box<RawValue>, client: Client, first: Option<String>) -> BoxStream<'static, Bytes> {
@@ -205,7 +207,8 @@ fn events(id: Box<RawValue>, client: Client, first: Option<String>) -> BoxStream
     stream::unfold(Stage::Held(held), |stage| async {
         let mut held = match stage {
             Stage::Held(held) => held,
-            Stage::Answered(guard) => {
+            Stage::Answered(guard) => return Some((PROBE, Stage::Sent(guard))),
+            Stage::Sent(guard) => {
                 guard.announce();
                 return None;
             }

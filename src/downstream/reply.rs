@@ -97,7 +97,7 @@ impl Rpc {
         let body = Body::Ready {
             bytes: Some(Bytes::from(self.json)),
             guard,
-            until_sent: false,
+            probe: None,
         };
         let mut response = Response::new(body);
         *response.status_mut() = self.status;

@@ -154,8 +154,8 @@ impl Connection {
                 .http2()
                 .timer(TokioTimer::new())
                 .max_concurrent_streams(256)
-                // Room for the next bytes of a stream only when the last were sent: a body that
-                // is asked for more knows that its client was sent what it gave.
+                // Room for one piece of a stream: a body that is asked for the piece after the next
+                // knows that the one before was sent.
                 .max_send_buf_size(1);
             let connection = builder.serve_connection(io, service);
             tokio::pin!(connection);

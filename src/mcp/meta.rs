@@ -95,3 +95,10 @@ fn known_log_level(raw: &RawValue) -> Result<Cow<'_, str>, RpcError> {
         .filter(|level| LOG_LEVELS.contains(&&**level))
         .ok_or_else(|| RpcError::invalid_params("Invalid params: unknown log level"))
 }
+
+/// Whether a message of that level is at or above the level that was asked for. An unknown level
+/// is let through.
+pub fn is_at_least(level: &str, asked: &str) -> bool {
+    let rank = |name| LOG_LEVELS.iter().position(|known| *known == name);
+    rank(level).is_none_or(|level| rank(asked).is_none_or(|asked| level >= asked))
+}

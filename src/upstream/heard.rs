@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use super::UpstreamError;
 use super::http::ResponseBody;
 use crate::mcp::error::{Failure, Reason, SideEffect};
-use crate::mcp::json::{Object, scan};
+use crate::mcp::json::{Fault, Object, scan};
 use crate::mcp::sse::{Decoder, SseEvent, SseFault};
 
 /// An error body larger than this is not read.
@@ -123,6 +123,8 @@ pub(super) struct Messages {
     bytes_max: usize,
     queue: VecDeque<String>,
     ended: bool,
+    /// Something in the stream could not be read.
+    junk: bool,
     /// The last event id of the stream: where to resume.
     pub(super) last_event_id: Option<HeaderValue>,
     /// How long the server wants us to wait before we come back.
@@ -163,6 +165,7 @@ impl Messages {
             bytes_max,
             queue: VecDeque::new(),
             ended: false,
+            junk: false,
             last_event_id: None,
             retry: None,
         })
@@ -172,10 +175,40 @@ impl Messages {
         matches!(self.form, Form::Events(_))
     }
 
+    /// What it means that there is no answer: nothing but the stream's end, or junk.
+    pub(super) fn without_answer(&self) -> Failure {
+        if self.junk || !self.is_stream() {
+            INVALID
+        } else {
+            RESET
+        }
+    }
+
+    /// The next message that can be read; what cannot be read in a stream is ignored, and counts
+    /// only if nothing better comes. `None` at the end.
+    pub(super) async fn next(&mut self) -> Result<Option<Message>, Failure> {
+        while let Some(text) = self.next_text().await? {
+            match read(&text) {
+                Ok(message) => return Ok(Some(message)),
+                Err(failure) if failure == INVALID && self.is_stream() => {
+                    tracing::debug!("an unreadable event of the server was ignored");
+                    self.junk = true;
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes the body apart after the answer, so that its connection can be used again.
+    pub(super) fn into_body(self) -> ResponseBody {
+        self.body
+    }
+
     /// The next message's text; `None` at the end of the body, however it ended for a stream.
     ///
     /// Not cancel safe for JSON bodies: poll it to its end or drop the whole.
-    pub(super) async fn next(&mut self) -> Result<Option<String>, Failure> {
+    async fn next_text(&mut self) -> Result<Option<String>, Failure> {
         loop {
             if let Some(message) = self.queue.pop_front() {
                 return Ok(Some(message));
@@ -240,7 +273,8 @@ async fn read_json(body: &mut ResponseBody, bytes_max: usize) -> Result<String, 
             if error.is::<http_body_util::LengthLimitError>() {
                 TOO_LARGE
             } else {
-                Failure::new(Reason::UpstreamReset, SideEffect::Unknown)
+                // Cut short, or no HTTP any more.
+                INVALID
             }
         })?;
     String::from_utf8(collected.to_bytes().into()).map_err(|_| INVALID)
@@ -282,8 +316,11 @@ pub(super) enum Message {
 }
 
 /// Reads a message leniently: what a server may get wrong without harm is let pass.
-pub(super) fn read(text: &str) -> Result<Message, Failure> {
-    let text = scan(text.as_bytes()).map_err(|_| INVALID)?;
+fn read(text: &str) -> Result<Message, Failure> {
+    let text = scan(text.as_bytes()).map_err(|fault| match fault {
+        Fault::Depth => TOO_LARGE,
+        Fault::Utf8 | Fault::ByteOrderMark | Fault::Surrogate | Fault::Syntax => INVALID,
+    })?;
     let object = Object::parse(text).map_err(|_| INVALID)?;
     let id = object.get("id").map(|id| Box::from(id.get()));
     let params = object.get("params").map(ToOwned::to_owned);

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::Full;
+use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::{Request, Response};
@@ -33,6 +33,9 @@ const IDLE_MAX: usize = 256;
 /// Tries to connect while nothing was sent, and the pause after the first failure.
 const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(200);
+
+/// How long the end of a stream may come after its answer.
+const LINGER: Duration = Duration::from_millis(200);
 
 /// A response head larger than this is refused.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
@@ -138,6 +141,18 @@ impl Http {
         Err(Failure::new(Reason::UpstreamUnreachable, SideEffect::None))
     }
 
+    /// Reads what little may be left of a body whose answer is known, so that its connection can
+    /// be used again; one that does not end at once is closed.
+    pub(super) fn finish(&self, mut body: ResponseBody) {
+        if body.is_end_stream() {
+            return;
+        }
+        self.drivers.spawn(async move {
+            let rest = async { while let Some(Ok(_)) = body.frame().await {} };
+            let _ = tokio::time::timeout(LINGER, rest).await;
+        });
+    }
+
     async fn send_over(
         &self,
         mut sender: SendRequest<RequestBody>,
@@ -176,7 +191,9 @@ enum Unsent {
 }
 
 fn broken(error: &hyper::Error) -> Failure {
-    let reason = if error.is_parse() {
+    let reason = if error.is_parse_too_large() {
+        Reason::UpstreamTooLarge
+    } else if error.is_parse() {
         Reason::UpstreamInvalid
     } else {
         Reason::UpstreamReset

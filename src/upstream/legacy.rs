@@ -10,9 +10,9 @@ use hyper::StatusCode;
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 
-use super::heard::{self, Heard, INVALID, Message, Messages, RESET};
+use super::heard::{self, Heard, Message, Messages, RESET};
 use super::http::RequestBody;
-use super::modern::{CANCEL_PATIENCE, is_token, note};
+use super::modern::{CANCEL_PATIENCE, is_answer, is_token, log, note};
 use super::origin::Origin;
 use super::session::{Key, Lease, NoSession, Session, Sessions};
 use super::{Answer, Control, Event, Exchange, Outgoing, Question, UpstreamError, translate};
@@ -164,16 +164,13 @@ impl Conversation {
             let Phase::Reading(messages) = &mut self.phase else {
                 return None;
             };
-            let text = match messages.next().await {
-                Ok(Some(text)) => text,
+            let message = match messages.next().await {
+                Ok(Some(message)) => message,
                 Ok(None) => match self.resume().await {
                     Ok(()) => continue,
                     Err(failure) => return Some(self.end(Event::Failed(failure))),
                 },
                 Err(failure) => return Some(self.end(Event::Failed(failure))),
-            };
-            let Ok(message) = heard::read(&text) else {
-                return Some(self.end(Event::Failed(INVALID)));
             };
             if let Some(event) = self.on_message(message).await {
                 return Some(event);
@@ -183,10 +180,15 @@ impl Conversation {
 
     /// Ends the conversation. Only after an answer is the session fit for another call.
     fn end(&mut self, event: Event) -> Event {
-        self.phase = Phase::Over;
+        let is_answered = matches!(event, Event::Result(_) | Event::Error(_));
+        if let Phase::Reading(messages) = std::mem::replace(&mut self.phase, Phase::Over)
+            && is_answered
+        {
+            self.origin.http.finish(messages.into_body());
+        }
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = None;
         if let Some(lease) = self.lease.take()
-            && matches!(event, Event::Result(_) | Event::Error(_))
+            && is_answered
         {
             lease.give_back();
         }
@@ -276,7 +278,7 @@ impl Conversation {
             return Err(RESET);
         };
         let (true, Some(id)) = (messages.is_stream(), messages.last_event_id.clone()) else {
-            return Err(RESET);
+            return Err(messages.without_answer());
         };
         let Some(lease) = &self.lease else {
             return Err(RESET);
@@ -300,7 +302,21 @@ impl Conversation {
                     return Ok(());
                 }
                 Heard::Later(later) => pause = later,
-                Heard::Error(_) | Heard::Refused { .. } => return Err(RESET),
+                // It is not there, or not to be had this way.
+                Heard::Error(UpstreamError {
+                    status: 400..=405, ..
+                })
+                | Heard::Refused {
+                    status:
+                        StatusCode::BAD_REQUEST
+                        | StatusCode::UNAUTHORIZED
+                        | StatusCode::FORBIDDEN
+                        | StatusCode::NOT_FOUND
+                        | StatusCode::METHOD_NOT_ALLOWED,
+                    ..
+                } => return Err(RESET),
+                // Another stream is still open there, or a gateway is away for a moment.
+                Heard::Error(_) | Heard::Refused { .. } => {}
             }
         }
     }
@@ -309,7 +325,7 @@ impl Conversation {
         let own = self.id.to_string();
         match message {
             Message::Result { id, result } if *id == *own => Some(self.end(Event::Result(result))),
-            Message::Error { id, error } if *id == *own || *id == *"null" => {
+            Message::Error { id, error } if is_answer(&id, &own) => {
                 let error = UpstreamError {
                     error,
                     status: 200,
@@ -324,9 +340,7 @@ impl Conversation {
                     "notifications/progress" => params
                         .filter(|p| is_token(p, self.id) && self.outgoing.wants_progress)
                         .map(Event::Progress),
-                    "notifications/message" => params
-                        .filter(|_| self.outgoing.log_level.is_some())
-                        .map(Event::Log),
+                    "notifications/message" => log(params, &self.outgoing),
                     _ => None,
                 }
             }

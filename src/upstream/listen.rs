@@ -55,6 +55,7 @@ pub(super) fn listen(
         source: None,
         said: VecDeque::new(),
         over: false,
+        honoured: String::new(),
     };
     stream::unfold(ear, |mut ear| async {
         let event = ear.next().await?;
@@ -71,12 +72,14 @@ struct Ear {
     source: Option<Source>,
     said: VecDeque<ListenEvent>,
     over: bool,
+    /// What a legacy server was found to serve of the wish.
+    honoured: String,
 }
 
 struct Source {
     messages: Box<Messages>,
     /// A legacy session of the listener's own, for as long as it listens.
-    _lease: Option<Lease>,
+    lease: Option<Lease>,
 }
 
 impl Ear {
@@ -97,21 +100,35 @@ impl Ear {
             let Some(source) = &mut self.source else {
                 return Some(self.end());
             };
-            let Ok(Some(text)) = source.messages.next().await else {
+            let Ok(Some(message)) = source.messages.next().await else {
                 return Some(self.end());
             };
-            match heard::read(&text) {
-                Ok(Message::Notification { method, params }) => {
+            match message {
+                Message::Notification { method, params } => {
                     note(&self.origin, &method);
                     if let Some(event) = self.heard(&method, params) {
                         return Some(event);
                     }
                 }
-                Ok(Message::Result { .. } | Message::Error { .. }) | Err(_) => {
-                    return Some(self.end());
-                }
-                Ok(Message::Request { .. }) => {}
+                Message::Result { .. } | Message::Error { .. } => return Some(self.end()),
+                Message::Request { id, method, .. } => self.on_request(&id, &method).await,
             }
+        }
+    }
+
+    /// A legacy server may ask whether anybody still listens.
+    async fn on_request(&self, id: &str, method: &str) {
+        let lease = self
+            .source
+            .as_ref()
+            .and_then(|source| source.lease.as_ref());
+        if let Some(lease) = lease
+            && method == "ping"
+        {
+            let mut out = Writer::object();
+            out.str("jsonrpc", "2.0").raw("id", id).raw("result", "{}");
+            // A server that cannot be told will notice by itself.
+            let _ = lease.session.tell(out.end()).await;
         }
     }
 
@@ -143,9 +160,9 @@ impl Ear {
         }
     }
 
-    /// A legacy session says everything; the client asked for some of it.
+    /// A legacy session says everything; the client asked for some of it, and got some of that.
     fn is_wanted(&self, method: &str) -> bool {
-        let filter = Object::parse(&self.wish.filter).unwrap_or_default();
+        let filter = Object::parse(&self.honoured).unwrap_or_default();
         let is_true = |key| {
             filter
                 .get(key)
@@ -180,7 +197,7 @@ impl Ear {
             Heard::Messages(messages) if messages.is_stream() => {
                 self.source = Some(Source {
                     messages,
-                    _lease: None,
+                    lease: None,
                 });
                 Some(())
             }
@@ -242,11 +259,12 @@ impl Ear {
             }
             honoured.raw("resourceSubscriptions", &format!("[{}]", taken.join(",")));
         }
+        self.honoured = honoured.end();
         self.said
-            .push_back(ListenEvent::Acknowledged(honoured.end()));
+            .push_back(ListenEvent::Acknowledged(self.honoured.clone()));
         self.source = Some(Source {
             messages,
-            _lease: Some(lease),
+            lease: Some(lease),
         });
         Some(())
     }

@@ -16,6 +16,7 @@ use super::{Answer, Control, Event, Exchange, Outgoing, UpstreamError, translate
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::headers::encode;
 use crate::mcp::json::Object;
+use crate::mcp::meta::is_at_least;
 use crate::mcp::version::MODERN;
 
 /// How often a server that says "later" is asked.
@@ -77,25 +78,27 @@ impl Conversation {
             let Phase::Reading(messages) = &mut self.phase else {
                 return None;
             };
-            let text = match messages.next().await {
-                Ok(Some(text)) => text,
+            let message = match messages.next().await {
+                Ok(Some(message)) => message,
                 // A modern stream that was cut cannot be resumed.
-                Ok(None) => return Some(self.end(Event::Failed(heard::RESET))),
-                Err(failure) => return Some(self.end(Event::Failed(failure))),
-            };
-            match heard::read(&text) {
-                Ok(message) => {
-                    if let Some(event) = self.on_message(message) {
-                        return Some(event);
-                    }
+                Ok(None) => {
+                    let failure = messages.without_answer();
+                    return Some(self.end(Event::Failed(failure)));
                 }
                 Err(failure) => return Some(self.end(Event::Failed(failure))),
+            };
+            if let Some(event) = self.on_message(message) {
+                return Some(event);
             }
         }
     }
 
     fn end(&mut self, event: Event) -> Event {
-        self.phase = Phase::Over;
+        if let Phase::Reading(messages) = std::mem::replace(&mut self.phase, Phase::Over)
+            && matches!(event, Event::Result(_) | Event::Error(_))
+        {
+            self.origin.http.finish(messages.into_body());
+        }
         event
     }
 
@@ -144,7 +147,7 @@ impl Conversation {
         match message {
             Message::Result { id, result } if *id == *own => Some(self.end(Event::Result(result))),
             // A server that could not read the request cannot know its id.
-            Message::Error { id, error } if *id == *own || *id == *"null" => {
+            Message::Error { id, error } if is_answer(&id, &own) => {
                 let error = UpstreamError {
                     error,
                     status: 200,
@@ -166,12 +169,29 @@ impl Conversation {
             "notifications/progress" => params
                 .filter(|params| is_token(params, self.id) && self.outgoing.wants_progress)
                 .map(Event::Progress),
-            "notifications/message" => params
-                .filter(|_| self.outgoing.log_level.is_some())
-                .map(Event::Log),
+            "notifications/message" => log(params, &self.outgoing),
             _ => None,
         }
     }
+}
+
+/// Whether an error is the answer to that request. A server that could not read the request cannot
+/// know its id, and says null or a word of its own.
+pub(super) fn is_answer(id: &str, own: &str) -> bool {
+    id == own || id == "null" || id.starts_with('"')
+}
+
+/// A log message, if the client asked for its level.
+pub(super) fn log(params: Option<Box<RawValue>>, outgoing: &Outgoing) -> Option<Event> {
+    let asked = outgoing.log_level.as_deref()?;
+    params
+        .filter(|params| {
+            let level = Object::parse(params.get())
+                .ok()
+                .and_then(|params| params.get_str("level"));
+            level.is_some_and(|level| is_at_least(&level, asked))
+        })
+        .map(Event::Log)
 }
 
 /// What any notification tells of the server itself.

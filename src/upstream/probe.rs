@@ -54,14 +54,11 @@ async fn ask(origin: &Origin, credentials: Option<&HeaderValue>) -> Result<Era, 
         .map_err(Undecided::Failed)?;
     match heard::judge(response, origin.message_bytes_max).await {
         Heard::Messages(mut messages) => loop {
-            let Ok(Some(text)) = messages.next().await else {
-                return Ok(Era::Legacy);
-            };
-            match heard::read(&text) {
-                Ok(Message::Result { result, .. }) => return Ok(era_of_result(&result)),
-                Ok(Message::Error { error, .. }) => return Ok(era_of_error(&error)),
-                Ok(Message::Request { .. } | Message::Notification { .. }) => {}
-                Err(_) => return Ok(Era::Legacy),
+            match messages.next().await {
+                Ok(Some(Message::Result { result, .. })) => return Ok(era_of_result(&result)),
+                Ok(Some(Message::Error { error, .. })) => return Ok(era_of_error(&error)),
+                Ok(Some(Message::Request { .. } | Message::Notification { .. })) => {}
+                Ok(None) | Err(_) => return Ok(Era::Legacy),
             }
         },
         Heard::Error(error) if matches!(error.status, 401 | 403) => {

@@ -82,7 +82,9 @@ impl Session {
             .origin
             .send(self.post(), RequestBody::json(message))
             .await?;
-        if response.status().is_success() {
+        let is_taken = response.status().is_success();
+        self.origin.http.finish(response.into_body());
+        if is_taken {
             Ok(())
         } else {
             Err(Failure::new(Reason::UpstreamHttp, SideEffect::Unknown))
@@ -140,6 +142,8 @@ pub(super) struct Sessions {
     /// For a session to become free.
     wait: Duration,
     closers: TaskTracker,
+    /// One shared session is opened at a time.
+    opening: Semaphore,
 }
 
 #[derive(Debug)]
@@ -175,6 +179,7 @@ impl Sessions {
             permits,
             wait,
             closers,
+            opening: Semaphore::new(1),
         })
     }
 
@@ -185,6 +190,16 @@ impl Sessions {
         credentials: Option<&HeaderValue>,
     ) -> Result<Lease, NoSession> {
         if let Some(lease) = self.take(key) {
+            return Ok(lease);
+        }
+        // A shared session is opened by one of all who want it at the same time.
+        let opening = match self.mode {
+            SessionMode::Caller => self.opening.acquire().await.ok(),
+            SessionMode::Pool => None,
+        };
+        if opening.is_some()
+            && let Some(lease) = self.take(key)
+        {
             return Ok(lease);
         }
         self.open(key, credentials).await
@@ -344,12 +359,12 @@ impl Sessions {
         };
         let invalid = || NoSession::Failed(Failure::new(Reason::UpstreamInvalid, SideEffect::None));
         let result = loop {
-            let text = messages
+            let message = messages
                 .next()
                 .await
                 .map_err(|_| invalid())?
                 .ok_or_else(invalid)?;
-            match heard::read(&text).map_err(|_| invalid())? {
+            match message {
                 Message::Result { result, .. } => break result,
                 Message::Error { error, .. } => {
                     let error = UpstreamError {
@@ -362,6 +377,7 @@ impl Sessions {
                 Message::Request { .. } | Message::Notification { .. } => {}
             }
         };
+        self.origin.http.finish(messages.into_body());
         let session = self
             .described(&result, session_id, credentials)
             .ok_or_else(invalid)?;

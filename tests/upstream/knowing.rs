@@ -109,11 +109,10 @@ async fn listening_to_a_modern_server() {
     );
     assert_eq!(
         heard(&mut listening).await,
-        "notifications/tools/list_changed {}"
+        r#"notifications/tools/list_changed {"_meta":{"io.modelcontextprotocol/subscriptionId":2}}"#
     );
     assert_eq!(heard(&mut listening).await, "ended");
     assert!(listening.next().await.is_none());
-    assert!(!server.last("subscriptions/listen").body.contains("taskIds"));
 }
 
 #[tokio::test]
@@ -144,12 +143,8 @@ async fn listening_to_a_legacy_server() {
     server.on_discover(Reply::json(405, ""));
     assert_eq!(up.era(None).await.unwrap(), Era::Legacy);
     let mut listening = up.listen([1; 16], None, "{}".into(), FILTER.into());
-    assert_eq!(heard(&mut listening).await, "ack {}");
-    assert!(
-        timeout(Duration::from_millis(100), listening.next())
-            .await
-            .is_err()
-    );
+    // A server without such a stream announces nothing.
+    assert_eq!(heard(&mut listening).await, "ended");
 }
 
 #[tokio::test]
@@ -167,7 +162,10 @@ async fn passing_leaves_bytes_alone() {
         .body(body)
         .unwrap();
     let (parts, body_sent) = request.into_parts();
-    let response = up.pass(parts, RequestBody::json(body_sent.to_owned())).await.unwrap();
+    let response = up
+        .pass(parts, RequestBody::json(body_sent.to_owned()))
+        .await
+        .unwrap();
     assert_eq!(response.status(), StatusCode::OK);
     assert_eq!(response.headers()["x-mine"], "1");
     assert!(!response.headers().contains_key("transfer-encoding"));

@@ -1,7 +1,7 @@
 //! A server of both eras whose answers are scripted, byte for byte where it matters.
 
 use std::collections::{HashSet, VecDeque};
-use std::path::Path;
+use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 /// What to answer. `ID` in a body becomes the request's id.
@@ -180,21 +180,6 @@ impl Server {
                 tokio::spawn(serve(stream, Arc::clone(&inner)));
             }
         }));
-        server
-    }
-
-    pub(crate) async fn start_unix(path: &Path, reply: Reply) -> Self {
-        drop(std::fs::remove_file(path));
-        let listener = UnixListener::bind(path).unwrap();
-        let server = Self::new("localhost".into(), reply);
-        let (inner, stop) = (Arc::clone(&server.inner), server.stop.clone());
-        tokio::spawn(stop.run_until_cancelled_owned(async move {
-            loop {
-                let (stream, _) = listener.accept().await.unwrap();
-                tokio::spawn(serve(stream, Arc::clone(&inner)));
-            }
-        }));
-        tokio::task::yield_now().await;
         server
     }
 
@@ -429,7 +414,7 @@ where
         reply.status
     );
     for (name, value) in &reply.headers {
-        head.push_str(&format!("{name}: {}\r\n", value.to_str().unwrap()));
+        let _ = write!(head, "{name}: {}\r\n", value.to_str().unwrap());
     }
     head.push_str("\r\n");
     if stream.write_all(head.as_bytes()).await.is_err() {

@@ -1,5 +1,6 @@
 //! A client that speaks the modern wire by hand, in the words of the domain.
 
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,12 +10,13 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
-use hyper::{HeaderMap, Method, Response};
+use hyper::{Method, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
+pub(crate) use super::answer::{Answer, Task};
 use super::stream::{Stream, last_event};
 use super::tap::{Arrived, Tap};
 use super::{PATIENCE, within};
@@ -30,25 +32,6 @@ pub(crate) struct Client {
     authorization: Option<&'static str>,
     http2: Option<http2::SendRequest<Full<Bytes>>>,
     next_id: Arc<AtomicU64>,
-}
-
-/// A task that was announced to this client.
-#[derive(Debug, Clone)]
-pub(crate) struct Task {
-    pub(crate) id: String,
-    /// The `CreateTaskResult`.
-    pub(crate) created: Value,
-}
-
-/// A response, read to its end.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    pub(crate) headers: HeaderMap,
-    /// The JSON-RPC response as it came.
-    pub(crate) text: String,
-    /// The whole body: what came before the response on a stream, too.
-    pub(crate) body: String,
 }
 
 impl Client {
@@ -206,16 +189,6 @@ impl Client {
     }
 }
 
-impl Task {
-    /// A name for a task that this client was never told of.
-    pub(crate) fn by_id(id: impl Into<String>) -> Self {
-        Self {
-            id: id.into(),
-            created: Value::Null,
-        }
-    }
-}
-
 /// A request that is not sent yet.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
@@ -277,7 +250,7 @@ impl Request {
             ("content-length".to_owned(), self.body.len().to_string()),
         ];
         for (name, value) in own.iter().chain(&self.headers) {
-            head += &format!("{name}: {value}\r\n");
+            write!(head, "{name}: {value}\r\n").unwrap();
         }
         head += "\r\n";
         [head.as_bytes(), &self.body].concat()
@@ -358,53 +331,3 @@ pub(crate) struct Connection(
     #[expect(dead_code, reason = "held for what dropping it does")]
     Option<tokio::task::JoinSet<hyper::Result<()>>>,
 );
-
-impl Answer {
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.text)
-            .unwrap_or_else(|_| panic!("{}: not JSON: {:?}", self.status, self.body))
-    }
-
-    /// The result of a request that went well.
-    #[track_caller]
-    pub(crate) fn into_result(self) -> Value {
-        assert_eq!(self.status, 200, "{}", self.body);
-        let result = self.json()["result"].take();
-        assert!(result.is_object(), "no result: {}", self.body);
-        result
-    }
-
-    #[track_caller]
-    pub(crate) fn into_task(self) -> Task {
-        let created = self.into_result();
-        assert_eq!(created["resultType"], "task", "{created}");
-        Task {
-            id: created["taskId"].as_str().unwrap().to_owned(),
-            created,
-        }
-    }
-
-    /// A plain result's first text.
-    #[track_caller]
-    pub(crate) fn into_text(self) -> String {
-        let result = self.into_result();
-        assert_eq!(result["resultType"], "complete", "{result}");
-        result["content"][0]["text"].as_str().unwrap().to_owned()
-    }
-
-    /// HTTP status and JSON-RPC code of a refusal.
-    #[track_caller]
-    pub(crate) fn refusal(&self) -> (u16, i64) {
-        let json = self.json();
-        let code = json["error"]["code"].as_i64();
-        (
-            self.status,
-            code.unwrap_or_else(|| panic!("no error: {}", self.body)),
-        )
-    }
-
-    #[track_caller]
-    pub(crate) fn assert_acknowledged(self) {
-        assert_eq!(self.into_result(), json!({"resultType": "complete"}));
-    }
-}

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub(crate) mod answer;
 pub(crate) mod client;
 pub(crate) mod http;
 pub(crate) mod proxy;
@@ -21,10 +22,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Waits for an event and fails with a sentence when it does not come.
 pub(crate) async fn within<F: Future>(patience: Duration, what: &str, event: F) -> F::Output {
-    match tokio::time::timeout(patience, event).await {
-        Ok(output) => output,
-        Err(_) => panic!("waited {patience:?} in vain: {what}"),
-    }
+    let output = tokio::time::timeout(patience, event).await;
+    output.unwrap_or_else(|_elapsed| panic!("waited {patience:?} in vain: {what}"))
 }
 
 /// A server with the proxy in front of it.

@@ -42,7 +42,7 @@ impl Session {
     }
 }
 
-pub(super) async fn handle(shared: &Arc<Shared>, parts: &Parts, body: &Bytes) -> Response<Body> {
+pub(super) fn handle(shared: &Arc<Shared>, parts: &Parts, body: &Bytes) -> Response<Body> {
     let session = parts
         .headers
         .get(SESSION)
@@ -66,7 +66,7 @@ pub(super) async fn handle(shared: &Arc<Shared>, parts: &Parts, body: &Bytes) ->
     if parts.method == Method::GET {
         return news(shared);
     }
-    post(shared, &session, &message).await
+    post(shared, &session, &message)
 }
 
 fn initialize(shared: &Shared, message: &Value) -> Response<Body> {
@@ -107,7 +107,7 @@ fn news(shared: &Shared) -> Response<Body> {
     http::events(None, said)
 }
 
-async fn post(shared: &Arc<Shared>, session: &Arc<Session>, message: &Value) -> Response<Body> {
+fn post(shared: &Arc<Shared>, session: &Arc<Session>, message: &Value) -> Response<Body> {
     let Some(method) = message["method"].as_str() else {
         let waits = session
             .asked

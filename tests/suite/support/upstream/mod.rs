@@ -325,7 +325,7 @@ async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Response<Bod
         return http::empty(406);
     }
     match shared.era {
-        Era::Legacy => legacy::handle(&shared, &parts, &body).await,
+        Era::Legacy => legacy::handle(&shared, &parts, &body),
         Era::Modern => modern::handle(&shared, &parts, &body).await,
     }
 }

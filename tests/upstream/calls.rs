@@ -92,13 +92,18 @@ async fn connections_are_used_again() {
             Reply::result(OK),
             Reply::events(&[r#"{"id":ID,"result":{}}"#]),
         ] {
-            let server = Server::start(reply).await;
+            let server = Server::start(reply.clone()).await;
             let upstream = upstream(&server);
             for _ in 0..10 {
                 assert!(outcome(&upstream, era).await.starts_with("result"));
             }
-            // The end of an event stream may come after the next request went out.
-            assert!(server.connections() <= 2, "{era:?}");
+            // The end of an event stream may come after the next request went out, and in the
+            // legacy era the handshake is a request more.
+            assert!(
+                server.connections() <= 3,
+                "{era:?} {} {reply:?}",
+                server.connections()
+            );
         }
     }
 }

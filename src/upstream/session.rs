@@ -26,7 +26,7 @@ use crate::mcp::version::LEGACY_NEWEST;
 /// An unused session is given up after this.
 const IDLE: Duration = Duration::from_mins(5);
 
-/// How long a call waits for a session when all are in use, and for a server's handshake.
+/// How long a server's handshake may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Why there is no session.
@@ -137,6 +137,8 @@ pub(super) struct Sessions {
     mode: SessionMode,
     idle: Mutex<HashMap<Key, Vec<Idle>>>,
     permits: Arc<Semaphore>,
+    /// For a session to become free.
+    wait: Duration,
     closers: TaskTracker,
 }
 
@@ -162,6 +164,7 @@ impl Sessions {
         origin: Arc<Origin>,
         mode: SessionMode,
         sessions_max: usize,
+        wait: Duration,
         closers: TaskTracker,
     ) -> Arc<Self> {
         let permits = Arc::new(Semaphore::new(sessions_max));
@@ -170,6 +173,7 @@ impl Sessions {
             mode,
             idle: Mutex::default(),
             permits,
+            wait,
             closers,
         })
     }
@@ -199,7 +203,7 @@ impl Sessions {
             Err(TryAcquireError::NoPermits | TryAcquireError::Closed) => {
                 self.close_oldest();
                 let waiting = Arc::clone(&self.permits).acquire_owned();
-                let waited = tokio::time::timeout(PATIENCE, waiting).await;
+                let waited = tokio::time::timeout(self.wait, waiting).await;
                 waited.ok().and_then(Result::ok).ok_or(unreachable)?
             }
         };

@@ -38,6 +38,8 @@ pub struct Settings {
     pub era: Option<Era>,
     pub session: SessionMode,
     pub sessions_max: usize,
+    /// How long a call waits for a session when all are in use.
+    pub session_wait: Duration,
     pub connect_timeout: Duration,
     /// A message of the server above this size ends its call.
     pub message_bytes_max: usize,
@@ -50,6 +52,7 @@ impl Default for Settings {
             era: None,
             session: SessionMode::Pool,
             sessions_max: 256,
+            session_wait: Duration::from_secs(30),
             connect_timeout: Duration::from_secs(5),
             message_bytes_max: 32 << 20,
         }
@@ -113,6 +116,7 @@ impl Upstream {
             Arc::clone(&origin),
             settings.session,
             settings.sessions_max,
+            settings.session_wait,
             services,
         );
         let era = settings

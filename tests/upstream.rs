@@ -1,0 +1,91 @@
+//! One contract, every connector: real connectors against servers that misbehave by script.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests own their tasks and environment"
+)]
+
+#[path = "upstream/calls.rs"]
+mod calls;
+#[path = "upstream/faults.rs"]
+mod faults;
+#[path = "upstream/knowing.rs"]
+mod knowing;
+#[path = "upstream/server.rs"]
+mod server;
+#[path = "upstream/sessions.rs"]
+mod sessions;
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use http_body_util::BodyExt;
+use hyper::header::HeaderValue;
+use hyper::{Request, StatusCode};
+use raincheck::mcp::error::SideEffect;
+use raincheck::mcp::version::Era;
+use raincheck::upstream::http::RequestBody;
+use raincheck::upstream::wrapped::{
+    DiscoverError, ListenEvent, Listening, SessionMode, Settings, Upstream,
+};
+use raincheck::upstream::{Answer, Event, Exchange, Outgoing, Retry};
+use server::{Reply, Server};
+use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
+
+fn settings(url: impl Into<String>) -> Settings {
+    Settings {
+        url: url.into(),
+        ..Settings::default()
+    }
+}
+
+fn upstream(server: &Server) -> Upstream {
+    Upstream::new(&settings(server.url()), TaskTracker::new()).unwrap()
+}
+
+fn call(tool: &str) -> Outgoing {
+    Outgoing {
+        caller: [1; 16],
+        credentials: None,
+        method: "tools/call".into(),
+        params: format!(r#"{{"name":"{tool}","arguments":{{}}}}"#).into(),
+        capabilities: r#"{"elicitation":{}}"#.into(),
+        name: Some(tool.into()),
+        param_headers: [].into(),
+        wants_progress: true,
+        log_level: None,
+        retry: None,
+    }
+}
+
+async fn next(exchange: &mut Exchange) -> Event {
+    let next = timeout(Duration::from_secs(20), exchange.events.next());
+    next.await.expect("in time").expect("an event")
+}
+
+/// What became of one call, in a word.
+async fn outcome(upstream: &Upstream, era: Era) -> String {
+    outcome_of(upstream.begin(era, call("t"))).await
+}
+
+async fn outcome_of(mut exchange: Exchange) -> String {
+    loop {
+        match next(&mut exchange).await {
+            Event::Progress(_) | Event::Log(_) | Event::Question(_) => {}
+            Event::Result(result) => return format!("result {}", result.get()),
+            Event::Error(error) => return format!("error {} {}", error.status, error.error.get()),
+            Event::Failed(failure) => {
+                let effect = match failure.effect {
+                    SideEffect::None => "none",
+                    SideEffect::Unknown => "unknown",
+                };
+                return format!("{} {effect}", failure.reason.word());
+            }
+        }
+    }
+}
+
+const BOTH: [Era; 2] = [Era::Modern, Era::Legacy];
+const OK: &str = r#"{"content":[]}"#;
+
+const FILTER: &str = r#"{"toolsListChanged":true,"promptsListChanged":true,"resourceSubscriptions":["a:b"],"taskIds":["t"]}"#;

@@ -1,0 +1,476 @@
+//! A server of both eras whose answers are scripted, byte for byte where it matters.
+
+use std::collections::{HashSet, VecDeque};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, UnixListener};
+use tokio_util::sync::CancellationToken;
+
+/// What to answer. `ID` in a body becomes the request's id.
+#[derive(Debug, Clone)]
+pub(crate) struct Reply {
+    status: u16,
+    headers: HeaderMap,
+    body: String,
+    /// The body does not end.
+    open: bool,
+    /// No head either.
+    hang: bool,
+    /// Bytes on the socket instead of HTTP; then it is closed.
+    raw: Option<Vec<u8>>,
+    /// Sent on the stream; the result follows when it was answered.
+    asks: Option<String>,
+    after: Duration,
+}
+
+impl Reply {
+    pub(crate) fn json(status: u16, body: &str) -> Self {
+        let mut headers = HeaderMap::new();
+        headers.insert("content-type", HeaderValue::from_static("application/json"));
+        Self {
+            status,
+            headers,
+            body: body.into(),
+            open: false,
+            hang: false,
+            raw: None,
+            asks: None,
+            after: Duration::ZERO,
+        }
+    }
+
+    pub(crate) fn result(result: &str) -> Self {
+        Self::json(
+            200,
+            &format!(r#"{{"jsonrpc":"2.0","id":ID,"result":{result}}}"#),
+        )
+    }
+
+    pub(crate) fn error(status: u16, error: &str) -> Self {
+        Self::json(
+            status,
+            &format!(r#"{{"jsonrpc":"2.0","id":ID,"error":{error}}}"#),
+        )
+    }
+
+    pub(crate) fn sse(body: &str) -> Self {
+        Self::json(200, body).header("content-type", "text/event-stream")
+    }
+
+    pub(crate) fn sse_open(body: &str) -> Self {
+        Self {
+            open: true,
+            ..Self::sse(body)
+        }
+    }
+
+    pub(crate) fn events(messages: &[&str]) -> Self {
+        let events = messages
+            .iter()
+            .map(|m| format!("event: message\ndata: {m}\n\n"));
+        Self::sse(&events.collect::<String>())
+    }
+
+    pub(crate) fn asks(question: &str) -> Self {
+        Self {
+            asks: Some(question.into()),
+            ..Self::events(&[r#"{"id":ID,"result":{"asked":true}}"#])
+        }
+    }
+
+    pub(crate) fn hang() -> Self {
+        Self {
+            hang: true,
+            ..Self::json(200, "")
+        }
+    }
+
+    pub(crate) fn raw(bytes: &[u8]) -> Self {
+        Self {
+            raw: Some(bytes.into()),
+            ..Self::json(200, "")
+        }
+    }
+
+    pub(crate) fn header(mut self, name: &'static str, value: &'static str) -> Self {
+        self.headers.insert(
+            HeaderName::from_static(name),
+            HeaderValue::from_static(value),
+        );
+        self
+    }
+
+    pub(crate) fn after(mut self, after: Duration) -> Self {
+        self.after = after;
+        self
+    }
+}
+
+/// A request that came.
+#[derive(Debug, Clone)]
+pub(crate) struct Seen {
+    pub(crate) what: String,
+    pub(crate) path: String,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: String,
+}
+
+impl Seen {
+    pub(crate) fn header(&self, name: &str) -> &str {
+        let value = self.headers.get(name);
+        value.map_or("(absent)", |value| value.to_str().unwrap())
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.headers.contains_key(name)
+    }
+
+    pub(crate) fn id(&self) -> String {
+        let body: Value = serde_json::from_str(&self.body).unwrap_or_default();
+        body["id"].to_string()
+    }
+}
+
+#[derive(Default)]
+struct Script {
+    seen: Vec<Seen>,
+    first: VecDeque<Reply>,
+    always: Option<Reply>,
+    gets: VecDeque<Reply>,
+    discover: Option<Reply>,
+    sessions: usize,
+    stateless: bool,
+    last_call_id: String,
+}
+
+struct Inner {
+    script: Mutex<Script>,
+    connections: AtomicUsize,
+    hung_up: AtomicUsize,
+    closing: Mutex<CancellationToken>,
+    answered: tokio::sync::Notify,
+}
+
+pub(crate) struct Server {
+    inner: Arc<Inner>,
+    authority: String,
+    stop: CancellationToken,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+impl Server {
+    pub(crate) async fn start(reply: Reply) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = Self::new(listener.local_addr().unwrap().to_string(), reply);
+        let (inner, stop) = (Arc::clone(&server.inner), server.stop.clone());
+        tokio::spawn(stop.run_until_cancelled_owned(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                tokio::spawn(serve(stream, Arc::clone(&inner)));
+            }
+        }));
+        server
+    }
+
+    pub(crate) async fn start_unix(path: &Path, reply: Reply) -> Self {
+        drop(std::fs::remove_file(path));
+        let listener = UnixListener::bind(path).unwrap();
+        let server = Self::new("localhost".into(), reply);
+        let (inner, stop) = (Arc::clone(&server.inner), server.stop.clone());
+        tokio::spawn(stop.run_until_cancelled_owned(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                tokio::spawn(serve(stream, Arc::clone(&inner)));
+            }
+        }));
+        tokio::task::yield_now().await;
+        server
+    }
+
+    fn new(authority: String, reply: Reply) -> Self {
+        let script = Script {
+            always: Some(reply),
+            ..Script::default()
+        };
+        Self {
+            inner: Arc::new(Inner {
+                script: Mutex::new(script),
+                connections: AtomicUsize::new(0),
+                hung_up: AtomicUsize::new(0),
+                closing: Mutex::default(),
+                answered: tokio::sync::Notify::new(),
+            }),
+            authority,
+            stop: CancellationToken::new(),
+        }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/mcp", self.authority)
+    }
+
+    pub(crate) fn authority(&self) -> &str {
+        &self.authority
+    }
+
+    fn script<T>(&self, with: impl FnOnce(&mut Script) -> T) -> T {
+        with(&mut self.inner.script.lock().unwrap())
+    }
+
+    pub(crate) fn first(&self, replies: Vec<Reply>) {
+        self.script(|s| s.first = replies.into());
+    }
+
+    pub(crate) fn always(&self, reply: Reply) {
+        self.script(|s| s.always = Some(reply));
+    }
+
+    pub(crate) fn on_get(&self, replies: Vec<Reply>) {
+        self.script(|s| s.gets = replies.into());
+    }
+
+    pub(crate) fn on_discover(&self, reply: Reply) {
+        self.script(|s| s.discover = Some(reply));
+    }
+
+    pub(crate) fn without_sessions(&self) {
+        self.script(|s| s.stateless = true);
+    }
+
+    pub(crate) fn count(&self, what: &str) -> usize {
+        self.script(|s| s.seen.iter().filter(|seen| seen.what == what).count())
+    }
+
+    pub(crate) fn calls(&self) -> usize {
+        self.count("tools/call")
+    }
+
+    pub(crate) fn last(&self, what: &str) -> Seen {
+        let last = self.script(|s| s.seen.iter().rfind(|seen| seen.what == what).cloned());
+        last.unwrap_or_else(|| panic!("no {what} came"))
+    }
+
+    pub(crate) fn ids_are_unique(&self) -> bool {
+        self.script(|s| {
+            let calls = s.seen.iter().filter(|seen| seen.what == "tools/call");
+            let mut ids = HashSet::new();
+            calls.map(Seen::id).all(|id| ids.insert(id))
+        })
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        self.inner.connections.load(Ordering::SeqCst)
+    }
+
+    /// Calls whose client went away while they hung.
+    pub(crate) fn hung_up(&self) -> usize {
+        self.inner.hung_up.load(Ordering::SeqCst)
+    }
+
+    pub(crate) async fn close_connections(&self) {
+        std::mem::take(&mut *self.inner.closing.lock().unwrap()).cancel();
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+
+    pub(crate) async fn until(&self, holds: impl Fn(&Self) -> bool) {
+        for _ in 0..500 {
+            if holds(self) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("it never came true");
+    }
+}
+
+/// One connection: requests one after the other, as HTTP/1.1 has it.
+async fn serve<T>(mut stream: T, inner: Arc<Inner>)
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    inner.connections.fetch_add(1, Ordering::SeqCst);
+    let mut buffer = Vec::new();
+    loop {
+        let closing = inner.closing.lock().unwrap().clone();
+        let request = tokio::select! {
+            () = closing.cancelled() => return,
+            request = read_request(&mut stream, &mut buffer) => request,
+        };
+        let Some((method, seen)) = request else {
+            return;
+        };
+        let reply = inner.decide(&method, seen.clone());
+        if !answer(&mut stream, &inner, &seen, reply).await {
+            return;
+        }
+    }
+}
+
+async fn read_request<T: AsyncRead + Unpin>(
+    stream: &mut T,
+    buffer: &mut Vec<u8>,
+) -> Option<(String, Seen)> {
+    let head_end = loop {
+        if let Some(at) = buffer.windows(4).position(|w| w == b"\r\n\r\n") {
+            break at + 4;
+        }
+        if stream.read_buf(buffer).await.ok()? == 0 {
+            return None;
+        }
+    };
+    let head: Vec<u8> = buffer.drain(..head_end).collect();
+    let head = String::from_utf8(head).unwrap();
+    let mut lines = head.split("\r\n");
+    let mut words = lines.next()?.split(' ');
+    let (method, path) = (words.next()?.to_owned(), words.next()?.to_owned());
+    let mut headers = HeaderMap::new();
+    for line in lines.filter(|line| !line.is_empty()) {
+        let (name, value) = line.split_once(": ")?;
+        let name: HeaderName = name.parse().unwrap();
+        headers.append(name, HeaderValue::from_str(value).unwrap());
+    }
+    let length = headers.get("content-length");
+    let length = length.map_or(0, |l| l.to_str().unwrap().parse().unwrap());
+    while buffer.len() < length {
+        if stream.read_buf(buffer).await.ok()? == 0 {
+            return None;
+        }
+    }
+    let body: Vec<u8> = buffer.drain(..length).collect();
+    let body = String::from_utf8(body).unwrap();
+    let json: Value = serde_json::from_str(&body).unwrap_or_default();
+    let what = match json["method"].as_str() {
+        _ if method != "POST" => method.clone(),
+        Some(method) => method.to_owned(),
+        None => "answer".into(),
+    };
+    let seen = Seen {
+        what,
+        path,
+        headers,
+        body,
+    };
+    Some((method, seen))
+}
+
+impl Inner {
+    fn decide(&self, method: &str, seen: Seen) -> Reply {
+        let mut script = self.script.lock().unwrap();
+        let (what, id, body) = (seen.what.clone(), seen.id(), seen.body.clone());
+        script.seen.push(seen);
+        match what.as_str() {
+            "GET" => {
+                let reply = script.gets.pop_front();
+                let mut reply = reply.unwrap_or_else(|| Reply::sse_open(": nothing\n\n"));
+                reply.body = reply.body.replace("ID", &script.last_call_id);
+                reply
+            }
+            "DELETE" => Reply::json(200, ""),
+            "answer" => {
+                self.answered.notify_one();
+                Reply::json(202, "")
+            }
+            "initialize" => {
+                script.sessions += 1;
+                let reply = Reply::result(INITIALIZED);
+                let id = format!("s{}", script.sessions);
+                if script.stateless {
+                    return reply;
+                }
+                reply.header("mcp-session-id", String::leak(id))
+            }
+            "server/discover" => {
+                let reply = script.discover.clone();
+                reply.unwrap_or_else(|| Reply::result(DISCOVERED))
+            }
+            "tools/list" if body.contains("cursor") => Reply::result(r#"{"tools":[{"name":"b"}]}"#),
+            "tools/list" => Reply::result(FIRST_PAGE),
+            "logging/setLevel" | "resources/subscribe" => Reply::result("{}"),
+            "subscriptions/listen" => Reply::events(LISTENED),
+            "tools/call" => {
+                script.last_call_id = id;
+                let first = script.first.pop_front();
+                first.or_else(|| script.always.clone()).unwrap()
+            }
+            _ if method == "POST" => Reply::json(202, ""),
+            other => panic!("{other} came"),
+        }
+    }
+}
+
+/// False where the connection is over.
+async fn answer<T>(stream: &mut T, inner: &Inner, seen: &Seen, reply: Reply) -> bool
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    tokio::time::sleep(reply.after).await;
+    if let Some(raw) = reply.raw {
+        let _ = stream.write_all(&raw).await;
+        let _ = stream.shutdown().await;
+        return false;
+    }
+    if reply.hang {
+        hang(stream, inner).await;
+        return false;
+    }
+    let mut head = format!(
+        "HTTP/1.1 {} X\r\ntransfer-encoding: chunked\r\n",
+        reply.status
+    );
+    for (name, value) in &reply.headers {
+        head.push_str(&format!("{name}: {}\r\n", value.to_str().unwrap()));
+    }
+    head.push_str("\r\n");
+    if stream.write_all(head.as_bytes()).await.is_err() {
+        return false;
+    }
+    if let Some(question) = reply.asks {
+        chunk(stream, &format!("data: {question}\n\n")).await;
+        inner.answered.notified().await;
+    }
+    chunk(stream, &reply.body.replace("ID", &seen.id())).await;
+    if reply.open {
+        hang(stream, inner).await;
+        return false;
+    }
+    stream.write_all(b"0\r\n\r\n").await.is_ok()
+}
+
+async fn chunk<T: AsyncWrite + Unpin>(stream: &mut T, body: &str) {
+    if !body.is_empty() {
+        let chunk = format!("{:x}\r\n{body}\r\n", body.len());
+        let _ = stream.write_all(chunk.as_bytes()).await;
+    }
+}
+
+async fn hang<T: AsyncRead + Unpin>(stream: &mut T, inner: &Inner) {
+    let mut byte = [0];
+    if let Ok(0) | Err(_) = stream.read(&mut byte).await {
+        inner.hung_up.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+const INITIALIZED: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"logging":{},
+    "tools":{"listChanged":true},"resources":{"subscribe":true}},
+    "serverInfo":{"name":"fixture","version":"1"},"instructions":"do"}"#;
+const DISCOVERED: &str = r#"{"resultType":"complete","supportedVersions":["2026-07-28"],
+    "capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private","instructions":"do",
+    "_meta":{"io.modelcontextprotocol/serverInfo":{"name":"fixture","version":"1"}}}"#;
+const FIRST_PAGE: &str = r#"{"tools":[{"name":"a","inputSchema":{"type":"object","properties":
+    {"r":{"type":"string","x-mcp-header":"Region"}}}}],"nextCursor":"2"}"#;
+const LISTENED: &[&str] = &[
+    r#"{"method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":ID},"notifications":{"toolsListChanged":true}}}"#,
+    r#"{"method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":ID}}}"#,
+    r#"{"id":ID,"result":{"resultType":"complete"}}"#,
+];

@@ -1,0 +1,119 @@
+//! Sessions of a legacy server: opened, used again, lost, bounded.
+
+use super::*;
+
+#[tokio::test]
+async fn sessions_are_opened_used_again_and_given_back() {
+    let server = Server::start(Reply::result(OK)).await;
+    let upstream = upstream(&server);
+    for _ in 0..3 {
+        assert!(outcome(&upstream, Era::Legacy).await.starts_with("result"));
+    }
+    assert_eq!(server.count("initialize"), 1);
+    assert_eq!(server.count("notifications/initialized"), 1);
+    let seen = server.last("tools/call");
+    assert_eq!(seen.header("mcp-session-id"), "s1");
+    assert_eq!(seen.header("mcp-protocol-version"), "2025-11-25");
+    assert!(
+        server
+            .last("initialize")
+            .body
+            .contains(r#""capabilities":{"elicitation":{}}"#)
+    );
+
+    // Another caller, and the same with other capabilities, have their own.
+    let mut other = call("t");
+    other.caller = [2; 16];
+    outcome_of(upstream.begin(Era::Legacy, other)).await;
+    let mut other = call("t");
+    other.capabilities = "{}".into();
+    outcome_of(upstream.begin(Era::Legacy, other)).await;
+    assert_eq!(server.count("initialize"), 3);
+}
+
+#[tokio::test]
+async fn a_lost_session_is_opened_again_and_the_call_replayed() {
+    for lost in [
+        Reply::json(
+            404,
+            r#"{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Session not found"}}"#,
+        ),
+        Reply::json(404, "gone"),
+        Reply::error(
+            400,
+            r#"{"code":-32000,"message":"Bad Request: No valid session ID provided"}"#,
+        ),
+        Reply::error(
+            400,
+            r#"{"code":-32000,"message":"Bad Request: Server not initialized"}"#,
+        ),
+        Reply::error(400, r#"{"code":-32600,"message":"Missing session ID"}"#),
+        Reply::error(400, r#"{"code":-32006,"message":"x"}"#),
+    ] {
+        for mode in [SessionMode::Pool, SessionMode::Caller] {
+            let server = Server::start(Reply::result(OK)).await;
+            server.first(vec![lost.clone()]);
+            let mut settings = settings(server.url());
+            settings.session = mode;
+            let upstream = Upstream::new(&settings, TaskTracker::new()).unwrap();
+            assert_eq!(
+                outcome(&upstream, Era::Legacy).await,
+                format!("result {OK}")
+            );
+            assert_eq!(server.count("initialize"), 2);
+            assert_eq!(server.last("tools/call").header("mcp-session-id"), "s2");
+        }
+    }
+    // Once, not for ever; and without effect.
+    let server = Server::start(Reply::json(404, "gone")).await;
+    assert_eq!(
+        outcome(&upstream(&server), Era::Legacy).await,
+        "upstream_reset none"
+    );
+    assert_eq!(server.calls(), 2);
+}
+
+#[tokio::test]
+async fn sessions_are_bounded() {
+    let server = Server::start(Reply::hang()).await;
+    let mut settings = settings(server.url());
+    settings.sessions_max = 1;
+    settings.session_wait = Duration::from_millis(200);
+    let upstream = Upstream::new(&settings, TaskTracker::new()).unwrap();
+    let mut first = upstream.begin(Era::Legacy, call("t"));
+    assert!(
+        timeout(Duration::from_millis(300), first.events.next())
+            .await
+            .is_err()
+    );
+    assert_eq!(
+        outcome(&upstream, Era::Legacy).await,
+        "upstream_unreachable none"
+    );
+    drop(first);
+    server.always(Reply::result(OK));
+    assert!(outcome(&upstream, Era::Legacy).await.starts_with("result"));
+    // An idle session of another caller makes room.
+    let mut other = call("t");
+    other.caller = [2; 16];
+    assert!(
+        outcome_of(upstream.begin(Era::Legacy, other))
+            .await
+            .starts_with("result")
+    );
+    server.until(|s| s.count("DELETE") == 1).await;
+}
+
+#[tokio::test]
+async fn one_caller_may_share_a_session() {
+    let server = Server::start(Reply::result(OK).after(Duration::from_millis(50))).await;
+    let mut settings = settings(server.url());
+    settings.session = SessionMode::Caller;
+    let upstream = Upstream::new(&settings, TaskTracker::new()).unwrap();
+    let calls = (0..10).map(|_| outcome(&upstream, Era::Legacy));
+    for outcome in futures_util::future::join_all(calls).await {
+        assert!(outcome.starts_with("result"));
+    }
+    assert_eq!(server.count("initialize"), 1);
+    assert!(server.ids_are_unique());
+}

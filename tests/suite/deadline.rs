@@ -58,8 +58,7 @@ async fn a_question_that_nobody_answers_ends_the_task(era: Era) {
 /// In front of a modern server a plain call passes; its time is the server's business.
 #[tokio::test]
 async fn a_held_call_over_its_time_is_answered() {
-    let rig = Rig::start(
-        Era::Legacy, Config::never().terms("max_duration = \"1s\"")).await;
+    let rig = Rig::start(Era::Legacy, Config::never().terms("max_duration = \"1s\"")).await;
     let answer = rig.client().call("never", json!({})).await;
     assert_deadline(&answer.json()["error"]);
     within(SOON, "the server is told", rig.upstream.until_idle()).await;

@@ -88,17 +88,9 @@ async fn race(era: Era, transport: Transport) {
             .into_iter()
             .unzip();
     }
-<<<<<<< HEAD
     let create = time_of_a_create(&client).await;
     let races: Vec<Race> = (0..RACES)
         .map(|number| Race::random(number, create, &mut random))
-=======
-    // The server is known, and its tools.
-    client.call("echo", json!({"text": ""})).await.into_result();
-
-    let races: Vec<Race> = (0..RACES)
-        .map(|number| Race::random(number, &mut random))
->>>>>>> main
         .collect();
     let heard: Vec<Heard> = stream::iter(races.into_iter().zip(racing.iter().cycle()))
         .map(|(race, client)| run(client, transport, race))

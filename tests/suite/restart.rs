@@ -159,7 +159,6 @@ async fn a_stop_fails_long_calls_honestly(era: Era) {
         state["error"]["data"]["io.raincheck/reason"], "shutdown",
         "{state}"
     );
-<<<<<<< HEAD
 }
 
 #[tokio::test]
@@ -174,6 +173,4 @@ async fn a_server_that_forgot_its_sessions_is_met_anew() {
         assert_eq!(rig.upstream.tally(&nonce).started, 1, "{nonce}");
         rig.upstream.forget_sessions();
     }
-=======
->>>>>>> main
 }

@@ -189,19 +189,6 @@ impl Client {
     }
 }
 
-<<<<<<< HEAD
-=======
-impl Task {
-    /// A name for a task that this client was never told of.
-    pub(crate) fn by_id(id: impl Into<String>) -> Self {
-        Self {
-            id: id.into(),
-            created: Value::Null,
-        }
-    }
-}
-
->>>>>>> main
 /// A request that is not sent yet.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
@@ -344,56 +331,3 @@ pub(crate) struct Connection(
     #[expect(dead_code, reason = "held for what dropping it does")]
     Option<tokio::task::JoinSet<hyper::Result<()>>>,
 );
-<<<<<<< HEAD
-=======
-
-impl Answer {
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.text)
-            .unwrap_or_else(|_| panic!("{}: not JSON: {:?}", self.status, self.body))
-    }
-
-    /// The result of a request that went well.
-    #[track_caller]
-    pub(crate) fn into_result(self) -> Value {
-        assert_eq!(self.status, 200, "{}", self.body);
-        let result = self.json()["result"].take();
-        assert!(result.is_object(), "no result: {}", self.body);
-        result
-    }
-
-    #[track_caller]
-    pub(crate) fn into_task(self) -> Task {
-        let created = self.into_result();
-        assert_eq!(created["resultType"], "task", "{created}");
-        Task {
-            id: created["taskId"].as_str().unwrap().to_owned(),
-            created,
-        }
-    }
-
-    /// A plain result's first text.
-    #[track_caller]
-    pub(crate) fn into_text(self) -> String {
-        let result = self.into_result();
-        assert_eq!(result["resultType"], "complete", "{result}");
-        result["content"][0]["text"].as_str().unwrap().to_owned()
-    }
-
-    /// HTTP status and JSON-RPC code of a refusal.
-    #[track_caller]
-    pub(crate) fn refusal(&self) -> (u16, i64) {
-        let json = self.json();
-        let code = json["error"]["code"].as_i64();
-        (
-            self.status,
-            code.unwrap_or_else(|| panic!("no error: {}", self.body)),
-        )
-    }
-
-    #[track_caller]
-    pub(crate) fn assert_acknowledged(self) {
-        assert_eq!(self.into_result(), json!({"resultType": "complete"}));
-    }
-}
->>>>>>> main

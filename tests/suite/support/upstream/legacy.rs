@@ -42,11 +42,7 @@ impl Session {
     }
 }
 
-<<<<<<< HEAD
 pub(super) fn handle(shared: &Arc<Shared>, parts: &Parts, body: &Bytes) -> Response<Body> {
-=======
-pub(super) async fn handle(shared: &Arc<Shared>, parts: &Parts, body: &Bytes) -> Response<Body> {
->>>>>>> main
     let session = parts
         .headers
         .get(SESSION)

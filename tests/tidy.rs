@@ -54,6 +54,18 @@ const LINES_MAX: usize = 500;
 /// Test files and folders that may sleep, each with its reason: elsewhere time is paused, passed in or waited for.
 const SLEEPERS: &[(&str, &str)] = &[
     (
+        "tests/suite/support/client.rs",
+        "a task is polled until it is as wanted, as clients do, for a bounded time",
+    ),
+    (
+        "tests/suite/support/proxy.rs",
+        "a starting process is asked until it answers, an ending one until it ended",
+    ),
+    (
+        "tests/suite/support/upstream/tools.rs",
+        "the tool that is slow is slow",
+    ),
+    (
         "tests/store/rig.rs",
         "Redis tells nobody that a key has expired: it is asked until it has, for a bounded time",
     ),

@@ -81,9 +81,11 @@ async fn headers_that_say_the_same_in_other_words_are_accepted(era: Era) {
         .await
         .into_task();
     call()
-        .header("MCP-NAME", "echo")
         .without("mcp-name")
-        .also("MCP-Name", "echo");
+        .also("MCP-Name", "echo")
+        .send()
+        .await
+        .into_task();
     call()
         .header("mcp-name", &base64("echo"))
         .send()

@@ -93,12 +93,11 @@ async fn a_frozen_store_is_waited_for(era: Era) {
     let client = rig.client();
     let task = client.call("held", json!({})).await.into_task();
     redis.freeze();
-    let get = client.get(&task);
-    let thaw = async {
-        // Longer than one command may take, shorter than a poll waits.
-        tokio::time::sleep(Duration::from_millis(1200)).await;
-        redis.thaw();
-    };
-    let (state, ()) = tokio::join!(get, thaw);
+    let mut get = std::pin::pin!(client.get(&task));
+    // Longer than one command may take, shorter than a poll waits.
+    let early = tokio::time::timeout(Duration::from_millis(1200), get.as_mut()).await;
+    assert!(early.is_err(), "answered without its store");
+    redis.thaw();
+    let state = get.await;
     assert_eq!(state["status"], "working");
 }

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 
 use super::error::{RpcError, code};
-use super::json::{Fault, Object, prepend, raw, set};
+use super::json::{Fault, Object, Writer, prepend, raw, set};
 
 /// The `_meta` key that ties a message to a legacy task; none of ours may show an upstream's.
 const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
@@ -133,6 +133,24 @@ pub fn error_for_client(error: Box<RawValue>) -> Box<RawValue> {
     }
 }
 
+/// A legacy server's refusal to read a resource that it does not have, in the words of revision
+/// 2026-07-28 (server, Resources, Error Handling). Some servers say it without a code.
+pub fn resource_error(error: Box<RawValue>, uri: &str) -> Box<RawValue> {
+    let message = error_message(&error).unwrap_or_default().into_owned();
+    let lower = message.to_ascii_lowercase();
+    let says_unknown = lower.contains("unknown resource") || lower.contains("resource not found");
+    match error_code(&error) {
+        Some(code::LEGACY_RESOURCE_NOT_FOUND) => {}
+        Some(0) if says_unknown => {}
+        _ => return error,
+    }
+    let mut data = Writer::object();
+    data.str("uri", uri);
+    RpcError::invalid_params(message)
+        .with_data(data.end())
+        .to_raw()
+}
+
 /// The same for an error that ends a task: complaints about raincheck's own request become
 /// internal errors.
 pub fn error_for_task(error: Box<RawValue>) -> Box<RawValue> {
@@ -204,5 +222,15 @@ mod tests {
         assert_eq!(code_of(r#"{"code":-32021,"message":"m"}"#), -32603);
         assert_eq!(code_of(r#"{"code":7,"message":"m"}"#), 7);
         assert_eq!(code_of("[]"), -32603);
+        let unknown = boxed(r#"{"code":0,"message":"Unknown resource: a:b"}"#);
+        assert_eq!(
+            resource_error(unknown, "a:b").get(),
+            r#"{"code":-32602,"message":"Unknown resource: a:b","data":{"uri":"a:b"}}"#
+        );
+        let other = boxed(r#"{"code":0,"message":"disk on fire"}"#);
+        assert_eq!(
+            resource_error(other, "a:b").get(),
+            r#"{"code":0,"message":"disk on fire"}"#
+        );
     }
 }

@@ -30,7 +30,12 @@ impl Carrier {
             }
             upstream::Event::Question(question) => self.on_question(question).await,
             upstream::Event::Result(result) => self.on_result(result).await,
-            upstream::Event::Error(error) => {
+            upstream::Event::Error(mut error) => {
+                let asked = &self.call.outgoing;
+                if self.call.era == Era::Legacy && &*asked.method == "resources/read" {
+                    let uri = asked.name.as_deref().unwrap_or_default();
+                    error.error = result::resource_error(error.error, uri);
+                }
                 let answer = Answer::Error(error.clone());
                 self.on_end(outcome::of_error(error), answer).await
             }

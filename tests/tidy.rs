@@ -70,6 +70,10 @@ const SLEEPERS: &[(&str, &str)] = &[
         "Redis tells nobody that a key has expired: it is asked until it has, for a bounded time",
     ),
     (
+        "tests/upstream/server.rs",
+        "a server that answers late does so because its script says it",
+    ),
+    (
         "tests/support/redis.rs",
         "a starting redis-server is asked until it answers, for a bounded time",
     ),

@@ -2,15 +2,17 @@
 
 use std::process::ExitCode;
 
+use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::{Failure, runtime};
 use crate::app::App;
 use crate::config::Config;
 
 pub(super) fn run(config: Config) -> Result<ExitCode, Failure> {
+    raise_file_limit();
     runtime()?.block_on(async {
         // Before anything is served, so that no signal finds the default handler, which kills.
         let mut stop = Stop::new().map_err(|e| Failure::runtime(format!("no signals: {e}")))?;
@@ -37,6 +39,16 @@ pub(super) fn run(config: Config) -> Result<ExitCode, Failure> {
         }
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// A call holds two sockets, and the usual soft limit of 1,024 descriptors would end at 500 calls.
+/// The hard limit is what the operator set; up to it a process may help itself.
+fn raise_file_limit() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        warn!(%error, "the limit of open files stays as it is");
+    }
 }
 
 /// What asks a process to stop: an orchestrator (TERM) or a person (INT).

@@ -9,6 +9,7 @@ use std::time::Duration;
 use hyper::Version;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulConnection;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
@@ -157,37 +158,33 @@ impl Connection {
                 // Room for one piece of a stream: a body that is asked for the piece after the next
                 // knows that the one before was sent.
                 .max_send_buf_size(1);
-            let connection = builder.serve_connection(io, service);
-            tokio::pin!(connection);
-            let served = tokio::select! {
-                served = connection.as_mut() => served,
-                () = self.stop.cancelled() => {
-                    connection.as_mut().graceful_shutdown();
-                    connection.await
-                }
-            };
-            log_end(&served.map_err(|error| error.to_string()));
+            until_stopped(builder.serve_connection(io, service), self.stop).await;
         } else {
-            let connection = hyper::server::conn::http1::Builder::new()
+            let mut builder = hyper::server::conn::http1::Builder::new();
+            builder
                 .timer(TokioTimer::new())
-                .header_read_timeout(self.settings.header_timeout)
-                .serve_connection(io, service);
-            tokio::pin!(connection);
-            let served = tokio::select! {
-                served = connection.as_mut() => served,
-                () = self.stop.cancelled() => {
-                    connection.as_mut().graceful_shutdown();
-                    connection.await
-                }
-            };
-            log_end(&served.map_err(|error| error.to_string()));
+                .header_read_timeout(self.settings.header_timeout);
+            until_stopped(builder.serve_connection(io, service), self.stop).await;
         }
     }
 }
 
-/// Clients come and go; how is of interest to whoever debugs them only.
-fn log_end(served: &Result<(), String>) {
+/// Serves a connection to its end; once stopped, it takes no new request.
+async fn until_stopped<C>(connection: C, stop: CancellationToken)
+where
+    C: GracefulConnection,
+    C::Error: std::fmt::Display,
+{
+    tokio::pin!(connection);
+    let served = tokio::select! {
+        served = connection.as_mut() => served,
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    // Clients come and go; how is of interest to whoever debugs them only.
     if let Err(error) = served {
-        debug!(error, "a connection ended with an error");
+        debug!(%error, "a connection ended with an error");
     }
 }

@@ -213,6 +213,10 @@ pub fn upstream_settings(config: &Config) -> UpstreamSettings {
         },
         sessions_max: config.upstream.sessions_max,
         connect_timeout: config.upstream.connect_timeout,
+        // Room for the envelope around the largest result.
+        message_bytes_max: usize::try_from(config.rules.result_bytes_max())
+            .unwrap_or(usize::MAX)
+            .saturating_add(64 * 1024),
         ..UpstreamSettings::default()
     }
 }

@@ -128,6 +128,12 @@ impl Rules {
             })
     }
 
+    /// The largest result that any rule lets pass.
+    pub fn result_bytes_max(&self) -> u64 {
+        let tools = self.tools.iter().map(|(_, rule)| rule.result_bytes_max);
+        tools.fold(self.defaults.result_bytes_max, u64::max)
+    }
+
     pub fn defaults(&self) -> &Rule {
         &self.defaults
     }

@@ -45,7 +45,7 @@ macro_rules! contract_tests {
                 kept::the_request_is_written_with_create_and_stays,
                 kept::results_are_kept_by_fence,
                 kept::everything_of_a_task_expires,
-                kept::an_update_moves_the_expiry_of_record_and_request,
+                kept::an_update_keeps_the_expiry_of_record_and_request,
                 kept::a_lease_that_ended_is_reported_and_a_renewed_one_is_not,
                 kept::a_retired_incarnation_is_not_reported,
                 kept::a_forgotten_task_leaves_the_index,

@@ -50,7 +50,8 @@ pub struct Write {
     pub nonce: Nonce,
     pub caller: Caller,
     pub record: Bytes,
-    /// Unix milliseconds after which the record may be forgotten; never sooner.
+    /// Unix milliseconds after which the record may be forgotten; never sooner. Fixed at creation:
+    /// the same in every write of a task.
     pub expires_ms: u64,
     /// Unix milliseconds at which an open task is overdue; `None` takes it off the due index.
     pub due_ms: Option<u64>,

@@ -14,14 +14,19 @@ elseif r ~= ARGV[1] or w ~= ARGV[2] then
   return {'conflict', unpack(redis.call('HMGET', KEYS[1], 'r', 'w', 'c', 'd'))}
 end
 
--- A script that fails half-way is not rolled back: a key of another type must fail here.
-redis.call('ZCARD', KEYS[3])
-redis.call('XLEN', KEYS[4])
-for i = 5, #KEYS do redis.call('SCARD', KEYS[i]) end
-
 -- The growing write first: a full Redis refuses the first write of a script or none.
-redis.call('HSET', KEYS[1], 'd', ARGV[6], 'r', ARGV[3], 'w', ARGV[4], 'c', ARGV[5])
-redis.call('PEXPIREAT', KEYS[1], ARGV[7])
+if r then
+  -- The expiry was fixed with create and stays.
+  redis.call('HSET', KEYS[1], 'd', ARGV[6], 'r', ARGV[3], 'w', ARGV[4])
+else
+  -- A script that fails half-way is not rolled back: a key of another type must fail here, before
+  -- the first write of the first commit that needs it.
+  redis.call('ZCARD', KEYS[3])
+  redis.call('XLEN', KEYS[4])
+  for i = 5, #KEYS do redis.call('SCARD', KEYS[i]) end
+  redis.call('HSET', KEYS[1], 'd', ARGV[6], 'r', ARGV[3], 'w', ARGV[4], 'c', ARGV[5])
+  redis.call('PEXPIREAT', KEYS[1], ARGV[7])
+end
 -- What is left by this server's clock; below 1 when it expires at once.
 local left = redis.call('PTTL', KEYS[1])
 
@@ -32,7 +37,6 @@ local function outlives(key)
 end
 
 if r then
-  redis.call('PEXPIREAT', KEYS[2], ARGV[7])
   redis.call('XADD', KEYS[4], 'MAXLEN', '~', ARGV[12], '*', 'i', ARGV[9], 'r', ARGV[3])
   outlives(KEYS[4])
 elseif ARGV[13] and left > 0 then
@@ -47,9 +51,8 @@ else
 end
 
 if ARGV[10] == '1' then redis.call('SREM', KEYS[5], ARGV[9]) end
-if ARGV[11] == '1' and left > 0 then
-  local index = KEYS[#KEYS]
-  redis.call('SADD', index, ARGV[9])
-  outlives(index)
+-- An index that already names the task outlives it already.
+if ARGV[11] == '1' and left > 0 and redis.call('SADD', KEYS[#KEYS], ARGV[9]) == 1 then
+  outlives(KEYS[#KEYS])
 end
 return {'done', ARGV[3]}

@@ -4,6 +4,7 @@
 //! that is away as long as its patience lasts, and no longer.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -32,6 +33,22 @@ pub struct Ledger {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     patience: Patience,
+    nonces: Arc<Nonces>,
+}
+
+/// Nonces that no other write in the world has: a random half for this process and a count. Drawn
+/// without asking the system each time; they need to be unique, not secret.
+#[derive(Debug)]
+struct Nonces {
+    process: u64,
+    count: AtomicU64,
+}
+
+impl Nonces {
+    fn next(&self) -> Nonce {
+        let count = self.count.fetch_add(1, Ordering::Relaxed);
+        Nonce(u128::from(self.process) << 64 | u128::from(count))
+    }
 }
 
 /// A task as it stood at one revision.
@@ -60,10 +77,13 @@ impl From<StoreError> for NotApplied {
 
 impl Ledger {
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, patience: Patience) -> Self {
+        let (process, _) = uuid::Uuid::new_v4().as_u64_pair();
+        let count = AtomicU64::new(0);
         Self {
             store,
             clock,
             patience,
+            nonces: Arc::new(Nonces { process, count }),
         }
     }
 
@@ -82,7 +102,7 @@ impl Ledger {
     /// Makes the task durable: once this is `Ok`, every replica finds it. After an error it is in
     /// doubt and the caller must [end it](Event::Abandoned) when the store is back.
     pub async fn create(&self, task: Task, request: Option<Bytes>) -> Result<Loaded, StoreError> {
-        let mut write = write_of(&task, None, None)?;
+        let mut write = self.write_of(&task, None, None)?;
         write.request = request;
         match self.commit_patiently(&write, self.patience.create).await? {
             Commit::Done(revision) => {
@@ -159,7 +179,7 @@ impl Ledger {
             Ok(decided) => decided,
             Err(why) => return Err(NotApplied::Rejected(why, Box::new(loaded.clone()))),
         };
-        let write = write_of(&decided.task, Some(&loaded.task), Some(loaded.version))?;
+        let write = self.write_of(&decided.task, Some(&loaded.task), Some(loaded.version))?;
         match self.commit_patiently(&write, self.patience.read).await? {
             Commit::Done(revision) => {
                 let version = Version {
@@ -175,6 +195,30 @@ impl Ledger {
             Commit::Conflict(stored) => Ok(Tried::Conflict(Box::new(decode(&stored)?))),
             Commit::Gone => Err(NotApplied::Gone),
         }
+    }
+
+    fn write_of(
+        &self,
+        task: &Task,
+        before: Option<&Task>,
+        expected: Option<Version>,
+    ) -> Result<Write, StoreError> {
+        let keep_for = task.indexed_for().cloned();
+        let was_for = before.and_then(Task::indexed_for);
+        Ok(Write {
+            id: task.id,
+            expected,
+            nonce: self.nonces.next(),
+            caller: task.caller,
+            record: record::encode(task)?,
+            expires_ms: task.expires_ms(),
+            due_ms: task.due_ms(),
+            drop_from: was_for
+                .filter(|was| keep_for.as_ref() != Some(was))
+                .cloned(),
+            keep_for,
+            request: None,
+        })
     }
 
     /// The same write again under the same nonce is the same write: asking again is safe.
@@ -198,29 +242,6 @@ fn decode(stored: &Stored) -> Result<Loaded, StoreError> {
     Ok(Loaded {
         task: record::decode(&stored.record)?,
         version: stored.version,
-    })
-}
-
-fn write_of(
-    task: &Task,
-    before: Option<&Task>,
-    expected: Option<Version>,
-) -> Result<Write, StoreError> {
-    let keep_for = task.indexed_for().cloned();
-    let was_for = before.and_then(Task::indexed_for);
-    Ok(Write {
-        id: task.id,
-        expected,
-        nonce: Nonce(uuid::Uuid::new_v4().as_u128()),
-        caller: task.caller,
-        record: record::encode(task)?,
-        expires_ms: task.expires_ms(),
-        due_ms: task.due_ms(),
-        drop_from: was_for
-            .filter(|was| keep_for.as_ref() != Some(was))
-            .cloned(),
-        keep_for,
-        request: None,
     })
 }
 

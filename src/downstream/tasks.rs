@@ -12,7 +12,7 @@ use crate::mcp::input;
 use crate::store::StoreError;
 use crate::store::ledger::{Loaded, NotApplied};
 use crate::task::id::{Caller, TaskId};
-use crate::task::machine::{Event, QUESTIONS_MAX};
+use crate::task::machine::Event;
 use crate::task::view;
 
 const ACKNOWLEDGED: &str = r#"{"resultType":"complete"}"#;
@@ -85,7 +85,7 @@ impl Front {
             .get("inputResponses")
             .filter(|raw| raw.get().len() <= ANSWERS_BYTES_MAX)
             .and_then(input::responses_of)
-            .filter(|answers| answers.len() <= QUESTIONS_MAX)
+            .filter(|answers| answers.len() <= input::QUESTIONS_MAX)
             .ok_or_else(|| {
                 RpcError::invalid_params("Invalid params: inputResponses must be an object")
             })?;

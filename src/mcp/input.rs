@@ -6,6 +6,12 @@ use serde_json::value::RawValue;
 
 use super::json::{Fault, Object, Writer, raw, string};
 
+/// More questions than this in one round, or over one task's life, are refused.
+pub const QUESTIONS_MAX: usize = 64;
+
+/// A round of questions larger than this is refused: it would be stored and shown at every poll.
+const QUESTIONS_BYTES_MAX: usize = 1024 * 1024;
+
 /// What a server may ask the client for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -31,6 +37,9 @@ pub fn request_of_legacy(method: &str, params: Option<&RawValue>) -> Result<Box<
     let mut out = Writer::object();
     out.str("method", method);
     if let Some(params) = params {
+        if params.get().len() > QUESTIONS_BYTES_MAX {
+            return Err(Fault::Syntax);
+        }
         let object = Object::parse(params.get())?;
         if object.contains("_meta") {
             out.raw("params", &object.render_filtered(|key| key != "_meta"));
@@ -41,8 +50,12 @@ pub fn request_of_legacy(method: &str, params: Option<&RawValue>) -> Result<Box<
     raw(out.end())
 }
 
-/// `inputRequests` of a modern server's `input_required` result, by its own keys.
+/// `inputRequests` of a modern server's `input_required` result, by its own keys. Refused where
+/// there are too many of them, or two under one key: answers could not be told apart.
 pub fn requests_of(result: &RawValue) -> Result<Requests, Fault> {
+    if result.get().len() > QUESTIONS_BYTES_MAX {
+        return Err(Fault::Syntax);
+    }
     let object = Object::parse(result.get())?;
     let mut requests = Vec::new();
     if let Some(asked) = object.get("inputRequests") {
@@ -51,6 +64,15 @@ pub fn requests_of(result: &RawValue) -> Result<Requests, Fault> {
         }
     }
     let request_state = object.get_str("requestState").map(Into::into);
+    let mut keys: Vec<&str> = requests
+        .iter()
+        .map(|(key, _): &(Box<str>, _)| &**key)
+        .collect();
+    keys.sort_unstable();
+    keys.dedup();
+    if keys.len() != requests.len() || requests.len() > QUESTIONS_MAX {
+        return Err(Fault::Syntax);
+    }
     if requests.is_empty() && request_state.is_none() {
         return Err(Fault::Syntax);
     }
@@ -96,5 +118,33 @@ pub fn answers(request: &RawValue, answer: &RawValue) -> bool {
             )
         }
         Some(Kind::Sampling | Kind::Roots) | None => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_is_bounded_and_its_keys_differ() {
+        let round = |requests: String| {
+            let result = format!(r#"{{"resultType":"input_required","inputRequests":{requests}}}"#);
+            requests_of(&RawValue::from_string(result).unwrap())
+        };
+        let many = |count: usize| {
+            let all: Vec<_> = (0..count).map(|n| format!(r#""k{n}":{{}}"#)).collect();
+            format!("{{{}}}", all.join(","))
+        };
+        assert_eq!(
+            round(many(QUESTIONS_MAX)).unwrap().requests.len(),
+            QUESTIONS_MAX
+        );
+        assert!(round(many(QUESTIONS_MAX + 1)).is_err());
+        assert!(round(r#"{"a":{},"a":{}}"#.into()).is_err());
+        assert!(round(format!(r#"{{"a":"{}"}}"#, "x".repeat(QUESTIONS_BYTES_MAX))).is_err());
+        assert!(
+            round("{}".into()).is_err(),
+            "neither a question nor a state"
+        );
     }
 }

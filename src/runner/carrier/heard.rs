@@ -73,6 +73,10 @@ impl Carrier {
         if self.kept.is_some() {
             return self.ask(question).await;
         }
+        if self.asked.len() >= input::QUESTIONS_MAX {
+            self.refuse(&question).await;
+            return Flow::Continue;
+        }
         self.asked.push(question);
         self.gather.get_or_insert_with(|| Instant::now() + GATHER);
         Flow::Continue
@@ -82,13 +86,7 @@ impl Carrier {
     /// client hears of, or parked until the client comes back with the answers.
     pub(super) async fn on_gathered(&mut self) -> Flow {
         self.gather = None;
-        let announced = matches!(
-            self.call.plan,
-            Plan::Auto {
-                input: InputWhen::InTask,
-                ..
-            }
-        );
+        let announced = self.asks_in_task();
         let mut events = Vec::with_capacity(self.asked.len());
         for question in std::mem::take(&mut self.asked) {
             match input::request_of_legacy(&question.method, question.params.as_deref()) {
@@ -99,6 +97,10 @@ impl Carrier {
                 Err(_) => self.refuse(&question).await,
             }
         }
+        if events.is_empty() {
+            // All were refused: the server goes on as it likes.
+            return Flow::Continue;
+        }
         if self.keep(events, announced).await.is_err() {
             self.cancel_upstream().await;
             self.answer(Answer::StoreUnavailable).await;
@@ -106,6 +108,17 @@ impl Carrier {
         }
         self.announce().await;
         Flow::Continue
+    }
+
+    /// Whether a question that comes before there is a record belongs in a task.
+    fn asks_in_task(&self) -> bool {
+        matches!(
+            self.call.plan,
+            Plan::Auto {
+                input: InputWhen::InTask,
+                ..
+            }
+        )
     }
 
     pub(super) async fn ask(&mut self, question: upstream::Question) -> Flow {
@@ -141,24 +154,11 @@ impl Carrier {
     }
 
     pub(super) async fn on_result(&mut self, result: Box<RawValue>) -> Flow {
-        let in_task = matches!(
-            self.call.plan,
-            Plan::Auto {
-                input: InputWhen::InTask,
-                ..
-            } | Plan::Always { .. }
-        );
-        let before = matches!(
-            self.call.plan,
-            Plan::Always {
-                input: InputWhen::BeforeTask
-            }
-        );
         let asks = matches!(
             result::result_type(&result),
             Ok(result::ResultType::InputRequired)
         );
-        if self.kept.is_none() && asks && in_task && !before {
+        if self.kept.is_none() && asks && self.asks_in_task() {
             // The question belongs in a task: it is announced together with what is asked.
             return self.on_asks_first(result).await;
         }

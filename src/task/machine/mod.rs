@@ -10,9 +10,7 @@ use serde_json::value::RawValue;
 use super::id::{Fence, Incarnation};
 use super::state::{Digest, Leg, Outcome, Progress, Question, Stage, Task};
 use crate::mcp::error::{Failure, Reason};
-
-/// More questions than this over one task's life, or answers above this size, are refused.
-pub const QUESTIONS_MAX: usize = 64;
+use crate::mcp::input::QUESTIONS_MAX;
 
 /// What may happen to a task.
 #[derive(Debug, Clone)]

@@ -9,19 +9,21 @@ use tokio_util::task::TaskTracker;
 use tracing::info;
 
 use crate::clock::{Anchored, Clock, System};
-use crate::config::{self, Config, EraChoice, Location, SessionUse};
+use crate::config::{self, Config, EraChoice, Location, SealKey, SessionUse};
 use crate::downstream::auth::Callers;
 use crate::downstream::route::Names;
 use crate::downstream::server::{self, Server};
 use crate::downstream::{self, Front};
 use crate::mcp::version::Era;
 use crate::runner::{self, Runner};
-use crate::store::Store;
-use crate::store::embedded::Embedded;
+use crate::store::embedded::{Embedded, seal_key};
 use crate::store::ledger::{Ledger, Patience};
 use crate::store::memory::Memory;
 use crate::store::redis::{Namespace, Options, Redis};
+use crate::store::seal::Sealer;
+use crate::store::{Store, record};
 use crate::task::id::Incarnation;
+use crate::task::state::Reach;
 use crate::tls;
 use crate::upstream::wrapped::{SessionMode, Settings as UpstreamSettings, Upstream};
 
@@ -63,13 +65,19 @@ impl App {
         let runner = Runner::new(
             ledger,
             Arc::clone(&upstream),
-            Incarnation::new(&config.replica.id),
+            Incarnation::new(&config.replica.id).reading(record::FORMAT),
             Arc::clone(&rules),
             runner::Settings {
                 calls_max: config.limits.calls,
                 lease: config.replica.lease,
                 exclusive_store: opened.exclusive,
                 shared_clock: opened.shared_clock,
+                reach: if config.upstream.shared {
+                    Reach::Shared
+                } else {
+                    Reach::Instance(config.replica.id.as_str().into())
+                },
+                sealer: opened.sealer,
             },
         );
         runner.start().await.map_err(line)?;
@@ -89,6 +97,7 @@ impl App {
                 },
                 body_bytes_max: config.limits.body_bytes_max,
                 listen_task_ids_max: config.limits.listen_task_ids,
+                trust_annotations: config.upstream.trust_annotations,
             },
             closing: CancellationToken::new(),
         };
@@ -144,6 +153,7 @@ struct Opened {
     /// Only one process can hold this store.
     exclusive: bool,
     embedded: Option<Arc<Embedded>>,
+    sealer: Option<Sealer>,
 }
 
 async fn open(
@@ -159,9 +169,13 @@ async fn open(
             shared_clock: None,
             exclusive: true,
             embedded: None,
+            sealer: None,
         }),
         Location::Embedded(path) => {
             let store = Embedded::open(path, Arc::clone(&system)).map_err(line)?;
+            let key = seal_key(path).map_err(|error| {
+                AppError(format!("the seal key beside {}: {error}", path.display()))
+            })?;
             let store = Arc::new(store);
             Ok(Opened {
                 store: Arc::clone(&store) as Arc<dyn Store>,
@@ -169,12 +183,14 @@ async fn open(
                 shared_clock: None,
                 exclusive: true,
                 embedded: Some(store),
+                sealer: Some(Sealer::new("", &key, None)),
             })
         }
         Location::Redis { url, namespace } => {
             let namespace = Namespace::parse(namespace).ok_or_else(|| {
                 AppError("store.namespace: use 1 to 64 of A-Z a-z 0-9 . _ -".into())
             })?;
+            let sealed_for = namespace.to_string();
             let options = Options {
                 allow_eviction: config.store.allow_eviction,
                 serves: Some(config.upstream.url.to_string()),
@@ -193,6 +209,11 @@ async fn open(
                 shared_clock: Some(clock),
                 exclusive: false,
                 embedded: None,
+                sealer: config.store.seal_key.as_ref().map(|key| {
+                    let previous = config.store.seal_key_previous.as_ref();
+                    let previous = previous.map(SealKey::expose);
+                    Sealer::new(&sealed_for, key.expose(), previous)
+                }),
             })
         }
     }

@@ -12,8 +12,8 @@ use super::host::Host;
 use super::problem::Problem;
 use super::scalar::{FromText, word};
 use super::{
-    Auth, Config, Drain, EraChoice, Limits, Listen, Location, LogFormat, Replica, SessionUse,
-    Store, Telemetry, Tls, Upstream, file, rules,
+    Auth, Config, Drain, EraChoice, Limits, Listen, Location, LogFormat, Replica, SealKey, Secret,
+    SessionUse, Store, Telemetry, Tls, Upstream, file, rules,
 };
 
 impl Config {
@@ -153,13 +153,18 @@ impl TryFrom<file::Upstream> for Upstream {
             ));
         }
         positive("upstream.connect_timeout", file.connect_timeout)?;
-        Ok(Self {
+        let mut upstream = Self {
             url,
             era: file.era,
             session: file.session,
             sessions_max: file.sessions_max,
             connect_timeout: file.connect_timeout,
-        })
+            shared: false,
+            trust_annotations: file.trust_annotations,
+        };
+        // On loopback each replica has a server of its own, as in a sidecar.
+        upstream.shared = file.shared.unwrap_or_else(|| !upstream.is_local());
+        Ok(upstream)
     }
 }
 
@@ -201,7 +206,17 @@ fn store(
         read_patience: file.read_patience,
         create_patience: file.create_patience,
         allow_eviction: file.allow_eviction,
+        seal_key: seal_key("store.seal_key", file.seal_key)?,
+        seal_key_previous: seal_key("store.seal_key_previous", file.seal_key_previous)?,
     })
+}
+
+/// The text is not quoted: it is a secret.
+fn seal_key(key: &str, text: Option<Secret>) -> Result<Option<SealKey>, Problem> {
+    let Some(text) = text else { return Ok(None) };
+    let refused = "is not a key; write 64 hex digits, as `openssl rand -hex 32` makes them";
+    let read = SealKey::from_hex(text.expose());
+    read.map(Some).ok_or_else(|| Problem::new(key, refused))
 }
 
 fn namespace(text: Option<String>) -> Result<String, Problem> {

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::scalar::{Size, list, names, optional, scalar};
 use super::secret::Secret;
 use super::{EraChoice, LogFormat, SessionUse};
-use crate::task::policy::{InputWhen, Mode};
+use crate::task::policy::{InputWhen, Mode, OnOwnerLost};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -77,6 +77,10 @@ pub(super) struct Upstream {
     pub(super) sessions_max: usize,
     #[serde(deserialize_with = "scalar")]
     pub(super) connect_timeout: Duration,
+    #[serde(deserialize_with = "optional")]
+    pub(super) shared: Option<bool>,
+    #[serde(deserialize_with = "scalar")]
+    pub(super) trust_annotations: bool,
 }
 
 impl Default for Upstream {
@@ -87,6 +91,8 @@ impl Default for Upstream {
             session: SessionUse::Pool,
             sessions_max: 256,
             connect_timeout: Duration::from_secs(5),
+            shared: None,
+            trust_annotations: false,
         }
     }
 }
@@ -104,6 +110,10 @@ pub(super) struct Store {
     pub(super) create_patience: Duration,
     #[serde(deserialize_with = "scalar")]
     pub(super) allow_eviction: bool,
+    #[serde(deserialize_with = "optional")]
+    pub(super) seal_key: Option<Secret>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) seal_key_previous: Option<Secret>,
 }
 
 impl Default for Store {
@@ -114,6 +124,8 @@ impl Default for Store {
             read_patience: Duration::from_secs(5),
             create_patience: Duration::from_secs(2),
             allow_eviction: false,
+            seal_key: None,
+            seal_key_previous: None,
         }
     }
 }
@@ -141,6 +153,8 @@ pub(super) struct Terms {
     pub(super) input_timeout: Option<Duration>,
     #[serde(deserialize_with = "optional")]
     pub(super) result_bytes_max: Option<Size>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) on_owner_lost: Option<OnOwnerLost>,
 }
 
 /// The terms for some tools; what is not said is as in [`Terms`]. The fields are repeated because
@@ -168,6 +182,8 @@ pub(super) struct Tool {
     input_timeout: Option<Duration>,
     #[serde(deserialize_with = "optional")]
     result_bytes_max: Option<Size>,
+    #[serde(deserialize_with = "optional")]
+    on_owner_lost: Option<OnOwnerLost>,
 }
 
 impl Tool {
@@ -183,6 +199,7 @@ impl Tool {
             poll_interval,
             input_timeout,
             result_bytes_max,
+            on_owner_lost,
         } = self;
         let terms = Terms {
             mode,
@@ -194,6 +211,7 @@ impl Tool {
             poll_interval,
             input_timeout,
             result_bytes_max,
+            on_owner_lost,
         };
         (name, terms)
     }

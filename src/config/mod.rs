@@ -22,7 +22,7 @@ mod scalar;
 mod secret;
 
 pub use problem::ConfigError;
-pub use secret::Secret;
+pub use secret::{SealKey, Secret};
 
 /// Everything that can be set, and is right.
 #[derive(Debug, Clone)]
@@ -92,6 +92,10 @@ pub struct Upstream {
     pub session: SessionUse,
     pub sessions_max: usize,
     pub connect_timeout: Duration,
+    /// All replicas reach this same server; else each has its own.
+    pub shared: bool,
+    /// What the server calls read-only or idempotent may be run again.
+    pub trust_annotations: bool,
 }
 
 impl Upstream {
@@ -134,6 +138,10 @@ pub struct Store {
     /// How long a task's creation waits for it.
     pub create_patience: Duration,
     pub allow_eviction: bool,
+    /// Under which sessions of the wrapped server are sealed. The embedded store makes its own.
+    pub seal_key: Option<SealKey>,
+    /// What was sealed under it can still be read.
+    pub seal_key_previous: Option<SealKey>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -19,6 +19,7 @@ pub mod ledger;
 pub mod memory;
 pub mod record;
 pub mod redis;
+pub mod seal;
 
 /// Identifies one write, so that a retry of the same write after a lost answer is told apart from
 /// somebody else's, also after a failover brought an old revision back.
@@ -84,6 +85,9 @@ pub enum StoreError {
     /// The store answered that it has no room; nothing was written.
     #[error("the store is full")]
     Full,
+    /// The record is of a newer raincheck, which this one must not change.
+    #[error("the task was written by a newer raincheck")]
+    Newer,
     /// The store holds something that this program did not write.
     #[error("the store holds an unreadable entry: {0}")]
     Corrupt(&'static str),
@@ -94,8 +98,18 @@ pub enum StoreError {
 pub struct Beat {
     /// The store's own clock where it has one (Redis), else the system's; Unix milliseconds.
     pub now_ms: u64,
-    /// Incarnations whose lease has ended and whose index was not yet emptied.
-    pub dead: Vec<Incarnation>,
+    /// Whose lease runs.
+    pub living: Vec<Incarnation>,
+    /// Whose lease has ended and whose index was not yet emptied, longest dead first.
+    pub dead: Vec<Dead>,
+}
+
+/// An incarnation whose lease has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dead {
+    pub incarnation: Incarnation,
+    /// Unix milliseconds, by the clock of [`Beat::now_ms`].
+    pub since_ms: u64,
 }
 
 /// A change that somebody committed.
@@ -188,7 +202,8 @@ pub trait Store: fmt::Debug + Send + Sync {
     async fn forget(&self, id: TaskId, incarnation: Option<&Incarnation>)
     -> Result<(), StoreError>;
 
-    /// Renews this incarnation's lease and tells whose has ended.
+    /// Renews this incarnation's lease and tells whose runs and whose has ended. A lease of zero
+    /// ends it now: whoever is left in its index may be taken over at once.
     async fn beat(
         &self,
         incarnation: Option<&Incarnation>,

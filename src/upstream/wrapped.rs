@@ -18,7 +18,7 @@ use super::listen::{self, Wish};
 pub use super::listen::{ListenEvent, Listening};
 use super::origin::Origin;
 use super::probe::{self, Undecided};
-use super::session::{Key, NoSession, Sessions};
+use super::sessions::{Key, NoSession, Sessions};
 use super::{Event, Exchange, Outgoing, UpstreamError, hop, legacy, modern, translate};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::json::{Object, quote};
@@ -155,6 +155,12 @@ impl Upstream {
             Era::Modern => modern::begin(Arc::clone(&self.origin), outgoing),
             Era::Legacy => legacy::begin(&self.origin, Arc::clone(&self.sessions), outgoing),
         }
+    }
+
+    /// Carries on a call that another process sent to a server that still runs it. `None`: the
+    /// resume point is not of this program.
+    pub fn adopt(&self, caller: [u8; 16], resume_point: &str) -> Option<Exchange> {
+        legacy::adopt(&self.origin, &self.sessions, caller, resume_point)
     }
 
     /// Passes a client's request on, bytes as they come, and the answer back.
@@ -311,7 +317,7 @@ impl Upstream {
                 Event::Result(result) => return Ok(result),
                 Event::Error(error) => return Err(refused(error)),
                 Event::Failed(failure) => return Err(DiscoverError::Failed(failure)),
-                Event::Progress(_) | Event::Log(_) | Event::Question(_) => {}
+                Event::Progress(_) | Event::Log(_) | Event::Question(_) | Event::Resumable => {}
             }
         }
         Err(DiscoverError::Failed(INVALID))

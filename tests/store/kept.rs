@@ -4,7 +4,7 @@ use std::slice;
 use std::time::Duration;
 
 use bytes::Bytes;
-use raincheck::store::Write;
+use raincheck::store::{Dead, Write};
 use raincheck::task::id::{Fence, Incarnation, TaskId};
 
 use crate::rig::{Rig, conflict, create_until, done, eventually, nonce, update};
@@ -215,7 +215,12 @@ pub(crate) async fn a_lease_that_ended_is_reported_and_a_renewed_one_is_not(rig:
         |beat| !beat.dead.is_empty(),
     )
     .await;
-    assert_eq!(beat.dead, slice::from_ref(&ends));
+    assert_eq!(names(&beat.dead), slice::from_ref(&ends));
+    assert!(
+        beat.dead.iter().all(|dead| dead.since_ms <= beat.now_ms),
+        "{beat:?}"
+    );
+    assert_eq!(beat.living, slice::from_ref(&renews));
     // Whoever comes back before it was retired is alive again.
     let beat = rig
         .store
@@ -223,6 +228,13 @@ pub(crate) async fn a_lease_that_ended_is_reported_and_a_renewed_one_is_not(rig:
         .await
         .unwrap();
     assert!(beat.dead.is_empty(), "{beat:?}");
+    // A lease of zero ends it now.
+    let beat = rig.store.beat(Some(&ends), Duration::ZERO).await.unwrap();
+    assert_eq!(names(&beat.dead), slice::from_ref(&ends));
+}
+
+fn names(dead: &[Dead]) -> Vec<Incarnation> {
+    dead.iter().map(|dead| dead.incarnation.clone()).collect()
 }
 
 pub(crate) async fn a_retired_incarnation_is_not_reported(rig: &Rig) {
@@ -237,7 +249,7 @@ pub(crate) async fn a_retired_incarnation_is_not_reported(rig: &Rig) {
         |dead| !dead.is_empty(),
     )
     .await;
-    assert_eq!(dead, slice::from_ref(&ends));
+    assert_eq!(names(&dead), slice::from_ref(&ends));
     rig.store.retire(&ends).await.unwrap();
     assert!(
         rig.store

@@ -17,8 +17,8 @@ use tokio_util::task::TaskTracker;
 
 use super::judge::random_key;
 use super::{
-    Beat, Changes, Commit, LOG_LENGTH, Nonce, Revision, Seen, Store, StoreError, Stored, Version,
-    Write,
+    Beat, Changes, Commit, Dead, LOG_LENGTH, Nonce, Revision, Seen, Store, StoreError, Stored,
+    Version, Write,
 };
 use crate::task::id::{Caller, Fence, Incarnation, TaskId};
 use follow::{Edge, Follower};
@@ -274,15 +274,26 @@ impl Store for Redis {
                 .arg(self.keys.live())
                 .arg(incarnation.map_or("", Incarnation::as_str))
                 .arg(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX))
-                .arg(DEAD)
+                .arg(MEMBERS)
                 .arg(u64::try_from(LIVE.as_millis()).unwrap_or(u64::MAX));
         };
-        let (now_ms, dead): (u64, Vec<String>) = self.link.call(&self.beat, fill).await?;
-        let dead = dead
-            .iter()
-            .map(|name| Incarnation::from_text(name))
-            .collect();
-        Ok(Beat { now_ms, dead })
+        let (now_ms, members): (u64, Vec<(String, u64)>) = self.link.call(&self.beat, fill).await?;
+        let mut beat = Beat {
+            now_ms,
+            ..Beat::default()
+        };
+        for (name, end_ms) in members {
+            let incarnation = Incarnation::from_text(&name);
+            if end_ms > now_ms {
+                beat.living.push(incarnation);
+            } else {
+                beat.dead.push(Dead {
+                    incarnation,
+                    since_ms: end_ms,
+                });
+            }
+        }
+        Ok(beat)
     }
 
     async fn retire(&self, incarnation: &Incarnation) -> Result<(), StoreError> {
@@ -367,8 +378,9 @@ const BULK_TIMEOUT: Duration = Duration::from_secs(5);
 /// was forgotten here is found through the due index.
 const LIVE: Duration = Duration::from_hours(1);
 
-/// The most dead that one heartbeat reports; the rest comes with the next ones.
-const DEAD: usize = 256;
+/// The most members that one heartbeat reports, those first whose leases ended first; of more
+/// dead the rest comes with the next ones.
+const MEMBERS: usize = 512;
 
 /// Members that one step of a scan looks at.
 const SCAN: usize = 1000;

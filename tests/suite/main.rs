@@ -27,6 +27,7 @@ mod pass;
 mod policy;
 mod questions;
 mod races;
+mod recovery;
 mod restart;
 mod results;
 mod store_down;

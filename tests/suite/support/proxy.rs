@@ -18,6 +18,7 @@ pub(crate) struct Config {
     tasks: String,
     tools: String,
     rest: String,
+    kept: String,
     store: Store,
 }
 
@@ -48,6 +49,7 @@ impl Config {
             tasks: String::new(),
             tools: String::new(),
             rest: String::new(),
+            kept: String::new(),
             store: Store::Memory,
         };
         config.terms(&format!("mode = {mode:?}\npoll_interval = \"50ms\""))
@@ -85,12 +87,21 @@ impl Config {
         self
     }
 
+    /// Lines for the section `store`.
+    pub(crate) fn store(mut self, lines: &str) -> Self {
+        writeln!(self.kept, "{lines}").unwrap();
+        self
+    }
+
     fn text(&self) -> String {
-        let store = match &self.store {
+        let namespace = match &self.store {
             Store::Memory | Store::Embedded => "",
-            Store::Redis(_) => "[store]\nnamespace = \"suite\"\n",
+            Store::Redis(_) => "namespace = \"suite\"\n",
         };
-        format!("{store}[tasks]\n{}{}{}", self.tasks, self.rest, self.tools)
+        format!(
+            "[store]\n{namespace}{}[tasks]\n{}{}{}",
+            self.kept, self.tasks, self.rest, self.tools
+        )
     }
 
     pub(crate) async fn start(self, upstream: &str) -> Proxy {
@@ -131,6 +142,22 @@ impl Proxy {
         let mut running = self.child.take().expect("the proxy runs");
         running.child.kill().unwrap();
         running.child.wait().unwrap();
+    }
+
+    /// SIGSTOP: connections stay open and nobody answers.
+    pub(crate) fn freeze(&self) {
+        self.signal("-STOP");
+    }
+
+    pub(crate) fn thaw(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, signal: &str) {
+        let running = self.child.as_ref().expect("the proxy runs");
+        let pid = running.child.id().to_string();
+        let sent = Command::new("kill").arg(signal).arg(pid).status().unwrap();
+        assert!(sent.success(), "kill {signal}");
     }
 
     /// SIGTERM, and the end of the process.

@@ -273,7 +273,7 @@ async fn patiently<T, F>(until: Instant, mut ask: impl FnMut() -> F) -> Result<T
 where
     F: Future<Output = Result<T, StoreError>>,
 {
-    let mut pause = Duration::from_millis(20);
+    let mut pause = Duration::from_millis(5);
     loop {
         match tokio::time::timeout_at(until, ask()).await {
             Ok(Err(StoreError::Unavailable(why))) => {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use serde_json::value::RawValue;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch as watch_channel};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{error, info};
@@ -67,6 +67,8 @@ pub struct Runner {
     halt: CancellationToken,
     permits: Arc<Semaphore>,
     in_doubt: Mutex<VecDeque<TaskId>>,
+    /// Whether the store answered when it was last asked.
+    store_answers: watch_channel::Sender<bool>,
 }
 
 /// One call as the downstream hands it over.
@@ -108,6 +110,7 @@ impl Runner {
             services: TaskTracker::new(),
             halt: CancellationToken::new(),
             in_doubt: Mutex::default(),
+            store_answers: watch_channel::Sender::new(true),
         })
     }
 
@@ -121,6 +124,11 @@ impl Runner {
 
     pub fn watches(&self) -> &Arc<Watches> {
         &self.watches
+    }
+
+    /// Whether the store answered the last heartbeat, and each change of that.
+    pub fn store_answers(&self) -> watch_channel::Receiver<bool> {
+        self.store_answers.subscribe()
     }
 
     /// Starts what runs for as long as the process does: the follower of the change log and the

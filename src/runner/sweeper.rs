@@ -44,6 +44,9 @@ impl Runner {
             let began = Instant::now();
             let swept = self.sweep(contact_since).await;
             let quick = Instant::now().saturating_duration_since(began) < BEAT;
+            let answers = swept.is_ok();
+            self.store_answers
+                .send_if_modified(|last| std::mem::replace(last, answers) != answers);
             contact_since = match swept {
                 Ok(()) if quick => contact_since.or(Some(began)),
                 Ok(()) => None,

@@ -82,8 +82,8 @@ fn the_server_is_stopped_after_the_drain() {
         hook["host"].is_badvalue(),
         "the kubelet asks the pod's address"
     );
-    let port = &named(&sidecar()["ports"], "probes")["containerPort"];
-    assert_eq!(&hook["port"], port);
+    let port = named(&sidecar()["ports"], "probes")["containerPort"].clone();
+    assert_eq!(hook["port"], port);
     assert!(sidecar()["lifecycle"].is_badvalue());
 }
 

@@ -1,5 +1,10 @@
 //! What `deploy/` says is so: the manifests as they are rendered, the image and the compose file as they
 //! are written, and the program run as the rendered pod runs it, probed from another network.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a starting redis-server is asked until it answers"
+)]
+#![expect(clippy::print_stdout, reason = "shown with a test that failed")]
 
 use std::fs;
 use std::path::Path;

@@ -15,12 +15,10 @@ fn the_rendered_pod_is_probed_and_drained_by_the_kubelet() {
     let redis = RedisServer::with(&["--maxmemory-policy", "noeviction"]);
     let pod = Pod::start();
     let sidecar = named(&pod_spec()["initContainers"], "raincheck").clone();
-    let port = |name: &Yaml| match name {
-        Yaml::Integer(port) => u64::try_from(*port).unwrap(),
-        name => {
-            let port = &named(&sidecar["ports"], name.as_str().unwrap())["containerPort"];
-            u64::try_from(port.as_i64().unwrap()).unwrap()
-        }
+    let port = |port: &Yaml| {
+        let by_name = |name| named(&sidecar["ports"], name)["containerPort"].as_i64();
+        let number = port.as_i64().or_else(|| port.as_str().and_then(by_name));
+        u64::try_from(number.unwrap()).unwrap()
     };
     let ask = |get: &Yaml| pod.get(port(&get["port"]), get["path"].as_str().unwrap());
 

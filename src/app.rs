@@ -4,10 +4,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::info;
+use tracing::{info, warn};
 
+use crate::admin::drain::Drain;
+use crate::admin::health::{Degraded, Health};
+use crate::admin::server::{Probes, Token};
 use crate::clock::{Anchored, Clock, System};
 use crate::config::{self, Config, EraChoice, Location, SealKey, SessionUse};
 use crate::downstream::auth::Callers;
@@ -27,8 +31,15 @@ use crate::task::state::Reach;
 use crate::tls;
 use crate::upstream::wrapped::{SessionMode, Settings as UpstreamSettings, Upstream};
 
-/// What stays open after the calls have ended: answers on their way to clients.
+/// The end of `drain.grace` is for answers on their way to clients: at most so long, and at most an
+/// eighth of it.
+const LAST_ANSWERS: Duration = Duration::from_millis(500);
+
+/// What stays open after the calls have ended, for slow readers.
 const LAST_BYTES: Duration = Duration::from_secs(3);
+
+/// What runs in the background was told to stop and needs no more.
+const LAST_SERVICES: Duration = Duration::from_millis(500);
 
 /// Everything, built and bound, not served yet.
 #[derive(Debug)]
@@ -37,7 +48,13 @@ pub struct App {
     server: Server,
     address: SocketAddr,
     embedded: Option<Arc<Embedded>>,
-    drain: config::Drain,
+    health: Arc<Health>,
+    drain: Drain,
+    probes: Option<Probes>,
+    /// For how long it serves on as usual once it drains.
+    delay: Duration,
+    /// For how long it drains after that.
+    grace: Duration,
     /// What the parts run in the background.
     services: TaskTracker,
     stop: CancellationToken,
@@ -56,33 +73,30 @@ impl App {
         let key = opened.store.caller_key().await.map_err(line)?;
         let upstream = Upstream::new(&upstream_settings(&config), services.clone());
         let upstream = Arc::new(upstream.map_err(line)?);
-        let rules = Arc::new(config.rules);
+        let rules = Arc::new(config.rules.clone());
         let patience = Patience {
             read: config.store.read_patience,
             create: config.store.create_patience,
         };
+        let settings = runner_settings(&config, &opened);
         let ledger = Ledger::new(opened.store, opened.clock, patience);
         let runner = Runner::new(
             ledger,
             Arc::clone(&upstream),
             Incarnation::new(&config.replica.id).reading(record::FORMAT),
             Arc::clone(&rules),
-            runner::Settings {
-                calls_max: config.limits.calls,
-                lease: config.replica.lease,
-                exclusive_store: opened.exclusive,
-                shared_clock: opened.shared_clock,
-                reach: if config.upstream.shared {
-                    Reach::Shared
-                } else {
-                    Reach::Instance(config.replica.id.as_str().into())
-                },
-                sealer: opened.sealer,
-            },
+            settings,
         );
         runner.start().await.map_err(line)?;
         let server = bind(&config.listen, &config.limits).await?;
         let address = server.address().map_err(line)?;
+        let health = Arc::new(Health::new(config.admin.ready_needs_store));
+        let drain = Drain::default();
+        let probes = probes(&config.admin, &config.drain, &health, &drain).await?;
+        if probes.is_some() {
+            let watching = watch(Arc::clone(&health), Arc::clone(&upstream), &runner);
+            services.spawn(stop.clone().run_until_cancelled_owned(watching));
+        }
         let front = Front {
             runner,
             upstream,
@@ -100,13 +114,18 @@ impl App {
                 trust_annotations: config.upstream.trust_annotations,
             },
             closing: CancellationToken::new(),
+            passing: TaskTracker::new(),
         };
         Ok(Self {
             front: Arc::new(front),
             server,
             address,
             embedded: opened.embedded,
-            drain: config.drain,
+            health,
+            drain,
+            probes,
+            delay: config.drain.delay,
+            grace: config.drain.grace,
             services,
             stop,
         })
@@ -117,31 +136,109 @@ impl App {
         self.address
     }
 
-    /// Serves until `shutdown`, then drains: goes on as usual for `drain.delay`, closes the
-    /// listener, ends listen streams, waits for calls up to `drain.grace`, fails the rest.
-    pub async fn serve(self, shutdown: CancellationToken) {
-        let (close, stop) = (CancellationToken::new(), CancellationToken::new());
-        let front = Arc::clone(&self.front);
-        let serving = self
-            .server
-            .serve(front, close.clone(), stop.clone(), LAST_BYTES);
-        let draining = async {
+    /// Where probes are answered, if they are.
+    pub fn probes_address(&self) -> Option<SocketAddr> {
+        self.probes.as_ref().and_then(|p| p.address().ok())
+    }
+
+    /// Serves until `shutdown` or a GET asks for the drain, then drains: goes on as usual for
+    /// `drain.delay`, closes the listener, ends listen streams, waits for calls, fails the rest,
+    /// within `drain.grace`. Returns when that is done and `shutdown` was said: whoever drained by
+    /// GET is still to be answered its probes.
+    pub async fn serve(mut self, shutdown: CancellationToken) {
+        let end = CancellationToken::new();
+        let probes = self.probes.take();
+        let probing = async {
+            if let Some(probes) = probes {
+                probes.serve(end.clone()).await;
+            }
+        };
+        let serving = async {
+            self.serve_and_drain(&shutdown).await;
             shutdown.cancelled().await;
-            info!("draining");
-            tokio::time::sleep(self.drain.delay).await;
-            close.cancel();
-            self.front.closing.cancel();
-            self.front.runner.drain(self.drain.grace).await;
+            end.cancel();
+        };
+        tokio::join!(serving, probing);
+        info!("stopped");
+    }
+
+    async fn serve_and_drain(self, shutdown: &CancellationToken) {
+        let Self { front, server, .. } = self;
+        let (close, stop) = (CancellationToken::new(), CancellationToken::new());
+        let serving = server.serve(Arc::clone(&front), close.clone(), stop.clone(), LAST_BYTES);
+        tokio::pin!(serving);
+        tokio::select! {
+            () = &mut serving => {}
+            () = shutdown.cancelled() => {}
+            () = self.drain.asked() => {}
+        }
+        info!("draining");
+        self.health.draining();
+        let _ = timeout(self.delay, &mut serving).await;
+
+        close.cancel();
+        front.closing.cancel();
+        let deadline = Instant::now() + self.grace;
+        // What is left is for answers on their way to clients.
+        let patience = self.grace.saturating_sub(LAST_ANSWERS.min(self.grace / 8));
+        let drained = async {
+            front.passing.close();
+            let passed = timeout(patience, front.passing.wait());
+            let _ = tokio::join!(front.runner.drain(patience), passed);
+            self.drain.finish();
             stop.cancel();
         };
-        tokio::join!(serving, draining);
+        let settled = async { tokio::join!(serving, drained) };
+        if timeout_at(deadline, settled).await.is_err() {
+            warn!("drain.grace is over; what is left ends with the process");
+        }
+        self.drain.finish();
         self.stop.cancel();
         self.services.close();
-        let _ = tokio::time::timeout(LAST_BYTES, self.services.wait()).await;
+        let _ = timeout(LAST_SERVICES, self.services.wait()).await;
         if let Some(embedded) = self.embedded {
             embedded.close().await;
         }
-        info!("stopped");
+    }
+}
+
+async fn probes(
+    admin: &config::Admin,
+    drain: &config::Drain,
+    health: &Arc<Health>,
+    shared: &Drain,
+) -> Result<Option<Probes>, AppError> {
+    let Some(address) = admin.probes else {
+        return Ok(None);
+    };
+    let token = drain.token.as_ref().map(|t| Token::new(t.expose()));
+    let bound = Probes::bind(address, Arc::clone(health), shared.clone(), token).await;
+    bound.map(Some).map_err(|error| {
+        AppError(format!(
+            "admin.probes: {address} cannot be listened on: {error}"
+        ))
+    })
+}
+
+/// Keeps `health` true to what is there. The store was reached when this is called.
+fn watch(
+    health: Arc<Health>,
+    upstream: Arc<Upstream>,
+    runner: &Runner,
+) -> impl Future<Output = ()> + use<> {
+    let mut answers = runner.store_answers();
+    async move {
+        let store = async {
+            loop {
+                let away = !*answers.borrow_and_update();
+                health.store_is(away.then_some(Degraded::Away));
+                if answers.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        // Once: a server that goes later is its own container's matter.
+        tokio::join!(store, health.watch_upstream(&upstream));
     }
 }
 
@@ -216,6 +313,22 @@ async fn open(
                 }),
             })
         }
+    }
+}
+
+/// What the runner is told.
+fn runner_settings(config: &Config, opened: &Opened) -> runner::Settings {
+    runner::Settings {
+        calls_max: config.limits.calls,
+        lease: config.replica.lease,
+        exclusive_store: opened.exclusive,
+        shared_clock: opened.shared_clock.clone(),
+        reach: if config.upstream.shared {
+            Reach::Shared
+        } else {
+            Reach::Instance(config.replica.id.as_str().into())
+        },
+        sealer: opened.sealer.clone(),
     }
 }
 

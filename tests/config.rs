@@ -148,6 +148,7 @@ fn the_example_file_names_every_setting() {
         "tasks",
         "replica",
         "drain",
+        "admin",
         "auth",
         "limits",
         "telemetry",
@@ -350,7 +351,7 @@ fn errors_name_the_source_that_was_wrong() {
     );
     assert_eq!(
         wrong(&[("RAINCHECK_DRAIN__GRACES", "1s")]),
-        "RAINCHECK_DRAIN__GRACES: unknown key; did you mean grace? accepted in [drain]: delay, grace"
+        "RAINCHECK_DRAIN__GRACES: unknown key; did you mean grace? accepted in [drain]: delay, grace, token"
     );
     let flags = Flags {
         listen: Some("8440".into()),

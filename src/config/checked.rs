@@ -12,23 +12,22 @@ use super::host::Host;
 use super::problem::Problem;
 use super::scalar::{FromText, word};
 use super::{
-    Auth, Config, Drain, EraChoice, Limits, Listen, Location, LogFormat, Replica, SealKey, Secret,
-    SessionUse, Store, Telemetry, Tls, Upstream, file, rules,
+    Admin, Auth, Config, Drain, EraChoice, Limits, Listen, Location, LogFormat, Replica, SealKey,
+    Secret, SessionUse, Store, Telemetry, Tls, Upstream, file, rules,
 };
 
 impl Config {
     pub(super) fn check(file: file::File, host: &Host) -> Result<Self, Problem> {
         let listen = Listen::try_from(file.listen)?;
         let upstream = Upstream::try_from(file.upstream)?;
+        let admin = admin(file.admin, &listen)?;
         let usual_file = || usual_file(&listen, &upstream, host);
         Ok(Self {
             store: store(file.store, usual_file)?,
             rules: rules::rules(&file.tasks, file.tools)?,
             replica: replica(file.replica, host)?,
-            drain: Drain {
-                delay: file.drain.delay,
-                grace: file.drain.grace,
-            },
+            drain: drain(file.drain, &admin)?,
+            admin,
             auth: Auth {
                 allow_anonymous: file.auth.allow_anonymous,
             },
@@ -271,6 +270,52 @@ fn replica(file: file::Replica, host: &Host) -> Result<Replica, Problem> {
     })
 }
 
+fn admin(file: file::Admin, listen: &Listen) -> Result<Admin, Problem> {
+    let refused = |text: String| Problem::new("admin.probes", text);
+    let probes = file.probes.map(|text| {
+        address(&text).ok_or_else(|| {
+            refused(format!(
+                "{text:?} is not an address with a port; write \"0.0.0.0:8441\""
+            ))
+        })
+    });
+    let probes = probes.transpose()?;
+    if probes.is_some_and(|probes| probes.port() != 0 && probes.port() == listen.address.port()) {
+        return Err(refused(
+            "has the port of listen.address; write another one, such as \"0.0.0.0:8441\"".into(),
+        ));
+    }
+    Ok(Admin {
+        probes,
+        ready_needs_store: file.ready_needs_store,
+    })
+}
+
+fn drain(file: file::Drain, admin: &Admin) -> Result<Drain, Problem> {
+    // The text is not quoted: whoever knows it can stop us.
+    let refused = |text: &str| Problem::new("drain.token", text);
+    if let Some(token) = &file.token {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.~".contains(c);
+        let token = token.expose();
+        if token.len() < TOKEN_MIN || token.len() > TOKEN_MAX || !token.chars().all(plain) {
+            return Err(refused(
+                "cannot be part of a path or is easily guessed; write 16 to 256 letters, digits, \
+                 \"-\", \"_\", \".\" and \"~\"",
+            ));
+        }
+        if admin.probes.is_none() {
+            return Err(refused(
+                "set, but nobody listens for it; set admin.probes, too",
+            ));
+        }
+    }
+    Ok(Drain {
+        delay: file.delay,
+        grace: file.grace,
+        token: file.token,
+    })
+}
+
 impl TryFrom<file::Limits> for Limits {
     type Error = Problem;
 
@@ -356,6 +401,10 @@ impl FromText for LogFormat {
 
 /// The heartbeat comes every second.
 const LEASE_MIN: Duration = Duration::from_secs(3);
+
+/// 16 random letters and digits are more than anybody tries over a network.
+const TOKEN_MIN: usize = 16;
+const TOKEN_MAX: usize = 256;
 
 /// Beyond any machine, and within what a semaphore can count.
 const PERMITS_MAX: usize = 1_000_000;

@@ -21,6 +21,7 @@ pub(super) struct File {
     pub(super) tools: Vec<Tool>,
     pub(super) replica: Replica,
     pub(super) drain: Drain,
+    pub(super) admin: Admin,
     pub(super) auth: Auth,
     pub(super) limits: Limits,
     pub(super) telemetry: Telemetry,
@@ -242,6 +243,8 @@ pub(super) struct Drain {
     pub(super) delay: Duration,
     #[serde(deserialize_with = "scalar")]
     pub(super) grace: Duration,
+    #[serde(deserialize_with = "optional")]
+    pub(super) token: Option<Secret>,
 }
 
 impl Default for Drain {
@@ -249,8 +252,18 @@ impl Default for Drain {
         Self {
             delay: Duration::ZERO,
             grace: Duration::from_secs(25),
+            token: None,
         }
     }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Admin {
+    #[serde(deserialize_with = "optional")]
+    pub(super) probes: Option<String>,
+    #[serde(deserialize_with = "scalar")]
+    pub(super) ready_needs_store: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]

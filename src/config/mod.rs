@@ -33,6 +33,7 @@ pub struct Config {
     pub rules: Rules,
     pub replica: Replica,
     pub drain: Drain,
+    pub admin: Admin,
     pub auth: Auth,
     pub limits: Limits,
     pub telemetry: Telemetry,
@@ -170,6 +171,17 @@ pub struct Drain {
     pub delay: Duration,
     /// Then calls get so long to end.
     pub grace: Duration,
+    /// What a `GET /drain/<token>` on the probe listener must name; without it there is none.
+    pub token: Option<Secret>,
+}
+
+/// What operators and orchestrators ask.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Admin {
+    /// Where probes are answered, if at all. Off loopback is fine: nothing else is served there.
+    pub probes: Option<SocketAddr>,
+    /// Not ready while the store is away, also after it was reached.
+    pub ready_needs_store: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

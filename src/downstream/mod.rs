@@ -11,6 +11,7 @@ use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::mcp::error::RpcError;
 use crate::mcp::version::Era;
@@ -67,6 +68,8 @@ pub struct Front {
     pub settings: Settings,
     /// Cancelled when streams without an end of their own must come to one.
     pub closing: CancellationToken,
+    /// The answers that pass through now.
+    pub passing: TaskTracker,
 }
 
 // The futures of what is rare are boxed, so that what passes through stays small.

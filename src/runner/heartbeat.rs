@@ -49,7 +49,11 @@ impl Runner {
                 return;
             }
             let began = Instant::now();
-            if let Err(error) = self.beat().await {
+            let beaten = self.beat().await;
+            let answers = beaten.is_ok();
+            self.store_answers
+                .send_if_modified(|last| std::mem::replace(last, answers) != answers);
+            if let Err(error) = beaten {
                 warn!(%error, "the store did not take a heartbeat");
                 self.contact_broke();
             } else if Instant::now().saturating_duration_since(began) > BEAT {

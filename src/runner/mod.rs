@@ -95,6 +95,8 @@ pub struct Runner {
     /// Since when no command to the store failed or took too long.
     contact: Mutex<Option<Instant>>,
     view: watch_channel::Sender<View>,
+    /// Whether the store answered when it was last asked.
+    store_answers: watch_channel::Sender<bool>,
 }
 
 /// One call as the downstream hands it over.
@@ -143,6 +145,7 @@ impl Runner {
             in_doubt: Mutex::default(),
             contact: Mutex::default(),
             view: watch_channel::Sender::new(View::default()),
+            store_answers: watch_channel::Sender::new(true),
         })
     }
 
@@ -156,6 +159,11 @@ impl Runner {
 
     pub fn watches(&self) -> &Arc<Watches> {
         &self.watches
+    }
+
+    /// Whether the store answered the last heartbeat, and each change of that.
+    pub fn store_answers(&self) -> watch_channel::Receiver<bool> {
+        self.store_answers.subscribe()
     }
 
     /// Starts what runs for as long as the process does: the follower of the change log and the
@@ -192,15 +200,15 @@ impl Runner {
     pub async fn drain(&self, grace: Duration) {
         self.permits.close();
         self.calls.close();
-        let last = LAST_WORDS.min(grace / 2);
+        let last = LAST_WORDS.min(grace / 4);
         // Either all ended, or the rest is told to.
         let _ = tokio::time::timeout(grace.saturating_sub(last), self.calls.wait()).await;
         self.halt.cancel();
         // Whoever cannot reach the store or the server by then is found by others.
-        let _ = tokio::time::timeout(last, self.calls.wait()).await;
+        let _ = tokio::time::timeout(last * 2 / 3, self.calls.wait()).await;
         self.services.close();
-        let _ = tokio::time::timeout(last, self.services.wait()).await;
-        let _ = tokio::time::timeout(last, self.part()).await;
+        let _ = tokio::time::timeout(last / 6, self.services.wait()).await;
+        let _ = tokio::time::timeout(last / 6, self.part()).await;
     }
 
     /// Stops the call if it is carried here and belongs to this caller: for a client that cancels

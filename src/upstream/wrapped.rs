@@ -145,6 +145,19 @@ impl Upstream {
         Ok(*probed.await?)
     }
 
+    /// Whether the server can be reached at all. Anonymous: a refusal is an answer, too.
+    pub async fn answers(&self) -> bool {
+        // A configured era says nothing of whether anybody is there.
+        let asked = match self.known_era() {
+            None => self.era(None).await,
+            Some(_) => probe::probe(&self.origin, None).await.map_err(Into::into),
+        };
+        match asked {
+            Ok(_) | Err(DiscoverError::Unauthorized(_)) => true,
+            Err(DiscoverError::Failed(failure)) => failure.reason == Reason::UpstreamHttp,
+        }
+    }
+
     pub fn known_era(&self) -> Option<Era> {
         self.era.get().copied()
     }

@@ -77,6 +77,15 @@ impl Config {
         self.section("listen", "h2c = true")
     }
 
+    /// With a probe listener, on a port that the system chooses, and more lines of its section.
+    pub(crate) fn probed(self, lines: &str) -> Self {
+        self.probed_at("127.0.0.1:0", lines)
+    }
+
+    pub(crate) fn probed_at(self, address: &str, lines: &str) -> Self {
+        self.section("admin", &format!("probes = {address:?}\n{lines}"))
+    }
+
     pub(crate) fn embedded(mut self) -> Self {
         self.store = Store::Embedded;
         self
@@ -160,11 +169,41 @@ impl Proxy {
         assert!(sent.success(), "kill {signal}");
     }
 
+    /// Where probes are answered.
+    pub(crate) async fn probes(&self) -> SocketAddr {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let log = self.log();
+            let said = log.split_once("answering probes address=");
+            if let Some((address, _)) = said.and_then(|(_, rest)| rest.split_once('\n')) {
+                return address.trim().parse().unwrap();
+            }
+            assert!(Instant::now() < deadline, "no probes are answered\n{log}");
+            tokio::time::sleep(Duration::from_millis(3)).await;
+        }
+    }
+
     /// SIGTERM, and the end of the process.
     pub(crate) async fn stop(&mut self) -> ExitStatus {
-        let mut running = self.child.take().expect("the proxy runs");
+        self.terminate();
+        self.ended().await
+    }
+
+    /// SIGTERM.
+    pub(crate) fn terminate(&self) {
+        let running = self.child.as_ref().expect("the proxy runs");
         let pid = running.child.id().to_string();
         assert!(Command::new("kill").arg(pid).status().unwrap().success());
+    }
+
+    pub(crate) fn is_running(&mut self) -> bool {
+        let running = self.child.as_mut().expect("the proxy runs");
+        running.child.try_wait().unwrap().is_none()
+    }
+
+    /// The end of a process that was told to stop.
+    pub(crate) async fn ended(&mut self) -> ExitStatus {
+        let mut running = self.child.take().expect("the proxy runs");
         let deadline = Instant::now() + PATIENCE * 2;
         loop {
             if let Some(status) = running.child.try_wait().unwrap() {

@@ -67,7 +67,8 @@ pub(super) fn handle(shared: &Arc<Shared>, parts: &Parts, body: &Bytes) -> Respo
         return http::empty(200);
     }
     if parts.method == Method::GET {
-        let last = parts.headers.get("last-event-id");
+        let keeps_events = shared.keeps_events.load(Ordering::Relaxed);
+        let last = parts.headers.get("last-event-id").filter(|_| keeps_events);
         return match last.map(|id| session.streams.resume(id.to_str().unwrap())) {
             None => news(shared),
             Some(Some(rest)) => rest,

@@ -15,7 +15,7 @@ in_both_eras!(
     what_outlasts_the_grace_fails_within_it,
     a_drain_by_get_waits_for_calls_and_leaves_the_process,
     a_second_drain_joins_the_first,
-    a_passing_call_is_waited_for,
+    a_call_of_a_client_without_tasks_is_waited_for,
 );
 
 const TOKEN: &str = "correct-horse-battery-staple";
@@ -179,22 +179,25 @@ async fn a_second_drain_joins_the_first(era: Era) {
     assert!(rig.proxy.stop().await.success());
 }
 
-/// A call that raincheck does not carry but streams past is a call, too.
-async fn a_passing_call_is_waited_for(era: Era) {
+/// Also where raincheck does not carry it but streams it past.
+async fn a_call_of_a_client_without_tasks_is_waited_for(era: Era) {
     let config = config("grace = \"20s\"").tool("held", "mode = \"never\"");
     let (mut rig, probes) = rig(era, config).await;
-    let client = rig.client();
+    // Of a client without Tasks: a modern server's answer to it is not even read.
+    let client = rig.client().without_tasks();
     let call = tokio::spawn(async move { client.call("held", json!({})).await });
     rig.upstream.until_started("held").await;
-    rig.proxy.terminate();
-    probes.until_page("/readyz", 503).await;
+    let mut draining = tokio::spawn(async move { probes.page(DRAIN).await });
     let closed = async { while TcpStream::connect(rig.proxy.address()).await.is_ok() {} };
     within(PATIENCE, "the listener is closed", closed).await;
-    assert!(rig.proxy.is_running());
+    let early = tokio::time::timeout(Duration::from_millis(500), &mut draining).await;
+    assert!(early.is_err(), "drained although a call runs: {early:?}");
     rig.upstream.release("held");
     let answer = within(PATIENCE, "the call is answered", call)
         .await
         .unwrap();
     assert_eq!(answer.status, 200);
-    assert!(rig.proxy.ended().await.success());
+    let drained = within(PATIENCE, "the drain is answered", draining).await;
+    assert_eq!(drained.unwrap().status, 200);
+    assert!(rig.proxy.stop().await.success());
 }

@@ -62,6 +62,27 @@ fn the_image_runs_as_a_number_and_not_through_a_shell() {
 }
 
 #[test]
+fn what_is_copied_is_sent_and_nothing_else() {
+    let instructions = instructions();
+    let mut copied: Vec<&str> = all(&instructions, "COPY")
+        .into_iter()
+        .filter(|files| !files.starts_with("--from"))
+        .flat_map(|files| files.rsplit_once(' ').unwrap().0.split(' '))
+        .collect();
+    copied.sort_unstable();
+    let ignored = text("Dockerfile.dockerignore");
+    let lines = ignored.lines().filter(|line| !line.starts_with('#'));
+    let (mut sent, all_else): (Vec<&str>, Vec<&str>) = lines.partition(|l| l.starts_with('!'));
+    assert_eq!(all_else, ["*"]);
+    sent.sort_unstable();
+    let sent: Vec<&str> = sent
+        .iter()
+        .map(|line| line.trim_start_matches('!'))
+        .collect();
+    assert_eq!(copied, sent);
+}
+
+#[test]
 fn the_compose_file_keeps_tasks() {
     let compose = &documents("compose.yaml")[0];
     let services = &compose["services"];

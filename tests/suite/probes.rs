@@ -1,12 +1,12 @@
 //! What an orchestrator hears on the probe listener.
 
-use std::process::{Command, Output};
-
 use hyper::Method;
 use serde_json::json;
+use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpStream;
 
 use crate::redis_server::RedisServer;
-use crate::support::{Client, Config, Era, Rig, Upstream, in_both_eras};
+use crate::support::{Client, Config, Era, PATIENCE, Rig, Upstream, in_both_eras, within};
 
 in_both_eras!(
     it_is_ready_when_the_server_was_reached,
@@ -90,7 +90,7 @@ async fn a_store_that_is_lost_in_redis_is_degraded_and_ready(era: Era) {
 
 async fn until_degraded(probes: &Client, wanted: serde_json::Value) {
     let asking = async { while probes.page("/readyz").await.json()["degraded"] != wanted {} };
-    crate::support::within(crate::support::PATIENCE, "degraded or not", asking).await;
+    within(PATIENCE, "degraded or not", asking).await;
 }
 
 async fn a_gateway_whose_redis_is_lost_is_not_ready(era: Era) {
@@ -105,105 +105,20 @@ async fn a_gateway_whose_redis_is_lost_is_not_ready(era: Era) {
     probes.until_page("/readyz", 200).await;
 }
 
-/// As the kubelet does it: from outside of the pod's network, at the pod's address.
+/// Who says nothing, from however many connections, delays a probe for as long as a request's head
+/// may take and no longer.
 #[tokio::test]
-async fn another_network_namespace_probes_and_drains() {
-    let config = Config::always()
-        .probed_at("0.0.0.0:0", "")
-        .section("drain", &format!("token = {TOKEN:?}"));
-    let mut rig = Rig::start(Era::Modern, config).await;
-    let port = rig.proxy.probes().await.port();
-    let node = Namespace::start();
-    Client::of(([127, 0, 0, 1], port).into())
-        .until_page("/readyz", 200)
-        .await;
-    assert!(node.get(port, "/livez").starts_with("HTTP/1.1 200 "));
-    assert!(node.get(port, "/readyz").starts_with("HTTP/1.1 200 "));
-    assert!(node.get(port, "/mcp").starts_with("HTTP/1.1 404 "));
-    let elsewhere = node.connect(rig.proxy.address().port(), "/mcp");
-    assert!(
-        !elsewhere.status.success(),
-        "clients are served on loopback only"
-    );
-
-    let drained = node.get(port, &format!("/drain/{TOKEN}"));
-    assert!(drained.starts_with("HTTP/1.1 200 "), "{drained}");
-    assert!(node.get(port, "/readyz").starts_with("HTTP/1.1 503 "));
-    assert!(rig.proxy.stop().await.success());
-}
-
-/// A network of its own with a cable to ours; gone when dropped.
-struct Namespace {
-    name: String,
-    /// Our end of the cable.
-    address: String,
-}
-
-impl Namespace {
-    fn start() -> Self {
-        let random = uuid::Uuid::new_v4();
-        let [a, b, c, ..] = random.into_bytes();
-        let name = format!("rc{}", &random.simple().to_string()[..8]);
-        // Four addresses of the range that is kept for measuring networks (RFC 2544).
-        let network = |last: u8| format!("198.{}.{b}.{}", 18 + (a & 1), (c & 0xFC) + last);
-        let node = Self {
-            address: network(1),
-            name,
-        };
-        let (name, ours, theirs) = (
-            &node.name,
-            format!("{}a", node.name),
-            format!("{}b", node.name),
-        );
-        ip(&format!("netns add {name}"));
-        ip(&format!(
-            "link add {ours} type veth peer name {theirs} netns {name}"
-        ));
-        ip(&format!("addr add {}/30 dev {ours}", network(1)));
-        ip(&format!("link set {ours} up"));
-        ip(&format!(
-            "-n {name} addr add {}/30 dev {theirs}",
-            network(2)
-        ));
-        ip(&format!("-n {name} link set {theirs} up"));
-        node
+async fn silent_connections_are_few_and_short() {
+    let rig = Rig::start(Era::Modern, Config::always().probed("")).await;
+    let address = rig.proxy.probes().await;
+    let mut silent = Vec::new();
+    for _ in 0..200 {
+        silent.push(TcpStream::connect(address).await.unwrap());
     }
-
-    /// The whole answer to a GET.
-    fn get(&self, port: u16, path: &str) -> String {
-        let output = self.connect(port, path);
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stdout).unwrap()
+    let probes = Client::of(address);
+    assert_eq!(probes.page("/livez").await.status, 200);
+    for mut stream in silent {
+        let closed = async { matches!(stream.read(&mut [0]).await, Ok(0) | Err(_)) };
+        assert!(within(PATIENCE, "a silent connection is closed", closed).await);
     }
-
-    fn connect(&self, port: u16, path: &str) -> Output {
-        let script = r#"exec 3<>"/dev/tcp/$0/$1" || exit 1
-                        printf 'GET %s HTTP/1.1\r\nHost: %s:%s\r\nConnection: close\r\n\r\n' "$2" "$0" "$1" >&3
-                        cat <&3"#;
-        Command::new("timeout")
-            .args([
-                "20", "ip", "netns", "exec", &self.name, "bash", "-c", script,
-            ])
-            .args([&self.address, &port.to_string(), path])
-            .output()
-            .unwrap()
-    }
-}
-
-impl Drop for Namespace {
-    fn drop(&mut self) {
-        // Both ends of the cable go with it.
-        let _ = Command::new("ip")
-            .args(["netns", "del", &self.name])
-            .status();
-    }
-}
-
-fn ip(arguments: &str) {
-    let output = Command::new("ip").args(arguments.split(' ')).output();
-    let said = output.map(|output| (output.status.success(), String::from_utf8(output.stderr)));
-    assert!(
-        matches!(said, Ok((true, _))),
-        "this test makes a network namespace: it needs root and iproute2 (ip {arguments}: {said:?})"
-    );
 }

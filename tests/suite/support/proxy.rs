@@ -79,11 +79,7 @@ impl Config {
 
     /// With a probe listener, on a port that the system chooses, and more lines of its section.
     pub(crate) fn probed(self, lines: &str) -> Self {
-        self.probed_at("127.0.0.1:0", lines)
-    }
-
-    pub(crate) fn probed_at(self, address: &str, lines: &str) -> Self {
-        self.section("admin", &format!("probes = {address:?}\n{lines}"))
+        self.section("admin", &format!("probes = \"127.0.0.1:0\"\n{lines}"))
     }
 
     pub(crate) fn embedded(mut self) -> Self {

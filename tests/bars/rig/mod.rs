@@ -1,0 +1,177 @@
+//! The stage: one Redis, two replicas A and B, and one server for both or one for each.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::book::Book;
+use super::client::Client;
+use super::report::Report;
+use super::upstream::{Flavour, Upstream};
+
+pub(crate) mod follow;
+mod process;
+pub(crate) mod redis;
+pub(crate) mod replica;
+
+use redis::Redis;
+use replica::Replica;
+
+pub(crate) const LEASE: Duration = Duration::from_secs(3);
+/// What recovery may take beyond the lease.
+pub(crate) const SLACK: Duration = Duration::from_secs(3);
+pub(crate) const MAX_DURATION: Duration = Duration::from_secs(8);
+
+/// Whether the program hands calls over: the settings that say how are not known before it does.
+const HANDS_OVER: bool = false;
+
+pub(crate) const A: usize = 0;
+pub(crate) const B: usize = 1;
+
+/// How a stage is set.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    flavour: Flavour,
+    /// A server for each replica; else one for both.
+    paired: bool,
+    max_duration: Duration,
+    retention: Duration,
+    /// Further sections of the configuration.
+    sections: String,
+}
+
+impl Plan {
+    pub(crate) fn of(flavour: Flavour) -> Self {
+        Self {
+            flavour,
+            paired: false,
+            max_duration: MAX_DURATION,
+            retention: Duration::from_secs(32),
+            sections: String::new(),
+        }
+    }
+
+    pub(crate) fn paired(mut self) -> Self {
+        self.paired = true;
+        self
+    }
+
+    pub(crate) fn lasting(mut self, max_duration: Duration, retention: Duration) -> Self {
+        self.max_duration = max_duration;
+        self.retention = retention;
+        self
+    }
+
+    pub(crate) fn section(mut self, text: &str) -> Self {
+        self.sections.push_str(text);
+        self
+    }
+
+    fn config(&self, store: &str, id: &str) -> String {
+        let (shared, seal, rerun) = if HANDS_OVER {
+            (
+                format!("shared = {}", !self.paired),
+                format!("seal_key = \"{}\"", "5e".repeat(32)),
+                "on_owner_lost = \"rerun\"",
+            )
+        } else {
+            (String::new(), String::new(), "")
+        };
+        let (era, sections) = (self.flavour.era(), &self.sections);
+        let (max, retention) = (self.max_duration.as_millis(), self.retention.as_millis());
+        format!(
+            "[upstream]\nera = \"{era}\"\nsessions_max = 4096\n{shared}\n\
+             [store]\nurl = \"{store}\"\nnamespace = \"bars\"\n{seal}\n\
+             [replica]\nid = \"{id}\"\nlease = \"3s\"\n\
+             [tasks]\nmode = \"always\"\npoll_interval = \"100ms\"\n\
+             max_duration = \"{max}ms\"\nretention = \"{retention}ms\"\n\
+             {sections}\n\
+             [[tools]]\nname = \"read\"\n{rerun}\n\
+             [[tools]]\nname = \"plain\"\nmode = \"never\"\n"
+        )
+    }
+
+    pub(crate) async fn start(self) -> Rig {
+        let folder = Folder::new();
+        let book = Book::default();
+        let store = Redis::start(&folder.0).await;
+        let mut upstreams = vec![Upstream::start(self.flavour, book.clone()).await];
+        if self.paired {
+            upstreams.push(Upstream::start(self.flavour, book.clone()).await);
+        }
+        let mut replicas = Vec::new();
+        for (place, id) in ["a", "b"].into_iter().enumerate() {
+            let upstream = upstreams.get(place).unwrap_or(&upstreams[0]).url();
+            let config = self.config(&store.url(), id);
+            replicas.push(Replica::start(folder.0.join(id), &config, &upstream).await);
+        }
+        let clients = replicas.iter().map(Replica::client).collect();
+        Rig {
+            replicas,
+            clients,
+            redis: store,
+            upstreams,
+            book,
+            _folder: folder,
+        }
+    }
+}
+
+/// A stage that is set. Everything on it ends when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Rig {
+    pub(crate) replicas: Vec<Replica>,
+    pub(crate) clients: Vec<Client>,
+    pub(crate) redis: Redis,
+    pub(crate) upstreams: Vec<Upstream>,
+    pub(crate) book: Book,
+    _folder: Folder,
+}
+
+impl Rig {
+    /// Waits until every replica has been in contact with the store for long enough to judge a lease.
+    pub(crate) async fn settle(&self) {
+        tokio::time::sleep(LEASE + Duration::from_millis(1500)).await;
+    }
+
+    /// What no replica may have done, whatever happened around it.
+    pub(crate) fn inspect(&mut self, report: &mut Report) {
+        let mut panics = Vec::new();
+        let mut died = Vec::new();
+        for (place, replica) in self.replicas.iter_mut().enumerate() {
+            let log = replica.log();
+            panics.extend(
+                log.lines()
+                    .filter(|line| line.contains("panicked"))
+                    .map(str::to_owned),
+            );
+            if !replica.runs() {
+                let last = log.lines().last().unwrap_or("nothing").to_owned();
+                died.push(format!("replica {place} said last: {last}"));
+            }
+        }
+        report.zero("panics", panics);
+        report.zero("replicas_died", died);
+    }
+}
+
+/// A folder that is gone at the end, unless `KEEP_LOGS` is set.
+#[derive(Debug)]
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        let random = uuid::Uuid::new_v4().simple().to_string();
+        // Short: a socket's path has room for about a hundred bytes.
+        let path = std::env::temp_dir().join(format!("rcb-{}", &random[..12]));
+        std::fs::create_dir(&path).expect("a folder for the bar");
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if std::env::var_os("KEEP_LOGS").is_none() {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+}

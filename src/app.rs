@@ -122,11 +122,15 @@ impl App {
             tokio::time::sleep(self.drain.delay).await;
             close.cancel();
             self.front.closing.cancel();
-            self.front.runner.drain(self.drain.grace).await;
+            // What the calls leave of the grace period is for telling everybody of their end.
+            let rest = LAST_BYTES.min(self.drain.grace / 2);
+            self.front.runner.drain(self.drain.grace - rest).await;
             stop.cancel();
         };
         tokio::join!(serving, draining);
         self.stop.cancel();
+        // With it go the idle connections to the server, which nothing else would end.
+        drop(self.front);
         self.services.close();
         let _ = tokio::time::timeout(LAST_BYTES, self.services.wait()).await;
         if let Some(embedded) = self.embedded {

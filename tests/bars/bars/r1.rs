@@ -70,6 +70,7 @@ async fn trial(mut asked: Asked, place: usize, plan: Plan) -> (Rig, Trial) {
         // The pair comes back together, under the name that it had.
         rig.upstreams[A].kill_and_restart().await;
         rig.replicas[A].restart().await;
+        rig.pair_up();
     }
     let mut seen = follow_all(&rig, &tasks, killed + MAX_DURATION + SLACK).await;
     for (task, seen) in tasks.iter().zip(&mut seen) {

@@ -73,7 +73,6 @@ async fn adopted(mut asked: Asked) -> Report {
         completed,
         (tasks.len() as u64 * 9).div_ceil(10),
     );
-    rig.replicas.remove(A);
     rig.inspect(&mut report);
     report
 }
@@ -106,7 +105,6 @@ async fn waiting(asked: Asked) -> Report {
     let seen = follow_all(&rig, &tasks, Instant::now() + MAX_DURATION).await;
     let completed = judge_all(&rig, &tasks, seen, "waiting", &mut report);
     report.at_least("waiting_completed", completed, tasks.len() as u64);
-    rig.replicas.remove(A);
     rig.inspect(&mut report);
     report
 }

@@ -41,7 +41,7 @@ async fn trial(mut asked: Asked, round: u32, flavour: Flavour, report: &mut Repo
     let listening = tokio::spawn(listen(rig.clients[A].clone(), ids));
     tokio::time::sleep(asked.seed.millis(50, 250)).await;
     let told = Instant::now();
-    let status = rig.replicas[A].stop(GRACE + SLACK).await;
+    let status = rig.replicas[A].stop(GRACE * 3).await;
     let took = told.elapsed();
     if !status.is_some_and(|status| status.success()) {
         report.breaks(format!(
@@ -91,7 +91,6 @@ async fn trial(mut asked: Asked, round: u32, flavour: Flavour, report: &mut Repo
             "{name}: a listener was not told of the end: {other:?}"
         )),
     }
-    rig.replicas.remove(A);
     rig.inspect(report);
 }
 

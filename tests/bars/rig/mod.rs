@@ -8,11 +8,13 @@ use super::client::Client;
 use super::report::Report;
 use super::upstream::{Flavour, Upstream};
 
+mod door;
 pub(crate) mod follow;
 mod process;
 pub(crate) mod redis;
 pub(crate) mod replica;
 
+use door::Door;
 use redis::Redis;
 use replica::Replica;
 
@@ -98,21 +100,30 @@ impl Plan {
         if self.paired {
             upstreams.push(Upstream::start(self.flavour, book.clone()).await);
         }
+        let door = if self.paired {
+            Some(Door::open().await)
+        } else {
+            None
+        };
+        let url = door.as_ref().map_or_else(|| upstreams[0].url(), Door::url);
         let mut replicas = Vec::new();
-        for (place, id) in ["a", "b"].into_iter().enumerate() {
-            let upstream = upstreams.get(place).unwrap_or(&upstreams[0]).url();
+        for id in ["a", "b"] {
             let config = self.config(&store.url(), id);
-            replicas.push(Replica::start(folder.0.join(id), &config, &upstream).await);
+            let replica = Replica::start(folder.0.join(id), &config, &url).await;
+            replicas.push(replica);
         }
         let clients = replicas.iter().map(Replica::client).collect();
-        Rig {
+        let rig = Rig {
             replicas,
             clients,
             redis: store,
             upstreams,
             book,
+            door,
             _folder: folder,
-        }
+        };
+        rig.pair_up();
+        rig
     }
 }
 
@@ -124,10 +135,21 @@ pub(crate) struct Rig {
     pub(crate) redis: Redis,
     pub(crate) upstreams: Vec<Upstream>,
     pub(crate) book: Book,
+    door: Option<Door>,
     _folder: Folder,
 }
 
 impl Rig {
+    /// Leads each replica of a pair to its own server. Once more after a restart.
+    pub(crate) fn pair_up(&self) {
+        let Some(door) = &self.door else { return };
+        for (replica, upstream) in self.replicas.iter().zip(&self.upstreams) {
+            if let Some(pid) = replica.pid() {
+                door.lead(pid, upstream.address());
+            }
+        }
+    }
+
     /// Waits until every replica has been in contact with the store for long enough to judge a lease.
     pub(crate) async fn settle(&self) {
         tokio::time::sleep(LEASE + Duration::from_millis(1500)).await;
@@ -144,7 +166,7 @@ impl Rig {
                     .filter(|line| line.contains("panicked"))
                     .map(str::to_owned),
             );
-            if !replica.runs() {
+            if replica.died() {
                 let last = log.lines().last().unwrap_or("nothing").to_owned();
                 died.push(format!("replica {place} said last: {last}"));
             }

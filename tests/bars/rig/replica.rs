@@ -41,6 +41,10 @@ impl Replica {
         Client::of(self.address)
     }
 
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
     /// SIGKILL.
     pub(crate) fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
@@ -88,10 +92,14 @@ impl Replica {
         None
     }
 
-    /// It was started, and has not ended by itself.
-    pub(crate) fn runs(&mut self) -> bool {
+    fn runs(&mut self) -> bool {
         let ended = self.child.as_mut().map(Child::try_wait);
         matches!(ended, Some(Ok(None)))
+    }
+
+    /// It ended although nobody ended it.
+    pub(crate) fn died(&mut self) -> bool {
+        self.child.is_some() && !self.runs()
     }
 
     pub(crate) fn log(&self) -> String {

@@ -124,7 +124,8 @@ impl App {
             self.front.closing.cancel();
             // What the calls leave of the grace period is for telling everybody of their end.
             let rest = LAST_BYTES.min(self.drain.grace / 2);
-            self.front.runner.drain(self.drain.grace - rest).await;
+            let calls = self.drain.grace.saturating_sub(rest);
+            self.front.runner.drain(calls).await;
             stop.cancel();
         };
         tokio::join!(serving, draining);

@@ -200,9 +200,11 @@ async fn read(response: Response<Incoming>) -> Result<Heard, String> {
             "HTTP {status} with a body that is no JSON-RPC: {text:?}"
         ));
     };
-    match message["error"].take() {
-        Value::Null => Ok(Heard::Result(message["result"].take())),
-        error => Ok(Heard::Error { status, error }),
+    let error = message["error"].take();
+    if error.is_null() {
+        Ok(Heard::Result(message["result"].take()))
+    } else {
+        Ok(Heard::Error { status, error })
     }
 }
 

@@ -102,7 +102,7 @@ fn read(arguments: &[String]) -> Option<(&'static Bar, Asked)> {
                 asked.size = value
                     .parse()
                     .ok()
-                    .filter(|size| *size > 0.0 && *size <= 1.0)?
+                    .filter(|size| *size > 0.0 && *size <= 1.0)?;
             }
             "--seed" => asked.seed = Seed::of(value.parse().ok()?),
             _ => return None,

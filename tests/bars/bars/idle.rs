@@ -21,7 +21,7 @@ pub(super) async fn run(asked: Asked, report: &mut Report) {
         ..open
     };
     let _ = rustix::process::setrlimit(rustix::process::Resource::Nofile, raised);
-    let hour = Duration::from_secs(3_600);
+    let hour = Duration::from_hours(1);
     let mut rig = Plan::of(Flavour::Modern).lasting(hour, hour).start().await;
     // One replica carries them all, and nobody else asks Redis for anything.
     rig.replicas.truncate(1);

@@ -53,7 +53,7 @@ async fn race(rig: &Rig, flavour: Flavour, n: u32, ms: u64, wait: Duration) -> R
     };
     tokio::time::sleep(wait).await;
     let cancelled = Instant::now();
-    let ack = rig.clients[if n % 2 == 0 { A } else { B }]
+    let ack = rig.clients[if n.is_multiple_of(2) { A } else { B }]
         .cancel(&id)
         .await;
     if !ack.is_acknowledged() {

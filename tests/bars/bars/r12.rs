@@ -135,18 +135,15 @@ fn judge_all(rig: &Rig, tasks: &[Task], seen: Vec<Seen>, part: &str, report: &mu
         completed += usize::from(seen.status() == "completed");
         report.zero(&format!("{part}_lost"), seen.lost.clone());
         report.zero(&format!("{part}_wrong"), seen.wrong.clone());
-        match &seen.end {
-            Some((end, _)) => {
-                let wrong = judge(token, end, &entry).into_iter().collect();
-                report.zero(&format!("{part}_wrong"), wrong);
-                if seen.status() != "completed" {
-                    report.count(&format!("{part}_not_completed"), 1_u32);
-                }
-            }
-            None => {
-                let open = format!("{token}: {seen:?}, the server knows {entry:?}");
-                report.zero(&format!("{part}_open"), vec![open]);
-            }
+        let Some((end, _)) = &seen.end else {
+            let open = format!("{token}: {seen:?}, the server knows {entry:?}");
+            report.zero(&format!("{part}_open"), vec![open]);
+            continue;
+        };
+        let wrong = judge(token, end, &entry).into_iter().collect();
+        report.zero(&format!("{part}_wrong"), wrong);
+        if seen.status() != "completed" {
+            report.count(&format!("{part}_not_completed"), 1_u32);
         }
         if entry.runs > 1 {
             report.zero(

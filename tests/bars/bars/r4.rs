@@ -28,7 +28,7 @@ async fn trial(mut asked: Asked, round: u32, flavour: Flavour, report: &mut Repo
     let drain = format!("[drain]\ngrace = \"{}s\"\n", GRACE.as_secs());
     let plan = Plan::of(flavour).section(&drain);
     let mut rig = plan
-        .lasting(Duration::from_secs(60), Duration::from_secs(32))
+        .lasting(Duration::from_mins(1), Duration::from_secs(32))
         .start()
         .await;
     let name = format!("r4-{round}-{flavour:?}");

@@ -43,12 +43,13 @@ async fn trial(outage: Outage, flavour: Flavour, asked: Asked, report: &mut Repo
     let mut rig = plan.start().await;
     let name = format!("r6-{outage:?}-{flavour:?}");
     rig.settle().await;
-    let n = u64::from(asked.of(60, 20));
+    // They end evenly over the outage and shortly after.
+    let n = asked.of(60, 20);
+    let step = length / n;
     let running = (0..n).map(|n| {
-        Call::work(
-            format!("{name}-{n}"),
-            500 + n * (length.as_millis() as u64 - 1_000) / n.max(1).max(60),
-        )
+        let lasts = Duration::from_millis(3_500) + step * n;
+        let ms = u64::try_from(lasts.as_millis()).unwrap_or_default();
+        Call::work(format!("{name}-{n}"), ms)
     });
     let (tasks, refused) = create(&rig.clients[A], running.collect()).await;
     report.zero("not_announced", refused);

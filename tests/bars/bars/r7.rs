@@ -28,7 +28,7 @@ async fn emptied(mut asked: Asked, flavour: Flavour, report: &mut Report) {
         tokio::time::sleep(asked.seed.millis(100, 1_200)).await;
         let _: String = rig.redis.ask(&["FLUSHALL"]).await;
         // What ends now must not bring a part of a record back.
-        tokio::time::sleep(Duration::from_millis(2_000)).await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
         eternal(&rig, "emptied", report).await;
         for task in &tasks {
             let heard = rig.clients[B].get(&task.id).await;

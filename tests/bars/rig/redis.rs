@@ -18,6 +18,8 @@ pub(crate) struct Redis {
 }
 
 impl Redis {
+    /// Below `folder`, which should be in memory: with a slow disk, while an earlier sync of the file is under way, Redis
+    /// acknowledges writes that it has not given to the system yet, and a kill loses them.
     pub(crate) async fn start(folder: &Path) -> Self {
         let folder = folder.join("redis");
         std::fs::create_dir(&folder).expect("a folder for Redis");

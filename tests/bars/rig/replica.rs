@@ -113,7 +113,8 @@ impl Replica {
             .open(self.folder.join("log"))
             .expect("a log file");
         let binary = std::env::var_os("RAINCHECK_BIN");
-        let mut command = Command::new(binary.unwrap_or(env!("CARGO_BIN_EXE_raincheck").into()));
+        let built = || env!("CARGO_BIN_EXE_raincheck").into();
+        let mut command = Command::new(binary.unwrap_or_else(built));
         command
             .arg("run")
             .arg("--config")
@@ -141,7 +142,7 @@ fn config_path(folder: &Path) -> PathBuf {
 fn free_address() -> SocketAddr {
     loop {
         let port = crate::seed::Seed::random().between(20_000, 30_000);
-        let address = SocketAddr::from(([127, 0, 0, 1], u16::try_from(port).unwrap_or(20_000)));
+        let address = SocketAddr::from(([127, 0, 0, 1], u16::try_from(port).unwrap_or_default()));
         if TcpListener::bind(address).is_ok() {
             return address;
         }

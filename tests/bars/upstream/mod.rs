@@ -196,9 +196,8 @@ pub(crate) fn text_of(token: &str, answers: &[String]) -> String {
 /// An answer to a question, in a word.
 fn word_of(answer: &Value) -> String {
     let name = answer["content"]["name"].as_str();
-    name.or(answer["action"].as_str())
-        .unwrap_or("nothing")
-        .to_owned()
+    let action = || answer["action"].as_str();
+    name.or_else(action).unwrap_or("nothing").to_owned()
 }
 
 fn tools() -> Value {

@@ -8,8 +8,10 @@ use crate::book::Entry;
 use crate::client::{Client, Heard};
 use crate::upstream::text_of;
 
-/// Between polls of a client that waits.
-const POLL: Duration = Duration::from_millis(100);
+/// Between the first polls of a client that waits, and between the last: many clients that wait for long must not be all
+/// that the replicas are busy with.
+const POLL: Duration = Duration::from_millis(60);
+const POLL_MAX: Duration = Duration::from_millis(600);
 
 /// What a client saw of one task.
 #[derive(Debug, Default)]
@@ -70,6 +72,7 @@ impl Seen {
 pub(crate) async fn follow(clients: &[Client], id: &str, deadline: Instant) -> Seen {
     let mut seen = Seen::default();
     let mut turns = clients.iter().cycle();
+    let mut pause = POLL;
     while seen.end.is_none() && seen.lost.is_empty() {
         if let Some(client) = turns.next() {
             seen.take(&client.get(id).await);
@@ -78,7 +81,8 @@ pub(crate) async fn follow(clients: &[Client], id: &str, deadline: Instant) -> S
             break;
         }
         if seen.end.is_none() {
-            tokio::time::sleep(POLL).await;
+            tokio::time::sleep(pause).await;
+            pause = (pause * 4 / 3).min(POLL_MAX);
         }
     }
     seen

@@ -2,8 +2,10 @@
 //! given a wrong result.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::Call;
@@ -18,33 +20,36 @@ use crate::{Asked, Report};
 /// Between two creations.
 const PACE: Duration = Duration::from_millis(11);
 
+/// Tasks followed at once: what a kill leaves open for a while must not let the load grow without bound.
+const OPEN_MAX: usize = 200;
+
 pub(super) async fn run(mut asked: Asked, report: &mut Report) {
     let flavour = Flavour::ALL[usize::try_from(asked.seed.between(0, 3)).unwrap_or_default()];
     let mut rig = Plan::of(flavour).start().await;
     rig.settle().await;
     let clients: Arc<[Client]> = rig.clients.clone().into();
+    let progress = Arc::new(Progress::default());
     let creating = create(
-        asked.of(7_000, 700),
+        Arc::clone(&progress),
         asked.seed,
         Arc::clone(&clients),
         rig.book.clone(),
     );
-    let mut creating = tokio::spawn(creating);
-    let mut kills = 0_u32;
-    for turn in 0..asked.of(50, 5) {
+    let creating = tokio::spawn(creating);
+    let (kills, tasks) = (asked.of(50, 5), asked.of(5_000, 500));
+    let mut turn = 0;
+    while turn < kills || progress.acknowledged.load(Ordering::Relaxed) < tasks {
         tokio::time::sleep(asked.seed.millis(300, 2_200)).await;
         let replica = &mut rig.replicas[turn as usize % 2];
         replica.kill();
         tokio::time::sleep(asked.seed.millis(0, 300)).await;
         replica.restart().await;
-        kills += 1;
+        turn += 1;
     }
-    report.count("kills", kills);
-    let lives = (&mut creating).await.expect("the creator");
+    report.count("kills", turn);
+    progress.over.store(true, Ordering::Relaxed);
+    let lives = creating.await.expect("the creator");
     tell(&lives, &rig.book, report);
-    // Of those that were asked for, some met a replica that was down.
-    let acknowledged = lives.iter().filter(|life| life.seen.is_some()).count();
-    report.at_least("tasks", acknowledged, u64::from(asked.of(5_000, 500)));
     rig.inspect(report);
 }
 
@@ -56,26 +61,52 @@ struct Life {
     entry: Entry,
 }
 
-async fn create(n: u32, mut seed: Seed, clients: Arc<[Client]>, book: Book) -> Vec<Life> {
+#[derive(Default)]
+struct Progress {
+    over: AtomicBool,
+    acknowledged: AtomicU32,
+}
+
+async fn create(
+    progress: Arc<Progress>,
+    mut seed: Seed,
+    clients: Arc<[Client]>,
+    book: Book,
+) -> Vec<Life> {
     let mut lives = JoinSet::new();
+    let open = Arc::new(Semaphore::new(OPEN_MAX));
     let mut pace = tokio::time::interval(PACE);
-    for n in 0..n {
+    let mut n = 0_usize;
+    while !progress.over.load(Ordering::Relaxed) {
         pace.tick().await;
+        n += 1;
         let ms = seed.between(0, 250);
         let call = match seed.between(0, 4) {
             0 => Call::read(format!("r2-{n}"), ms),
             _ => Call::work(format!("r2-{n}"), ms),
         };
-        let (clients, book) = (Arc::clone(&clients), book.clone());
-        lives.spawn(async move { live(call, n as usize, &clients, &book).await });
+        let permit = Arc::clone(&open).acquire_owned().await;
+        let (progress, clients, book) = (Arc::clone(&progress), Arc::clone(&clients), book.clone());
+        lives.spawn(async move {
+            let life = live(call, n, &clients, &book, &progress).await;
+            drop(permit);
+            life
+        });
     }
     lives.join_all().await
 }
 
-async fn live(call: Call, turn: usize, clients: &[Client], book: &Book) -> Life {
+async fn live(
+    call: Call,
+    turn: usize,
+    clients: &[Client],
+    book: &Book,
+    progress: &Progress,
+) -> Life {
     let heard = call.send(&clients[turn % clients.len()]).await;
     let mut seen = None;
     if let Some(id) = heard.task() {
+        progress.acknowledged.fetch_add(1, Ordering::Relaxed);
         // Its owner, and who looked for it, may both have been killed: the deadline ends it then.
         let deadline = Instant::now() + MAX_DURATION + LEASE + SLACK * 2;
         let mut all = follow(clients, &id, deadline).await;

@@ -53,16 +53,19 @@ async fn serve(listener: TcpListener, rooms: Arc<Mutex<BTreeMap<u32, SocketAddr>
         };
         let rooms = Arc::clone(&rooms);
         tokio::spawn(async move {
-            // A replica connects as soon as it starts, maybe before its pid is known here: nobody's connection waits.
+            let Some(socket) = socket_at(peer.port()) else {
+                return;
+            };
+            // A replica connects as soon as it starts, maybe before its pid is known here.
             let mut server = None;
             for _ in 0..200 {
                 let known = rooms.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                let owner = known.iter().find(|(pid, _)| owns(**pid, peer.port()));
+                let owner = known.iter().find(|(pid, _)| owns(**pid, &socket));
                 if let Some((_, address)) = owner {
                     server = Some(*address);
                     break;
                 }
-                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
             }
             let Some(server) = server else { return };
             let Ok(mut inside) = TcpStream::connect(server).await else {
@@ -74,20 +77,21 @@ async fn serve(listener: TcpListener, rooms: Arc<Mutex<BTreeMap<u32, SocketAddr>
     }
 }
 
-/// Whether the process has a socket at this local port.
-fn owns(pid: u32, port: u16) -> bool {
-    let table = std::fs::read_to_string("/proc/net/tcp").unwrap_or_default();
+/// What the kernel calls the socket at this local port.
+fn socket_at(port: u16) -> Option<String> {
+    let table = std::fs::read_to_string("/proc/net/tcp").ok()?;
     let here = format!(":{port:04X}");
     let inode = table.lines().skip(1).find_map(|line| {
         let mut fields = line.split_whitespace();
         let ours = fields.nth(1)?.ends_with(&here);
-        ours.then(|| fields.nth(7).map(ToOwned::to_owned)).flatten()
+        ours.then(|| fields.nth(7)).flatten()
     });
-    let Some(inode) = inode else { return false };
-    let name = format!("socket:[{inode}]");
-    let sockets = std::fs::read_dir(format!("/proc/{pid}/fd"))
-        .into_iter()
-        .flatten();
-    let mut links = sockets.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
-    links.any(|link| link == Path::new(&name))
+    Some(format!("socket:[{}]", inode?))
+}
+
+fn owns(pid: u32, socket: &str) -> bool {
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd"));
+    let links = open.into_iter().flatten();
+    let mut links = links.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    links.any(|link| link == Path::new(socket))
 }

@@ -120,7 +120,7 @@ impl Plan {
             upstreams,
             book,
             door,
-            _folder: folder,
+            folder,
         };
         rig.pair_up();
         rig
@@ -136,7 +136,7 @@ pub(crate) struct Rig {
     pub(crate) upstreams: Vec<Upstream>,
     pub(crate) book: Book,
     door: Option<Door>,
-    _folder: Folder,
+    folder: Folder,
 }
 
 impl Rig {
@@ -148,6 +148,17 @@ impl Rig {
                 door.lead(pid, upstream.address());
             }
         }
+    }
+
+    /// A replica in front of the first server that no store outage can reach, to compare with.
+    pub(crate) async fn control(&self, flavour: Flavour) -> Replica {
+        let config = format!(
+            "[upstream]\nera = \"{}\"\nsessions_max = 4096\n\
+             [store]\nurl = \"memory:\"\n[tasks]\nmode = \"never\"\n",
+            flavour.era()
+        );
+        let folder = self.folder.0.join("control");
+        Replica::start(folder, &config, &self.upstreams[0].url()).await
     }
 
     /// Waits until every replica has been in contact with the store for long enough to judge a lease.

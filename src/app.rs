@@ -194,6 +194,8 @@ impl App {
         }
         self.drain.finish();
         self.stop.cancel();
+        // With it go the idle connections to the server, which nothing else would end.
+        drop(front);
         self.services.close();
         let _ = timeout(LAST_SERVICES, self.services.wait()).await;
         if let Some(embedded) = self.embedded {

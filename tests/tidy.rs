@@ -66,6 +66,10 @@ const SLEEPERS: &[(&str, &str)] = &[
         "the tool that is slow is slow",
     ),
     (
+        "tests/bars/",
+        "a bar chooses moments and measures waits: outages, leases and expiry take the time that they take",
+    ),
+    (
         "tests/store/rig.rs",
         "Redis tells nobody that a key has expired: it is asked until it has, for a bounded time",
     ),

@@ -260,11 +260,12 @@ impl Task {
         Some(unanswered.min().unwrap_or(u64::MAX).min(self.deadline_ms))
     }
 
-    /// When the record may be forgotten, with a minute to spare for skewed clocks.
+    /// When the record may be forgotten, with time to spare for skewed clocks; half a minute after
+    /// `ttlMs` nothing of a task is left.
     pub fn expires_ms(&self) -> u64 {
         self.created_ms
             .saturating_add(self.ttl_ms)
-            .saturating_add(60_000)
+            .saturating_add(20_000)
     }
 
     /// True once `ttlMs` has passed: to clients an unknown task.

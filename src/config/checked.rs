@@ -179,17 +179,16 @@ fn store(
             Some(("memory", "")) => Location::Memory,
             Some(("redb", path)) if !path.is_empty() => Location::Embedded(path.into()),
             Some(("redb", _)) => return Err(refused("names no file; write redb:/path/to/file")),
-            Some(("redis" | "rediss" | "redis+unix", rest)) if rest.starts_with("//") => {
-                Location::Redis {
-                    namespace: namespace(file.namespace)?,
-                    url,
-                }
-            }
+            Some((scheme, rest)) if is_redis(scheme) && rest.starts_with("//") => Location::Redis {
+                namespace: namespace(file.namespace)?,
+                url,
+            },
             // The text is not quoted: it may hold a password.
             _ => {
                 return Err(refused(
                     "not a known store; write \"redb:PATH\", \"redis://HOST\", \"rediss://HOST\", \
-                     \"redis+unix:///PATH\" or \"memory:\"",
+                     \"redis+unix:///PATH\", \"redis-sentinel://HOST,HOST/NAME\", \
+                     \"redis-cluster://HOST,HOST\" or \"memory:\"",
                 ));
             }
         },
@@ -202,6 +201,19 @@ fn store(
         create_patience: file.create_patience,
         allow_eviction: file.allow_eviction,
     })
+}
+
+fn is_redis(scheme: &str) -> bool {
+    matches!(
+        scheme,
+        "redis"
+            | "rediss"
+            | "redis+unix"
+            | "redis-sentinel"
+            | "rediss-sentinel"
+            | "redis-cluster"
+            | "rediss-cluster"
+    )
 }
 
 fn namespace(text: Option<String>) -> Result<String, Problem> {

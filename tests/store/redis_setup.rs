@@ -1,14 +1,15 @@
 //! Which Redis is refused at the start, and what is said then.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use raincheck::store::Store as _;
 use raincheck::store::redis::{Namespace, OpenError, Options, Redis};
+use raincheck::store::{Health, Store as _};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::redis_server::RedisServer;
-use crate::rig::{Directory, create_until, done, hour, raw};
+use crate::rig::{Directory, create_until, done, eventually, hour, raw};
 
 #[tokio::test]
 async fn a_server_that_may_evict_tasks_is_refused_unless_allowed() {
@@ -19,10 +20,23 @@ async fn a_server_that_may_evict_tasks_is_refused_unless_allowed() {
     assert!(refused.to_string().contains("noeviction"), "{refused}");
     options.allow_eviction = true;
     let store = open(&options).await.unwrap();
-    assert_eq!(
-        store.eviction_policy().await.unwrap().as_deref(),
-        Some("volatile-lru")
-    );
+    assert_eq!(store.health(), Health::Good);
+}
+
+#[tokio::test]
+async fn a_policy_that_is_changed_later_is_noticed_and_so_is_its_repair() {
+    let server = RedisServer::start();
+    let mut options = options(&server.url());
+    options.check_interval = Duration::from_millis(20);
+    let store = open(&options).await.unwrap();
+    let mut raw = raw(&server).await;
+    for (policy, good) in [("allkeys-lru", false), ("noeviction", true)] {
+        let mut set = redis::cmd("CONFIG");
+        set.arg("SET").arg("maxmemory-policy").arg(policy);
+        set.exec_async(&mut raw).await.unwrap();
+        let health = async || store.health();
+        eventually(health, |health| (*health == Health::Good) == good).await;
+    }
 }
 
 #[tokio::test]

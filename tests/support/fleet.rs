@@ -37,13 +37,19 @@ impl Cluster {
                 "1000",
                 "--appendonly",
                 "yes",
+                // With "everysec" an acknowledged write waits in memory while a sync is under way.
+                "--appendfsync",
+                "always",
             ])
         });
         let cluster = Self {
             nodes: nodes.collect(),
             ports: ports.to_vec(),
         };
-        for (at, (from, to)) in [(0, 5461), (5462, 10922), (10923, 16383)].iter().enumerate() {
+        for (at, (from, to)) in [(0, 5461), (5462, 10922), (10923, 16383)]
+            .iter()
+            .enumerate()
+        {
             let mut node = cluster.nodes[at].connect();
             let (from, to) = (from.to_string(), to.to_string());
             let epoch = (at + 1).to_string();
@@ -60,7 +66,10 @@ impl Cluster {
 
     pub(crate) fn url(&self) -> String {
         // The others are learned.
-        format!("redis-cluster://127.0.0.1:{},127.0.0.1:{}", self.ports[0], self.ports[1])
+        format!(
+            "redis-cluster://127.0.0.1:{},127.0.0.1:{}",
+            self.ports[0], self.ports[1]
+        )
     }
 
     /// Until every node knows every other one and all slots are served.
@@ -100,7 +109,9 @@ impl Sentinels {
             let info: String = ask(&mut connection, &["INFO", "replication"]);
             info.contains("master_link_status:up")
         });
-        let sentinels = free[2..].iter().map(|port| Sentinel::start(*port, &primary));
+        let sentinels = free[2..]
+            .iter()
+            .map(|port| Sentinel::start(*port, &primary));
         let sentinels = Self {
             sentinels: sentinels.collect(),
             servers,
@@ -110,7 +121,11 @@ impl Sentinels {
     }
 
     pub(crate) fn url(&self) -> String {
-        let hosts: Vec<_> = self.sentinels.iter().map(|one| format!("127.0.0.1:{}", one.port)).collect();
+        let hosts: Vec<_> = self
+            .sentinels
+            .iter()
+            .map(|one| format!("127.0.0.1:{}", one.port))
+            .collect();
         format!("redis-sentinel://{}/main", hosts.join(","))
     }
 
@@ -119,8 +134,10 @@ impl Sentinels {
         for sentinel in &self.sentinels {
             let mut connection = sentinel.connect();
             until("the Sentinels know each other and the replica", || {
-                let known: Vec<redis::Value> = ask(&mut connection, &["SENTINEL", "SENTINELS", "main"]);
-                let replicas: Vec<redis::Value> = ask(&mut connection, &["SENTINEL", "REPLICAS", "main"]);
+                let known: Vec<redis::Value> =
+                    ask(&mut connection, &["SENTINEL", "SENTINELS", "main"]);
+                let replicas: Vec<redis::Value> =
+                    ask(&mut connection, &["SENTINEL", "REPLICAS", "main"]);
                 known.len() == 2 && replicas.len() == 1
             });
         }

@@ -10,6 +10,8 @@
 )]
 #![expect(clippy::print_stdout, reason = "shown with a test that failed")]
 
+#[path = "../support/fleet.rs"]
+mod fleet;
 #[path = "../support/redis.rs"]
 mod redis_server;
 mod support;
@@ -27,6 +29,7 @@ mod pass;
 mod policy;
 mod questions;
 mod races;
+mod redis_fleet;
 mod restart;
 mod results;
 mod store_down;

@@ -20,7 +20,7 @@ use crate::store::Store;
 use crate::store::embedded::Embedded;
 use crate::store::ledger::{Ledger, Patience};
 use crate::store::memory::Memory;
-use crate::store::redis::{Namespace, Options, Redis};
+use crate::store::redis::{Namespace, Options, Redis, Tls, Wait};
 use crate::task::id::Incarnation;
 use crate::tls;
 use crate::upstream::wrapped::{SessionMode, Settings as UpstreamSettings, Upstream};
@@ -178,6 +178,12 @@ async fn open(
             let options = Options {
                 allow_eviction: config.store.allow_eviction,
                 serves: Some(config.upstream.url.to_string()),
+                tls: certificates(&config.store.tls)?,
+                wait: config.store.wait.is_on().then_some(Wait {
+                    replicas: config.store.wait.replicas,
+                    aof: config.store.wait.aof,
+                    timeout: config.store.wait.timeout,
+                }),
                 ..Options::new(url.expose(), namespace)
             };
             let store = Redis::open(&options, services, stop).await.map_err(line)?;
@@ -196,6 +202,27 @@ async fn open(
             })
         }
     }
+}
+
+/// Reads the files for TLS to Redis; what is in them is looked at where it is used.
+fn certificates(files: &config::StoreTls) -> Result<Tls, AppError> {
+    let read = |setting: &str, path: &std::path::Path| {
+        std::fs::read(path).map_err(|error| {
+            let path = path.display();
+            AppError(format!(
+                "store.tls.{setting}: {path} cannot be read: {error}"
+            ))
+        })
+    };
+    let roots = files.roots.as_deref().map(|path| read("roots", path));
+    let identity = files.identity.as_ref().map(|files| {
+        let certificate = read("certificate", &files.certificate)?;
+        Ok((certificate, read("key", &files.key)?))
+    });
+    Ok(Tls {
+        roots: roots.transpose()?,
+        identity: identity.transpose()?,
+    })
 }
 
 /// What the upstream side is told.

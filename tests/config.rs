@@ -387,6 +387,20 @@ fn the_store_and_its_namespace() {
         wrong("url = 'redb:'"),
         "config.toml: store.url: names no file; write redb:/path/to/file"
     );
+    let redis = "url = 'redis://h'\nnamespace = 'n'";
+    assert_eq!(
+        wrong(&format!("{redis}\n[store.tls]\nroots = 'ca.pem'")),
+        "config.toml: store.tls: only counts where store.url begins with \"rediss\""
+    );
+    assert_eq!(
+        wrong(&format!("{redis}\n[store.tls]\nkey = 'k.pem'")),
+        "config.toml: store.tls.certificate: not set, but store.tls.key is; TLS needs both, PEM files"
+    );
+    assert_eq!(
+        wrong("url = 'memory:'\nwait_replicas = 1"),
+        "config.toml: store.wait_replicas: replicas and their files are a thing of Redis; take \
+         wait_* out"
+    );
     let homeless = load(&upstream(), &[]).unwrap_err().to_string();
     assert_eq!(
         homeless,

@@ -22,6 +22,10 @@ mod redis_only;
 mod redis_server;
 #[path = "store/redis_setup.rs"]
 mod redis_setup;
+#[path = "store/redis_tls.rs"]
+mod redis_tls;
+#[path = "store/redis_wait.rs"]
+mod redis_wait;
 #[path = "store/rig.rs"]
 mod rig;
 
@@ -92,5 +96,6 @@ with_rules!(contract_tests! { memory, crate::rig::Rig::memory(); });
 with_rules!(contract_tests! { embedded, crate::rig::Rig::embedded(); });
 with_rules!(contract_tests! { embedded_in_memory, crate::rig::Rig::embedded_in_memory(); });
 with_rules!(contract_tests! { redis, crate::rig::Rig::redis().await; });
+with_rules!(contract_test! { the_documented_access_list_is_enough, redis_setup::Tight, 1; });
 with_rules!(contract_test! { a_cluster_keeps_the_contract, fleet::Cluster, 8; });
 with_rules!(contract_test! { a_primary_behind_sentinels_keeps_the_contract, fleet::Sentinels, 1; });

@@ -12,8 +12,8 @@ use super::host::Host;
 use super::problem::Problem;
 use super::scalar::{FromText, word};
 use super::{
-    Auth, Config, Drain, EraChoice, Limits, Listen, Location, LogFormat, Replica, SessionUse,
-    Store, Telemetry, Tls, Upstream, file, rules,
+    Auth, Config, Drain, EraChoice, Limits, Listen, LogFormat, Replica, SessionUse, Telemetry, Tls,
+    Upstream, file, rules, store,
 };
 
 impl Config {
@@ -22,7 +22,7 @@ impl Config {
         let upstream = Upstream::try_from(file.upstream)?;
         let usual_file = || usual_file(&listen, &upstream, host);
         Ok(Self {
-            store: store(file.store, usual_file)?,
+            store: store::store(file.store, usual_file)?,
             rules: rules::rules(&file.tasks, file.tools)?,
             replica: replica(file.replica, host)?,
             drain: Drain {
@@ -89,7 +89,7 @@ impl TryFrom<file::Listen> for Listen {
             h2c: file.h2c,
             allowed_hosts: lower(file.allowed_hosts),
             allowed_origins: lower(file.allowed_origins),
-            tls: tls(file.tls)?,
+            tls: tls("listen.tls", file.tls.certificate, file.tls.key)?,
         })
     }
 }
@@ -102,21 +102,26 @@ fn address(text: &str) -> Option<SocketAddr> {
     text.parse().ok()
 }
 
-fn tls(file: file::Tls) -> Result<Option<Tls>, Problem> {
-    match (file.certificate, file.key) {
+/// Both files or neither; `section` is where they are set.
+pub(super) fn tls(
+    section: &str,
+    certificate: Option<String>,
+    key: Option<String>,
+) -> Result<Option<Tls>, Problem> {
+    let missing = |what: &str, other: &str| {
+        Problem::new(
+            format!("{section}.{what}"),
+            format!("not set, but {section}.{other} is; TLS needs both, PEM files"),
+        )
+    };
+    match (certificate, key) {
         (None, None) => Ok(None),
         (Some(certificate), Some(key)) => Ok(Some(Tls {
             certificate: certificate.into(),
             key: key.into(),
         })),
-        (Some(_), None) => Err(Problem::new(
-            "listen.tls.key",
-            "not set, but listen.tls.certificate is; TLS needs both, PEM files",
-        )),
-        (None, Some(_)) => Err(Problem::new(
-            "listen.tls.certificate",
-            "not set, but listen.tls.key is; TLS needs both, PEM files",
-        )),
+        (Some(_), None) => Err(missing("key", "certificate")),
+        (None, Some(_)) => Err(missing("certificate", "key")),
     }
 }
 
@@ -161,78 +166,6 @@ impl TryFrom<file::Upstream> for Upstream {
             connect_timeout: file.connect_timeout,
         })
     }
-}
-
-fn store(
-    file: file::Store,
-    usual_file: impl FnOnce() -> Option<PathBuf>,
-) -> Result<Store, Problem> {
-    let refused = |text: &str| Problem::new("store.url", text);
-    let location = match file.url {
-        None => Location::Embedded(usual_file().ok_or_else(|| {
-            refused(
-                "not set, and there is no usual place either (neither XDG_STATE_HOME nor HOME is \
-                 set); write --store redb:/path/to/file",
-            )
-        })?),
-        Some(url) => match url.expose().split_once(':') {
-            Some(("memory", "")) => Location::Memory,
-            Some(("redb", path)) if !path.is_empty() => Location::Embedded(path.into()),
-            Some(("redb", _)) => return Err(refused("names no file; write redb:/path/to/file")),
-            Some((scheme, rest)) if is_redis(scheme) && rest.starts_with("//") => Location::Redis {
-                namespace: namespace(file.namespace)?,
-                url,
-            },
-            // The text is not quoted: it may hold a password.
-            _ => {
-                return Err(refused(
-                    "not a known store; write \"redb:PATH\", \"redis://HOST\", \"rediss://HOST\", \
-                     \"redis+unix:///PATH\", \"redis-sentinel://HOST,HOST/NAME\", \
-                     \"redis-cluster://HOST,HOST\" or \"memory:\"",
-                ));
-            }
-        },
-    };
-    positive("store.read_patience", file.read_patience)?;
-    positive("store.create_patience", file.create_patience)?;
-    Ok(Store {
-        location,
-        read_patience: file.read_patience,
-        create_patience: file.create_patience,
-        allow_eviction: file.allow_eviction,
-    })
-}
-
-fn is_redis(scheme: &str) -> bool {
-    matches!(
-        scheme,
-        "redis"
-            | "rediss"
-            | "redis+unix"
-            | "redis-sentinel"
-            | "rediss-sentinel"
-            | "redis-cluster"
-            | "rediss-cluster"
-    )
-}
-
-fn namespace(text: Option<String>) -> Result<String, Problem> {
-    let refused = |text: String| Problem::new("store.namespace", text);
-    let text = text.ok_or_else(|| {
-        refused(
-            "not set, but Redis needs it: services that share a Redis must not claim each other's \
-             tasks; write the name of this service, the same on all its replicas"
-                .into(),
-        )
-    })?;
-    // Braces would move keys to other slots of a cluster.
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if text.is_empty() || text.len() > 64 || !text.chars().all(plain) {
-        return Err(refused(format!(
-            "{text:?} cannot be part of a key; write up to 64 letters, digits, \"-\", \"_\" and \".\""
-        )));
-    }
-    Ok(text)
 }
 
 /// A file for each pair of upstream and listen address, so that two rainchecks on one laptop do
@@ -317,7 +250,7 @@ impl TryFrom<file::Telemetry> for Telemetry {
     }
 }
 
-fn positive(key: &str, duration: Duration) -> Result<(), Problem> {
+pub(super) fn positive(key: &str, duration: Duration) -> Result<(), Problem> {
     if duration.is_zero() {
         let text = "must be longer than 0: nothing could happen in time";
         return Err(Problem::new(key, text));

@@ -104,6 +104,24 @@ pub(super) struct Store {
     pub(super) create_patience: Duration,
     #[serde(deserialize_with = "scalar")]
     pub(super) allow_eviction: bool,
+    #[serde(deserialize_with = "scalar")]
+    pub(super) wait_replicas: usize,
+    #[serde(deserialize_with = "scalar")]
+    pub(super) wait_aof: bool,
+    #[serde(deserialize_with = "scalar")]
+    pub(super) wait_timeout: Duration,
+    pub(super) tls: StoreTls,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct StoreTls {
+    #[serde(deserialize_with = "optional")]
+    pub(super) roots: Option<String>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) certificate: Option<String>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) key: Option<String>,
 }
 
 impl Default for Store {
@@ -114,6 +132,10 @@ impl Default for Store {
             read_patience: Duration::from_secs(5),
             create_patience: Duration::from_secs(2),
             allow_eviction: false,
+            wait_replicas: 0,
+            wait_aof: false,
+            wait_timeout: Duration::from_secs(1),
+            tls: StoreTls::default(),
         }
     }
 }

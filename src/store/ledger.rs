@@ -175,11 +175,13 @@ impl Ledger {
 
     /// Applies the event unless somebody wrote meanwhile: for what may be lost, like progress.
     pub async fn try_apply(&self, loaded: &Loaded, event: Event) -> Result<Tried, NotApplied> {
+        let answers = matches!(event, Event::Answered { .. });
         let decided = match step(&loaded.task, event, self.now_ms()) {
             Ok(decided) => decided,
             Err(why) => return Err(NotApplied::Rejected(why, Box::new(loaded.clone()))),
         };
-        let write = self.write_of(&decided.task, Some(&loaded.task), Some(loaded.version))?;
+        let mut write = self.write_of(&decided.task, Some(&loaded.task), Some(loaded.version))?;
+        write.durable |= answers;
         match self.commit_patiently(&write, self.patience.read).await? {
             Commit::Done(revision) => {
                 let version = Version {
@@ -218,6 +220,8 @@ impl Ledger {
                 .cloned(),
             keep_for,
             request: None,
+            // What a client may have been told: that it is, that it was heard, how it ended.
+            durable: before.is_none() || task.is_ended(),
         })
     }
 

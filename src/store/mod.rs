@@ -61,6 +61,9 @@ pub struct Write {
     pub keep_for: Option<Incarnation>,
     /// The request, for a retry or a rerun. Written with create, never changed.
     pub request: Option<Bytes>,
+    /// Somebody will rely on it: where the operator asked for more than the store's own word (a
+    /// replica's, a disk's), it is `Done` only with that, and else in doubt.
+    pub durable: bool,
 }
 
 /// What became of a [`Write`].

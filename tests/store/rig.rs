@@ -162,6 +162,7 @@ pub(crate) fn create_until(expires_ms: u64) -> Write {
         drop_from: None,
         keep_for: None,
         request: None,
+        durable: false,
     }
 }
 
@@ -178,6 +179,7 @@ pub(crate) fn update(write: &Write, revision: u64, record: &'static str) -> Writ
         drop_from: None,
         keep_for: None,
         request: None,
+        durable: false,
         ..write.clone()
     }
 }

@@ -126,10 +126,12 @@ pub(super) fn host_and_port(text: &str, usual: u16) -> Option<(String, u16)> {
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => {
             let (host, port) = rest.split_once(']')?;
-            (
-                host,
-                port.strip_prefix(':').or(port.is_empty().then_some("")),
-            )
+            let port = if port.is_empty() {
+                Some("")
+            } else {
+                port.strip_prefix(':')
+            };
+            (host, port)
         }
         None => match text.rsplit_once(':') {
             Some((host, port)) => (host, Some(port)),

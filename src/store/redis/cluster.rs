@@ -65,7 +65,7 @@ async fn ask(reach: &Reach, server: &Server) -> RedisResult<Option<Vec<Range>>> 
     let host = server.client.get_connection_info().addr();
     let own_host = match host {
         redis::ConnectionAddr::Tcp(host, _) | redis::ConnectionAddr::TcpTls { host, .. } => host,
-        _ => "",
+        redis::ConnectionAddr::Unix(_) | _ => "",
     };
     let mut ranges = slots
         .into_iter()
@@ -88,9 +88,12 @@ fn read(range: Value, own_host: &str) -> Option<Range> {
     let Value::Array(primary) = range.next()? else {
         return None;
     };
-    let host = match primary.first()? {
-        Value::BulkString(host) if !host.is_empty() => String::from_utf8(host.clone()).ok()?,
-        _ => own_host.to_owned(),
+    let host = if let Value::BulkString(host) = primary.first()?
+        && !host.is_empty()
+    {
+        String::from_utf8(host.clone()).ok()?
+    } else {
+        own_host.to_owned()
     };
     Some((first, last, (host, number(primary.get(1)?)?)))
 }

@@ -9,7 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use redis::{Client, Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult, ServerErrorKind};
+use redis::{
+    Client, Cmd, ErrorKind, FromRedisValue, Pipeline, RedisError, RedisResult, ServerErrorKind,
+    Value,
+};
 
 use super::super::StoreError;
 use super::address::host_and_port;
@@ -51,6 +54,17 @@ impl Link {
         command: &Cmd,
     ) -> RedisResult<T> {
         let sent = async { command.query_async(&mut self.manager(server)?).await };
+        let sent = tokio::time::timeout(self.timeout, sent).await;
+        sent.unwrap_or_else(|_| Err(timed_out()))
+    }
+
+    /// Sends once, all to this server and nothing in between; each command has its own answer.
+    pub(super) async fn batch(
+        &self,
+        server: &Server,
+        pipeline: &Pipeline,
+    ) -> RedisResult<Vec<RedisResult<Value>>> {
+        let sent = async { pipeline.query_async(&mut self.manager(server)?).await };
         let sent = tokio::time::timeout(self.timeout, sent).await;
         sent.unwrap_or_else(|_| Err(timed_out()))
     }
@@ -123,17 +137,8 @@ impl Link {
         key: &str,
         fill: impl Fn(&mut Cmd),
     ) -> Result<T, StoreError> {
-        let mut command = redis::cmd("EVALSHA");
-        command.arg(&script.digest);
-        fill(&mut command);
-        let unknown = ErrorKind::Server(ServerErrorKind::NoScript);
-        match self.raw(key, &command).await {
-            Err(error) if error.kind() == unknown => {
-                let mut command = redis::cmd("EVAL");
-                command.arg(script.text);
-                fill(&mut command);
-                self.query(key, &command).await
-            }
+        match self.raw(key, &script.by_digest(&fill)).await {
+            Err(error) if is_unknown(&error) => self.query(key, &script.by_text(&fill)).await,
             answered => answered.map_err(fault),
         }
     }
@@ -149,6 +154,11 @@ fn manager(client: &Client, timeout: Duration) -> RedisResult<ConnectionManager>
         .set_number_of_retries(RECONNECTS)
         .set_pipeline_buffer_size(PIPELINE);
     ConnectionManager::new_lazy_with_config(client.clone(), config)
+}
+
+/// The server does not know the script by its digest, and so did not run it.
+pub(super) fn is_unknown(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
 }
 
 fn timed_out() -> RedisError {
@@ -168,6 +178,20 @@ impl Script {
             text,
             digest: redis::Script::new(text).get_hash().to_owned(),
         }
+    }
+
+    pub(super) fn by_digest(&self, fill: impl Fn(&mut Cmd)) -> Cmd {
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(&self.digest);
+        fill(&mut command);
+        command
+    }
+
+    pub(super) fn by_text(&self, fill: impl Fn(&mut Cmd)) -> Cmd {
+        let mut command = redis::cmd("EVAL");
+        command.arg(self.text);
+        fill(&mut command);
+        command
     }
 }
 

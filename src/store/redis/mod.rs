@@ -29,6 +29,7 @@ use super::{
 use crate::task::id::{Caller, Fence, Incarnation, TaskId};
 use address::Target;
 use buckets::{Buckets, Written};
+use durable::Durable;
 use follow::Follower;
 use health::Watchman;
 use keys::Keys;
@@ -37,6 +38,7 @@ use log::Edge;
 use reach::Reach;
 use topology::Topology;
 
+pub use durable::Wait;
 pub use keys::{Namespace, bucket_of};
 pub use open::{OpenError, Options};
 pub use reach::Tls;
@@ -44,6 +46,7 @@ pub use reach::Tls;
 mod address;
 mod buckets;
 mod cluster;
+mod durable;
 mod follow;
 mod health;
 mod keys;
@@ -60,6 +63,8 @@ pub struct Redis {
     link: Arc<Link>,
     /// For results above the record's size: they must not hold up everybody's commands.
     bulk: Link,
+    /// For durable writes, where more than the server's word is asked for.
+    durable: Option<Durable>,
     commit: Script,
     beat: Script,
     /// Where the next look at the due indexes begins.
@@ -116,18 +121,28 @@ impl Redis {
             every: options.check_interval,
             health: sender,
         };
+        let (durable, worker) = options
+            .wait
+            .map(|wait| Durable::new(Arc::clone(&topology), wait, options.command_timeout))
+            .unzip();
+        let worker = async {
+            if let Some(worker) = worker {
+                worker.run().await;
+            }
+        };
         let bulk_timeout = BULK_TIMEOUT.max(options.command_timeout);
         let bulk = Link::new(Arc::clone(&topology), bulk_timeout);
         let stop = stop.child_token();
         let stopped = stop.clone();
         tasks.spawn(async move {
-            let upkeep = async { tokio::join!(follow, topology.keep(), watchman.run()) };
+            let upkeep = async { tokio::join!(follow, topology.keep(), watchman.run(), worker) };
             stopped.run_until_cancelled(upkeep).await;
         });
         Ok(Self {
             keys,
             link,
             bulk,
+            durable,
             commit: Script::new(include_str!("commit.lua")),
             beat: Script::new(include_str!("beat.lua")),
             due_next: AtomicU16::new(0),
@@ -237,7 +252,10 @@ impl Store for Redis {
     async fn commit(&self, write: &Write) -> Result<Commit, StoreError> {
         let key = self.keys.task(write.id);
         let fill = |command: &mut redis::Cmd| self.fill_commit(command, write);
-        let reply: Vec<Value> = self.link.call(&self.commit, &key, fill).await?;
+        let reply: Vec<Value> = match self.durable.as_ref().filter(|_| write.durable) {
+            Some(durable) => durable.call(&self.commit, &key, fill).await?,
+            None => self.link.call(&self.commit, &key, fill).await?,
+        };
         if let Some(written) = self.written.as_ref().filter(|_| write.expected.is_some()) {
             written.note(self.keys.bucket(write.id));
         }

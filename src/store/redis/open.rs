@@ -7,6 +7,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{ErrorKind, InfoDict, RedisError, RedisResult, ServerErrorKind};
 use tracing::warn;
 
+use super::durable::Wait;
 use super::health::SAFE;
 use super::keys::{Keys, Namespace, slot_of};
 use super::reach::{Reach, Tls};
@@ -30,6 +31,8 @@ pub struct Options {
     pub tls: Tls,
     /// How long one command may take before it is in doubt.
     pub command_timeout: Duration,
+    /// What must be done with a durable write before it is told of; `None`: nothing more.
+    pub wait: Option<Wait>,
     /// Between two looks at what was checked at open and may have changed.
     pub check_interval: Duration,
 }
@@ -43,6 +46,7 @@ impl Options {
             allow_eviction: false,
             tls: Tls::default(),
             command_timeout: Duration::from_millis(500),
+            wait: None,
             check_interval: Duration::from_mins(1),
         }
     }
@@ -96,6 +100,23 @@ pub enum OpenError {
     Replica { server: String },
     #[error("Redis at {server} is a node of a cluster: write redis-cluster:// in the URL")]
     Cluster { server: String },
+    #[error(
+        "Redis at {server} has {connected} replicas, and store.wait_replicas asks for {wanted}: \
+         every task would be in doubt"
+    )]
+    WaitReplicas {
+        server: String,
+        connected: usize,
+        wanted: usize,
+    },
+    #[error(
+        "Redis at {server} cannot wait for its file (WAITAOF, Redis 7.2): unset store.wait_aof"
+    )]
+    WaitAof {
+        server: String,
+        #[source]
+        cause: RedisError,
+    },
     #[error("the change log in Redis cannot be read")]
     Log(#[source] StoreError),
     #[error("Redis at {server} does not let us run scripts (EVAL and EVALSHA)")]
@@ -143,6 +164,9 @@ pub(super) async fn examine_all(
         )
         .await?;
         try_scripts(&mut connection, &server.name).await?;
+        if let Some(wait) = options.wait {
+            try_wait(&mut connection, &server.name, wait).await?;
+        }
     }
     let server = map
         .server_of(slot_of(keys.meta()))
@@ -249,6 +273,41 @@ async fn try_scripts(
             server: server.to_owned(),
             cause,
         })
+}
+
+/// What is to be waited for can be had here.
+async fn try_wait(
+    connection: &mut MultiplexedConnection,
+    server: &str,
+    wait: Wait,
+) -> Result<(), OpenError> {
+    let server = server.to_owned();
+    if wait.aof {
+        // Nothing was written here yet: this returns at once, or says why it never would.
+        let mut command = redis::cmd("WAITAOF");
+        command.arg(1).arg(0).arg(1);
+        if let Err(cause) = command.exec_async(connection).await {
+            return Err(OpenError::WaitAof { server, cause });
+        }
+    }
+    if wait.replicas == 0 {
+        return Ok(());
+    }
+    let mut command = redis::cmd("INFO");
+    let info: RedisResult<InfoDict> = command.arg("replication").query_async(connection).await;
+    let connected = match info {
+        Ok(info) => info.get("connected_slaves").unwrap_or_default(),
+        Err(cause) if denied(&cause) => return Ok(()),
+        Err(cause) => return Err(OpenError::Unreachable { server, cause }),
+    };
+    if connected < wait.replicas {
+        return Err(OpenError::WaitReplicas {
+            server,
+            connected,
+            wanted: wait.replicas,
+        });
+    }
+    Ok(())
 }
 
 /// Takes the namespace for what we serve, or learns whose it is.

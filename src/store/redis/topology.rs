@@ -120,10 +120,11 @@ impl Topology {
 
     /// What a command came to, where it may mean that the map is old.
     pub(super) fn doubt(&self, error: &RedisError) {
-        let old = match error.kind() {
-            ErrorKind::Server(kind) => is_elsewhere(kind),
-            ErrorKind::Io => !matches!(self.target, Target::Single(_)),
-            _ => false,
+        let old = if let ErrorKind::Server(kind) = error.kind() {
+            is_elsewhere(kind)
+        } else {
+            // One server that is away is waited for where it was.
+            error.is_io_error() && !matches!(self.target, Target::Single(_))
         };
         if old {
             self.doubted.notify_one();

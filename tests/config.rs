@@ -128,6 +128,7 @@ fn what_the_example_file_leaves_out_is_there_too() {
     let config = from_file(&example);
     assert_eq!(config.replica.id, "web-0");
     assert!(config.listen.tls.is_some());
+    assert!(config.store.tls.roots.is_some() && config.store.tls.identity.is_some());
     assert_eq!(config.rules.defaults().input_timeout_ms, Some(600_000));
     let (rule, place) = config.rules.for_tool("build_all");
     assert_eq!(
@@ -145,6 +146,7 @@ fn the_example_file_names_every_setting() {
         "listen.tls",
         "upstream",
         "store",
+        "store.tls",
         "tasks",
         "replica",
         "drain",

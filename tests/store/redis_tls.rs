@@ -2,7 +2,9 @@
 
 use raincheck::store::Store as _;
 use raincheck::store::redis::{Namespace, OpenError, Options, Redis};
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair,
+};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -73,7 +75,12 @@ impl Authority {
     /// Certificate and key.
     fn issue(&self) -> (String, String) {
         let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+        let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+        // Named like its authority, OpenSSL would take it for one that signed itself.
+        params.distinguished_name = DistinguishedName::new();
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "localhost");
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         (certificate.pem(), key.serialize_pem())
     }

@@ -28,6 +28,8 @@ mod redis_tls;
 mod redis_wait;
 #[path = "store/rig.rs"]
 mod rig;
+#[path = "support/tls.rs"]
+mod tls_server;
 
 /// The rules of the contract, handed to `$then` behind what else it takes.
 macro_rules! with_rules {

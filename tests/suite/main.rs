@@ -15,6 +15,8 @@ mod fleet;
 #[path = "../support/redis.rs"]
 mod redis_server;
 mod support;
+#[path = "../support/tls.rs"]
+mod tls_server;
 
 mod before_task;
 mod callers;
@@ -30,6 +32,7 @@ mod policy;
 mod questions;
 mod races;
 mod redis_fleet;
+mod redis_tls;
 mod restart;
 mod results;
 mod store_down;

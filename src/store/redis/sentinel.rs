@@ -1,20 +1,23 @@
 //! Asks the Sentinels who the primary is, and the primary whether it knows.
 
+use std::sync::Arc;
+
 use futures_util::future::join_all;
 use redis::{ErrorKind, RedisResult, ServerErrorKind, Value};
 
 use super::address::Template;
 use super::open::OpenError;
 use super::reach::Reach;
-use super::topology::{Map, most_common};
+use super::topology::{Map, Server, most_common};
 
 /// The primary that most of the Sentinels that answer name, if it takes itself for one: during a
-/// failover a Sentinel names one that is not ready yet.
+/// failover a Sentinel names one that is not ready yet. The `known` one is not asked again.
 pub(super) async fn find(
     reach: &Reach,
     sentinels: &[String],
     primary: &str,
     at: &Template,
+    known: Option<&Arc<Server>>,
 ) -> Result<Map, OpenError> {
     let asked = join_all(sentinels.iter().map(|url| ask(reach, url, primary))).await;
     let (mut named, mut cause) = (Vec::new(), None);
@@ -33,6 +36,9 @@ pub(super) async fn find(
         });
     };
     let server = reach.server(&at.url(&host, port), 0)?;
+    if known.is_some_and(|known| known.is(&server)) {
+        return Ok(Map::of_one(server));
+    }
     let name = || server.name.clone();
     let unreachable = |cause| OpenError::Unreachable {
         server: name(),

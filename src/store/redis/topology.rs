@@ -79,7 +79,7 @@ impl Topology {
                 sentinels,
                 primary,
                 at,
-            } => sentinel::find(&reach, sentinels, primary, at).await?,
+            } => sentinel::find(&reach, sentinels, primary, at, None).await?,
             Target::Cluster { seeds, at } => cluster::find(&reach, seeds, at, &[]).await?,
         };
         Ok(Self {
@@ -170,7 +170,11 @@ impl Topology {
                 sentinels,
                 primary,
                 at,
-            } => sentinel::find(&self.reach, sentinels, primary, at).await,
+            } => {
+                let map = self.map();
+                let known = map.servers.first();
+                sentinel::find(&self.reach, sentinels, primary, at, known).await
+            }
             Target::Cluster { seeds, at } => {
                 cluster::find(&self.reach, seeds, at, &self.map().servers).await
             }

@@ -55,10 +55,12 @@ impl Cluster {
             let epoch = (at + 1).to_string();
             ask::<()>(&mut node, &["CLUSTER", "SET-CONFIG-EPOCH", &epoch]);
             ask::<()>(&mut node, &["CLUSTER", "ADDSLOTSRANGE", &from, &to]);
-            for (port, bus) in ports.iter().zip(buses) {
-                let (port, bus) = (port.to_string(), bus.to_string());
-                ask::<()>(&mut node, &["CLUSTER", "MEET", "127.0.0.1", &port, &bus]);
-            }
+        }
+        // After all of that: a node that knows others takes no epoch any more.
+        let mut first = cluster.nodes[0].connect();
+        for (port, bus) in ports.iter().zip(buses) {
+            let (port, bus) = (port.to_string(), bus.to_string());
+            ask::<()>(&mut first, &["CLUSTER", "MEET", "127.0.0.1", &port, &bus]);
         }
         cluster.wait();
         cluster
@@ -213,11 +215,15 @@ pub(crate) fn ask<T: FromRedisValue>(connection: &mut Connection, words: &[&str]
     command.query(connection).unwrap()
 }
 
-/// Free a moment ago; Redis cannot be asked to choose them.
+/// Free a moment ago; Redis cannot be asked to choose them. Below those that the system gives to
+/// clients, one of which would take the port of a server that is to come back.
 fn free_ports(count: usize) -> Vec<u16> {
-    let held: Vec<_> = (0..count)
-        .map(|_| TcpListener::bind(("127.0.0.1", 0)).unwrap())
-        .collect();
+    let mut held = Vec::new();
+    while held.len() < count {
+        let (random, _) = uuid::Uuid::new_v4().as_u64_pair();
+        let port = 12_000 + u16::try_from(random % 18_000).unwrap();
+        held.extend(TcpListener::bind(("127.0.0.1", port)));
+    }
     held.iter()
         .map(|listener| listener.local_addr().unwrap().port())
         .collect()

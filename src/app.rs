@@ -23,9 +23,9 @@ use crate::runner::{self, Runner};
 use crate::store::embedded::{Embedded, seal_key};
 use crate::store::ledger::{Ledger, Patience};
 use crate::store::memory::Memory;
-use crate::store::redis::{Namespace, Options, Redis};
+use crate::store::redis::{Namespace, Options, Redis, Tls, Wait};
 use crate::store::seal::Sealer;
-use crate::store::{Store, record};
+use crate::store::{self, Store, record};
 use crate::task::id::Incarnation;
 use crate::task::state::Reach;
 use crate::tls;
@@ -37,6 +37,9 @@ const LAST_ANSWERS: Duration = Duration::from_millis(500);
 
 /// What stays open after the calls have ended, for slow readers.
 const LAST_BYTES: Duration = Duration::from_secs(3);
+
+/// How often the store's own findings are looked at.
+const STORE_HEALTH: Duration = Duration::from_secs(5);
 
 /// What runs in the background was told to stop and needs no more.
 const LAST_SERVICES: Duration = Duration::from_millis(500);
@@ -229,12 +232,19 @@ fn watch(
     runner: &Runner,
 ) -> impl Future<Output = ()> + use<> {
     let mut answers = runner.store_answers();
+    let ledger = runner.ledger().clone();
     async move {
         let store = async {
             loop {
                 let away = !*answers.borrow_and_update();
-                health.store_is(away.then_some(Degraded::Away));
-                if answers.changed().await.is_err() {
+                let may_evict = ledger.store().health() != store::Health::Good;
+                health.store_is(match (away, may_evict) {
+                    (true, _) => Some(Degraded::Away),
+                    (false, true) => Some(Degraded::MayEvict),
+                    (false, false) => None,
+                });
+                // An outage is told at once; what the store found out by itself, a little later.
+                if let Ok(Err(_)) = timeout(STORE_HEALTH, answers.changed()).await {
                     return;
                 }
             }
@@ -293,6 +303,12 @@ async fn open(
             let options = Options {
                 allow_eviction: config.store.allow_eviction,
                 serves: Some(config.upstream.url.to_string()),
+                tls: certificates(&config.store.tls)?,
+                wait: config.store.wait.is_on().then_some(Wait {
+                    replicas: config.store.wait.replicas,
+                    aof: config.store.wait.aof,
+                    timeout: config.store.wait.timeout,
+                }),
                 ..Options::new(url.expose(), namespace)
             };
             let store = Redis::open(&options, services, stop).await.map_err(line)?;
@@ -332,6 +348,27 @@ fn runner_settings(config: &Config, opened: &Opened) -> runner::Settings {
         },
         sealer: opened.sealer.clone(),
     }
+}
+
+/// Reads the files for TLS to Redis; what is in them is looked at where it is used.
+fn certificates(files: &config::StoreTls) -> Result<Tls, AppError> {
+    let read = |setting: &str, path: &std::path::Path| {
+        std::fs::read(path).map_err(|error| {
+            let path = path.display();
+            AppError(format!(
+                "store.tls.{setting}: {path} cannot be read: {error}"
+            ))
+        })
+    };
+    let roots = files.roots.as_deref().map(|path| read("roots", path));
+    let identity = files.identity.as_ref().map(|files| {
+        let certificate = read("certificate", &files.certificate)?;
+        Ok((certificate, read("key", &files.key)?))
+    });
+    Ok(Tls {
+        roots: roots.transpose()?,
+        identity: identity.transpose()?,
+    })
 }
 
 /// What the upstream side is told.

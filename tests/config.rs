@@ -128,6 +128,7 @@ fn what_the_example_file_leaves_out_is_there_too() {
     let config = from_file(&example);
     assert_eq!(config.replica.id, "web-0");
     assert!(config.listen.tls.is_some());
+    assert!(config.store.tls.roots.is_some() && config.store.tls.identity.is_some());
     assert_eq!(config.rules.defaults().input_timeout_ms, Some(600_000));
     let (rule, place) = config.rules.for_tool("build_all");
     assert_eq!(
@@ -145,6 +146,7 @@ fn the_example_file_names_every_setting() {
         "listen.tls",
         "upstream",
         "store",
+        "store.tls",
         "tasks",
         "replica",
         "drain",
@@ -387,6 +389,20 @@ fn the_store_and_its_namespace() {
     assert_eq!(
         wrong("url = 'redb:'"),
         "config.toml: store.url: names no file; write redb:/path/to/file"
+    );
+    let redis = "url = 'redis://h'\nnamespace = 'n'";
+    assert_eq!(
+        wrong(&format!("{redis}\n[store.tls]\nroots = 'ca.pem'")),
+        "config.toml: store.tls: only counts where store.url begins with \"rediss\""
+    );
+    assert_eq!(
+        wrong(&format!("{redis}\n[store.tls]\nkey = 'k.pem'")),
+        "config.toml: store.tls.certificate: not set, but store.tls.key is; TLS needs both, PEM files"
+    );
+    assert_eq!(
+        wrong("url = 'memory:'\nwait_replicas = 1"),
+        "config.toml: store.wait_replicas: replicas and their files are a thing of Redis; take \
+         wait_* out"
     );
     let homeless = load(&upstream(), &[]).unwrap_err().to_string();
     assert_eq!(

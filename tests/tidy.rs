@@ -78,6 +78,10 @@ const SLEEPERS: &[(&str, &str)] = &[
         "a server that answers late does so because its script says it",
     ),
     (
+        "tests/support/fleet.rs",
+        "no Redis tells when a cluster is whole or a replica follows: asked until then, for a bounded time",
+    ),
+    (
         "tests/support/redis.rs",
         "a starting redis-server is asked until it answers, for a bounded time",
     ),

@@ -12,8 +12,8 @@ use super::host::Host;
 use super::problem::Problem;
 use super::scalar::{FromText, word};
 use super::{
-    Admin, Auth, Config, Drain, EraChoice, Limits, Listen, Location, LogFormat, Replica, SealKey,
-    Secret, SessionUse, Store, Telemetry, Tls, Upstream, file, rules,
+    Admin, Auth, Config, Drain, EraChoice, Limits, Listen, LogFormat, Replica, SessionUse,
+    Telemetry, Tls, Upstream, file, rules, store,
 };
 
 impl Config {
@@ -23,7 +23,7 @@ impl Config {
         let admin = admin(file.admin, &listen)?;
         let usual_file = || usual_file(&listen, &upstream, host);
         Ok(Self {
-            store: store(file.store, usual_file)?,
+            store: store::store(file.store, usual_file)?,
             rules: rules::rules(&file.tasks, file.tools)?,
             replica: replica(file.replica, host)?,
             drain: drain(file.drain, &admin)?,
@@ -88,7 +88,7 @@ impl TryFrom<file::Listen> for Listen {
             h2c: file.h2c,
             allowed_hosts: lower(file.allowed_hosts),
             allowed_origins: lower(file.allowed_origins),
-            tls: tls(file.tls)?,
+            tls: tls("listen.tls", file.tls.certificate, file.tls.key)?,
         })
     }
 }
@@ -101,21 +101,26 @@ fn address(text: &str) -> Option<SocketAddr> {
     text.parse().ok()
 }
 
-fn tls(file: file::Tls) -> Result<Option<Tls>, Problem> {
-    match (file.certificate, file.key) {
+/// Both files or neither; `section` is where they are set.
+pub(super) fn tls(
+    section: &str,
+    certificate: Option<String>,
+    key: Option<String>,
+) -> Result<Option<Tls>, Problem> {
+    let missing = |what: &str, other: &str| {
+        Problem::new(
+            format!("{section}.{what}"),
+            format!("not set, but {section}.{other} is; TLS needs both, PEM files"),
+        )
+    };
+    match (certificate, key) {
         (None, None) => Ok(None),
         (Some(certificate), Some(key)) => Ok(Some(Tls {
             certificate: certificate.into(),
             key: key.into(),
         })),
-        (Some(_), None) => Err(Problem::new(
-            "listen.tls.key",
-            "not set, but listen.tls.certificate is; TLS needs both, PEM files",
-        )),
-        (None, Some(_)) => Err(Problem::new(
-            "listen.tls.certificate",
-            "not set, but listen.tls.key is; TLS needs both, PEM files",
-        )),
+        (Some(_), None) => Err(missing("key", "certificate")),
+        (None, Some(_)) => Err(missing("certificate", "key")),
     }
 }
 
@@ -165,76 +170,6 @@ impl TryFrom<file::Upstream> for Upstream {
         upstream.shared = file.shared.unwrap_or_else(|| !upstream.is_local());
         Ok(upstream)
     }
-}
-
-fn store(
-    file: file::Store,
-    usual_file: impl FnOnce() -> Option<PathBuf>,
-) -> Result<Store, Problem> {
-    let refused = |text: &str| Problem::new("store.url", text);
-    let location = match file.url {
-        None => Location::Embedded(usual_file().ok_or_else(|| {
-            refused(
-                "not set, and there is no usual place either (neither XDG_STATE_HOME nor HOME is \
-                 set); write --store redb:/path/to/file",
-            )
-        })?),
-        Some(url) => match url.expose().split_once(':') {
-            Some(("memory", "")) => Location::Memory,
-            Some(("redb", path)) if !path.is_empty() => Location::Embedded(path.into()),
-            Some(("redb", _)) => return Err(refused("names no file; write redb:/path/to/file")),
-            Some(("redis" | "rediss" | "redis+unix", rest)) if rest.starts_with("//") => {
-                Location::Redis {
-                    namespace: namespace(file.namespace)?,
-                    url,
-                }
-            }
-            // The text is not quoted: it may hold a password.
-            _ => {
-                return Err(refused(
-                    "not a known store; write \"redb:PATH\", \"redis://HOST\", \"rediss://HOST\", \
-                     \"redis+unix:///PATH\" or \"memory:\"",
-                ));
-            }
-        },
-    };
-    positive("store.read_patience", file.read_patience)?;
-    positive("store.create_patience", file.create_patience)?;
-    Ok(Store {
-        location,
-        read_patience: file.read_patience,
-        create_patience: file.create_patience,
-        allow_eviction: file.allow_eviction,
-        seal_key: seal_key("store.seal_key", file.seal_key)?,
-        seal_key_previous: seal_key("store.seal_key_previous", file.seal_key_previous)?,
-    })
-}
-
-/// The text is not quoted: it is a secret.
-fn seal_key(key: &str, text: Option<Secret>) -> Result<Option<SealKey>, Problem> {
-    let Some(text) = text else { return Ok(None) };
-    let refused = "is not a key; write 64 hex digits, as `openssl rand -hex 32` makes them";
-    let read = SealKey::from_hex(text.expose());
-    read.map(Some).ok_or_else(|| Problem::new(key, refused))
-}
-
-fn namespace(text: Option<String>) -> Result<String, Problem> {
-    let refused = |text: String| Problem::new("store.namespace", text);
-    let text = text.ok_or_else(|| {
-        refused(
-            "not set, but Redis needs it: services that share a Redis must not claim each other's \
-             tasks; write the name of this service, the same on all its replicas"
-                .into(),
-        )
-    })?;
-    // Braces would move keys to other slots of a cluster.
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if text.is_empty() || text.len() > 64 || !text.chars().all(plain) {
-        return Err(refused(format!(
-            "{text:?} cannot be part of a key; write up to 64 letters, digits, \"-\", \"_\" and \".\""
-        )));
-    }
-    Ok(text)
 }
 
 /// A file for each pair of upstream and listen address, so that two rainchecks on one laptop do
@@ -365,7 +300,7 @@ impl TryFrom<file::Telemetry> for Telemetry {
     }
 }
 
-fn positive(key: &str, duration: Duration) -> Result<(), Problem> {
+pub(super) fn positive(key: &str, duration: Duration) -> Result<(), Problem> {
     if duration.is_zero() {
         let text = "must be longer than 0: nothing could happen in time";
         return Err(Problem::new(key, text));

@@ -115,6 +115,24 @@ pub(super) struct Store {
     pub(super) seal_key: Option<Secret>,
     #[serde(deserialize_with = "optional")]
     pub(super) seal_key_previous: Option<Secret>,
+    #[serde(deserialize_with = "scalar")]
+    pub(super) wait_replicas: usize,
+    #[serde(deserialize_with = "scalar")]
+    pub(super) wait_aof: bool,
+    #[serde(deserialize_with = "scalar")]
+    pub(super) wait_timeout: Duration,
+    pub(super) tls: StoreTls,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct StoreTls {
+    #[serde(deserialize_with = "optional")]
+    pub(super) roots: Option<String>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) certificate: Option<String>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) key: Option<String>,
 }
 
 impl Default for Store {
@@ -127,6 +145,10 @@ impl Default for Store {
             allow_eviction: false,
             seal_key: None,
             seal_key_previous: None,
+            wait_replicas: 0,
+            wait_aof: false,
+            wait_timeout: Duration::from_secs(1),
+            tls: StoreTls::default(),
         }
     }
 }

@@ -20,6 +20,7 @@ mod problem;
 mod rules;
 mod scalar;
 mod secret;
+mod store;
 
 pub use problem::ConfigError;
 pub use secret::{SealKey, Secret};
@@ -143,6 +144,34 @@ pub struct Store {
     pub seal_key: Option<SealKey>,
     /// What was sealed under it can still be read.
     pub seal_key_previous: Option<SealKey>,
+    pub tls: StoreTls,
+    pub wait: Wait,
+}
+
+/// The files for TLS to Redis, PEM.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct StoreTls {
+    /// Trusted instead of the machine's roots.
+    pub roots: Option<PathBuf>,
+    /// Who we are.
+    pub identity: Option<Tls>,
+}
+
+/// What Redis must have done with a task before it counts as kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wait {
+    /// So many replicas have it.
+    pub replicas: usize,
+    /// It is synced to the append-only file.
+    pub aof: bool,
+    /// Not so in this time: in doubt.
+    pub timeout: Duration,
+}
+
+impl Wait {
+    pub fn is_on(&self) -> bool {
+        self.replicas > 0 || self.aof
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

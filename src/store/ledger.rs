@@ -195,11 +195,13 @@ impl Ledger {
         if loaded.read_only {
             return Err(NotApplied::Store(StoreError::Newer));
         }
+        let answers = matches!(event, Event::Answered { .. });
         let decided = match step(&loaded.task, event, self.now_ms()) {
             Ok(decided) => decided,
             Err(why) => return Err(NotApplied::Rejected(why, Box::new(loaded.clone()))),
         };
-        let write = self.write_of(&decided.task, Some(&loaded.task), Some(loaded.version))?;
+        let mut write = self.write_of(&decided.task, Some(&loaded.task), Some(loaded.version))?;
+        write.durable |= answers;
         match self.commit_patiently(&write, self.patience.read).await? {
             Commit::Done(revision) => {
                 let version = Version {
@@ -239,6 +241,8 @@ impl Ledger {
                 .cloned(),
             keep_for,
             request: None,
+            // What a client may have been told: that it is, that it was heard, how it ended.
+            durable: before.is_none() || task.is_ended(),
         })
     }
 

@@ -364,6 +364,7 @@ mod tests {
             drop_from: None,
             keep_for: Some(Incarnation::new("a")),
             request: None,
+            durable: false,
         }
     }
 }

@@ -62,6 +62,9 @@ pub struct Write {
     pub keep_for: Option<Incarnation>,
     /// The request, for a retry or a rerun. Written with create, never changed.
     pub request: Option<Bytes>,
+    /// Somebody will rely on it: where the operator asked for more than the store's own word (a
+    /// replica's, a disk's), it is `Done` only with that, and else in doubt.
+    pub durable: bool,
 }
 
 /// What became of a [`Write`].
@@ -110,6 +113,14 @@ pub struct Dead {
     pub incarnation: Incarnation,
     /// Unix milliseconds, by the clock of [`Beat::now_ms`].
     pub since_ms: u64,
+}
+
+/// Whether a store can be relied on, as far as it knows by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Health {
+    Good,
+    /// It works, and may lose tasks. Why, in a sentence for the operator.
+    Degraded(&'static str),
 }
 
 /// A change that somebody committed.
@@ -196,6 +207,10 @@ pub trait Store: fmt::Debug + Send + Sync {
     async fn indexed(&self, incarnation: &Incarnation) -> Result<Vec<TaskId>, StoreError>;
 
     /// Open tasks that are overdue at `now_ms`, most overdue first, at most `limit`.
+    ///
+    /// A store that is spread over several servers may look at another part of its tasks at each
+    /// call (on Redis Cluster an eighth): whoever asks again and again sees all of them. Cheap
+    /// enough to be called every second.
     async fn due(&self, now_ms: u64, limit: usize) -> Result<Vec<TaskId>, StoreError>;
 
     /// Takes an id whose record no longer exists off the due index, and off this incarnation's.
@@ -219,4 +234,9 @@ pub trait Store: fmt::Debug + Send + Sync {
 
     /// Follows what is committed from now on.
     fn changes(&self) -> Changes;
+
+    /// As last looked at; does not wait.
+    fn health(&self) -> Health {
+        Health::Good
+    }
 }

@@ -10,9 +10,13 @@
 )]
 #![expect(clippy::print_stdout, reason = "shown with a test that failed")]
 
+#[path = "../support/fleet.rs"]
+mod fleet;
 #[path = "../support/redis.rs"]
 mod redis_server;
 mod support;
+#[path = "../support/tls.rs"]
+mod tls_server;
 
 mod before_task;
 mod callers;
@@ -30,6 +34,8 @@ mod probes;
 mod questions;
 mod races;
 mod recovery;
+mod redis_fleet;
+mod redis_tls;
 mod restart;
 mod results;
 mod store_down;

@@ -2,6 +2,7 @@
 //! carry and does not: after each heartbeat, beside it.
 
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use tokio::time::Instant;
 use tracing::warn;
@@ -11,6 +12,10 @@ use crate::mcp::error::Reason;
 use crate::store::StoreError;
 use crate::task::id::Fence;
 use crate::task::machine::Event;
+
+/// Once a lease is this replica's own index gone through, and no more often than this: it may name
+/// tens of thousands of tasks.
+const RECONCILE: Duration = Duration::from_secs(15);
 
 /// Overdue tasks looked at in one sweep; the rest wait for the next.
 const DUE_MAX: usize = 256;
@@ -43,7 +48,7 @@ impl Runner {
         self.settle_doubts().await?;
         self.end_overdue().await?;
         let now = Instant::now();
-        if now.saturating_duration_since(*reconciled) >= self.settings.lease {
+        if now.saturating_duration_since(*reconciled) >= self.settings.lease.max(RECONCILE) {
             *reconciled = now;
             self.reconcile().await?;
         }

@@ -104,6 +104,9 @@ fn what_it_is_told_comes_from_where_it_should() {
     let secret = &env("RAINCHECK_STORE__URL")["valueFrom"]["secretKeyRef"];
     assert_eq!(secret["name"].as_str(), Some("raincheck-redis"));
     assert_eq!(secret["key"].as_str(), Some("url"));
+    let key = &env("RAINCHECK_STORE__SEAL_KEY")["valueFrom"]["secretKeyRef"];
+    assert_eq!(key["key"].as_str(), Some("seal-key"));
+    assert_eq!(key["optional"].as_bool(), Some(true));
     let deployment = rendered("Deployment")["metadata"]["name"].clone();
     assert_eq!(env("RAINCHECK_STORE__NAMESPACE")["value"], deployment);
     let replica = &env("RAINCHECK_REPLICA__ID")["valueFrom"]["fieldRef"];

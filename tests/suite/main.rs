@@ -36,6 +36,7 @@ mod races;
 mod recovery;
 mod redis_fleet;
 mod redis_tls;
+mod replicas;
 mod restart;
 mod results;
 mod store_down;

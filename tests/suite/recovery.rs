@@ -3,21 +3,22 @@
 use serde_json::{Value, json};
 
 use crate::redis_server::RedisServer;
+use crate::support::client::Task;
 use crate::support::shape::assert_state;
 use crate::support::{Client, Config, Era, PATIENCE, Proxy, Upstream, in_both_eras, within};
 
 const SEAL_KEY: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
 /// Two replicas in front of one server.
-struct Pair {
-    a: Proxy,
-    b: Proxy,
-    upstream: Upstream,
-    redis: RedisServer,
+pub(crate) struct Pair {
+    pub(crate) a: Proxy,
+    pub(crate) b: Proxy,
+    pub(crate) upstream: Upstream,
+    pub(crate) redis: RedisServer,
 }
 
 impl Pair {
-    async fn start(era: Era, terms: &str) -> Self {
+    pub(crate) async fn start(era: Era, terms: &str) -> Self {
         Self::with(era, terms, |config| {
             config
                 .section("upstream", "shared = true\ntrust_annotations = true")
@@ -47,13 +48,37 @@ impl Pair {
         }
     }
 
-    fn at_a(&self) -> Client {
+    /// The record as it lies in Redis.
+    pub(crate) async fn record(&self, task: &Task) -> String {
+        let mut read = redis::cmd("HGET");
+        read.arg(record_key(task)).arg("d");
+        let record: Vec<u8> = read.query_async(&mut self.connect().await).await.unwrap();
+        String::from_utf8(record).unwrap()
+    }
+
+    pub(crate) async fn connect(&self) -> redis::aio::MultiplexedConnection {
+        let client = redis::Client::open(self.redis.url()).unwrap();
+        client.get_multiplexed_async_connection().await.unwrap()
+    }
+
+    /// The record says where to resume a moment after the stream did: until then nobody else can
+    /// carry the call on.
+    pub(crate) async fn until_resumable(&self, task: &Task) {
+        let written = async { while !self.record(task).await.contains(r#""resume":"#) {} };
+        within(PATIENCE, "where to resume is written down", written).await;
+    }
+
+    pub(crate) fn at_a(&self) -> Client {
         Client::of(self.a.address())
     }
 
-    fn at_b(&self) -> Client {
+    pub(crate) fn at_b(&self) -> Client {
         Client::of(self.b.address())
     }
+}
+
+pub(crate) fn record_key(task: &Task) -> String {
+    format!("{{suite:00}}:t:{}", task.id)
 }
 
 #[tokio::test]
@@ -93,7 +118,7 @@ async fn a_question_outlives_the_replica_that_heard_it() {
                 })
                 .await;
         }
-        resumable(&pair, &task.id).await;
+        pair.until_resumable(&task).await;
         pair.a.kill();
         let client = pair.at_b();
         let mut names = vec!["bob", "ann"];
@@ -114,24 +139,6 @@ async fn a_question_outlives_the_replica_that_heard_it() {
         assert_eq!(state["result"]["content"][0]["text"], "ann and bob");
         assert_eq!(pair.upstream.tally("ask_twice").started, 1);
     }
-}
-
-/// The record says where to resume a moment after the stream did: until then nobody else can carry
-/// the call on.
-async fn resumable(pair: &Pair, id: &str) {
-    let client = redis::Client::open(pair.redis.url()).unwrap();
-    let mut redis = client.get_multiplexed_async_connection().await.unwrap();
-    let written = async {
-        loop {
-            let mut read = redis::cmd("HGET");
-            read.arg(format!("{{suite:00}}:t:{id}")).arg("d");
-            let record: Vec<u8> = read.query_async(&mut redis).await.unwrap();
-            if String::from_utf8(record).unwrap().contains(r#""resume":"#) {
-                return;
-            }
-        }
-    };
-    within(PATIENCE, "where to resume is written down", written).await;
 }
 
 fn key(state: &Value) -> String {

@@ -72,16 +72,13 @@ impl Runner {
             unseals: point.is_some(),
             waited: self.has_waited(dead),
         };
-        let verdict = decide(task, finder);
-        // Only what stands in the way of the better is done instead.
-        let adopted = point.and_then(|point| self.upstream.adopt(*task.caller.as_bytes(), &point));
-        match verdict {
+        match decide(task, finder) {
             Verdict::Leave | Verdict::Wait => {}
-            Verdict::Resume => self.resume(loaded, adopted).await,
+            Verdict::Resume => self.resume(loaded, point).await,
             Verdict::Dispatch => self.dispatch_again(loaded).await?,
             Verdict::Tell => {
-                if let Some(Exchange { control, .. }) = adopted {
-                    control.cancel().await;
+                if let Some(exchange) = self.adopt(task, point) {
+                    exchange.control.cancel().await;
                 }
                 self.note_told(&loaded).await;
             }
@@ -92,12 +89,12 @@ impl Runner {
     }
 
     /// Fetches the answer of a call that still runs at the server.
-    async fn resume(self: &Arc<Self>, loaded: Loaded, adopted: Option<Exchange>) {
-        let Some(exchange) = adopted else {
-            return self.abandon(&loaded, Reason::OwnerLost).await;
-        };
+    async fn resume(self: &Arc<Self>, loaded: Loaded, point: Option<String>) {
         // Without room here another replica may have some.
         let Ok(permit) = self.permit() else { return };
+        let Some(exchange) = self.adopt(&loaded.task, point) else {
+            return self.abandon(&loaded, Reason::OwnerLost).await;
+        };
         let charge = Charge::of(self, &loaded.task);
         match self.claim(&loaded, Takeover::Resume).await {
             Some(claimed) => {
@@ -136,6 +133,12 @@ impl Runner {
             Err(_unreadable) => self.abandon_by_id(id, Reason::OwnerLost).await,
         }
         Ok(())
+    }
+
+    /// Only by whoever is about to claim or to cancel the call: dropped, what was adopted ends the
+    /// session at the server.
+    fn adopt(&self, task: &Task, point: Option<String>) -> Option<Exchange> {
+        self.upstream.adopt(*task.caller.as_bytes(), &point?)
     }
 
     async fn claim(&self, loaded: &Loaded, takeover: Takeover) -> Option<Loaded> {

@@ -301,3 +301,25 @@ fn assert_lost(state: &Value) {
     assert_eq!(data["io.raincheck/reason"], "owner_lost", "{state}");
     assert_eq!(data["io.raincheck/effect"], "unknown", "{state}");
 }
+
+/// The server's own word for it counts only where the operator says so.
+#[tokio::test]
+async fn what_a_trusted_server_calls_read_only_is_run_again() {
+    for trusted in [true, false] {
+        let mut pair = Pair::with(Era::Modern, "", |config| {
+            config.section("upstream", &format!("trust_annotations = {trusted}"))
+        })
+        .await;
+        let task = pair.at_a().call("look", json!({})).await.into_task();
+        pair.upstream.until_started("look").await;
+        pair.a.kill();
+        pair.upstream.release("look");
+        if trusted {
+            pair.at_b().until(&task, "completed").await;
+        } else {
+            assert_lost(&pair.at_b().until(&task, "failed").await);
+        }
+        let runs = pair.upstream.tally("look").started;
+        assert_eq!(runs, if trusted { 2 } else { 1 });
+    }
+}

@@ -31,13 +31,6 @@ impl Runner {
     pub(super) async fn recover(self: &Arc<Self>, dead: &Dead) -> Result<(), StoreError> {
         let store = self.ledger.store();
         let left_behind = store.indexed(&dead.incarnation).await?;
-        if !left_behind.is_empty() {
-            info!(
-                owner = dead.incarnation.as_str(),
-                tasks = left_behind.len(),
-                "an owner's lease has ended"
-            );
-        }
         let recovered: Vec<Result<(), StoreError>> = stream::iter(left_behind)
             .map(|id| self.recover_task(id, dead))
             .buffer_unordered(TOGETHER)

@@ -1,16 +1,17 @@
 //! Looks after tasks whose owner died, tasks that are overdue, and tasks that this replica should
 //! carry and does not: after each heartbeat, beside it.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::Runner;
 use crate::mcp::error::Reason;
 use crate::store::StoreError;
-use crate::task::id::Fence;
+use crate::task::id::{Fence, Incarnation};
 use crate::task::machine::Event;
 
 /// Once a lease is this replica's own index gone through, and no more often than this: it may name
@@ -24,16 +25,17 @@ impl Runner {
     /// Before the first call: what a dead process of the same store left behind.
     pub(super) async fn first_sweep(self: &Arc<Self>) -> Result<(), StoreError> {
         self.first_beat().await?;
-        self.recover_all().await
+        self.recover_all(&mut BTreeSet::new()).await
     }
 
     pub(super) async fn sweep_until_halted(self: Arc<Self>) {
         let mut beats = self.view.subscribe();
         let mut reconciled = Instant::now();
+        let mut known = BTreeSet::new();
         let work = async {
             while beats.changed().await.is_ok() {
                 beats.mark_unchanged();
-                if let Err(error) = self.sweep(&mut reconciled).await {
+                if let Err(error) = self.sweep(&mut reconciled, &mut known).await {
                     warn!(%error, "the store did not answer the sweeper");
                     self.contact_broke();
                 }
@@ -43,8 +45,12 @@ impl Runner {
         self.halt.run_until_cancelled(work).await;
     }
 
-    async fn sweep(self: &Arc<Self>, reconciled: &mut Instant) -> Result<(), StoreError> {
-        self.recover_all().await?;
+    async fn sweep(
+        self: &Arc<Self>,
+        reconciled: &mut Instant,
+        known: &mut BTreeSet<Incarnation>,
+    ) -> Result<(), StoreError> {
+        self.recover_all(known).await?;
         self.settle_doubts().await?;
         self.end_overdue().await?;
         let now = Instant::now();
@@ -55,9 +61,20 @@ impl Runner {
         Ok(())
     }
 
-    async fn recover_all(self: &Arc<Self>) -> Result<(), StoreError> {
+    /// `known` are the lost owners that were told of before.
+    async fn recover_all(
+        self: &Arc<Self>,
+        known: &mut BTreeSet<Incarnation>,
+    ) -> Result<(), StoreError> {
         let dead = self.view().dead.clone();
+        known.retain(|owner| dead.iter().any(|dead| dead.incarnation == *owner));
         for dead in &dead {
+            if known.insert(dead.incarnation.clone()) {
+                info!(
+                    owner = dead.incarnation.as_str(),
+                    "an owner's lease has ended"
+                );
+            }
             self.recover(dead).await?;
         }
         Ok(())

@@ -81,7 +81,9 @@ async fn race(rig: &Rig, flavour: Flavour, n: u32, ms: u64, wait: Duration) -> R
         .unwrap_or_default();
     report.zero("flips", std::mem::take(&mut seen.wrong));
     report.zero("lost", std::mem::take(&mut seen.lost));
-    report.zero("wrong", judge(&token, &end, &entry).into_iter().collect());
+    // Here the client cancels.
+    let wrong = judge(&token, &end, &entry).filter(|_| seen.status() != "cancelled");
+    report.zero("wrong", wrong.into_iter().collect());
     if seen.status() == "cancelled" && entry.runs > 0 {
         report.count("cancelled_while_running", u32::from(entry.finished == 0));
         if !told {

@@ -95,7 +95,17 @@ pub(crate) async fn look_again(clients: &[Client], id: &str, seen: &mut Seen) {
     }
 }
 
-/// What is wrong with an end, by what the server knows of the call.
+/// Why raincheck itself may end a call when replicas and Redis fail.
+const REASONS: [&str; 6] = [
+    "owner_lost",
+    "shutdown",
+    "deadline",
+    "store_lost",
+    "upstream_reset",
+    "upstream_unreachable",
+];
+
+/// What is wrong with an end of a task that nobody cancelled, by what the server knows of the call.
 pub(crate) fn judge(token: &str, end: &Value, entry: &Entry) -> Option<String> {
     let evidence = || {
         Some(format!(
@@ -113,11 +123,11 @@ pub(crate) fn judge(token: &str, end: &Value, entry: &Entry) -> Option<String> {
         Some("failed") => {
             let data = &end["error"]["data"];
             let none = data["io.raincheck/effect"] == "none";
-            if data["io.raincheck/reason"].is_null() || none && entry.runs > 0 {
+            let reason = data["io.raincheck/reason"].as_str().unwrap_or_default();
+            if !REASONS.contains(&reason) || none && entry.runs > 0 {
                 return evidence();
             }
         }
-        Some("cancelled") => {}
         _ => return evidence(),
     }
     None

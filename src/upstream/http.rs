@@ -45,7 +45,7 @@ const HEAD_BYTES_MAX: usize = 64 * 1024;
 #[derive(Debug)]
 pub enum RequestBody {
     Ready(Full<Bytes>),
-    /// A client's call.
+    /// A call of a tool.
     Call(Full<Bytes>),
     /// A client's body, frame by frame.
     Streamed(Incoming),

@@ -110,7 +110,8 @@ impl Conversation {
                 Event::Failed(Failure::new(Reason::UpstreamInvalid, SideEffect::None))
             })?;
             let body = translate::request(self.id, &self.outgoing.method, &params);
-            let response = self.origin.call(self.head(), body).await;
+            let method = &self.outgoing.method;
+            let response = self.origin.request(self.head(), method, body).await;
             let response = response.map_err(Event::Failed)?;
             match heard::judge(response, self.origin.message_bytes_max).await {
                 Heard::Messages(messages) => return Ok(messages),

@@ -86,12 +86,16 @@ impl Origin {
         }
     }
 
-    /// Sends a client's call, until the head of the response is there.
-    pub(super) async fn call(
+    /// Sends a request of that method, until the head of the response is there.
+    pub(super) async fn request(
         &self,
         builder: request::Builder,
+        method: &str,
         message: String,
     ) -> Result<Response<ResponseBody>, Failure> {
+        if method != "tools/call" {
+            return self.send(builder, RequestBody::json(message)).await;
+        }
         let response = self.send(builder, RequestBody::call(message)).await;
         response.inspect(|_| hit(Point::FirstByte))
     }

@@ -297,7 +297,8 @@ impl Conversation {
                 id: self.id,
                 event_id: None,
             });
-            let sent = self.origin.call(session.post(), body).await;
+            let method = &self.outgoing.method;
+            let sent = self.origin.request(session.post(), method, body).await;
             let response = sent.map_err(|failure| Untaken::End(Event::Failed(failure)))?;
             match heard::judge(response, self.origin.message_bytes_max).await {
                 Heard::Messages(messages) => {

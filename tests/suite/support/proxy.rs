@@ -20,6 +20,7 @@ pub(crate) struct Config {
     rest: String,
     kept: String,
     store: Store,
+    crash: Option<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -51,6 +52,7 @@ impl Config {
             rest: String::new(),
             kept: String::new(),
             store: Store::Memory,
+            crash: None,
         };
         config.terms(&format!("mode = {mode:?}\npoll_interval = \"50ms\""))
     }
@@ -98,6 +100,12 @@ impl Config {
         self
     }
 
+    /// The first process crashes when it comes to this point, see `src/failpoint.rs`.
+    pub(crate) fn crashing(mut self, point: &str) -> Self {
+        self.crash = Some(point.to_owned());
+        self
+    }
+
     fn text(&self) -> String {
         let namespace = match &self.store {
             Store::Memory | Store::Embedded => "",
@@ -109,10 +117,11 @@ impl Config {
         )
     }
 
-    pub(crate) async fn start(self, upstream: &str) -> Proxy {
+    pub(crate) async fn start(mut self, upstream: &str) -> Proxy {
         let directory = TempDir::new();
         std::fs::write(directory.path().join("raincheck.toml"), self.text()).unwrap();
         let child = spawn(&directory, &self, upstream).await;
+        self.crash = None;
         Proxy {
             config: self,
             upstream: upstream.to_owned(),
@@ -197,7 +206,7 @@ impl Proxy {
         running.child.try_wait().unwrap().is_none()
     }
 
-    /// The end of a process that was told to stop.
+    /// The end of a process that was told to stop, or to crash.
     pub(crate) async fn ended(&mut self) -> ExitStatus {
         let mut running = self.child.take().expect("the proxy runs");
         let deadline = Instant::now() + PATIENCE * 2;
@@ -207,7 +216,7 @@ impl Proxy {
             }
             if Instant::now() > deadline {
                 running.child.kill().unwrap();
-                panic!("the proxy did not end after SIGTERM\n{}", self.log());
+                panic!("the proxy did not end\n{}", self.log());
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -217,6 +226,23 @@ impl Proxy {
     pub(crate) async fn restart(&mut self) {
         assert!(self.child.is_none(), "the proxy still runs");
         self.child = Some(spawn(&self.directory, &self.config, &self.upstream).await);
+    }
+
+    /// Starts it again to crash at this point, before or after it serves, and waits for its end.
+    pub(crate) async fn crash_again(&mut self, point: &str) -> ExitStatus {
+        assert!(self.child.is_none(), "the proxy still runs");
+        let address = ([127, 0, 0, 1], 0).into();
+        let config = self.config.clone().crashing(point);
+        let child = command(&self.directory, &config, &self.upstream, address)
+            .spawn()
+            .unwrap();
+        self.child = Some(Running { child, address });
+        self.ended().await
+    }
+
+    /// Where the embedded store is.
+    pub(crate) fn store_file(&self) -> PathBuf {
+        self.directory.path().join("tasks.redb")
     }
 
     pub(crate) fn log(&self) -> String {
@@ -293,5 +319,8 @@ fn command(directory: &TempDir, config: &Config, upstream: &str, address: Socket
         .stdin(Stdio::null())
         .stdout(log.try_clone().unwrap())
         .stderr(log);
+    if let Some(crash) = &config.crash {
+        command.env("RAINCHECK_CRASH", crash);
+    }
     command
 }

@@ -23,6 +23,8 @@ mod redis_server;
 #[path = "suite/support/mod.rs"]
 mod support;
 
+#[path = "failpoints/crash.rs"]
+mod crash;
 #[path = "failpoints/left.rs"]
 mod left;
 #[path = "failpoints/plan.rs"]

@@ -57,12 +57,9 @@ impl Plan {
         let stepped = End::Completed("stepped");
         let (way, then, end, runs) = match point {
             CreateBefore => (Way::Call, "", End::Unknown, (0, 0)),
-            CreateAfter => (Way::Call, "", End::Lost, (0, 0)),
-            // Told and sent at once, by two who do not wait for each other.
-            Answered => (Way::Call, "", End::Lost, (0, 1)),
-            SentBefore => (Way::Call, "", End::Lost, (0, 0)),
-            // The bytes may or may not have left the process.
-            SentAfter => (Way::Call, "", End::Lost, (0, 1)),
+            CreateAfter | SentBefore => (Way::Call, "", End::Lost, (0, 0)),
+            // The client is told beside the sending, and bytes may or may not have left the process.
+            Answered | SentAfter => (Way::Call, "", End::Lost, (0, 1)),
             FirstByte => (Way::Call, "", End::Lost, (1, 1)),
             // Where to resume is written a moment after the stream began.
             EventProgress => (Way::Call, "", resumed(End::CompletedOrLost), (1, 1)),

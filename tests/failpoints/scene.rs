@@ -65,7 +65,7 @@ impl Scene {
         };
         let is_first = plan.way != Way::Recovery;
         let nth = 1 + passed_before(point, era);
-        let crashing = config.clone().crashing(&format!("{}:{nth}", point.name()));
+        let crashing = config.clone().crashing(point.name(), nth);
         let (victim, other) = match (is_first, &redis) {
             (true, None) => (crashing, None),
             (true, Some(_)) => (crashing, Some(config)),
@@ -147,8 +147,7 @@ impl Scene {
     async fn crashed_in_recovery(&mut self) {
         let (status, log) = match &mut self.other {
             None => {
-                let point = format!("{}:1", self.point.name());
-                let status = self.victim.crash_again(&point).await;
+                let status = self.victim.crash_again(self.point.name()).await;
                 (status, self.victim.log())
             }
             Some(other) => (other.ended().await, other.log()),
@@ -182,12 +181,11 @@ impl Scene {
             assert_text(&state, "Ada");
             assert_eq!(self.upstream.tally("parked").started, 2, "two legs");
         }
-        match &self.redis {
-            Some(redis) => left::nothing_in_redis(redis).await,
-            None => {
-                self.victim.kill();
-                left::nothing_in_file(&self.victim.store_file()).await;
-            }
+        if let Some(redis) = &self.redis {
+            left::nothing_in_redis(redis).await;
+        } else {
+            self.victim.kill();
+            left::nothing_in_file(&self.victim.store_file()).await;
         }
         if let Some(end) = end {
             self.assert_end(&end);
@@ -265,11 +263,11 @@ async fn ask(client: &Client, request: Request) -> Option<Value> {
         // What came before a reset counts.
         let _ = stream.read_to_end(&mut answer).await;
         let answer = String::from_utf8(answer).unwrap();
-        let messages = answer
+        let mut messages = answer
             .lines()
             .map(|line| line.strip_prefix("data: ").unwrap_or(line))
             .filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        messages.filter(Value::is_object).last()
+        messages.rfind(Value::is_object)
     };
     within(PATIENCE, "an answer, or the process is gone", asked).await
 }

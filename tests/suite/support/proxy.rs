@@ -20,7 +20,8 @@ pub(crate) struct Config {
     rest: String,
     kept: String,
     store: Store,
-    crash: Option<String>,
+    /// Where the first process crashes, see `src/failpoint.rs`.
+    pub(crate) crash: Option<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -100,12 +101,6 @@ impl Config {
         self
     }
 
-    /// The first process crashes when it comes to this point, see `src/failpoint.rs`.
-    pub(crate) fn crashing(mut self, point: &str) -> Self {
-        self.crash = Some(point.to_owned());
-        self
-    }
-
     fn text(&self) -> String {
         let namespace = match &self.store {
             Store::Memory | Store::Embedded => "",
@@ -134,16 +129,16 @@ impl Config {
 /// A running proxy; killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Proxy {
-    config: Config,
-    upstream: String,
-    directory: TempDir,
-    child: Option<Running>,
+    pub(crate) config: Config,
+    pub(crate) upstream: String,
+    pub(crate) directory: TempDir,
+    pub(crate) child: Option<Running>,
 }
 
 #[derive(Debug)]
-struct Running {
-    child: Child,
-    address: SocketAddr,
+pub(crate) struct Running {
+    pub(crate) child: Child,
+    pub(crate) address: SocketAddr,
 }
 
 impl Proxy {
@@ -228,23 +223,6 @@ impl Proxy {
         self.child = Some(spawn(&self.directory, &self.config, &self.upstream).await);
     }
 
-    /// Starts it again to crash at this point, before or after it serves, and waits for its end.
-    pub(crate) async fn crash_again(&mut self, point: &str) -> ExitStatus {
-        assert!(self.child.is_none(), "the proxy still runs");
-        let address = ([127, 0, 0, 1], 0).into();
-        let config = self.config.clone().crashing(point);
-        let child = command(&self.directory, &config, &self.upstream, address)
-            .spawn()
-            .unwrap();
-        self.child = Some(Running { child, address });
-        self.ended().await
-    }
-
-    /// Where the embedded store is.
-    pub(crate) fn store_file(&self) -> PathBuf {
-        self.directory.path().join("tasks.redb")
-    }
-
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(log_file(&self.directory)).unwrap_or_default()
     }
@@ -298,7 +276,12 @@ async fn spawn(directory: &TempDir, config: &Config, upstream: &str) -> Running 
     panic!("no port was free five times\n{}", log());
 }
 
-fn command(directory: &TempDir, config: &Config, upstream: &str, address: SocketAddr) -> Command {
+pub(crate) fn command(
+    directory: &TempDir,
+    config: &Config,
+    upstream: &str,
+    address: SocketAddr,
+) -> Command {
     let log = std::fs::File::options()
         .create(true)
         .append(true)

@@ -16,6 +16,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod downstream;
+pub mod failpoint;
 pub mod mcp;
 pub mod runner;
 pub mod store;

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # tests/run.sh [unit|conformance|interop|bars]...: install what the tests need (tests/setup.sh), then run everything, or the parts.
-#   unit          every Rust test but tests/interop.rs and tests/bars: the modules, the store contract, the suite, the tidy test, doc tests
+#   unit          every Rust test but tests/interop.rs and tests/bars: the modules, the store contract, the suite, the tidy test, doc
+#                 tests, and tests/failpoints.rs, which has a build of the program of its own
 #   conformance   the official suite through raincheck, in front of each plain upstream and on each durable store
 #   interop       clients and servers written by others, talking to raincheck or wrapped by it
 #   bars          what must hold when replicas and Redis are killed, frozen and emptied, at a tenth of its size (docs/bars.md)
@@ -53,9 +54,11 @@ rust() {
   local status=0 arguments
   if cargo nextest --version >/dev/null 2>&1; then
     cargo nextest run --locked -E 'not binary(interop) and not binary(bars)' || status=1
+    cargo nextest run --locked --features failpoints -E 'binary(failpoints)' --test-threads 8 || status=1
   else
     read -ra arguments < <(rust_tests)
     cargo test --locked --no-fail-fast --lib --bins "${arguments[@]}" || status=1
+    cargo test --locked --no-fail-fast --features failpoints --test failpoints -- --test-threads 8 || status=1
   fi
   cargo test --locked --doc || status=1
   return "$status"
@@ -66,7 +69,7 @@ rust_tests() {
   local file
   for file in tests/*.rs tests/*/main.rs; do
     case $file in
-      tests/interop.rs | tests/bars/main.rs | 'tests/*/main.rs') ;;
+      tests/interop.rs | tests/failpoints.rs | tests/bars/main.rs | 'tests/*/main.rs') ;;
       */main.rs) printf -- '--test %s ' "$(basename "$(dirname "$file")")" ;;
       *) printf -- '--test %s ' "$(basename "$file" .rs)" ;;
     esac

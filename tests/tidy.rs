@@ -12,12 +12,16 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("clock", &[]),
     ("tls", &[]),
     ("drain", &[]),
+    ("failpoint", &[]),
     ("telemetry", &[]),
     ("task", &["mcp"]),
     ("config", &["task"]),
-    ("store", &["clock", "mcp", "task"]),
-    ("upstream", &["mcp", "tls"]),
-    ("runner", &["clock", "mcp", "store", "task", "upstream"]),
+    ("store", &["clock", "failpoint", "mcp", "task"]),
+    ("upstream", &["failpoint", "mcp", "tls"]),
+    (
+        "runner",
+        &["clock", "failpoint", "mcp", "store", "task", "upstream"],
+    ),
     (
         "downstream",
         &["clock", "mcp", "runner", "store", "task", "tls", "upstream"],
@@ -166,6 +170,7 @@ const MODULES: &[&str] = &[
     "config",
     "downstream",
     "drain",
+    "failpoint",
     "mcp",
     "runner",
     "store",
@@ -187,6 +192,27 @@ fn every_module_has_its_place() {
         unplaced,
         "is a module without a place in ARROWS and MODULES",
     );
+}
+
+/// One place each, so that a test that crashes there says where; the compiler knows that each is listed.
+#[test]
+fn every_failpoint_is_hit_at_one_place() {
+    let (list, code): (Vec<_>, Vec<_>) = sources("src")
+        .into_iter()
+        .partition(|file| file.name == "src/failpoint.rs");
+    let points: Vec<_> = list[0]
+        .text
+        .lines()
+        .filter_map(|line| line.trim().split_once(" = \""))
+        .filter(|(point, _)| point.starts_with(char::is_uppercase))
+        .map(|(point, _)| format!("hit(Point::{point})"))
+        .collect();
+    assert!(points.len() > 12, "the list of points was not found");
+    let wrong = points.into_iter().filter_map(|point| {
+        let places: usize = code.iter().map(|f| f.text.matches(&point).count()).sum();
+        (places != 1).then(|| format!("{point}: {places} places"))
+    });
+    none(wrong, "must be at one place");
 }
 
 #[test]

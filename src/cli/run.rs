@@ -12,6 +12,8 @@ use crate::app::App;
 use crate::config::Config;
 
 pub(super) fn run(config: Config) -> Result<ExitCode, Failure> {
+    #[cfg(feature = "failpoints")]
+    crate::failpoint::arm().map_err(Failure::usage)?;
     raise_file_limit();
     runtime()?.block_on(async {
         // Before anything is served, so that no signal finds the default handler, which kills.

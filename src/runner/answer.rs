@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 
 use super::carrier::{Carrier, Charge};
 use super::{Busy, Runner};
+use crate::failpoint::{Point, hit};
 use crate::mcp::error::Reason;
 use crate::mcp::version::Era;
 use crate::store::StoreError;
@@ -89,7 +90,8 @@ impl Runner {
         loaded: &Loaded,
         event: Event,
     ) -> Result<Option<Loaded>, AnswerError> {
-        match self.ledger.apply(loaded, event).await {
+        let applied = self.ledger.apply(loaded, event).await;
+        match applied.inspect(|_| hit(Point::AnswerCommitted)) {
             Ok((loaded, Some(Effect::Dispatch))) => Ok(Some(loaded)),
             // Unknown and answered keys are ignored, and so is an answer that came too late.
             Ok(_) | Err(NotApplied::Rejected(..)) => Ok(None),

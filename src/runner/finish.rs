@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use tracing::{error, info};
 
 use super::Runner;
+use crate::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::result;
 use crate::store::StoreError;
@@ -105,8 +106,12 @@ impl Runner {
             }
         };
         let event = Event::Owner(fence, OwnerEvent::Ended { outcome, message });
+        hit(Point::EndBefore);
         match self.ledger.apply(loaded, event).await {
-            Ok(_) => Ok(()),
+            Ok(_) => {
+                hit(Point::EndAfter);
+                Ok(())
+            }
             Err(NotApplied::Rejected(..) | NotApplied::Gone) => {
                 info!(task = ?loaded.task.id, "an answer came after the task's end; dropped");
                 Ok(())

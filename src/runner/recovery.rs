@@ -9,6 +9,7 @@ use tracing::info;
 use super::Runner;
 use super::carrier::{Carrier, Charge};
 use super::heartbeat::View;
+use crate::failpoint::{Point, hit};
 use crate::mcp::error::Reason;
 use crate::store::ledger::{Loaded, NotApplied};
 use crate::store::seal::Place;
@@ -142,7 +143,10 @@ impl Runner {
             takeover,
         };
         match self.ledger.apply(loaded, event).await {
-            Ok((claimed, _)) => Some(claimed),
+            Ok((claimed, _)) => {
+                hit(Point::ClaimAfter);
+                Some(claimed)
+            }
             // In doubt, the claim may stand: then the reconcile of this replica ends it.
             Err(NotApplied::Rejected(..) | NotApplied::Gone | NotApplied::Store(_)) => None,
         }

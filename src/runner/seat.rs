@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
+use crate::failpoint::{Point, hit};
 use crate::mcp::error::Failure;
 use crate::upstream::UpstreamError;
 
@@ -127,6 +128,7 @@ impl Guard {
     /// The answer was handed to the connection.
     pub fn announce(&self) {
         self.decide(ANNOUNCED);
+        hit(Point::Answered);
     }
 
     fn decide(&self, state: u8) {

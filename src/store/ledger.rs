@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::{Changes, Commit, Nonce, Store, StoreError, Stored, Version, Write, record};
 use crate::clock::Clock;
+use crate::failpoint::{Point, hit};
 use crate::task::id::{Fence, Incarnation, TaskId};
 use crate::task::machine::{Effect, Event, Rejected, step};
 use crate::task::state::{Outcome, Payload, Task};
@@ -117,8 +118,10 @@ impl Ledger {
     pub async fn create(&self, task: Task, request: Option<Bytes>) -> Result<Loaded, StoreError> {
         let mut write = self.write_of(&task, None, None)?;
         write.request = request;
+        hit(Point::CreateBefore);
         match self.commit_patiently(&write, self.patience.create).await? {
             Commit::Done(revision) => {
+                hit(Point::CreateAfter);
                 let version = Version {
                     revision,
                     nonce: write.nonce,
@@ -167,11 +170,13 @@ impl Ledger {
     pub async fn keep(&self, task: &Task, fence: Fence, result: Bytes) -> Result<(), StoreError> {
         let until = Instant::now() + self.patience.create;
         let expires_ms = task.expires_ms();
+        hit(Point::ResultBefore);
         patiently(until, || {
             self.store
                 .put_result(task.id, fence, result.clone(), expires_ms)
         })
         .await
+        .inspect(|()| hit(Point::ResultAfter))
     }
 
     /// Applies the event to what was loaded, or to what stands meanwhile: decided again until

@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use super::connect::Connector;
+use crate::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -44,6 +45,8 @@ const HEAD_BYTES_MAX: usize = 64 * 1024;
 #[derive(Debug)]
 pub enum RequestBody {
     Ready(Full<Bytes>),
+    /// A call of a tool.
+    Call(Full<Bytes>),
     /// A client's body, frame by frame.
     Streamed(Incoming),
 }
@@ -55,6 +58,10 @@ impl RequestBody {
 
     pub fn json(text: String) -> Self {
         Self::Ready(Full::from(text))
+    }
+
+    pub(super) fn call(text: String) -> Self {
+        Self::Call(Full::from(text))
     }
 }
 
@@ -70,20 +77,26 @@ impl Body for RequestBody {
             Self::Ready(body) => Pin::new(body)
                 .poll_frame(context)
                 .map_err(|never| match never {}),
+            Self::Call(body) => {
+                hit(Point::SentAfter);
+                Pin::new(body)
+                    .poll_frame(context)
+                    .map_err(|never| match never {})
+            }
             Self::Streamed(body) => Pin::new(body).poll_frame(context).map_err(Into::into),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Self::Ready(body) => body.is_end_stream(),
+            Self::Ready(body) | Self::Call(body) => body.is_end_stream(),
             Self::Streamed(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Ready(body) => body.size_hint(),
+            Self::Ready(body) | Self::Call(body) => body.size_hint(),
             Self::Streamed(body) => body.size_hint(),
         }
     }

@@ -10,7 +10,6 @@ use hyper::http::request;
 use serde_json::value::RawValue;
 
 use super::heard::{self, Heard, Message, Messages};
-use super::http::RequestBody;
 use super::origin::{METHOD, NAME, Origin, PROTOCOL_VERSION};
 use super::{Answer, Control, Event, Exchange, Outgoing, UpstreamError, translate};
 use crate::mcp::error::{Failure, Reason, SideEffect};
@@ -111,7 +110,8 @@ impl Conversation {
                 Event::Failed(Failure::new(Reason::UpstreamInvalid, SideEffect::None))
             })?;
             let body = translate::request(self.id, &self.outgoing.method, &params);
-            let response = self.origin.send(self.head(), RequestBody::json(body)).await;
+            let method = &self.outgoing.method;
+            let response = self.origin.request(self.head(), method, body).await;
             let response = response.map_err(Event::Failed)?;
             match heard::judge(response, self.origin.message_bytes_max).await {
                 Heard::Messages(messages) => return Ok(messages),

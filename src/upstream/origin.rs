@@ -8,6 +8,7 @@ use hyper::{Method, Request, Response, Uri};
 
 use super::cache::Cache;
 use super::http::{Http, RequestBody, ResponseBody};
+use crate::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::tools::Tools;
 
@@ -83,6 +84,20 @@ impl Origin {
             Some(credentials) => builder.header(AUTHORIZATION, credentials),
             None => builder,
         }
+    }
+
+    /// Sends a request of that method, until the head of the response is there.
+    pub(super) async fn request(
+        &self,
+        builder: request::Builder,
+        method: &str,
+        message: String,
+    ) -> Result<Response<ResponseBody>, Failure> {
+        if method != "tools/call" {
+            return self.send(builder, RequestBody::json(message)).await;
+        }
+        let response = self.send(builder, RequestBody::call(message)).await;
+        response.inspect(|_| hit(Point::FirstByte))
     }
 
     pub(super) async fn send(

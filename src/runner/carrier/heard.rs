@@ -8,6 +8,7 @@ use super::super::leg;
 use super::super::outcome::{self, Meaning};
 use super::super::seat::{Answer, Reply};
 use super::{Carrier, Flow, GATHER};
+use crate::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::json::{Object, Writer, set};
 use crate::mcp::version::Era;
@@ -21,16 +22,27 @@ use crate::upstream;
 impl Carrier {
     pub(super) async fn on_upstream(&mut self, event: upstream::Event) -> Flow {
         match event {
-            upstream::Event::Progress(params) => self.on_progress(&params).await,
+            upstream::Event::Progress(params) => {
+                hit(Point::EventProgress);
+                self.on_progress(&params).await
+            }
             upstream::Event::Log(params) => {
+                hit(Point::EventLog);
                 if self.kept.is_none() {
                     self.relay("notifications/message", params.get()).await;
                 }
                 Flow::Continue
             }
-            upstream::Event::Question(question) => self.on_question(question).await,
-            upstream::Event::Result(result) => self.on_result(result).await,
+            upstream::Event::Question(question) => {
+                hit(Point::EventQuestion);
+                self.on_question(question).await
+            }
+            upstream::Event::Result(result) => {
+                hit(Point::EventResult);
+                self.on_result(result).await
+            }
             upstream::Event::Error(mut error) => {
+                hit(Point::EventError);
                 let asked = &self.call.outgoing;
                 if self.call.era == Era::Legacy && &*asked.method == "resources/read" {
                     let uri = asked.name.as_deref().unwrap_or_default();
@@ -41,6 +53,7 @@ impl Carrier {
             }
             upstream::Event::Resumable => self.on_resumable(),
             upstream::Event::Failed(failure) => {
+                hit(Point::EventFailed);
                 if failure.reason == Reason::UpstreamReset
                     && let Some(flow) = self.repeat().await
                 {

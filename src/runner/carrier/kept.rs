@@ -10,6 +10,7 @@ use super::super::outcome;
 use super::super::seat::{Answer, Reply};
 use super::super::{leg, parked};
 use super::{Carrier, Charge, Flow, Kept};
+use crate::failpoint::{Point, hit};
 use crate::mcp::error::Reason;
 use crate::mcp::version::Era;
 use crate::store::StoreError;
@@ -216,6 +217,7 @@ impl Carrier {
                     .on_end(outcome::failed(failure), Answer::Failed(failure))
                     .await;
             }
+            hit(Point::Delivered);
             // A commit that fails is made up for by sending the same answer again: harmless. Who
             // is the owner no more hears of it by the change that made it so.
             let _ = self.apply(OwnerEvent::Delivered { key }).await;

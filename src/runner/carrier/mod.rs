@@ -17,6 +17,7 @@ use super::outcome;
 use super::seat::{Answer, Seat};
 use super::watch::Watch;
 use super::{Call, Runner, leg};
+use crate::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::version::Era;
 use crate::store::StoreError;
@@ -252,6 +253,7 @@ impl Carrier {
     }
 
     fn open(&mut self) {
+        hit(Point::SentBefore);
         let outgoing = self.call.outgoing.clone();
         self.exchange = Some(self.runner.upstream.begin(self.call.era, outgoing));
     }

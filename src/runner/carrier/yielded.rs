@@ -1,6 +1,7 @@
 //! A call that goes on without this carrier: left to another replica, or taken over by one.
 
 use super::{Carrier, Flow, Kept};
+use crate::failpoint::{Point, hit};
 use crate::mcp::error::Reason;
 use crate::store::ledger::NotApplied;
 use crate::task::machine::OwnerEvent;
@@ -17,7 +18,10 @@ impl Carrier {
             return self.give_up(Reason::Shutdown).await;
         }
         match self.apply(OwnerEvent::Released).await {
-            Ok(_) => self.step_back().await,
+            Ok(_) => {
+                hit(Point::Released);
+                self.step_back().await
+            }
             Err(NotApplied::Rejected(_, stands)) => self.see(*stands).await,
             Err(NotApplied::Gone | NotApplied::Store(_)) => self.give_up(Reason::Shutdown).await,
         }

@@ -17,6 +17,7 @@ use super::origin::Origin;
 use super::session::Session;
 use super::sessions::{Key, Lease, NoSession, Sessions};
 use super::{Answer, Event, Exchange, Outgoing, Question, UpstreamError, translate};
+use crate::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect, code};
 use crate::mcp::input::Kind;
 use crate::mcp::json::Object;
@@ -296,10 +297,8 @@ impl Conversation {
                 id: self.id,
                 event_id: None,
             });
-            let sent = self
-                .origin
-                .send(session.post(), RequestBody::json(body))
-                .await;
+            let method = &self.outgoing.method;
+            let sent = self.origin.request(session.post(), method, body).await;
             let response = sent.map_err(|failure| Untaken::End(Event::Failed(failure)))?;
             match heard::judge(response, self.origin.message_bytes_max).await {
                 Heard::Messages(messages) => {
@@ -342,6 +341,7 @@ impl Conversation {
             tokio::time::sleep(pause.min(RESUME_PAUSE_MAX)).await;
             pause = (pause * 2).max(RESUME_PAUSE);
             let request = session.get().header("last-event-id", event_id);
+            hit(Point::ResumeBefore);
             let Ok(response) = self.origin.send(request, RequestBody::empty()).await else {
                 continue;
             };

@@ -20,6 +20,8 @@ pub(crate) struct Config {
     rest: String,
     kept: String,
     store: Store,
+    /// Where the first process crashes, see `src/failpoint.rs`.
+    pub(crate) crash: Option<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -51,6 +53,7 @@ impl Config {
             rest: String::new(),
             kept: String::new(),
             store: Store::Memory,
+            crash: None,
         };
         config.terms(&format!("mode = {mode:?}\npoll_interval = \"50ms\""))
     }
@@ -109,10 +112,11 @@ impl Config {
         )
     }
 
-    pub(crate) async fn start(self, upstream: &str) -> Proxy {
+    pub(crate) async fn start(mut self, upstream: &str) -> Proxy {
         let directory = TempDir::new();
         std::fs::write(directory.path().join("raincheck.toml"), self.text()).unwrap();
         let child = spawn(&directory, &self, upstream).await;
+        self.crash = None;
         Proxy {
             config: self,
             upstream: upstream.to_owned(),
@@ -125,16 +129,16 @@ impl Config {
 /// A running proxy; killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Proxy {
-    config: Config,
-    upstream: String,
-    directory: TempDir,
-    child: Option<Running>,
+    pub(crate) config: Config,
+    pub(crate) upstream: String,
+    pub(crate) directory: TempDir,
+    pub(crate) child: Option<Running>,
 }
 
 #[derive(Debug)]
-struct Running {
-    child: Child,
-    address: SocketAddr,
+pub(crate) struct Running {
+    pub(crate) child: Child,
+    pub(crate) address: SocketAddr,
 }
 
 impl Proxy {
@@ -197,7 +201,7 @@ impl Proxy {
         running.child.try_wait().unwrap().is_none()
     }
 
-    /// The end of a process that was told to stop.
+    /// The end of a process that was told to stop, or to crash.
     pub(crate) async fn ended(&mut self) -> ExitStatus {
         let mut running = self.child.take().expect("the proxy runs");
         let deadline = Instant::now() + PATIENCE * 2;
@@ -207,7 +211,7 @@ impl Proxy {
             }
             if Instant::now() > deadline {
                 running.child.kill().unwrap();
-                panic!("the proxy did not end after SIGTERM\n{}", self.log());
+                panic!("the proxy did not end\n{}", self.log());
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -272,7 +276,12 @@ async fn spawn(directory: &TempDir, config: &Config, upstream: &str) -> Running 
     panic!("no port was free five times\n{}", log());
 }
 
-fn command(directory: &TempDir, config: &Config, upstream: &str, address: SocketAddr) -> Command {
+pub(crate) fn command(
+    directory: &TempDir,
+    config: &Config,
+    upstream: &str,
+    address: SocketAddr,
+) -> Command {
     let log = std::fs::File::options()
         .create(true)
         .append(true)
@@ -293,5 +302,8 @@ fn command(directory: &TempDir, config: &Config, upstream: &str, address: Socket
         .stdin(Stdio::null())
         .stdout(log.try_clone().unwrap())
         .stderr(log);
+    if let Some(crash) = &config.crash {
+        command.env("RAINCHECK_CRASH", crash);
+    }
     command
 }

@@ -204,6 +204,10 @@ fn call(shared: &Arc<Shared>, session: &Arc<Session>, params: &Value, id: Value)
                 shared.tally(call.nonce(), |tally| tally.finished += 1);
                 error(&call.id, &text)
             }
+            Some(End::Broken) => {
+                shared.tally(call.nonce(), |tally| tally.finished += 1);
+                return;
+            }
         };
         let _ = out.send(Said::Answer(text)).await;
     });

@@ -133,6 +133,10 @@ async fn run(shared: Arc<Shared>, call: Call, out: mpsc::Sender<Said>) {
             shared.tally(call.nonce(), |tally| tally.finished += 1);
             error(&call.id, &text)
         }
+        End::Broken => {
+            shared.tally(call.nonce(), |tally| tally.finished += 1);
+            return;
+        }
     };
     let _ = out.send(Said::Answer(text)).await;
 }

@@ -41,6 +41,8 @@ pub(super) enum End {
     Result(String),
     Error(String),
     Asks(String),
+    /// Its stream ends and it does not say why.
+    Broken,
 }
 
 impl Call {
@@ -98,9 +100,7 @@ impl Call {
                 r#"{{{}"content":[{{"type":"text","text":"it went wrong"}}],"isError":true}}"#,
                 self.kind()
             )),
-            "error" => End::Error(
-                r#"{"code":-32050,"message":"no such luck","data":{"z":1.10,"a":[]}}"#.into(),
-            ),
+            "error" => no_luck(),
             "big" => self.text(&"x".repeat(usize::try_from(self.number("bytes")).unwrap())),
             "never" => std::future::pending().await,
             _ => End::Error(r#"{"code":-32602,"message":"Unknown tool"}"#.into()),
@@ -115,7 +115,8 @@ impl Call {
         ))
     }
 
-    /// Tells of each step, and after the last waits to be released.
+    /// Tells of each step, and after the last waits to be released; what is `then` comes before the
+    /// end or in its place.
     async fn steps(&self, shared: &Shared, out: &mpsc::Sender<Said>) -> End {
         let steps = self.number("n");
         for step in 1..=steps {
@@ -128,6 +129,19 @@ impl Call {
             }
         }
         shared.released(self.nonce()).await;
+        match self.arguments["then"].as_str() {
+            Some("ask") => return self.ask(out, &["name"]).await,
+            Some("error") => return no_luck(),
+            Some("break") => return End::Broken,
+            Some("big") => return self.text(&"x".repeat(64 << 10)),
+            Some("log") => {
+                let note = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {
+                    "level": "error", "data": "stepped",
+                }});
+                let _ = out.send(Said::Note(note.to_string())).await;
+            }
+            _ => {}
+        }
         self.text("stepped")
     }
 
@@ -206,6 +220,10 @@ fn asks(keys: &[&str], state: &str) -> End {
         "resultType": "input_required", "inputRequests": requests, "requestState": state,
     });
     End::Asks(result.to_string())
+}
+
+fn no_luck() -> End {
+    End::Error(r#"{"code":-32050,"message":"no such luck","data":{"z":1.10,"a":[]}}"#.into())
 }
 
 fn wrong_state() -> End {

@@ -201,9 +201,19 @@ impl Drop for Sentinel {
 }
 
 impl RedisServer {
+    /// One that was started again reads its file first.
     pub(crate) fn connect(&self) -> Connection {
         let client = redis::Client::open(self.url()).unwrap();
-        client.get_connection().unwrap()
+        let mut found = None;
+        until("the server has read its file", || {
+            let mut connection = client.get_connection().ok();
+            let answers = connection
+                .as_mut()
+                .is_some_and(|connection| redis::cmd("PING").query::<String>(connection).is_ok());
+            found = connection.filter(|_| answers);
+            found.is_some()
+        });
+        found.unwrap()
     }
 }
 

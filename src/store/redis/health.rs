@@ -29,19 +29,9 @@ impl Watchman {
         }
         loop {
             tokio::time::sleep(self.every).await;
-            let mut now = Health::Good;
-            for server in &self.topology.map().servers {
-                let mut command = redis::cmd("INFO");
-                command.arg("memory");
-                // A server that does not answer, or may not tell, changes nothing here.
-                let Ok(info) = self.link.ask::<InfoDict>(server, &command).await else {
-                    continue;
-                };
-                let policy = info.get::<String>(POLICY);
-                if policy.is_some_and(|policy| policy != SAFE) {
-                    now = Health::Degraded(EVICTS);
-                }
-            }
+            let Some(now) = self.look().await else {
+                continue;
+            };
             let before = self.health.send_replace(now);
             match (before == now, now) {
                 (true, _) => {}
@@ -49,6 +39,25 @@ impl Watchman {
                 (false, Health::Degraded(why)) => warn!("{why}"),
             }
         }
+    }
+}
+
+impl Watchman {
+    /// `None` where nothing is known: one server that evicts is enough to say so, and all have to
+    /// say that they do not.
+    async fn look(&self) -> Option<Health> {
+        let mut all_told = true;
+        for server in &self.topology.map().servers {
+            let mut command = redis::cmd("INFO");
+            command.arg("memory");
+            let info = self.link.ask::<InfoDict>(server, &command).await.ok();
+            match info.and_then(|info| info.get::<String>(POLICY)) {
+                Some(policy) if policy != SAFE => return Some(Health::Degraded(EVICTS)),
+                Some(_) => {}
+                None => all_told = false,
+            }
+        }
+        all_told.then_some(Health::Good)
     }
 }
 

@@ -9,7 +9,7 @@ use tokio_util::task::TaskTracker;
 use tracing::info;
 
 use crate::clock::{Anchored, Clock, System};
-use crate::config::{self, Config, EraChoice, Location, SessionUse};
+use crate::config::{self, Config, EraChoice, Location, Secret, SessionUse, Wrapped};
 use crate::downstream::auth::Callers;
 use crate::downstream::route::Names;
 use crate::downstream::server::{self, Server};
@@ -23,6 +23,7 @@ use crate::store::memory::Memory;
 use crate::store::redis::{Namespace, Options, Redis};
 use crate::task::id::Incarnation;
 use crate::tls;
+use crate::upstream::stdio::Program;
 use crate::upstream::wrapped::{SessionMode, Settings as UpstreamSettings, Upstream};
 
 /// What stays open after the calls have ended: answers on their way to clients.
@@ -115,7 +116,7 @@ impl App {
         let front = Arc::clone(&self.front);
         let serving = self
             .server
-            .serve(front, close.clone(), stop.clone(), LAST_BYTES);
+            .serve(Arc::clone(&front), close.clone(), stop.clone(), LAST_BYTES);
         let draining = async {
             shutdown.cancelled().await;
             info!("draining");
@@ -126,6 +127,8 @@ impl App {
             stop.cancel();
         };
         tokio::join!(serving, draining);
+        // After the last bytes: what clients of a program were told came from its processes.
+        front.upstream.stop().await;
         self.stop.cancel();
         self.services.close();
         let _ = tokio::time::timeout(LAST_BYTES, self.services.wait()).await;
@@ -177,7 +180,7 @@ async fn open(
             })?;
             let options = Options {
                 allow_eviction: config.store.allow_eviction,
-                serves: Some(config.upstream.url.to_string()),
+                serves: Some(config.upstream.server.identity()),
                 ..Options::new(url.expose(), namespace)
             };
             let store = Redis::open(&options, services, stop).await.map_err(line)?;
@@ -200,8 +203,14 @@ async fn open(
 
 /// What the upstream side is told.
 pub fn upstream_settings(config: &Config) -> UpstreamSettings {
+    let (url, command) = match &config.upstream.server {
+        Wrapped::Url(url) => (url.to_string(), None),
+        Wrapped::Command(command) => (String::new(), Some(program(command))),
+    };
     UpstreamSettings {
-        url: config.upstream.url.to_string(),
+        url,
+        command,
+        children_max: config.upstream.children_max,
         era: match config.upstream.era {
             EraChoice::Auto => None,
             EraChoice::Legacy => Some(Era::Legacy),
@@ -218,6 +227,18 @@ pub fn upstream_settings(config: &Config) -> UpstreamSettings {
             .unwrap_or(usize::MAX)
             .saturating_add(64 * 1024),
         ..UpstreamSettings::default()
+    }
+}
+
+fn program(command: &config::Command) -> Program {
+    let exposed = |(name, value): &(String, Secret)| (name.clone(), value.expose().to_owned());
+    let arguments = command.arguments.iter().map(|text| text.expose().to_owned());
+    Program {
+        program: command.program.clone(),
+        arguments: arguments.collect(),
+        environment: command.environment.iter().map(exposed).collect(),
+        directory: command.directory.clone(),
+        ..Program::default()
     }
 }
 

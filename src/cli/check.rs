@@ -50,7 +50,7 @@ fn report(
         ));
     }
     verdicts.push(("store", Ok(store(&config.store.location))));
-    let url = &config.upstream.url;
+    let url = &config.upstream.server;
     verdicts.push((
         "upstream",
         match inspection {

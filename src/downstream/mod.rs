@@ -206,7 +206,8 @@ async fn forward(
     };
     // What speaks of tasks must not reach the server: only then the body is edited.
     let untouched = !meta.declares_tasks && !request.params.contains("task");
-    if era == Era::Modern && plan == Plan::Held && (untouched || !is_call) {
+    let can_pass = front.upstream.speaks_http() && (untouched || !is_call);
+    if era == Era::Modern && plan == Plan::Held && can_pass {
         return pass::again(front, parts, body.clone()).await;
     }
     if era == Era::Legacy && !intercept::is_translated(&request.method) {

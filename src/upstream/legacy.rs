@@ -118,7 +118,7 @@ impl Control for Side {
     }
 }
 
-fn response(id: &str, answer: &Answer) -> String {
+pub(super) fn response(id: &str, answer: &Answer) -> String {
     let mut out = Writer::object();
     out.str("jsonrpc", "2.0").raw("id", id);
     match answer {
@@ -382,7 +382,7 @@ impl Conversation {
     }
 }
 
-fn capability(kind: Kind) -> &'static str {
+pub(super) fn capability(kind: Kind) -> &'static str {
     match kind {
         Kind::Elicitation => "elicitation",
         Kind::Sampling => "sampling",

@@ -21,7 +21,9 @@ mod modern;
 mod origin;
 mod probe;
 mod session;
+pub mod stdio;
 mod translate;
+mod wanted;
 pub mod wrapped;
 
 /// One request to the wrapped server, in the client's words. The connector translates: it takes

@@ -114,9 +114,9 @@ impl App {
     pub async fn serve(self, shutdown: CancellationToken) {
         let (close, stop) = (CancellationToken::new(), CancellationToken::new());
         let front = Arc::clone(&self.front);
-        let serving = self
-            .server
-            .serve(Arc::clone(&front), close.clone(), stop.clone(), LAST_BYTES);
+        let serving =
+            self.server
+                .serve(Arc::clone(&front), close.clone(), stop.clone(), LAST_BYTES);
         let draining = async {
             shutdown.cancelled().await;
             info!("draining");
@@ -232,7 +232,10 @@ pub fn upstream_settings(config: &Config) -> UpstreamSettings {
 
 fn program(command: &config::Command) -> Program {
     let exposed = |(name, value): &(String, Secret)| (name.clone(), value.expose().to_owned());
-    let arguments = command.arguments.iter().map(|text| text.expose().to_owned());
+    let arguments = command
+        .arguments
+        .iter()
+        .map(|text| text.expose().to_owned());
     Program {
         program: command.program.clone(),
         arguments: arguments.collect(),

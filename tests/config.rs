@@ -77,7 +77,10 @@ fn one_flag_is_enough() {
     let config = from_environment(&[]).unwrap();
     assert_eq!(config.listen.address.to_string(), "127.0.0.1:8440");
     assert_eq!(config.listen.path, "/mcp");
-    assert_eq!(config.upstream.server.to_string(), "http://127.0.0.1:8000/mcp");
+    assert_eq!(
+        config.upstream.server.to_string(),
+        "http://127.0.0.1:8000/mcp"
+    );
     assert_eq!(config.upstream.era, EraChoice::Auto);
     assert_eq!(config.upstream.session, SessionUse::Pool);
     assert!(config.upstream.server.is_local());
@@ -252,7 +255,10 @@ fn flags_win_over_the_environment_and_that_over_the_file() {
         ..Flags::default()
     };
     let config = file.load(&flags, &environment).unwrap();
-    assert_eq!(config.upstream.server.to_string(), "http://127.0.0.1:3/flag");
+    assert_eq!(
+        config.upstream.server.to_string(),
+        "http://127.0.0.1:3/flag"
+    );
     assert_eq!(config.telemetry.log, "warn");
     assert_eq!(config.telemetry.format, LogFormat::Json);
     assert_eq!(config.drain.grace.as_secs(), 7);
@@ -467,7 +473,11 @@ fn credentials_go_to_loopback_only() {
             upstream: Some(url.into()),
             ..Flags::default()
         };
-        load(&flags, &pairs(&[])).unwrap().upstream.server.is_local()
+        load(&flags, &pairs(&[]))
+            .unwrap()
+            .upstream
+            .server
+            .is_local()
     };
     assert!(local("http://127.0.0.1:8000/mcp"));
     assert!(local("http://127.9.9.9/mcp"));

@@ -41,7 +41,8 @@ pub fn load(flags: &Flags, environment: &[(String, String)]) -> Result<Config, C
         .merge(environment_layer(environment))
         .merge(flag_layer(flags));
     let file: File = figment.extract().map_err(explain)?;
-    Config::check(file, &Host::new(environment), environment).map_err(|problem| problem.located(&figment))
+    Config::check(file, &Host::new(environment), environment)
+        .map_err(|problem| problem.located(&figment))
 }
 
 /// One source of settings under the name that errors give it.

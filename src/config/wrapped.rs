@@ -158,7 +158,10 @@ fn program_only(file: &file::Upstream) -> Result<(), Problem> {
 }
 
 fn command(file: &file::Upstream, environment: &[(String, String)]) -> Result<Command, Problem> {
-    let (program, arguments) = file.command.split_first().map_or(("", &[][..]), |(p, a)| (p, a));
+    let (program, arguments) = file
+        .command
+        .split_first()
+        .map_or(("", &[][..]), |(p, a)| (p, a));
     let is_line = arguments.is_empty() && program.contains(' ') && !program.contains('/');
     if program.is_empty() || is_line {
         return Err(refused(
@@ -188,11 +191,17 @@ fn variables(
 ) -> Result<Vec<(String, Secret)>, Problem> {
     let is_name = |name: &str| !name.is_empty() && !name.contains(['=', '\0']);
     for (key, mut names) in [
-        ("env_allow", Box::new(file.env_allow.iter()) as Box<dyn Iterator<Item = &String>>),
+        (
+            "env_allow",
+            Box::new(file.env_allow.iter()) as Box<dyn Iterator<Item = &String>>,
+        ),
         ("env", Box::new(file.env.keys())),
     ] {
         if let Some(name) = names.find(|name| !is_name(name)) {
-            return Err(refused(key, &format!("{name:?} is not the name of a variable")));
+            return Err(refused(
+                key,
+                &format!("{name:?} is not the name of a variable"),
+            ));
         }
     }
     let allowed = |name: &str| {
@@ -202,7 +211,10 @@ fn variables(
         // A shell's exported functions are code.
         allowed(name) && !file.env.contains_key(name) && !value.starts_with("()")
     });
-    let own = file.env.iter().map(|(name, value)| (name.clone(), value.0.clone()));
+    let own = file
+        .env
+        .iter()
+        .map(|(name, value)| (name.clone(), value.0.clone()));
     Ok(inherited
         .map(|(name, value)| (name.clone(), Secret::new(value)))
         .chain(own)

@@ -113,7 +113,9 @@ mod tests {
         assert!(updated("a:b") && updated("a:b/c") && !updated("a:c"));
         assert!(wanted.hears("notifications/tools/list_changed", None));
         assert!(!wanted.hears("notifications/resources/list_changed", None));
-        assert!(!wanted.hears("notifications/message", None) && !is_change("notifications/message"));
+        assert!(
+            !wanted.hears("notifications/message", None) && !is_change("notifications/message")
+        );
         assert_eq!(Wanted::of(filter, "{}").honoured(), "{}");
     }
 }

@@ -230,10 +230,15 @@ impl Channel {
             .and_then(|id| table.pending.remove_entry(&id))
         else {
             let was_abandoned = table.abandoned.len();
-            table.abandoned.retain(|(abandoned, _)| Some(*abandoned) != known);
+            table
+                .abandoned
+                .retain(|(abandoned, _)| Some(*abandoned) != known);
             if table.abandoned.len() == was_abandoned {
                 table.ignored += 1;
-                debug!(ignored = table.ignored, "an answer to no request of ours was ignored");
+                debug!(
+                    ignored = table.ignored,
+                    "an answer to no request of ours was ignored"
+                );
             }
             return;
         };

@@ -299,12 +299,8 @@ impl<E: Ear> Life<E> {
 }
 
 /// Its standard input is closed: waits for its end, and helps.
-async fn end_process<R>(
-    process: &mut Child,
-    mut reading: Option<Pin<&mut R>>,
-    end: End,
-    pid: u32,
-) where
+async fn end_process<R>(process: &mut Child, mut reading: Option<Pin<&mut R>>, end: End, pid: u32)
+where
     R: Future<Output = End>,
 {
     if end != End::TooLarge {
@@ -431,7 +427,10 @@ impl Garbage {
         // Not its text: it may be anybody's data.
         if self.lines <= GARBAGE_LOGGED || self.lines.is_power_of_two() {
             let (pid, lines) = (self.pid, self.lines);
-            warn!(pid, lines, "the server wrote what is no message to its standard output");
+            warn!(
+                pid,
+                lines, "the server wrote what is no message to its standard output"
+            );
         }
     }
 }

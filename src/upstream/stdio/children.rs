@@ -110,9 +110,7 @@ impl Children {
             }
             opened.cloned()
         });
-        opening
-            .await
-            .map_err(|_| NoSession::Failed(UNREACHABLE))?
+        opening.await.map_err(|_| NoSession::Failed(UNREACHABLE))?
     }
 
     /// A child of that caller that runs already, whatever was declared to it.

@@ -107,7 +107,9 @@ mod tests {
     fn room_for_a_large_line_is_given_back() {
         let mut lines = Lines::new(8 * KEPT, TooLong::Refuse);
         lines.feed(&vec![b'x'; 4 * KEPT], |_| ()).unwrap();
-        lines.feed(b"\n", |line| assert_eq!(line.len(), 4 * KEPT)).unwrap();
+        lines
+            .feed(b"\n", |line| assert_eq!(line.len(), 4 * KEPT))
+            .unwrap();
         assert!(lines.held.capacity() <= KEPT);
     }
 }

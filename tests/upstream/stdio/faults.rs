@@ -1,0 +1,124 @@
+//! Every way in which a program can go wrong, and the word for it.
+
+use super::*;
+
+#[tokio::test]
+async fn every_fault_has_its_word_and_the_next_call_its_child() {
+    for era in BOTH {
+        let mut settings = of(mode(era));
+        settings.message_bytes_max = 1 << 20;
+        let upstream = run(&settings);
+        for (tool, arguments, expected) in [
+            ("exit", "{}", "upstream_reset unknown"),
+            ("segv", "{}", "upstream_reset unknown"),
+            ("unfinished", "{}", "upstream_reset unknown"),
+            ("close_stdout", "{}", "upstream_reset unknown"),
+            ("long", r#"{"bytes":1048577}"#, "upstream_too_large unknown"),
+            // A message is complete with its last brace.
+            ("no_newline", "{}", r#"result {"content": []}"#),
+        ] {
+            let outcome = outcome_of(upstream.begin(era, call_with(tool, arguments))).await;
+            assert_eq!(outcome, expected, "{tool}");
+            assert_eq!(text(&upstream, era, "echo", r#"{"text":"on"}"#).await, "on");
+        }
+    }
+}
+
+#[tokio::test]
+async fn all_calls_of_a_dead_child_end() {
+    for era in BOTH {
+        let mut settings = of(mode(era));
+        settings.message_bytes_max = 1 << 20;
+        for (tool, arguments) in [("exit", "{}"), ("long", r#"{"bytes":1048577}"#)] {
+            let upstream = run(&settings);
+            let mut calls = Vec::new();
+            for n in 0..20 {
+                let nonce = format!(r#"{{"nonce":"n{n}"}}"#);
+                calls.push(begun(&upstream, era, call_with("hold", &nonce)).await);
+            }
+            let end = outcome_of(upstream.begin(era, call_with(tool, arguments))).await;
+            assert_eq!(
+                end, "upstream_reset unknown",
+                "whose line it was is not known"
+            );
+            for call in calls {
+                assert_eq!(outcome_of(call).await, "upstream_reset unknown");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_answer_is_skipped() {
+    for era in BOTH {
+        let upstream = upstream(era);
+        assert_eq!(text(&upstream, era, "garbage", "{}").await, "clean");
+        assert_eq!(text(&upstream, era, "twice", "{}").await, "first");
+        assert_eq!(text(&upstream, era, "echo", r#"{"text":"on"}"#).await, "on");
+        let wrong = begun(&upstream, era, call_with("wrong_id", "{}")).await;
+        wrong.control.cancel().await;
+        assert_eq!(text(&upstream, era, "echo", r#"{"text":"on"}"#).await, "on");
+    }
+}
+
+#[tokio::test]
+async fn ten_mebibytes_on_standard_error_stop_nobody() {
+    for era in BOTH {
+        let upstream = upstream(era);
+        let ten = r#"{"bytes":10485760}"#;
+        assert_eq!(text(&upstream, era, "stderr", ten).await, "loud");
+    }
+}
+
+#[tokio::test]
+async fn a_line_of_the_largest_size_ends_the_child_and_not_us() {
+    let upstream = upstream(Era::Legacy);
+    let own = pid(&upstream, Era::Legacy).await;
+    let long = call_with("long", r#"{"bytes":33554433}"#);
+    assert_eq!(
+        outcome_of(upstream.begin(Era::Legacy, long)).await,
+        "upstream_too_large unknown"
+    );
+    assert_ne!(pid(&upstream, Era::Legacy).await, own);
+}
+
+#[tokio::test]
+async fn a_program_that_cannot_be_run_is_said_to_be_so() {
+    let mut missing = of("legacy");
+    missing.command.as_mut().unwrap().program = "no-such-program-anywhere".into();
+    for settings in [of("dies"), missing] {
+        let upstream = run(&settings);
+        for deaths in 0..5 {
+            assert!(!upstream.cannot_run(), "after {deaths}");
+            assert_eq!(
+                outcome_of(upstream.begin(Era::Legacy, call("echo"))).await,
+                "upstream_unreachable none"
+            );
+        }
+        assert!(upstream.cannot_run());
+        // Without waiting for the next try.
+        assert_eq!(
+            outcome_of(upstream.begin(Era::Legacy, call("echo"))).await,
+            "upstream_unreachable none"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_crashes_on_every_call_cannot_be_run_until_it_answers() {
+    let upstream = upstream(Era::Legacy);
+    for _ in 0..5 {
+        assert!(!upstream.cannot_run());
+        outcome_of(upstream.begin(Era::Legacy, call_with("exit", "{}"))).await;
+    }
+    let mut known = false;
+    for _ in 0..100 {
+        // The end of a call is told before the end of its process.
+        known = known || upstream.cannot_run();
+        tokio::task::yield_now().await;
+    }
+    while !known {
+        known = upstream.cannot_run();
+        tokio::task::yield_now().await;
+    }
+}

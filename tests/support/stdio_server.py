@@ -17,7 +17,7 @@ MODERN = "2026-07-28"
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 OUT = sys.stdout.buffer
 
-held, asked, seen, subscriptions = {}, {}, [], []
+held, freed, asked, seen, subscriptions = {}, set(), {}, [], []
 era = {"legacy": "legacy", "deaf": "legacy", "modern": "modern", "stubborn": "legacy"}.get(MODE)
 
 
@@ -53,10 +53,14 @@ def call(id, params):
         case "echo":
             text(id, arguments.get("text", ""))
         case "hold":
+            if arguments["nonce"] in freed:
+                return text(id, arguments["nonce"])
             held[arguments["nonce"]] = id
         case "release":
             for nonce in arguments["nonces"]:
-                text(held.pop(nonce), nonce)
+                freed.add(nonce)
+                if nonce in held:
+                    text(held.pop(nonce), nonce)
             text(id, "released")
         case "progress":
             for which, step in ((token, 1), ("foreign", 2), (token, 3)):
@@ -169,7 +173,7 @@ def response(message):
     """The client's answer to a question: the call that asked gets it."""
     id = asked.pop(message["id"], None)
     if id is not None:
-        said = message.get("result") or {"refused": message["error"]["code"]}
+        said = message["result"] if "result" in message else {"refused": message["error"]["code"]}
         text(id, (said.get("content") or {}).get("name") or json.dumps(said))
 
 

@@ -264,7 +264,8 @@ impl Channel {
                 }
             }
             ("notifications/message", Some(params)) => {
-                if let Some(id) = self.table().only_one() {
+                let only = self.table().only_one();
+                if let Some(id) = only {
                     self.put(id, Said::Log(params));
                 }
             }

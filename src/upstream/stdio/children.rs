@@ -213,13 +213,7 @@ async fn handshake(channel: &Arc<Channel>, capabilities: &str) -> Result<(), NoS
                 www_authenticate: None,
             }));
         }
-        // Whatever it was: no call was sent yet.
-        Said::Failed(failure) => {
-            return Err(NoSession::Failed(Failure::new(
-                failure.reason,
-                SideEffect::None,
-            )));
-        }
+        Said::Failed(_) => return Err(NoSession::Failed(UNREACHABLE)),
         Said::Progress(_) | Said::Log(_) | Said::Notice(_) | Said::Question(_) => {
             return Err(invalid());
         }

@@ -237,7 +237,7 @@ fn program(command: &config::Command) -> Program {
         .iter()
         .map(|text| text.expose().to_owned());
     Program {
-        program: command.program.clone(),
+        name: command.program.clone(),
         arguments: arguments.collect(),
         environment: command.environment.iter().map(exposed).collect(),
         directory: command.directory.clone(),

@@ -22,7 +22,7 @@ impl Config {
         environment: &[(String, String)],
     ) -> Result<Self, Problem> {
         let listen = Listen::try_from(file.listen)?;
-        let upstream = wrapped::upstream(file.upstream, environment)?;
+        let upstream = wrapped::upstream(&file.upstream, environment)?;
         let usual_file = || usual_file(&listen, &upstream, host);
         Ok(Self {
             store: store(file.store, usual_file)?,

@@ -74,7 +74,7 @@ impl fmt::Display for Wrapped {
 }
 
 pub(super) fn upstream(
-    file: file::Upstream,
+    file: &file::Upstream,
     environment: &[(String, String)],
 ) -> Result<Upstream, Problem> {
     let server = match (file.url.as_deref(), file.command.is_empty()) {
@@ -92,10 +92,10 @@ pub(super) fn upstream(
             ));
         }
         (Some(text), true) => {
-            program_only(&file)?;
+            program_only(file)?;
             Wrapped::Url(url(text)?)
         }
-        (None, false) => Wrapped::Command(command(&file, environment)?),
+        (None, false) => Wrapped::Command(command(file, environment)?),
     };
     if file.sessions_max == 0 {
         return Err(refused(

@@ -19,6 +19,7 @@ pub use super::listen::{ListenEvent, Listening};
 use super::origin::Origin;
 use super::probe::{self, Undecided};
 use super::session::{Key, NoSession, Sessions};
+use super::stdio::session::Session;
 use super::stdio::{Program, Stdio};
 use super::{Answer, Event, Exchange, Outgoing, UpstreamError, hop, legacy, modern, translate};
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
@@ -152,6 +153,26 @@ impl Upstream {
         match &self.server {
             Server::Http { .. } => false,
             Server::Stdio(stdio) => stdio.cannot_run(),
+        }
+    }
+
+    /// A session for one legacy client of a program, with a process of its own; its id. Bounded as
+    /// processes are.
+    pub async fn open_session(
+        &self,
+        caller: [u8; 16],
+    ) -> Result<(Box<str>, Arc<Session>), Failure> {
+        match &self.server {
+            Server::Http { .. } => Err(INVALID),
+            Server::Stdio(stdio) => stdio.open_session(caller).await,
+        }
+    }
+
+    /// That session, for the caller that began it.
+    pub fn session(&self, id: &str, caller: [u8; 16]) -> Option<Arc<Session>> {
+        match &self.server {
+            Server::Http { .. } => None,
+            Server::Stdio(stdio) => stdio.session(id, caller),
         }
     }
 

@@ -275,13 +275,11 @@ impl Channel {
                 }
                 let subscription = params.as_deref().and_then(subscription);
                 let notice = Arc::new(Notice { method, params });
-                match subscription {
-                    Some(id) => self.put(id, Said::Notice(notice)),
+                if let Some(id) = subscription {
+                    self.put(id, Said::Notice(notice));
+                } else if let Some(notices) = &self.table().notices {
                     // Nobody listens, most likely.
-                    None => {
-                        let notices = &self.table().notices;
-                        let _ = notices.as_ref().map(|notices| notices.send(notice));
-                    }
+                    let _ = notices.send(notice);
                 }
             }
         }

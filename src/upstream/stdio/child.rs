@@ -214,7 +214,7 @@ impl Nursery {
             .arg("__child")
             .arg(std::process::id().to_string())
             .arg("--")
-            .arg(&program.program)
+            .arg(&program.name)
             .args(&program.arguments)
             .env_clear()
             .envs(program.environment.iter().map(|(k, v)| (k, v)))
@@ -384,23 +384,17 @@ async fn read(
     let mut lines = Lines::new(bytes_max, TooLong::Refuse);
     let mut garbage = Garbage { pid, lines: 0 };
     let mut buffer = vec![0; 64 * 1024];
-    loop {
-        match stdout.read(&mut buffer).await {
-            Ok(count @ 1..) => {
-                let bytes = buffer.get(..count).unwrap_or_default();
-                let fed = lines.feed(bytes, |line| hear(line, ear, &mut garbage));
-                if fed.is_err() {
-                    warn!(pid, bytes_max, "the server wrote a line that is too long");
-                    return End::TooLarge;
-                }
-            }
-            Ok(0) | Err(_) => {
-                // Complete all the same, if it is a message.
-                hear(lines.rest(), ear, &mut garbage);
-                return End::Gone;
-            }
+    while let Ok(count @ 1..) = stdout.read(&mut buffer).await {
+        let bytes = buffer.get(..count).unwrap_or_default();
+        let fed = lines.feed(bytes, |line| hear(line, ear, &mut garbage));
+        if fed.is_err() {
+            warn!(pid, bytes_max, "the server wrote a line that is too long");
+            return End::TooLarge;
         }
     }
+    // Complete all the same, if it is a message.
+    hear(lines.rest(), ear, &mut garbage);
+    End::Gone
 }
 
 fn hear(line: &[u8], ear: &impl Ear, garbage: &mut Garbage) {

@@ -61,7 +61,7 @@ pub(super) struct Children {
     by_key: Mutex<HashMap<Key, Slot>>,
     /// Processes of all kinds; each holds one until nothing is left of it.
     permits: Arc<Semaphore>,
-    children_max: u32,
+    processes_max: u32,
     /// For a process to end, where all are in use.
     wait: Duration,
     pub(super) tools: Arc<Cache<Tools>>,
@@ -78,7 +78,7 @@ impl Children {
             nursery,
             by_key: Mutex::default(),
             permits: Arc::new(Semaphore::new(children_max)),
-            children_max: u32::try_from(children_max).unwrap_or(u32::MAX),
+            processes_max: u32::try_from(children_max).unwrap_or(u32::MAX),
             wait,
             tools: Arc::default(),
         }
@@ -189,7 +189,7 @@ impl Children {
     /// Ends all, and waits until nothing is left of any process, for a bounded time.
     pub(super) async fn stop(&self, patience: Duration) {
         self.nursery.stop.cancel();
-        let all = self.permits.acquire_many(self.children_max);
+        let all = self.permits.acquire_many(self.processes_max);
         let _ = timeout(patience, all).await;
         // Whoever waits for a process gets none.
         self.permits.close();

@@ -22,11 +22,15 @@ mod health;
 mod lines;
 mod listen;
 mod probe;
+pub mod session;
+mod sessions;
 mod spawner;
 mod stderr;
 
 use child::Nursery;
 use children::{Children, Key};
+use session::Session;
+use sessions::Sessions;
 use spawner::Spawner;
 
 use super::cache::Cache;
@@ -49,7 +53,8 @@ const STOP_PATIENCE: Duration = Duration::from_secs(6);
 pub struct Program {
     /// raincheck itself, which becomes the program after it has tied itself to its parent.
     pub launcher: PathBuf,
-    pub program: String,
+    /// A name that is looked for in `PATH`, or a path.
+    pub name: String,
     pub arguments: Vec<String>,
     /// All that the program sees of any environment.
     pub environment: Vec<(String, String)>,
@@ -66,7 +71,7 @@ impl Default for Program {
             } else {
                 std::env::current_exe().unwrap_or_else(|_| "raincheck".into())
             },
-            program: String::new(),
+            name: String::new(),
             arguments: Vec::new(),
             environment: Vec::new(),
             directory: None,
@@ -78,7 +83,7 @@ impl Default for Program {
 impl fmt::Debug for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Program")
-            .field("program", &self.program)
+            .field("name", &self.name)
             .finish_non_exhaustive()
     }
 }
@@ -87,6 +92,7 @@ impl fmt::Debug for Program {
 #[derive(Debug)]
 pub(super) struct Stdio {
     children: Arc<Children>,
+    sessions: Arc<Sessions>,
     services: TaskTracker,
     stop: CancellationToken,
 }
@@ -110,10 +116,12 @@ impl Stdio {
             stop: stop.clone(),
         };
         let children = Arc::new(Children::new(Arc::new(nursery), children_max, wait));
-        let keeping = keep_house(Arc::clone(&children), stop.clone());
+        let sessions = Arc::<Sessions>::default();
+        let keeping = keep_house(Arc::clone(&children), Arc::clone(&sessions), stop.clone());
         services.spawn(keeping);
         Ok(Arc::new(Self {
             children,
+            sessions,
             services,
             stop,
         }))
@@ -165,6 +173,18 @@ impl Stdio {
         })
     }
 
+    /// A session for one legacy client, with a process of its own; its id.
+    pub(super) async fn open_session(
+        &self,
+        caller: [u8; 16],
+    ) -> Result<(Box<str>, Arc<Session>), Failure> {
+        self.sessions.open(&self.children, caller).await
+    }
+
+    pub(super) fn session(&self, id: &str, caller: [u8; 16]) -> Option<Arc<Session>> {
+        self.sessions.get(id, caller)
+    }
+
     /// True after five quick deaths in a row, until a process answers again.
     pub(super) fn cannot_run(&self) -> bool {
         let health = &self.children.nursery.health;
@@ -186,11 +206,12 @@ impl Drop for Stdio {
 
 /// Ends what is unused, and tries again what could not be run: whoever routes by readiness sends no
 /// call that would.
-async fn keep_house(children: Arc<Children>, stop: CancellationToken) {
+async fn keep_house(children: Arc<Children>, sessions: Arc<Sessions>, stop: CancellationToken) {
     let mut round = tokio::time::interval(ROUND);
     round.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while stop.run_until_cancelled(round.tick()).await.is_some() {
         children.close_unused(children::IDLE);
+        sessions.close_unused();
         let is_due = {
             let health: &Mutex<health::Health> = &children.nursery.health;
             let health = health.lock().unwrap_or_else(PoisonError::into_inner);

@@ -85,7 +85,7 @@ async fn a_line_of_the_largest_size_ends_the_child_and_not_us() {
 #[tokio::test]
 async fn a_program_that_cannot_be_run_is_said_to_be_so() {
     let mut missing = of("legacy");
-    missing.command.as_mut().unwrap().program = "no-such-program-anywhere".into();
+    missing.command.as_mut().unwrap().name = "no-such-program-anywhere".into();
     for settings in [of("dies"), missing] {
         let upstream = run(&settings);
         for deaths in 0..5 {

@@ -14,7 +14,7 @@ fn program(mode: &str) -> Program {
     let path = std::env::var_os("PATH").unwrap_or_default();
     Program {
         launcher: env!("CARGO_BIN_EXE_raincheck").into(),
-        program: "python3".into(),
+        name: "python3".into(),
         arguments: vec![SCRIPT.into(), mode.into()],
         environment: vec![("PATH".into(), path.into_string().unwrap())],
         directory: None,

@@ -29,4 +29,6 @@ mod questions;
 mod races;
 mod restart;
 mod results;
+mod stdio;
+mod stdio_sessions;
 mod store_down;

@@ -65,7 +65,10 @@ def call(id, params):
         case "progress":
             for which, step in ((token, 1), ("foreign", 2), (token, 3)):
                 notify("notifications/progress", {"progressToken": which, "progress": step, "total": 3})
-            text(id, "done")
+            if "nonce" in arguments:
+                held[arguments["nonce"]] = id
+            else:
+                text(id, "done")
         case "logs":
             notify("notifications/message", {"level": "debug", "data": "little"})
             notify("notifications/message", {"level": "error", "data": "much"})

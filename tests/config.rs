@@ -11,6 +11,8 @@ use raincheck::task::policy::{InputWhen, Mode};
 mod mistakes;
 #[path = "config/readme.rs"]
 mod readme;
+#[path = "config/wrapped.rs"]
+mod wrapped;
 
 /// A file of its own, gone at the end of the test; errors name it `config.toml`.
 struct File(PathBuf);
@@ -127,8 +129,11 @@ fn what_the_example_file_leaves_out_is_there_too() {
                 .is_some_and(|(key, _)| is_key(key));
         if is_setting { setting } else { line }
     });
+    // A server has an address or is run.
+    let lines = lines.filter(|line| !line.starts_with("url = \"http"));
     let example = lines.collect::<Vec<_>>().join("\n");
-    let config = from_file(&example);
+    let config = File::new(&example).load(&Flags::default(), &[]).unwrap();
+    assert_eq!(config.upstream.server.to_string(), "npx");
     assert_eq!(config.replica.id, "web-0");
     assert!(config.listen.tls.is_some());
     assert_eq!(config.rules.defaults().input_timeout_ms, Some(600_000));
@@ -371,7 +376,8 @@ fn errors_name_the_source_that_was_wrong() {
         .to_string();
     assert_eq!(
         nothing,
-        "upstream.url: not set; say which server to wrap: --upstream http://127.0.0.1:8000/mcp"
+        "upstream.url: not set; say which server to wrap: --upstream http://127.0.0.1:8000/mcp, or \
+         its command after --"
     );
 }
 

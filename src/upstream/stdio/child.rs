@@ -47,11 +47,11 @@ pub(super) trait Ear: Send + Sync + 'static {
 /// Why nothing more will be heard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// The process ended, or closed its standard output.
+    /// The process ended, or closed its standard input or output.
     Gone,
     /// It wrote a line that is longer than allowed.
     TooLarge,
-    /// It was asked to end, or does not read any more.
+    /// It was asked to end.
     Stopped,
 }
 
@@ -257,7 +257,8 @@ impl<E: Ear> Life<E> {
         debug!(pid, "a process of the server was started");
         let errors = self.services.spawn(stderr::drain(errors, pid));
         let stop = self.mouth.stop.clone();
-        self.services.spawn(write(stdin, lines, stop.clone()));
+        let closing = stop.child_token();
+        self.services.spawn(write(stdin, lines, closing.clone()));
         let reading = read(stdout, self.bytes_max, &*self.ear, pid);
         let mut reading = std::pin::pin!(reading);
         let end = tokio::select! {
@@ -265,12 +266,25 @@ impl<E: Ear> Life<E> {
             _ = self.process.wait() => {
                 timeout(LAST_WORDS, &mut reading).await.unwrap_or(End::Gone)
             }
-            () = stop.cancelled() => End::Stopped,
+            () = closing.cancelled() => {
+                if stop.is_cancelled() {
+                    End::Stopped
+                } else {
+                    // It reads no more, and may have ended: what it said before counts.
+                    timeout(LAST_WORDS, &mut reading).await.unwrap_or(End::Gone)
+                }
+            }
         };
-        let was_asked = stop.is_cancelled();
+        // Before anybody hears of it and wants another process.
+        if end != End::Stopped {
+            let vitals = &self.mouth.vitals;
+            let lived = Instant::now().saturating_duration_since(born);
+            let has_answered = vitals.has_answered.load(Ordering::Relaxed);
+            vitals.health().died(lived, has_answered, Instant::now());
+        }
         self.ear.over(end);
         // The writer ends, and with it the child's standard input.
-        stop.cancel();
+        closing.cancel();
         if end != End::Gone || self.process.try_wait().ok().flatten().is_none() {
             // What it still says is read and ignored, so that it need not wait to say it.
             let reading = (end == End::Stopped).then_some(reading);
@@ -281,13 +295,9 @@ impl<E: Ear> Life<E> {
         signal(pid, Signal::KILL);
         let status = self.process.wait().await;
         let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
-        if was_asked {
+        if end == End::Stopped {
             debug!(pid, status, "a process of the server has ended");
         } else {
-            let vitals = &self.mouth.vitals;
-            let lived = Instant::now().saturating_duration_since(born);
-            let has_answered = vitals.has_answered.load(Ordering::Relaxed);
-            vitals.health().died(lived, has_answered, Instant::now());
             warn!(pid, status, ?end, "a process of the server ended by itself");
         }
         // Somebody who left the group may still hold the pipe.
@@ -350,7 +360,7 @@ fn signal(pid: u32, signal: Signal) {
 async fn write(
     mut stdin: impl AsyncWrite + Unpin,
     mut lines: mpsc::Receiver<Line>,
-    stop: CancellationToken,
+    closing: CancellationToken,
 ) {
     let work = async {
         while let Some(line) = lines.recv().await {
@@ -370,8 +380,8 @@ async fn write(
             }
         }
     };
-    stop.run_until_cancelled(work).await;
-    stop.cancel();
+    closing.run_until_cancelled(work).await;
+    closing.cancel();
 }
 
 /// Reads messages until there are no more. What is no message is counted and skipped.

@@ -234,10 +234,9 @@ fn command(directory: &TempDir, config: &Config, upstream: &str, address: Socket
         Store::Redis(url) => url.clone(),
     };
     let mut command = Command::new(env!("CARGO_BIN_EXE_raincheck"));
+    command.arg("run");
     if !upstream.is_empty() {
-        command.args(["run", "--upstream", upstream]);
-    } else {
-        command.arg("run");
+        command.args(["--upstream", upstream]);
     }
     command
         .arg("--config")

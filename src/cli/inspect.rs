@@ -36,7 +36,7 @@ pub(super) async fn inspect(config: &Config) -> Result<Inspection, String> {
 
 async fn ask(upstream: &Upstream) -> Result<Inspection, DiscoverError> {
     let era = upstream.era(None).await?;
-    let discovered = upstream.discover(NOBODY, None).await?;
+    let discovered = upstream.discover(NOBODY, None, "{}").await?;
     let capabilities = names(discovered.capabilities.get());
     let tools = if capabilities.iter().any(|name| name == "tools") {
         upstream.tools(NOBODY, None, Arc::from("{}")).await?

@@ -244,15 +244,19 @@ impl Upstream {
         Ok(response)
     }
 
-    /// What the server says of itself to this caller.
+    /// What the server says of itself to this caller, who has these capabilities.
     pub async fn discover(
         &self,
         caller: [u8; 16],
         credentials: Option<HeaderValue>,
+        capabilities: &str,
     ) -> Result<Arc<Discovered>, DiscoverError> {
         let discovered = match self.era(credentials.clone()).await? {
             Era::Modern => Arc::new(self.discover_modern(caller, credentials).await?),
-            Era::Legacy => self.discover_legacy(caller, credentials).await?,
+            Era::Legacy => {
+                self.discover_legacy(caller, credentials, capabilities)
+                    .await?
+            }
         };
         *self
             .discovered
@@ -294,10 +298,14 @@ impl Upstream {
         &self,
         caller: [u8; 16],
         credentials: Option<HeaderValue>,
+        capabilities: &str,
     ) -> Result<Arc<Discovered>, DiscoverError> {
         let sessions = match &self.server {
             Server::Http { sessions, .. } => sessions,
-            Server::Stdio(stdio) => return stdio.described(caller).await.map_err(no_session),
+            Server::Stdio(stdio) => {
+                let described = stdio.described(caller, capabilities).await;
+                return described.map_err(no_session);
+            }
         };
         let key = Key {
             caller,

@@ -37,18 +37,15 @@ pub(super) struct Key {
 
 impl Key {
     pub(super) fn of(era: Era, outgoing: &Outgoing) -> Self {
-        let capabilities = || translate::legacy_capabilities(&outgoing.capabilities).into();
-        Self {
-            caller: outgoing.caller,
-            capabilities: (era == Era::Legacy).then(capabilities),
-        }
+        Self::new(era, outgoing.caller, &outgoing.capabilities)
     }
 
-    /// A caller of a legacy server who can answer nothing.
-    pub(super) fn mute(caller: [u8; 16]) -> Self {
+    /// The capabilities are a modern client's, as it declares them.
+    pub(super) fn new(era: Era, caller: [u8; 16], capabilities: &str) -> Self {
+        let capabilities = || translate::legacy_capabilities(capabilities).into();
         Self {
             caller,
-            capabilities: Some("{}".into()),
+            capabilities: (era == Era::Legacy).then(capabilities),
         }
     }
 }

@@ -13,8 +13,8 @@ use super::exchange::ask;
 use crate::mcp::json::{Object, Writer};
 use crate::mcp::version::Era;
 use crate::upstream::listen::{ListenEvent, Listening, Wish};
+use crate::upstream::translate;
 use crate::upstream::wanted::{Wanted, is_change};
-use crate::upstream::{Outgoing, translate};
 
 pub(super) fn listen(children: Arc<Children>, era: Option<Era>, wish: Wish) -> Listening {
     let ear = Ear {
@@ -75,8 +75,8 @@ impl Ear {
         let capabilities = translate::without_tasks(&self.wish.capabilities).ok()?;
         match self.era? {
             Era::Modern => {
-                let outgoing = self.outgoing(&capabilities);
-                let channel = self.children.get(&Key::of(Era::Modern, &outgoing)).await;
+                let key = Key::new(Era::Modern, self.wish.caller, &capabilities);
+                let channel = self.children.get(&key).await;
                 let mut ticket = channel.ok()?.open(Asks::Never)?;
                 ticket.cancel_on_drop = true;
                 let filter = [("notifications", &*self.wish.filter)];
@@ -86,8 +86,7 @@ impl Ear {
                 Some(Source::Modern(ticket))
             }
             Era::Legacy => {
-                let outgoing = self.outgoing(&capabilities);
-                let key = Key::of(Era::Legacy, &outgoing);
+                let key = Key::new(Era::Legacy, self.wish.caller, &capabilities);
                 let channel = self.children.get(&key).await.ok()?;
                 let listener = channel.listen()?;
                 let described = channel.described.get()?;
@@ -106,22 +105,6 @@ impl Ear {
                     .push_back(ListenEvent::Acknowledged(wanted.honoured()));
                 Some(Source::Legacy(listener, wanted))
             }
-        }
-    }
-
-    /// What tells the caller's child from others.
-    fn outgoing(&self, capabilities: &str) -> Outgoing {
-        Outgoing {
-            caller: self.wish.caller,
-            credentials: None,
-            method: "subscriptions/listen".into(),
-            params: "{}".into(),
-            capabilities: capabilities.into(),
-            name: None,
-            param_headers: [].into(),
-            wants_progress: false,
-            log_level: None,
-            retry: None,
         }
     }
 }

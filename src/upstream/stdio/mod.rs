@@ -160,11 +160,20 @@ impl Stdio {
         &self.children.tools
     }
 
-    /// What a legacy server said of itself when one of the caller's children began.
-    pub(super) async fn described(&self, caller: [u8; 16]) -> Result<Arc<Discovered>, NoSession> {
+    /// What a legacy server said of itself when one of the caller's children began. If there is
+    /// none, one is started that the caller's calls will use.
+    pub(super) async fn described(
+        &self,
+        caller: [u8; 16],
+        capabilities: &str,
+    ) -> Result<Arc<Discovered>, NoSession> {
         let channel = match self.children.any_of(caller) {
             Some(channel) => channel,
-            None => self.children.get(&Key::mute(caller)).await?,
+            None => {
+                self.children
+                    .get(&Key::new(Era::Legacy, caller, capabilities))
+                    .await?
+            }
         };
         let described = channel.described.get().cloned();
         described.ok_or_else(|| {

@@ -201,7 +201,7 @@ async fn the_server_is_known_and_its_era_found() {
     ] {
         let upstream = run(&of(mode));
         assert_eq!(upstream.era(None).await.unwrap(), era);
-        let known = upstream.discover([1; 16], None).await.unwrap();
+        let known = upstream.discover([1; 16], None, "{}").await.unwrap();
         assert!(
             known
                 .server_info

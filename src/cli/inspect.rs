@@ -28,8 +28,9 @@ pub(super) struct Inspection {
 pub(super) async fn inspect(config: &Config) -> Result<Inspection, String> {
     let settings = upstream_settings(config);
     let upstream = Upstream::new(&settings, TaskTracker::new()).map_err(|e| e.to_string())?;
-    timeout(PATIENCE, ask(&upstream))
-        .await
+    let asked = timeout(PATIENCE, ask(&upstream)).await;
+    upstream.stop().await;
+    asked
         .map_err(|_| format!("no answer within {} s", PATIENCE.as_secs()))?
         .map_err(|e| sentence(&e))
 }

@@ -78,7 +78,14 @@ pub(super) async fn post(front: &Shared, parts: &Parts, body: &Bytes) -> Respons
             Ok(session) => session,
             Err(unfound) => return unfound.into_response(),
         };
-        return if session.tell(text.to_owned()).await {
+        let told = session.tell(text.to_owned()).await;
+        if object.get_str("method").as_deref() == Some("notifications/cancelled")
+            && let Some(params) = object.get_object("params")
+            && let Some(id) = params.get("requestId")
+        {
+            session.cancelled(id);
+        }
+        return if told {
             reply::empty(StatusCode::ACCEPTED)
         } else {
             Unfound::Unknown.into_response()

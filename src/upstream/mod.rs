@@ -21,6 +21,7 @@ mod modern;
 mod origin;
 mod probe;
 mod session;
+mod settings;
 pub mod stdio;
 mod translate;
 mod wanted;

@@ -210,6 +210,21 @@ async fn a_cancel_and_a_hang_up_are_different_things() {
     assert_eq!(session.post(&cancel).send().await.status, 202);
     let seen: Vec<Value> = serde_json::from_str(&session.text("seen", json!({})).await).unwrap();
     assert!(seen.contains(&cancel));
+
+    // What is said about a cancelled call ends, and its id is free.
+    let mut stream = session
+        .calling(json!(2), "progress", json!({"nonce": "b"}))
+        .stream()
+        .await;
+    stream.next_of("notifications/progress").await;
+    let cancel =
+        json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 2}});
+    assert_eq!(session.post(&cancel).send().await.status, 202);
+    while let Some(message) = stream.next_or_end().await {
+        assert_eq!(message["method"], "notifications/progress");
+    }
+    let again = session.calling(json!(2), "echo", json!({"text": "x"}));
+    assert_eq!(again.send().await.json()["id"], 2);
 }
 
 #[tokio::test]

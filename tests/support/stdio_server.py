@@ -43,7 +43,7 @@ def notify(method, params):
 
 
 TOOLS = "echo hold release progress logs ask ask_twice input exit segv garbage stderr long no_newline unfinished "
-TOOLS += "close_stdout twice wrong_id orphan pid env seen changed"
+TOOLS += "freeze close_stdout twice wrong_id orphan pid env seen changed"
 
 
 def call(id, params):
@@ -89,6 +89,8 @@ def call(id, params):
                 answer(id, {"resultType": "input_required", "inputRequests": {"who": ask}, "requestState": "!"})
         case "exit":
             os._exit(3)
+        case "freeze":
+            os.kill(os.getpid(), signal.SIGSTOP)
         case "segv":
             os.kill(os.getpid(), signal.SIGSEGV)
         case "garbage":

@@ -104,6 +104,12 @@ impl Mouth {
         let _ = self.lines.send(line).await;
     }
 
+    /// Waits while the child does not read. Whoever has room sends without waiting; `None` where
+    /// the child has ended.
+    pub(super) async fn room(&self) -> Option<mpsc::Permit<'_, Line>> {
+        self.lines.reserve().await.ok()
+    }
+
     /// Drops a message without an answer where the child does not read.
     pub(super) fn try_say(&self, text: String) {
         let line = Line {

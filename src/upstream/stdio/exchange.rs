@@ -19,6 +19,9 @@ use crate::upstream::{Answer, Control, Event, Exchange, Outgoing, UpstreamError,
 /// A request that was provably not written is written to another child, at most so often.
 const TRIES: u32 = 3;
 
+/// A server that asks is expected to read the answer.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
+
 /// A server that does not answer how much it shall log is asked to work all the same.
 const LOG_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -62,10 +65,12 @@ impl Side {
 #[async_trait]
 impl Control for Side {
     async fn answer(&self, id: &str, answer: Answer) -> Result<(), Failure> {
-        if let Some((channel, _)) = self.current() {
-            channel.tell(response(id, &answer)).await;
-        }
-        Ok(())
+        let Some((channel, _)) = self.current() else {
+            return Ok(());
+        };
+        let told = channel.tell(response(id, &answer));
+        let told = tokio::time::timeout(ANSWER_PATIENCE, told).await;
+        told.map_err(|_| Failure::new(Reason::UpstreamReset, SideEffect::Unknown))
     }
 
     async fn cancel(&self) {

@@ -113,7 +113,8 @@ impl Session {
     /// Since when the client was silent; `None` while it waits for anything.
     pub(super) fn unused_since(&self) -> Option<Instant> {
         let table = self.table();
-        let is_used = !table.running.is_empty() || table.unread.is_none();
+        let waits = |running: &Running| !running.said.is_closed();
+        let is_used = table.running.values().any(waits) || table.unread.is_none();
         (!is_used).then_some(table.used)
     }
 
@@ -126,6 +127,8 @@ impl Session {
     /// Passes a request on. What is said about it ends with the answer; dropped before, the call
     /// runs on, as legacy calls do.
     pub async fn ask(&self, asked: &Asked<'_>) -> Result<mpsc::Receiver<Said>, Untaken> {
+        // Before it is known to run: dropped while it waits, nothing was asked.
+        let room = self.mouth.room().await.ok_or(Untaken::Over)?;
         let (said, receiver) = mpsc::channel(MESSAGES_MAX + 1);
         let passage = Arc::new(Passage::default());
         let answer = said
@@ -150,27 +153,35 @@ impl Session {
                 ),
             is_handshake: asked.method == "initialize",
         };
-        {
-            let mut table = self.table();
-            table.used = Instant::now();
-            if !table.is_open {
-                return Err(Untaken::Over);
-            }
-            if table.running.len() >= REQUESTS_MAX {
-                return Err(Untaken::Busy);
-            }
-            let name = name(asked.id);
-            if table.running.contains_key(&name) {
-                return Err(Untaken::SameId);
-            }
-            table.running.insert(name, running);
+        let mut table = self.table();
+        table.used = Instant::now();
+        if !table.is_open {
+            return Err(Untaken::Over);
         }
-        let line = Line {
+        if table.running.len() >= REQUESTS_MAX {
+            return Err(Untaken::Busy);
+        }
+        let name = name(asked.id);
+        if table.running.contains_key(&name) {
+            return Err(Untaken::SameId);
+        }
+        table.running.insert(name, running);
+        drop(table);
+        room.send(Line {
             text: asked.text.to_owned(),
             passage: Some(passage),
-        };
-        self.mouth.say(line).await;
+        });
         Ok(receiver)
+    }
+
+    /// The client waits no more for this request of its own: what is said about it ends. Many
+    /// servers never answer what was cancelled.
+    pub fn cancelled(&self, id: &RawValue) {
+        let cancelled = self.table().running.remove(&name(id));
+        if let Some(running) = cancelled {
+            // Where it was not written yet, it never will be.
+            running.passage.withdraw();
+        }
     }
 
     /// Passes a notification or an answer on. False where the session is over.

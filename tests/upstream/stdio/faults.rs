@@ -48,6 +48,42 @@ async fn all_calls_of_a_dead_child_end() {
     }
 }
 
+/// What was never written is written to the next child; what was begun is not.
+#[tokio::test]
+async fn only_what_was_not_sent_is_sent_again() {
+    for era in BOTH {
+        let upstream = upstream(era);
+        let child = pid(&upstream, era).await;
+        let freeze = outcome_of(upstream.begin(era, call_with("freeze", "{}")));
+        let frozen = async {
+            let stat = || std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap();
+            while !stat().contains(") T ") {
+                tokio::task::yield_now().await;
+            }
+            // More than a pipe holds: it is begun and cannot be ended.
+            let large = format!(r#"{{"text":"{}"}}"#, "x".repeat(1 << 20));
+            let large = outcome_of(upstream.begin(era, call_with("echo", &large)));
+            let waiting = text(&upstream, era, "echo", r#"{"text":"on"}"#);
+            let kill = async {
+                // One thread: all that can run has run by then.
+                for _ in 0..1000 {
+                    tokio::task::yield_now().await;
+                }
+                let child = i32::try_from(child)
+                    .ok()
+                    .and_then(rustix::process::Pid::from_raw);
+                let kill = rustix::process::Signal::KILL;
+                rustix::process::kill_process(child.unwrap(), kill).unwrap();
+            };
+            let (large, waiting, ()) = tokio::join!(large, waiting, kill);
+            assert_eq!(large, "upstream_reset unknown");
+            assert_eq!(waiting, "on");
+        };
+        let (freeze, ()) = tokio::join!(freeze, frozen);
+        assert_eq!(freeze, "upstream_reset unknown");
+    }
+}
+
 #[tokio::test]
 async fn what_is_no_answer_is_skipped() {
     for era in BOTH {

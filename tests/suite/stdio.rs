@@ -203,6 +203,25 @@ async fn no_process_outlives_a_kill(era: Era) {
     }
 }
 
+/// As `npx` does it: what was started starts the server.
+#[tokio::test]
+async fn the_server_behind_a_launcher_ends_as_well() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/stdio_server.py");
+    let line = format!("python3 {script} legacy; exit 0");
+    for drains in [true, false] {
+        let command = format!("command = [\"sh\", \"-c\", {line:?}]");
+        let config = Config::never().section("upstream", &command);
+        let mut proxy = config.start("").await;
+        let server = pid(&Client::of(proxy.address())).await;
+        if drains {
+            assert!(proxy.stop().await.success());
+        } else {
+            proxy.kill();
+        }
+        gone(server).await;
+    }
+}
+
 async fn no_process_outlives_a_drain(era: Era) {
     let mut proxy = proxy(era).await;
     let client = Client::of(proxy.address());

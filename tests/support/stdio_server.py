@@ -1,9 +1,10 @@
 """An MCP server over standard input and output that does what the name of the tool says.
 
-    stdio_server.py legacy|modern|dual|deaf|dies|stubborn
+    stdio_server.py legacy|modern|dual|deaf|stubborn|dies [FILE]
 
 `dual` keeps to the era of the first message, `deaf` ignores what it does not know, `stubborn` ignores the
-end of its input and SIGTERM. One thread and no clocks: what waits, waits for a message.
+end of its input and SIGTERM,
+`dies` does so at its start, unless the file is there. One thread and no clocks: what waits, waits for a message.
 """
 
 import json
@@ -18,7 +19,7 @@ SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 OUT = sys.stdout.buffer
 
 held, freed, asked, seen, subscriptions = {}, set(), {}, [], []
-era = {"legacy": "legacy", "deaf": "legacy", "modern": "modern", "stubborn": "legacy"}.get(MODE)
+era = {"legacy": "legacy", "deaf": "legacy", "modern": "modern", "stubborn": "legacy", "dies": "legacy"}.get(MODE)
 
 
 def write(message):
@@ -190,7 +191,7 @@ def notification(method, params):
 
 
 def main():
-    if MODE == "dies":
+    if MODE == "dies" and not os.path.exists("".join(sys.argv[2:])):
         sys.exit("the server cannot start")
     if MODE == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -142,7 +142,7 @@ struct Vitals {
 }
 
 impl Vitals {
-    fn health(&self) -> std::sync::MutexGuard<'_, Health> {
+    fn health(&self) -> MutexGuard<'_, Health> {
         self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -166,6 +166,11 @@ const UNREACHABLE: Failure = Failure {
 };
 
 impl Nursery {
+    /// What is known of the program. Held for a moment only.
+    pub(super) fn health(&self) -> MutexGuard<'_, Health> {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Starts a process; it holds the permit until nothing is left of it. Waits where the last ones
     /// died quickly, and fails at once where the program cannot be run.
     pub(super) async fn start<E: Ear>(
@@ -174,7 +179,7 @@ impl Nursery {
         ear: impl FnOnce(Mouth) -> Arc<E>,
     ) -> Result<Arc<E>, Failure> {
         let (pause, cannot_run) = {
-            let health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
+            let health = self.health();
             (health.pause(Instant::now()), health.cannot_run())
         };
         if cannot_run && !pause.is_zero() {

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::OnceCell;
@@ -38,7 +38,7 @@ use super::listen::{Listening, Wish};
 use super::session::NoSession;
 use super::wrapped::Discovered;
 use super::{Exchange, Outgoing};
-use crate::mcp::error::Failure;
+use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::tools::Tools;
 use crate::mcp::version::Era;
 
@@ -142,10 +142,8 @@ impl Stdio {
             });
             probed.await.copied()
         });
-        probing.await.map_err(|_| {
-            use crate::mcp::error::{Reason, SideEffect};
-            Failure::new(Reason::UpstreamUnreachable, SideEffect::None)
-        })?
+        let gone = Failure::new(Reason::UpstreamUnreachable, SideEffect::None);
+        probing.await.map_err(|_| gone)?
     }
 
     pub(super) fn begin(&self, era: Era, outgoing: Outgoing) -> Exchange {
@@ -176,10 +174,8 @@ impl Stdio {
             }
         };
         let described = channel.described.get().cloned();
-        described.ok_or_else(|| {
-            use crate::mcp::error::{Reason, SideEffect};
-            Failure::new(Reason::UpstreamInvalid, SideEffect::None).into()
-        })
+        let silent = Failure::new(Reason::UpstreamInvalid, SideEffect::None);
+        described.ok_or(NoSession::Failed(silent))
     }
 
     /// A session for one legacy client, with a process of its own; its id.
@@ -196,9 +192,7 @@ impl Stdio {
 
     /// True after five quick deaths in a row, until a process answers again.
     pub(super) fn cannot_run(&self) -> bool {
-        let health = &self.children.nursery.health;
-        let health = health.lock().unwrap_or_else(PoisonError::into_inner);
-        health.cannot_run()
+        self.children.nursery.health().cannot_run()
     }
 
     /// Ends every process, within a few seconds. Nothing is started afterwards.
@@ -222,11 +216,11 @@ async fn keep_house(children: Arc<Children>, sessions: Arc<Sessions>, stop: Canc
         children.close_unused(children::IDLE);
         sessions.close_unused();
         let is_due = {
-            let health: &Mutex<health::Health> = &children.nursery.health;
-            let health = health.lock().unwrap_or_else(PoisonError::into_inner);
+            let health = children.nursery.health();
             health.cannot_run() && health.pause(Instant::now()).is_zero()
         };
         if is_due && let Some(Ok(era)) = stop.run_until_cancelled(probe::probe(&children)).await {
+            children.nursery.health().answered();
             tracing::info!(?era, "the server can be run again");
         }
     }

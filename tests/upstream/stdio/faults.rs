@@ -140,6 +140,30 @@ async fn a_program_that_cannot_be_run_is_said_to_be_so() {
     }
 }
 
+/// Nobody has to call for it: who routes by readiness sends no call.
+#[tokio::test]
+async fn a_program_that_could_not_be_run_is_tried_again() {
+    let name = format!("raincheck-dies-{}", std::process::id());
+    let file = std::env::temp_dir().join(name);
+    let mut settings = of("dies");
+    let arguments = &mut settings.command.as_mut().unwrap().arguments;
+    arguments.push(file.to_str().unwrap().to_owned());
+    let upstream = run(&settings);
+    while !upstream.cannot_run() {
+        outcome_of(upstream.begin(Era::Legacy, call("echo"))).await;
+    }
+    std::fs::write(&file, "").unwrap();
+    let runs = async {
+        let mut look = tokio::time::interval(Duration::from_millis(20));
+        while upstream.cannot_run() {
+            look.tick().await;
+        }
+    };
+    let waited = timeout(Duration::from_secs(20), runs).await;
+    std::fs::remove_file(&file).unwrap();
+    waited.unwrap();
+}
+
 #[tokio::test]
 async fn a_program_that_crashes_on_every_call_cannot_be_run_until_it_answers() {
     let upstream = upstream(Era::Legacy);

@@ -55,6 +55,11 @@ impl App {
         let key = opened.store.caller_key().await.map_err(line)?;
         let upstream = Upstream::new(&upstream_settings(&config), services.clone());
         let upstream = Arc::new(upstream.map_err(line)?);
+        if !upstream.speaks_http() {
+            // `npx` may have to fetch the server first: nobody should have to wait for that.
+            let early = Arc::clone(&upstream);
+            services.spawn(async move { early.era(None).await.map(drop) });
+        }
         let rules = Arc::new(config.rules);
         let patience = Patience {
             read: config.store.read_patience,

@@ -203,6 +203,31 @@ async fn no_process_outlives_a_kill(era: Era) {
     }
 }
 
+#[tokio::test]
+async fn what_the_server_writes_to_standard_error_is_logged_safely() {
+    let proxy = Config::never().run("legacy").await;
+    let client = Client::of(proxy.address());
+    plain(&client, "stderr", json!({"bytes": 10 << 20})).await;
+    // Its end says how much was left out.
+    client.call("exit", json!({})).await;
+    let left_out = async {
+        while !proxy
+            .log()
+            .contains("more to its standard error than is logged")
+        {
+            tokio::task::yield_now().await;
+        }
+    };
+    within(PATIENCE, "the log says that lines were left out", left_out).await;
+    let log = proxy.log();
+    assert!(log.contains("line=\"\\u{1b}[31mxxx"), "{log}");
+    assert!(
+        !log.contains("\u{1b}[31m"),
+        "an escape sequence of the server's"
+    );
+    assert!(log.len() < 1 << 20, "{} bytes", log.len());
+}
+
 /// As `npx` does it: what was started starts the server.
 #[tokio::test]
 async fn the_server_behind_a_launcher_ends_as_well() {

@@ -289,7 +289,6 @@ async fn a_handshake_that_is_refused_leaves_no_session() {
 #[tokio::test]
 async fn sessions_are_bounded() {
     let proxy = Config::always()
-        .section("limits", "calls = 100")
         .run_with("legacy", "children_max = 1")
         .await;
     let session = Session::open(&proxy).await;

@@ -4,30 +4,46 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::info;
+use tracing::{info, warn};
 
+use crate::admin::drain::Drain;
+use crate::admin::health::{Degraded, Health};
+use crate::admin::server::{Probes, Token};
 use crate::clock::{Anchored, Clock, System};
-use crate::config::{self, Config, EraChoice, Location, Secret, SessionUse, Wrapped};
+use crate::config::{self, Config, EraChoice, Location, SealKey, Secret, SessionUse, Wrapped};
 use crate::downstream::auth::Callers;
 use crate::downstream::route::Names;
 use crate::downstream::server::{self, Server};
 use crate::downstream::{self, Front};
 use crate::mcp::version::Era;
 use crate::runner::{self, Runner};
-use crate::store::Store;
-use crate::store::embedded::Embedded;
+use crate::store::embedded::{Embedded, seal_key};
 use crate::store::ledger::{Ledger, Patience};
 use crate::store::memory::Memory;
-use crate::store::redis::{Namespace, Options, Redis};
+use crate::store::redis::{Namespace, Options, Redis, Tls, Wait};
+use crate::store::seal::Sealer;
+use crate::store::{self, Store, record};
 use crate::task::id::Incarnation;
+use crate::task::state::Reach;
 use crate::tls;
 use crate::upstream::stdio::Program;
 use crate::upstream::wrapped::{SessionMode, Settings as UpstreamSettings, Upstream};
 
-/// What stays open after the calls have ended: answers on their way to clients.
+/// The end of `drain.grace` is for answers on their way to clients: at most so long, and at most an
+/// eighth of it.
+const LAST_ANSWERS: Duration = Duration::from_millis(500);
+
+/// What stays open after the calls have ended, for slow readers.
 const LAST_BYTES: Duration = Duration::from_secs(3);
+
+/// How often the store's own findings are looked at.
+const STORE_HEALTH: Duration = Duration::from_secs(5);
+
+/// What runs in the background was told to stop and needs no more.
+const LAST_SERVICES: Duration = Duration::from_millis(500);
 
 /// Everything, built and bound, not served yet.
 #[derive(Debug)]
@@ -36,7 +52,13 @@ pub struct App {
     server: Server,
     address: SocketAddr,
     embedded: Option<Arc<Embedded>>,
-    drain: config::Drain,
+    health: Arc<Health>,
+    drain: Drain,
+    probes: Option<Probes>,
+    /// For how long it serves on as usual once it drains.
+    delay: Duration,
+    /// For how long it drains after that.
+    grace: Duration,
     /// What the parts run in the background.
     services: TaskTracker,
     stop: CancellationToken,
@@ -60,27 +82,31 @@ impl App {
             let early = Arc::clone(&upstream);
             services.spawn(async move { early.era(None).await.map(drop) });
         }
-        let rules = Arc::new(config.rules);
+        let rules = Arc::new(config.rules.clone());
         let patience = Patience {
             read: config.store.read_patience,
             create: config.store.create_patience,
         };
+        let settings = runner_settings(&config, &opened);
         let ledger = Ledger::new(opened.store, opened.clock, patience);
         let runner = Runner::new(
             ledger,
             Arc::clone(&upstream),
-            Incarnation::new(&config.replica.id),
+            Incarnation::new(&config.replica.id).reading(record::FORMAT),
             Arc::clone(&rules),
-            runner::Settings {
-                calls_max: config.limits.calls,
-                lease: config.replica.lease,
-                exclusive_store: opened.exclusive,
-                shared_clock: opened.shared_clock,
-            },
+            settings,
         );
         runner.start().await.map_err(line)?;
         let server = bind(&config.listen, &config.limits).await?;
         let address = server.address().map_err(line)?;
+        let health = Health::new(config.admin.ready_needs_store).in_front_of(&upstream);
+        let health = Arc::new(health);
+        let drain = Drain::default();
+        let probes = probes(&config.admin, &config.drain, &health, &drain).await?;
+        if probes.is_some() {
+            let watching = watch(Arc::clone(&health), Arc::clone(&upstream), &runner);
+            services.spawn(stop.clone().run_until_cancelled_owned(watching));
+        }
         let front = Front {
             runner,
             upstream,
@@ -95,15 +121,21 @@ impl App {
                 },
                 body_bytes_max: config.limits.body_bytes_max,
                 listen_task_ids_max: config.limits.listen_task_ids,
+                trust_annotations: config.upstream.trust_annotations,
             },
             closing: CancellationToken::new(),
+            passing: TaskTracker::new(),
         };
         Ok(Self {
             front: Arc::new(front),
             server,
             address,
             embedded: opened.embedded,
-            drain: config.drain,
+            health,
+            drain,
+            probes,
+            delay: config.drain.delay,
+            grace: config.drain.grace,
             services,
             stop,
         })
@@ -114,33 +146,125 @@ impl App {
         self.address
     }
 
-    /// Serves until `shutdown`, then drains: goes on as usual for `drain.delay`, closes the
-    /// listener, ends listen streams, waits for calls up to `drain.grace`, fails the rest.
-    pub async fn serve(self, shutdown: CancellationToken) {
-        let (close, stop) = (CancellationToken::new(), CancellationToken::new());
-        let front = Arc::clone(&self.front);
-        let serving =
-            self.server
-                .serve(Arc::clone(&front), close.clone(), stop.clone(), LAST_BYTES);
-        let draining = async {
+    /// Where probes are answered, if they are.
+    pub fn probes_address(&self) -> Option<SocketAddr> {
+        self.probes.as_ref().and_then(|p| p.address().ok())
+    }
+
+    /// Serves until `shutdown` or a GET asks for the drain, then drains: goes on as usual for
+    /// `drain.delay`, closes the listener, ends listen streams, waits for calls, fails the rest,
+    /// within `drain.grace`. Returns when that is done and `shutdown` was said: whoever drained by
+    /// GET is still to be answered its probes.
+    pub async fn serve(mut self, shutdown: CancellationToken) {
+        let end = CancellationToken::new();
+        let probes = self.probes.take();
+        let probing = async {
+            if let Some(probes) = probes {
+                probes.serve(end.clone()).await;
+            }
+        };
+        let serving = async {
+            self.serve_and_drain(&shutdown).await;
             shutdown.cancelled().await;
-            info!("draining");
-            tokio::time::sleep(self.drain.delay).await;
-            close.cancel();
-            self.front.closing.cancel();
-            self.front.runner.drain(self.drain.grace).await;
+            end.cancel();
+        };
+        tokio::join!(serving, probing);
+        info!("stopped");
+    }
+
+    async fn serve_and_drain(self, shutdown: &CancellationToken) {
+        let Self { front, server, .. } = self;
+        let (close, stop) = (CancellationToken::new(), CancellationToken::new());
+        let serving = server.serve(Arc::clone(&front), close.clone(), stop.clone(), LAST_BYTES);
+        tokio::pin!(serving);
+        tokio::select! {
+            () = &mut serving => {}
+            () = shutdown.cancelled() => {}
+            () = self.drain.asked() => {}
+        }
+        info!("draining");
+        self.health.draining();
+        let _ = timeout(self.delay, &mut serving).await;
+
+        close.cancel();
+        front.closing.cancel();
+        let end = Instant::now() + self.grace;
+        // A program that does not end when it is asked to takes its time out of the grace, too.
+        let ending = front.upstream.stop_patience().min(self.grace / 4);
+        let grace = self.grace - ending;
+        let deadline = end - ending;
+        // What is left is for answers on their way to clients.
+        let patience = grace.saturating_sub(LAST_ANSWERS.min(grace / 8));
+        let drained = async {
+            front.passing.close();
+            let passed = timeout(patience, front.passing.wait());
+            let _ = tokio::join!(front.runner.drain(patience), passed);
+            self.drain.finish();
             stop.cancel();
         };
-        tokio::join!(serving, draining);
-        // After the last bytes: what clients of a program were told came from its processes.
-        front.upstream.stop().await;
+        let settled = async { tokio::join!(serving, drained) };
+        if timeout_at(deadline, settled).await.is_err() {
+            warn!("drain.grace is over; what is left ends with the process");
+        }
+        self.drain.finish();
         self.stop.cancel();
+        // After the last bytes: what clients of a program were told came from its processes.
+        let _ = timeout_at(end, front.upstream.stop()).await;
+        // With it go the idle connections to the server, which nothing else would end.
+        drop(front);
         self.services.close();
-        let _ = tokio::time::timeout(LAST_BYTES, self.services.wait()).await;
+        let _ = timeout(LAST_SERVICES, self.services.wait()).await;
         if let Some(embedded) = self.embedded {
             embedded.close().await;
         }
-        info!("stopped");
+    }
+}
+
+async fn probes(
+    admin: &config::Admin,
+    drain: &config::Drain,
+    health: &Arc<Health>,
+    shared: &Drain,
+) -> Result<Option<Probes>, AppError> {
+    let Some(address) = admin.probes else {
+        return Ok(None);
+    };
+    let token = drain.token.as_ref().map(|t| Token::new(t.expose()));
+    let bound = Probes::bind(address, Arc::clone(health), shared.clone(), token).await;
+    bound.map(Some).map_err(|error| {
+        AppError(format!(
+            "admin.probes: {address} cannot be listened on: {error}"
+        ))
+    })
+}
+
+/// Keeps `health` true to what is there. The store was reached when this is called.
+fn watch(
+    health: Arc<Health>,
+    upstream: Arc<Upstream>,
+    runner: &Runner,
+) -> impl Future<Output = ()> + use<> {
+    let mut answers = runner.store_answers();
+    let ledger = runner.ledger().clone();
+    async move {
+        let store = async {
+            loop {
+                let away = !*answers.borrow_and_update();
+                let may_evict = ledger.store().health() != store::Health::Good;
+                health.store_is(match (away, may_evict) {
+                    (true, _) => Some(Degraded::Away),
+                    (false, true) => Some(Degraded::MayEvict),
+                    (false, false) => None,
+                });
+                // An outage is told at once; what the store found out by itself, a little later.
+                if let Ok(Err(_)) = timeout(STORE_HEALTH, answers.changed()).await {
+                    return;
+                }
+            }
+        };
+        // Once: a server that goes later is its own container's matter, and a program is asked about
+        // by each probe.
+        tokio::join!(store, health.watch_upstream(&upstream));
     }
 }
 
@@ -152,6 +276,7 @@ struct Opened {
     /// Only one process can hold this store.
     exclusive: bool,
     embedded: Option<Arc<Embedded>>,
+    sealer: Option<Sealer>,
 }
 
 async fn open(
@@ -167,9 +292,13 @@ async fn open(
             shared_clock: None,
             exclusive: true,
             embedded: None,
+            sealer: None,
         }),
         Location::Embedded(path) => {
             let store = Embedded::open(path, Arc::clone(&system)).map_err(line)?;
+            let key = seal_key(path).map_err(|error| {
+                AppError(format!("the seal key beside {}: {error}", path.display()))
+            })?;
             let store = Arc::new(store);
             Ok(Opened {
                 store: Arc::clone(&store) as Arc<dyn Store>,
@@ -177,15 +306,23 @@ async fn open(
                 shared_clock: None,
                 exclusive: true,
                 embedded: Some(store),
+                sealer: Some(Sealer::new("", &key, None)),
             })
         }
         Location::Redis { url, namespace } => {
             let namespace = Namespace::parse(namespace).ok_or_else(|| {
                 AppError("store.namespace: use 1 to 64 of A-Z a-z 0-9 . _ -".into())
             })?;
+            let sealed_for = namespace.to_string();
             let options = Options {
                 allow_eviction: config.store.allow_eviction,
                 serves: Some(config.upstream.server.identity()),
+                tls: certificates(&config.store.tls)?,
+                wait: config.store.wait.is_on().then_some(Wait {
+                    replicas: config.store.wait.replicas,
+                    aof: config.store.wait.aof,
+                    timeout: config.store.wait.timeout,
+                }),
                 ..Options::new(url.expose(), namespace)
             };
             let store = Redis::open(&options, services, stop).await.map_err(line)?;
@@ -201,9 +338,51 @@ async fn open(
                 shared_clock: Some(clock),
                 exclusive: false,
                 embedded: None,
+                sealer: config.store.seal_key.as_ref().map(|key| {
+                    let previous = config.store.seal_key_previous.as_ref();
+                    let previous = previous.map(SealKey::expose);
+                    Sealer::new(&sealed_for, key.expose(), previous)
+                }),
             })
         }
     }
+}
+
+/// What the runner is told.
+fn runner_settings(config: &Config, opened: &Opened) -> runner::Settings {
+    runner::Settings {
+        calls_max: config.limits.calls,
+        lease: config.replica.lease,
+        exclusive_store: opened.exclusive,
+        shared_clock: opened.shared_clock.clone(),
+        reach: if config.upstream.shared {
+            Reach::Shared
+        } else {
+            Reach::Instance(config.replica.id.as_str().into())
+        },
+        sealer: opened.sealer.clone(),
+    }
+}
+
+/// Reads the files for TLS to Redis; what is in them is looked at where it is used.
+fn certificates(files: &config::StoreTls) -> Result<Tls, AppError> {
+    let read = |setting: &str, path: &std::path::Path| {
+        std::fs::read(path).map_err(|error| {
+            let path = path.display();
+            AppError(format!(
+                "store.tls.{setting}: {path} cannot be read: {error}"
+            ))
+        })
+    };
+    let roots = files.roots.as_deref().map(|path| read("roots", path));
+    let identity = files.identity.as_ref().map(|files| {
+        let certificate = read("certificate", &files.certificate)?;
+        Ok((certificate, read("key", &files.key)?))
+    });
+    Ok(Tls {
+        roots: roots.transpose()?,
+        identity: identity.transpose()?,
+    })
 }
 
 /// What the upstream side is told.

@@ -10,6 +10,7 @@
     )
 )]
 
+pub mod admin;
 pub mod app;
 pub mod cli;
 pub mod clock;

@@ -136,6 +136,7 @@ fn what_the_example_file_leaves_out_is_there_too() {
     assert_eq!(config.upstream.server.to_string(), "npx");
     assert_eq!(config.replica.id, "web-0");
     assert!(config.listen.tls.is_some());
+    assert!(config.store.tls.roots.is_some() && config.store.tls.identity.is_some());
     assert_eq!(config.rules.defaults().input_timeout_ms, Some(600_000));
     let (rule, place) = config.rules.for_tool("build_all");
     assert_eq!(
@@ -153,9 +154,11 @@ fn the_example_file_names_every_setting() {
         "listen.tls",
         "upstream",
         "store",
+        "store.tls",
         "tasks",
         "replica",
         "drain",
+        "admin",
         "auth",
         "limits",
         "telemetry",
@@ -361,7 +364,7 @@ fn errors_name_the_source_that_was_wrong() {
     );
     assert_eq!(
         wrong(&[("RAINCHECK_DRAIN__GRACES", "1s")]),
-        "RAINCHECK_DRAIN__GRACES: unknown key; did you mean grace? accepted in [drain]: delay, grace"
+        "RAINCHECK_DRAIN__GRACES: unknown key; did you mean grace? accepted in [drain]: delay, grace, token"
     );
     let flags = Flags {
         listen: Some("8440".into()),
@@ -398,6 +401,20 @@ fn the_store_and_its_namespace() {
     assert_eq!(
         wrong("url = 'redb:'"),
         "config.toml: store.url: names no file; write redb:/path/to/file"
+    );
+    let redis = "url = 'redis://h'\nnamespace = 'n'";
+    assert_eq!(
+        wrong(&format!("{redis}\n[store.tls]\nroots = 'ca.pem'")),
+        "config.toml: store.tls: only counts where store.url begins with \"rediss\""
+    );
+    assert_eq!(
+        wrong(&format!("{redis}\n[store.tls]\nkey = 'k.pem'")),
+        "config.toml: store.tls.certificate: not set, but store.tls.key is; TLS needs both, PEM files"
+    );
+    assert_eq!(
+        wrong("url = 'memory:'\nwait_replicas = 1"),
+        "config.toml: store.wait_replicas: replicas and their files are a thing of Redis; take \
+         wait_* out"
     );
     let homeless = load(&upstream(), &[]).unwrap_err().to_string();
     assert_eq!(

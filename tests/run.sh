@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# tests/run.sh [unit|conformance|interop]...: install what the tests need (tests/setup.sh), then run everything, or the parts.
-#   unit          every Rust test but tests/interop.rs: the modules, the store contract, the suite, the tidy test, doc tests
+# tests/run.sh [unit|conformance|interop|bars]...: install what the tests need (tests/setup.sh), then run everything, or the parts.
+#   unit          every Rust test but tests/interop.rs and tests/bars: the modules, the store contract, the suite, the tidy test, doc tests
 #   conformance   the official suite through raincheck, in front of each plain upstream and on each durable store
 #   interop       clients and servers written by others, talking to raincheck or wrapped by it
+#   bars          what must hold when replicas and Redis are killed, frozen and emptied, at a tenth of its size (docs/bars.md)
 # The last line sums what ran: "N passed, N failed[, N skipped]". Exit 0 if nothing failed.
 set -euo pipefail
 # shellcheck source=tests/lib.sh
@@ -11,11 +12,11 @@ cd "$ROOT"
 
 main() {
   local part parts=("$@") line
-  [ $# -gt 0 ] || parts=(unit interop conformance)
+  [ $# -gt 0 ] || parts=(unit interop conformance bars)
   for part in "${parts[@]}"; do
     case $part in
-      unit | conformance | interop) ;;
-      *) die "no such part: $part (unit, conformance or interop)" ;;
+      unit | conformance | interop | bars) ;;
+      *) die "no such part: $part (unit, conformance, interop or bars)" ;;
     esac
   done
   arm
@@ -51,7 +52,7 @@ unit() {
 rust() {
   local status=0 arguments
   if cargo nextest --version >/dev/null 2>&1; then
-    cargo nextest run --locked -E 'not binary(interop)' || status=1
+    cargo nextest run --locked -E 'not binary(interop) and not binary(bars)' || status=1
   else
     read -ra arguments < <(rust_tests)
     cargo test --locked --no-fail-fast --lib --bins "${arguments[@]}" || status=1
@@ -65,7 +66,7 @@ rust_tests() {
   local file
   for file in tests/*.rs tests/*/main.rs; do
     case $file in
-      tests/interop.rs | 'tests/*/main.rs') ;;
+      tests/interop.rs | tests/bars/main.rs | 'tests/*/main.rs') ;;
       */main.rs) printf -- '--test %s ' "$(basename "$(dirname "$file")")" ;;
       *) printf -- '--test %s ' "$(basename "$file" .rs)" ;;
     esac
@@ -73,6 +74,8 @@ rust_tests() {
 }
 
 conformance() { cargo build --locked --bin raincheck && "$TESTS/conformance/all.sh"; }
+
+bars() { "$TESTS/bars/all.sh"; }
 
 interop() { cargo build --locked --bin raincheck && "$TESTS/interop/all.sh"; }
 

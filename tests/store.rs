@@ -8,63 +8,96 @@
 mod commits;
 #[path = "store/embedded.rs"]
 mod embedded_only;
+#[path = "support/fleet.rs"]
+mod fleet;
 #[path = "store/kept.rs"]
 mod kept;
 #[path = "store/redis_away.rs"]
 mod redis_away;
+#[path = "store/redis_fleet.rs"]
+mod redis_fleet;
 #[path = "store/redis.rs"]
 mod redis_only;
 #[path = "support/redis.rs"]
 mod redis_server;
 #[path = "store/redis_setup.rs"]
 mod redis_setup;
+#[path = "store/redis_tls.rs"]
+mod redis_tls;
+#[path = "store/redis_wait.rs"]
+mod redis_wait;
 #[path = "store/rig.rs"]
 mod rig;
+#[path = "support/tls.rs"]
+mod tls_server;
 
-/// The same rules for each store; `$open` makes a fresh one for each.
-macro_rules! contract_tests {
-    ($store:ident, $open:expr) => {
-        mod $store {
-            contract_tests!(@each $open;
-                commits::a_created_task_is_found,
-                commits::an_unknown_task_is_not_found,
-                commits::a_create_sent_twice_is_done_once,
-                commits::a_create_over_anothers_task_conflicts,
-                commits::a_stale_revision_conflicts_and_tells_what_stands,
-                commits::the_same_revision_under_another_nonce_conflicts,
-                commits::an_update_sent_twice_is_done_once,
-                commits::an_update_of_an_absent_task_is_gone_and_leaves_nothing,
-                commits::an_update_of_an_expired_task_is_gone_and_leaves_nothing,
-                commits::racers_never_lose_a_commit,
-                commits::writers_of_many_tasks_do_not_meet,
-                commits::changes_are_seen_in_order_and_creations_are_not,
-                commits::a_record_may_be_empty_or_large_and_of_any_bytes,
-                kept::indexes_change_with_the_commit_and_not_without,
-                kept::staying_in_the_same_index_keeps_the_task_there,
-                kept::due_is_most_overdue_first_and_bounded,
-                kept::the_request_is_written_with_create_and_stays,
-                kept::results_are_kept_by_fence,
-                kept::everything_of_a_task_expires,
-                kept::an_update_keeps_the_expiry_of_record_and_request,
-                kept::a_lease_that_ended_is_reported_and_a_renewed_one_is_not,
-                kept::a_retired_incarnation_is_not_reported,
-                kept::a_forgotten_task_leaves_the_index,
-                kept::the_caller_key_is_stable,
-            );
+/// The rules of the contract, handed to `$then` behind what else it takes.
+macro_rules! with_rules {
+    ($then:ident! { $($more:tt)* }) => {
+        $then! { $($more)*
+            commits::a_created_task_is_found,
+            commits::an_unknown_task_is_not_found,
+            commits::a_create_sent_twice_is_done_once,
+            commits::a_create_over_anothers_task_conflicts,
+            commits::a_stale_revision_conflicts_and_tells_what_stands,
+            commits::the_same_revision_under_another_nonce_conflicts,
+            commits::an_update_sent_twice_is_done_once,
+            commits::an_update_of_an_absent_task_is_gone_and_leaves_nothing,
+            commits::an_update_of_an_expired_task_is_gone_and_leaves_nothing,
+            commits::racers_never_lose_a_commit,
+            commits::writers_of_many_tasks_do_not_meet,
+            commits::changes_are_seen_in_order_and_creations_are_not,
+            commits::a_record_may_be_empty_or_large_and_of_any_bytes,
+            kept::indexes_change_with_the_commit_and_not_without,
+            kept::staying_in_the_same_index_keeps_the_task_there,
+            kept::due_is_most_overdue_first_and_bounded,
+            kept::the_request_is_written_with_create_and_stays,
+            kept::results_are_kept_by_fence,
+            kept::everything_of_a_task_expires,
+            kept::an_update_keeps_the_expiry_of_record_and_request,
+            kept::a_lease_that_ended_is_reported_and_a_renewed_one_is_not,
+            kept::a_retired_incarnation_is_not_reported,
+            kept::a_forgotten_task_leaves_the_index,
+            kept::the_caller_key_is_stable,
         }
-    };
-    (@each $open:expr; $($topic:ident::$rule:ident,)*) => {
-        $(
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $rule() {
-                let rig = $open;
-                crate::$topic::$rule(&rig).await;
-            }
-        )*
     };
 }
 
-contract_tests!(memory, crate::rig::Rig::memory());
-contract_tests!(embedded, crate::rig::Rig::embedded());
-contract_tests!(embedded_in_memory, crate::rig::Rig::embedded_in_memory());
-contract_tests!(redis, crate::rig::Rig::redis().await);
+/// A test for each rule; `$open` makes a fresh store for each.
+macro_rules! contract_tests {
+    ($store:ident, $open:expr; $($topic:ident::$rule:ident,)*) => {
+        mod $store {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $rule() {
+                    let rig = $open;
+                    crate::$topic::$rule(&rig).await;
+                }
+            )*
+        }
+    };
+}
+
+/// All rules in one test, in a namespace each: where starting the servers takes longer than the
+/// rules do.
+macro_rules! contract_test {
+    ($name:ident, $fleet:ty, $looks:expr; $($topic:ident::$rule:ident,)*) => {
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $name() {
+            let fleet = <$fleet>::start();
+            $(
+                let rig = crate::rig::Rig::redis_at(&fleet.url(), stringify!($rule), $looks).await;
+                println!("{}", stringify!($rule));
+                crate::$topic::$rule(&rig).await;
+            )*
+        }
+    };
+}
+
+with_rules!(contract_tests! { memory, crate::rig::Rig::memory(); });
+with_rules!(contract_tests! { embedded, crate::rig::Rig::embedded(); });
+with_rules!(contract_tests! { embedded_in_memory, crate::rig::Rig::embedded_in_memory(); });
+with_rules!(contract_tests! { redis, crate::rig::Rig::redis().await; });
+with_rules!(contract_test! { the_documented_access_list_is_enough, redis_setup::Tight, 1; });
+with_rules!(contract_test! { a_cluster_keeps_the_contract, fleet::Cluster, 8; });
+with_rules!(contract_test! { a_primary_behind_sentinels_keeps_the_contract, fleet::Sentinels, 1; });

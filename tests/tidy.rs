@@ -66,12 +66,20 @@ const SLEEPERS: &[(&str, &str)] = &[
         "the tool that is slow is slow",
     ),
     (
+        "tests/bars/",
+        "a bar chooses moments and measures waits: outages, leases and expiry take the time that they take",
+    ),
+    (
         "tests/store/rig.rs",
         "Redis tells nobody that a key has expired: it is asked until it has, for a bounded time",
     ),
     (
         "tests/upstream/server.rs",
         "a server that answers late does so because its script says it",
+    ),
+    (
+        "tests/support/fleet.rs",
+        "no Redis tells when a cluster is whole or a replica follows: asked until then, for a bounded time",
     ),
     (
         "tests/support/redis.rs",

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use super::inspect::{Inspection, inspect};
 use super::table::{duration, printable, table};
 use super::{Failure, runtime};
-use crate::config::{Config, Location};
+use crate::config::{Config, Location, Wrapped};
 use crate::mcp::version::Era;
 use crate::task::policy::{Mode, Rules};
 use crate::tls;
@@ -50,12 +50,13 @@ fn report(
         ));
     }
     verdicts.push(("store", Ok(store(&config.store.location))));
-    let url = &config.upstream.server;
+    verdicts.push(("recovery", Ok(recovery(config))));
+    let server = &config.upstream.server;
     verdicts.push((
         "upstream",
         match inspection {
-            Ok(found) => Ok(format!("{url} answers{}", named(found))),
-            Err(why) => Err(format!("{url}: {}", printable(why))),
+            Ok(found) => Ok(format!("{server} answers{}", named(found))),
+            Err(why) => Err(format!("{server}: {}", printable(why))),
         },
     ));
     if let Ok(found) = inspection {
@@ -101,6 +102,30 @@ fn store(location: &Location) -> String {
         Location::Embedded(path) => format!("{}: for one process", path.display()),
         Location::Redis { namespace, .. } => format!("Redis, namespace {namespace}"),
     }
+}
+
+/// What becomes of a call whose process dies.
+fn recovery(config: &Config) -> String {
+    if matches!(config.upstream.server, Wrapped::Command(_)) {
+        return "a call whose process dies is lost with its child, the server".to_owned();
+    }
+    let own = "only by a replica of the same id, the server being its own";
+    let text = match &config.store.location {
+        Location::Memory => "a call whose process dies is lost with it",
+        Location::Embedded(_) => {
+            "the next start resumes a call where the server's streams allow it"
+        }
+        Location::Redis { .. } if config.store.seal_key.is_none() => {
+            "no store.seal_key: a call whose replica dies is resumed by nobody, and fails"
+        }
+        Location::Redis { .. } if config.upstream.shared => {
+            "any replica resumes a call where the server's streams allow it"
+        }
+        Location::Redis { .. } => {
+            return format!("a call is resumed where the server's streams allow it, {own}");
+        }
+    };
+    text.to_owned()
 }
 
 fn named(found: &Inspection) -> String {
@@ -185,6 +210,7 @@ mod tests {
             "  ok  config        every setting is right
   ok  listen        http://127.0.0.1:8440/mcp
   ok  store         memory: tasks are gone when the process ends
+  ok  recovery      a call whose process dies is lost with it
   ok  upstream      http://127.0.0.1:8000/mcp answers: slow-server 1.0
   ok  era           legacy (2025-11-25 or before): translated for modern clients
   ok  capabilities  tools, logging
@@ -209,6 +235,34 @@ mod tests {
         ] {
             assert!(report.text.contains(line), "{}", report.text);
         }
+    }
+
+    #[test]
+    fn what_becomes_of_a_lost_call_is_said() {
+        let redis = [
+            ("RAINCHECK_STORE__URL", "redis://127.0.0.1"),
+            ("RAINCHECK_STORE__NAMESPACE", "ns"),
+            ("RAINCHECK_STORE__SEAL_KEY", &"0".repeat(64)),
+            ("RAINCHECK_UPSTREAM__SHARED", "true"),
+        ];
+        let said = |environment: &[(&str, &str)]| {
+            let flags = Flags {
+                upstream: Some("http://127.0.0.1:8000/mcp".into()),
+                ..Flags::default()
+            };
+            let pairs = environment.iter().map(|(k, v)| ((*k).into(), (*v).into()));
+            recovery(&load(&flags, &pairs.collect::<Vec<_>>()).unwrap())
+        };
+        assert!(said(&redis[..2]).starts_with("no store.seal_key"));
+        assert!(said(&redis[..3]).ends_with("the server being its own"));
+        assert!(said(&redis).starts_with("any replica"));
+        let flags = Flags {
+            store: Some("memory:".into()),
+            command: vec!["some-server".into()],
+            ..Flags::default()
+        };
+        let program = load(&flags, &[]).unwrap();
+        assert!(recovery(&program).contains("lost with its child"));
     }
 
     #[test]

@@ -23,6 +23,9 @@ pub(super) fn run(config: Config) -> Result<ExitCode, Failure> {
             .await
             .map_err(|e| Failure::runtime(e.to_string()))?;
         info!(address = %app.address(), %path, %upstream, "serving");
+        if let Some(address) = app.probes_address() {
+            info!(%address, "answering probes");
+        }
 
         let serving = app.serve(shutdown.clone());
         tokio::pin!(serving);

@@ -11,8 +11,8 @@ use super::host::Host;
 use super::problem::Problem;
 use super::scalar::{FromText, word};
 use super::{
-    Auth, Config, Drain, EraChoice, Limits, Listen, Location, LogFormat, Replica, SessionUse,
-    Store, Telemetry, Tls, Upstream, file, rules, wrapped,
+    Admin, Auth, Config, Drain, EraChoice, Limits, Listen, LogFormat, Replica, SessionUse,
+    Telemetry, Tls, Upstream, file, rules, store, wrapped,
 };
 
 impl Config {
@@ -23,15 +23,14 @@ impl Config {
     ) -> Result<Self, Problem> {
         let listen = Listen::try_from(file.listen)?;
         let upstream = wrapped::upstream(&file.upstream, environment)?;
+        let admin = admin(file.admin, &listen)?;
         let usual_file = || usual_file(&listen, &upstream, host);
         Ok(Self {
-            store: store(file.store, usual_file)?,
+            store: store::store(file.store, usual_file)?,
             rules: rules::rules(&file.tasks, file.tools)?,
             replica: replica(file.replica, host)?,
-            drain: Drain {
-                delay: file.drain.delay,
-                grace: file.drain.grace,
-            },
+            drain: drain(file.drain, &admin)?,
+            admin,
             auth: Auth {
                 allow_anonymous: file.auth.allow_anonymous,
             },
@@ -92,7 +91,7 @@ impl TryFrom<file::Listen> for Listen {
             h2c: file.h2c,
             allowed_hosts: lower(file.allowed_hosts),
             allowed_origins: lower(file.allowed_origins),
-            tls: tls(file.tls)?,
+            tls: tls("listen.tls", file.tls.certificate, file.tls.key)?,
         })
     }
 }
@@ -105,82 +104,27 @@ fn address(text: &str) -> Option<SocketAddr> {
     text.parse().ok()
 }
 
-fn tls(file: file::Tls) -> Result<Option<Tls>, Problem> {
-    match (file.certificate, file.key) {
+/// Both files or neither; `section` is where they are set.
+pub(super) fn tls(
+    section: &str,
+    certificate: Option<String>,
+    key: Option<String>,
+) -> Result<Option<Tls>, Problem> {
+    let missing = |what: &str, other: &str| {
+        Problem::new(
+            format!("{section}.{what}"),
+            format!("not set, but {section}.{other} is; TLS needs both, PEM files"),
+        )
+    };
+    match (certificate, key) {
         (None, None) => Ok(None),
         (Some(certificate), Some(key)) => Ok(Some(Tls {
             certificate: certificate.into(),
             key: key.into(),
         })),
-        (Some(_), None) => Err(Problem::new(
-            "listen.tls.key",
-            "not set, but listen.tls.certificate is; TLS needs both, PEM files",
-        )),
-        (None, Some(_)) => Err(Problem::new(
-            "listen.tls.certificate",
-            "not set, but listen.tls.key is; TLS needs both, PEM files",
-        )),
+        (Some(_), None) => Err(missing("key", "certificate")),
+        (None, Some(_)) => Err(missing("certificate", "key")),
     }
-}
-
-fn store(
-    file: file::Store,
-    usual_file: impl FnOnce() -> Option<PathBuf>,
-) -> Result<Store, Problem> {
-    let refused = |text: &str| Problem::new("store.url", text);
-    let location = match file.url {
-        None => Location::Embedded(usual_file().ok_or_else(|| {
-            refused(
-                "not set, and there is no usual place either (neither XDG_STATE_HOME nor HOME is \
-                 set); write --store redb:/path/to/file",
-            )
-        })?),
-        Some(url) => match url.expose().split_once(':') {
-            Some(("memory", "")) => Location::Memory,
-            Some(("redb", path)) if !path.is_empty() => Location::Embedded(path.into()),
-            Some(("redb", _)) => return Err(refused("names no file; write redb:/path/to/file")),
-            Some(("redis" | "rediss" | "redis+unix", rest)) if rest.starts_with("//") => {
-                Location::Redis {
-                    namespace: namespace(file.namespace)?,
-                    url,
-                }
-            }
-            // The text is not quoted: it may hold a password.
-            _ => {
-                return Err(refused(
-                    "not a known store; write \"redb:PATH\", \"redis://HOST\", \"rediss://HOST\", \
-                     \"redis+unix:///PATH\" or \"memory:\"",
-                ));
-            }
-        },
-    };
-    positive("store.read_patience", file.read_patience)?;
-    positive("store.create_patience", file.create_patience)?;
-    Ok(Store {
-        location,
-        read_patience: file.read_patience,
-        create_patience: file.create_patience,
-        allow_eviction: file.allow_eviction,
-    })
-}
-
-fn namespace(text: Option<String>) -> Result<String, Problem> {
-    let refused = |text: String| Problem::new("store.namespace", text);
-    let text = text.ok_or_else(|| {
-        refused(
-            "not set, but Redis needs it: services that share a Redis must not claim each other's \
-             tasks; write the name of this service, the same on all its replicas"
-                .into(),
-        )
-    })?;
-    // Braces would move keys to other slots of a cluster.
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if text.is_empty() || text.len() > 64 || !text.chars().all(plain) {
-        return Err(refused(format!(
-            "{text:?} cannot be part of a key; write up to 64 letters, digits, \"-\", \"_\" and \".\""
-        )));
-    }
-    Ok(text)
 }
 
 /// A file for each pair of upstream and listen address, so that two rainchecks on one laptop do
@@ -213,6 +157,52 @@ fn replica(file: file::Replica, host: &Host) -> Result<Replica, Problem> {
     Ok(Replica {
         id,
         lease: file.lease,
+    })
+}
+
+fn admin(file: file::Admin, listen: &Listen) -> Result<Admin, Problem> {
+    let refused = |text: String| Problem::new("admin.probes", text);
+    let probes = file.probes.map(|text| {
+        address(&text).ok_or_else(|| {
+            refused(format!(
+                "{text:?} is not an address with a port; write \"0.0.0.0:8441\""
+            ))
+        })
+    });
+    let probes = probes.transpose()?;
+    if probes.is_some_and(|probes| probes.port() != 0 && probes.port() == listen.address.port()) {
+        return Err(refused(
+            "has the port of listen.address; write another one, such as \"0.0.0.0:8441\"".into(),
+        ));
+    }
+    Ok(Admin {
+        probes,
+        ready_needs_store: file.ready_needs_store,
+    })
+}
+
+fn drain(file: file::Drain, admin: &Admin) -> Result<Drain, Problem> {
+    // The text is not quoted: whoever knows it can stop us.
+    let refused = |text: &str| Problem::new("drain.token", text);
+    if let Some(token) = &file.token {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.~".contains(c);
+        let token = token.expose();
+        if token.len() < TOKEN_MIN || token.len() > TOKEN_MAX || !token.chars().all(plain) {
+            return Err(refused(
+                "cannot be part of a path or is easily guessed; write 16 to 256 letters, digits, \
+                 \"-\", \"_\", \".\" and \"~\"",
+            ));
+        }
+        if admin.probes.is_none() {
+            return Err(refused(
+                "set, but nobody listens for it; set admin.probes, too",
+            ));
+        }
+    }
+    Ok(Drain {
+        delay: file.delay,
+        grace: file.grace,
+        token: file.token,
     })
 }
 
@@ -301,6 +291,10 @@ impl FromText for LogFormat {
 
 /// The heartbeat comes every second.
 const LEASE_MIN: Duration = Duration::from_secs(3);
+
+/// 16 random letters and digits are more than anybody tries over a network.
+const TOKEN_MIN: usize = 16;
+const TOKEN_MAX: usize = 256;
 
 /// Beyond any machine, and within what a semaphore can count.
 pub(super) const PERMITS_MAX: usize = 1_000_000;

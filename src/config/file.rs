@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::scalar::{Size, list, names, optional, scalar};
 use super::secret::Secret;
 use super::{EraChoice, LogFormat, SessionUse};
-use crate::task::policy::{InputWhen, Mode};
+use crate::task::policy::{InputWhen, Mode, OnOwnerLost};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -22,6 +22,7 @@ pub(super) struct File {
     pub(super) tools: Vec<Tool>,
     pub(super) replica: Replica,
     pub(super) drain: Drain,
+    pub(super) admin: Admin,
     pub(super) auth: Auth,
     pub(super) limits: Limits,
     pub(super) telemetry: Telemetry,
@@ -87,6 +88,10 @@ pub(super) struct Upstream {
     pub(super) sessions_max: usize,
     #[serde(deserialize_with = "scalar")]
     pub(super) connect_timeout: Duration,
+    #[serde(deserialize_with = "optional")]
+    pub(super) shared: Option<bool>,
+    #[serde(deserialize_with = "scalar")]
+    pub(super) trust_annotations: bool,
 }
 
 impl Default for Upstream {
@@ -102,6 +107,8 @@ impl Default for Upstream {
             session: SessionUse::Pool,
             sessions_max: 256,
             connect_timeout: Duration::from_secs(5),
+            shared: None,
+            trust_annotations: false,
         }
     }
 }
@@ -124,6 +131,28 @@ pub(super) struct Store {
     pub(super) create_patience: Duration,
     #[serde(deserialize_with = "scalar")]
     pub(super) allow_eviction: bool,
+    #[serde(deserialize_with = "optional")]
+    pub(super) seal_key: Option<Secret>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) seal_key_previous: Option<Secret>,
+    #[serde(deserialize_with = "scalar")]
+    pub(super) wait_replicas: usize,
+    #[serde(deserialize_with = "scalar")]
+    pub(super) wait_aof: bool,
+    #[serde(deserialize_with = "scalar")]
+    pub(super) wait_timeout: Duration,
+    pub(super) tls: StoreTls,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct StoreTls {
+    #[serde(deserialize_with = "optional")]
+    pub(super) roots: Option<String>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) certificate: Option<String>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) key: Option<String>,
 }
 
 impl Default for Store {
@@ -134,6 +163,12 @@ impl Default for Store {
             read_patience: Duration::from_secs(5),
             create_patience: Duration::from_secs(2),
             allow_eviction: false,
+            seal_key: None,
+            seal_key_previous: None,
+            wait_replicas: 0,
+            wait_aof: false,
+            wait_timeout: Duration::from_secs(1),
+            tls: StoreTls::default(),
         }
     }
 }
@@ -161,6 +196,8 @@ pub(super) struct Terms {
     pub(super) input_timeout: Option<Duration>,
     #[serde(deserialize_with = "optional")]
     pub(super) result_bytes_max: Option<Size>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) on_owner_lost: Option<OnOwnerLost>,
 }
 
 /// The terms for some tools; what is not said is as in [`Terms`]. The fields are repeated because
@@ -188,6 +225,8 @@ pub(super) struct Tool {
     input_timeout: Option<Duration>,
     #[serde(deserialize_with = "optional")]
     result_bytes_max: Option<Size>,
+    #[serde(deserialize_with = "optional")]
+    on_owner_lost: Option<OnOwnerLost>,
 }
 
 impl Tool {
@@ -203,6 +242,7 @@ impl Tool {
             poll_interval,
             input_timeout,
             result_bytes_max,
+            on_owner_lost,
         } = self;
         let terms = Terms {
             mode,
@@ -214,6 +254,7 @@ impl Tool {
             poll_interval,
             input_timeout,
             result_bytes_max,
+            on_owner_lost,
         };
         (name, terms)
     }
@@ -244,6 +285,8 @@ pub(super) struct Drain {
     pub(super) delay: Duration,
     #[serde(deserialize_with = "scalar")]
     pub(super) grace: Duration,
+    #[serde(deserialize_with = "optional")]
+    pub(super) token: Option<Secret>,
 }
 
 impl Default for Drain {
@@ -251,8 +294,18 @@ impl Default for Drain {
         Self {
             delay: Duration::ZERO,
             grace: Duration::from_secs(25),
+            token: None,
         }
     }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Admin {
+    #[serde(deserialize_with = "optional")]
+    pub(super) probes: Option<String>,
+    #[serde(deserialize_with = "scalar")]
+    pub(super) ready_needs_store: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]

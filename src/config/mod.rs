@@ -18,10 +18,11 @@ mod problem;
 mod rules;
 mod scalar;
 mod secret;
+mod store;
 mod wrapped;
 
 pub use problem::ConfigError;
-pub use secret::Secret;
+pub use secret::{SealKey, Secret};
 pub use wrapped::{Command, Wrapped};
 
 /// Everything that can be set, and is right.
@@ -33,6 +34,7 @@ pub struct Config {
     pub rules: Rules,
     pub replica: Replica,
     pub drain: Drain,
+    pub admin: Admin,
     pub auth: Auth,
     pub limits: Limits,
     pub telemetry: Telemetry,
@@ -93,6 +95,10 @@ pub struct Upstream {
     pub connect_timeout: Duration,
     /// Processes of a command at the same time.
     pub children_max: usize,
+    /// All replicas reach this same server; else each has its own.
+    pub shared: bool,
+    /// What the server calls read-only or idempotent may be run again.
+    pub trust_annotations: bool,
 }
 
 /// Which era the wrapped server speaks.
@@ -122,6 +128,38 @@ pub struct Store {
     /// How long a task's creation waits for it.
     pub create_patience: Duration,
     pub allow_eviction: bool,
+    /// Under which sessions of the wrapped server are sealed. The embedded store makes its own.
+    pub seal_key: Option<SealKey>,
+    /// What was sealed under it can still be read.
+    pub seal_key_previous: Option<SealKey>,
+    pub tls: StoreTls,
+    pub wait: Wait,
+}
+
+/// The files for TLS to Redis, PEM.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct StoreTls {
+    /// Trusted instead of the machine's roots.
+    pub roots: Option<PathBuf>,
+    /// Who we are.
+    pub identity: Option<Tls>,
+}
+
+/// What Redis must have done with a task before it counts as kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wait {
+    /// So many replicas have it.
+    pub replicas: usize,
+    /// It is synced to the append-only file.
+    pub aof: bool,
+    /// Not so in this time: in doubt.
+    pub timeout: Duration,
+}
+
+impl Wait {
+    pub fn is_on(&self) -> bool {
+        self.replicas > 0 || self.aof
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -150,6 +188,17 @@ pub struct Drain {
     pub delay: Duration,
     /// Then calls get so long to end.
     pub grace: Duration,
+    /// What a `GET /drain/<token>` on the probe listener must name; without it there is none.
+    pub token: Option<Secret>,
+}
+
+/// What operators and orchestrators ask.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Admin {
+    /// Where probes are answered, if at all. Off loopback is fine: nothing else is served there.
+    pub probes: Option<SocketAddr>,
+    /// Not ready while the store is away, also after it was reached.
+    pub ready_needs_store: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

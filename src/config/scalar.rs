@@ -9,7 +9,7 @@ use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 
 use super::duration;
 use super::secret::Secret;
-use crate::task::policy::{InputWhen, Mode};
+use crate::task::policy::{InputWhen, Mode, OnOwnerLost};
 
 /// A setting that is read from its text. The error says what is wrong and what to write; it may
 /// quote the text, so a secret must be a [`Secret`], which never fails.
@@ -173,6 +173,14 @@ impl FromText for Mode {
             text,
             &[Self::Auto, Self::Always, Self::Never].map(|m| (m.word(), m)),
         )
+    }
+}
+
+impl FromText for OnOwnerLost {
+    const KIND: &'static str = r#""resume", "rerun" or "fail""#;
+    fn from_text(text: &str) -> Result<Self, String> {
+        let words = [Self::Resume, Self::Rerun, Self::Fail];
+        word(text, &words.map(|o| (o.word(), o)))
     }
 }
 

@@ -29,9 +29,48 @@ impl fmt::Display for Secret {
     }
 }
 
+/// Thirty-two secret bytes.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SealKey([u8; 32]);
+
+impl SealKey {
+    /// Sixty-four hex digits.
+    pub(super) fn from_hex(text: &str) -> Option<Self> {
+        let text = text.trim();
+        if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return None;
+        }
+        let mut key = [0; 32];
+        for (place, byte) in key.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(text.get(2 * place..2 * place + 2)?, 16).ok()?;
+        }
+        Some(Self(key))
+    }
+
+    pub fn expose(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for SealKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[secret]")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_seal_key_is_hex() {
+        let key = SealKey::from_hex(&"0aF".repeat(22)[..64]).unwrap();
+        assert_eq!(&key.expose()[..3], [0x0a, 0xf0, 0xaf]);
+        assert!(!format!("{key:?}").contains("10"));
+        for wrong in ["", "00", &"g".repeat(64), &"0".repeat(63), &"é".repeat(32)] {
+            assert_eq!(SealKey::from_hex(wrong), None, "{wrong}");
+        }
+    }
 
     #[test]
     fn it_is_never_printed() {

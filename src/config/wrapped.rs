@@ -110,7 +110,12 @@ pub(super) fn upstream(
         ));
     }
     positive("upstream.connect_timeout", file.connect_timeout)?;
+    // On loopback each replica has a server of its own, as in a sidecar; a program is its own, too.
+    let usual = matches!(server, Wrapped::Url(_)) && !server.is_local();
+    let shared = file.shared.unwrap_or(usual);
     Ok(Upstream {
+        shared,
+        trust_annotations: file.trust_annotations,
         server,
         era: file.era,
         session: file.session,

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use futures_util::Stream;
 use futures_util::stream::BoxStream;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::runner::seat::Guard;
 use crate::upstream::http::ResponseBody;
@@ -25,7 +26,11 @@ pub(super) enum Body {
     /// Server-sent events, read one by one as the client's socket takes them.
     Events(BoxStream<'static, Bytes>),
     /// The wrapped server's own body, frame by frame.
-    Passed(ResponseBody),
+    Passed {
+        body: ResponseBody,
+        /// A drain waits for it.
+        _answer: Option<TaskTrackerToken>,
+    },
 }
 
 impl Body {
@@ -89,7 +94,7 @@ impl HttpBody for Body {
             Self::Events(events) => Pin::new(events)
                 .poll_next(context)
                 .map(|event| event.map(|e| Ok(Frame::data(e)))),
-            Self::Passed(body) => Pin::new(body)
+            Self::Passed { body, .. } => Pin::new(body)
                 .poll_frame(context)
                 .map(|frame| frame.map(|f| f.map_err(Into::into))),
         }
@@ -100,7 +105,7 @@ impl HttpBody for Body {
             Self::Empty => true,
             Self::Ready { bytes, guard, .. } => bytes.is_none() && guard.is_none(),
             Self::Events(_) => false,
-            Self::Passed(body) => body.is_end_stream(),
+            Self::Passed { body, .. } => body.is_end_stream(),
         }
     }
 
@@ -112,7 +117,7 @@ impl HttpBody for Body {
                 SizeHint::with_exact(pieces.map(Bytes::len).sum::<usize>() as u64)
             }
             Self::Events(_) => SizeHint::default(),
-            Self::Passed(body) => body.size_hint(),
+            Self::Passed { body, .. } => body.size_hint(),
         }
     }
 }

@@ -39,6 +39,8 @@ pub(super) struct Asked<'a> {
     pub(super) caller: Caller,
     pub(super) credentials: Option<HeaderValue>,
     pub(super) era: Era,
+    /// The server calls the tool safe to repeat, and is believed.
+    pub(super) repeatable: bool,
 }
 
 /// Carries the call by the plan and answers as it goes.
@@ -62,6 +64,7 @@ pub(super) async fn carry(
         plan,
         progress_token: asked.modern.meta.progress_token.map(ToOwned::to_owned),
         digest: digest(asked),
+        repeatable: asked.repeatable,
     };
     match front.runner.call(call) {
         Ok(client) => respond(id.to_owned(), client).await,

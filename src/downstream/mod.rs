@@ -11,6 +11,7 @@ use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::mcp::error::RpcError;
 use crate::mcp::version::Era;
@@ -54,6 +55,8 @@ pub struct Settings {
     pub names: Names,
     pub body_bytes_max: usize,
     pub listen_task_ids_max: usize,
+    /// What the server calls read-only or idempotent may be run again.
+    pub trust_annotations: bool,
 }
 
 /// Everything that a request needs.
@@ -66,6 +69,8 @@ pub struct Front {
     pub settings: Settings,
     /// Cancelled when streams without an end of their own must come to one.
     pub closing: CancellationToken,
+    /// The answers that pass through now.
+    pub passing: TaskTracker,
 }
 
 // The futures of what is rare are boxed, so that what passes through stays small.
@@ -234,15 +239,19 @@ async fn forward(
     if era == Era::Legacy && !intercept::is_translated(&request.method) {
         return Rpc::error(request.id.get(), &RpcError::method_not_found()).into_response();
     }
-    let asked = Asked {
+    let mut asked = Asked {
         modern,
         headers: &parts.headers,
         caller,
         credentials,
         era,
+        repeatable: false,
     };
-    if is_call && let Err(error) = Box::pin(check_params(front, &asked, &name)).await {
-        return Rpc::error(request.id.get(), &error).into_response();
+    if is_call {
+        match Box::pin(check_params(front, &asked, &name)).await {
+            Ok(repeatable) => asked.repeatable = repeatable && front.settings.trust_annotations,
+            Err(error) => return Rpc::error(request.id.get(), &error).into_response(),
+        }
     }
     Box::pin(call::carry(front, &asked, plan, rule.clone())).await
 }
@@ -268,8 +277,9 @@ fn tool_name(request: &request::Request<'_>) -> Result<String, RpcError> {
 }
 
 /// The `Mcp-Param-*` headers against the tool's schema. A task is created before the server sees
-/// the call, so what the server would refuse must be found here first.
-async fn check_params(front: &Shared, asked: &Asked<'_>, name: &str) -> Result<(), RpcError> {
+/// the call, so what the server would refuse must be found here first. Whether the server calls
+/// the tool safe to repeat.
+async fn check_params(front: &Shared, asked: &Asked<'_>, name: &str) -> Result<bool, RpcError> {
     let capabilities = asked.modern.meta.capabilities.get().into();
     let tools = front.upstream.tools(
         *asked.caller.as_bytes(),
@@ -278,13 +288,14 @@ async fn check_params(front: &Shared, asked: &Asked<'_>, name: &str) -> Result<(
     );
     // A list that cannot be had leaves the check to the server itself.
     let Ok(Ok(tools)) = tokio::time::timeout(TOOLS_PATIENCE, tools).await else {
-        return Ok(());
+        return Ok(false);
     };
     let Some(tool) = tools.get(name) else {
-        return Ok(());
+        return Ok(false);
     };
     let arguments = asked.modern.request.params.get("arguments");
-    params::check(tool, arguments, asked.headers).map_err(RpcError::header_mismatch)
+    params::check(tool, arguments, asked.headers).map_err(RpcError::header_mismatch)?;
+    Ok(tool.repeatable)
 }
 
 impl Front {

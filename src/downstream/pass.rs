@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::http::request::Parts;
-use hyper::{Response, StatusCode};
+use hyper::{Method, Response, StatusCode};
 
 use super::body::Body;
 use super::reply;
@@ -27,8 +27,13 @@ pub(super) async fn again(front: &Shared, parts: &Parts, body: Bytes) -> Respons
 }
 
 async fn pass(front: &Shared, parts: Parts, body: RequestBody) -> Response<Body> {
+    // A POST has an answer that comes to an end; the other streams of a session need not.
+    let answer = (parts.method == Method::POST).then(|| front.passing.token());
     match front.upstream.pass(parts, body).await {
-        Ok(response) => response.map(Body::Passed),
+        Ok(response) => response.map(|body| Body::Passed {
+            body,
+            _answer: answer,
+        }),
         Err(failure) => unreachable_upstream(failure),
     }
 }

@@ -1,6 +1,7 @@
 //! `tasks/get`, `tasks/update`, `tasks/cancel`: answered from the store, on any replica.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use hyper::header::HeaderValue;
 
@@ -9,6 +10,7 @@ use super::intercept::Modern;
 use super::reply::Rpc;
 use crate::mcp::error::RpcError;
 use crate::mcp::input;
+use crate::runner::AnswerError;
 use crate::store::StoreError;
 use crate::store::ledger::{Loaded, NotApplied};
 use crate::task::id::{Caller, TaskId};
@@ -20,10 +22,15 @@ const ACKNOWLEDGED: &str = r#"{"resultType":"complete"}"#;
 /// Answers to questions above this size are refused before they reach the store.
 const ANSWERS_BYTES_MAX: usize = 1024 * 1024;
 
+/// A store that takes longer than any of its commands may is away.
+const STORE_IS_AWAY: Duration = Duration::from_millis(600);
+
 /// Why there is no such answer.
 enum Refusal {
     Error(RpcError),
     Store,
+    /// Another replica, or this one later, can do it.
+    Busy,
 }
 
 impl From<StoreError> for Refusal {
@@ -61,6 +68,7 @@ impl Front {
             Ok(result) => Rpc::result(id, &result),
             Err(Refusal::Error(error)) => Rpc::error(id, &error),
             Err(Refusal::Store) => Rpc::store_unavailable(id),
+            Err(Refusal::Busy) => Rpc::busy(id),
         }
     }
 
@@ -101,19 +109,29 @@ impl Front {
             )
             .into());
         }
-        let by = self.runner.incarnation().clone();
-        let event = Event::Answered { answers, by };
-        match self.runner.ledger().apply(&loaded, event).await {
-            Ok((loaded, effect)) => self.runner.perform(effect, loaded, credentials).await,
-            // Unknown and answered keys are ignored, and so is an answer that came too late.
-            Err(NotApplied::Rejected(..)) => {}
-            Err(NotApplied::Gone) => return Err(RpcError::unknown_task().into()),
-            Err(NotApplied::Store(error)) => return Err(error.into()),
+        match self.runner.answer(&loaded, answers, credentials).await {
+            Ok(()) => Ok(ACKNOWLEDGED.to_owned()),
+            Err(AnswerError::Busy) => Err(Refusal::Busy),
+            Err(AnswerError::Gone) => Err(RpcError::unknown_task().into()),
+            Err(AnswerError::Store(error)) => Err(error.into()),
         }
-        Ok(ACKNOWLEDGED.to_owned())
     }
 
+    /// While the store is away, a call that is carried here is stopped all the same.
     async fn cancel(&self, modern: &Modern<'_>, caller: Caller) -> Result<String, Refusal> {
+        let committing = self.commit_cancel(modern, caller);
+        tokio::pin!(committing);
+        tokio::select! {
+            answered = &mut committing => return answered,
+            () = tokio::time::sleep(STORE_IS_AWAY) => {}
+        }
+        if let Ok(id) = named(modern) {
+            self.runner.stop(id, &caller);
+        }
+        committing.await
+    }
+
+    async fn commit_cancel(&self, modern: &Modern<'_>, caller: Caller) -> Result<String, Refusal> {
         let loaded = self.find(modern, caller).await?;
         match self
             .runner
@@ -131,12 +149,7 @@ impl Front {
     /// The task that the request names. Unknown, expired, unannounced and foreign tasks are one
     /// and the same to the caller.
     async fn find(&self, modern: &Modern<'_>, caller: Caller) -> Result<Loaded, Refusal> {
-        let text =
-            modern.request.params.get_str("taskId").ok_or_else(|| {
-                RpcError::invalid_params("Invalid params: taskId must be a string")
-            })?;
-        let id = TaskId::parse(&text).ok_or_else(RpcError::unknown_task)?;
-        self.find_by_id(id, &caller)
+        self.find_by_id(named(modern)?, &caller)
             .await?
             .ok_or_else(|| RpcError::unknown_task().into())
     }
@@ -149,6 +162,15 @@ impl Front {
         let loaded = self.runner.ledger().load(id).await?;
         Ok(loaded.filter(|loaded| loaded.task.announced && loaded.task.belongs_to(caller)))
     }
+}
+
+fn named(modern: &Modern<'_>) -> Result<TaskId, RpcError> {
+    let text = modern
+        .request
+        .params
+        .get_str("taskId")
+        .ok_or_else(|| RpcError::invalid_params("Invalid params: taskId must be a string"))?;
+    TaskId::parse(&text).ok_or_else(RpcError::unknown_task)
 }
 
 /// A front is shared by all connections.

@@ -18,6 +18,8 @@ pub struct Tools {
 #[derive(Debug, Default, Clone)]
 pub struct Tool {
     pub mirrored: Vec<Mirrored>,
+    /// The server calls it read-only or idempotent. A hint: untrusted (tools, Tool).
+    pub repeatable: bool,
 }
 
 /// An argument that `Mcp-Param-{name}` mirrors.
@@ -63,11 +65,11 @@ impl Tools {
             if let Some(schema) = tool.get_object("inputSchema") {
                 collect(&schema, &mut Vec::new(), &mut mirrored);
             }
-            if self
-                .by_name
-                .insert(name.as_ref().into(), Tool { mirrored })
-                .is_none()
-            {
+            let known = Tool {
+                mirrored,
+                repeatable: is_repeatable(&tool),
+            };
+            if self.by_name.insert(name.as_ref().into(), known).is_none() {
                 self.names.push(name.as_ref().into());
             }
         }
@@ -75,6 +77,13 @@ impl Tools {
             .get_str("nextCursor")
             .map(std::borrow::Cow::into_owned))
     }
+}
+
+fn is_repeatable(tool: &Object<'_>) -> bool {
+    let hints = tool.get_object("annotations").unwrap_or_default();
+    ["readOnlyHint", "idempotentHint"]
+        .iter()
+        .any(|hint| hints.get(hint).is_some_and(|raw| raw.get() == "true"))
 }
 
 /// Only what is reachable by `properties` alone counts (streamable-http, Schema Extension).

@@ -67,7 +67,7 @@ pub(super) fn next(
             .collect(),
         wants_progress: true,
         log_level: None,
-        retry: Some(retry(task)),
+        retry: (task.round > 0).then(|| retry(task)),
     })
 }
 

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use serde_json::value::RawValue;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch as watch_channel};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{error, info};
@@ -17,27 +18,44 @@ use crate::mcp::error::{Failure, Reason};
 use crate::mcp::version::Era;
 use crate::store::StoreError;
 use crate::store::ledger::{Ledger, Loaded, NotApplied};
+use crate::store::seal::Sealer;
 use crate::task::id::{Caller, Incarnation, TaskId};
-use crate::task::machine::{Effect, Event};
+use crate::task::machine::{Event, Rejected};
 use crate::task::policy::{Plan, Rule, Rules};
-use crate::task::state::Digest;
+use crate::task::state::{Digest, Reach};
 use crate::upstream::Outgoing;
 use crate::upstream::wrapped::Upstream;
 
+mod answer;
+mod budget;
+mod carried;
 mod carrier;
+mod finish;
+mod heartbeat;
 mod leg;
 mod outcome;
 pub mod parked;
+mod recovery;
 pub mod seat;
 mod sweeper;
+mod unsaved;
 pub mod watch;
 
+use budget::Budget;
+use carried::Carried;
 use carrier::Carrier;
+use heartbeat::View;
 use seat::Client;
+use unsaved::Unsaved;
 use watch::Watches;
+
+pub use answer::AnswerError;
 
 /// Creates whose outcome the store did not tell; beyond it the oldest are left to the due index.
 const IN_DOUBT_MAX: usize = 1024;
+
+/// What is left of the grace period when calls are ended: for their last commits.
+const LAST_WORDS: Duration = Duration::from_secs(3);
 
 /// What the runner is told.
 #[derive(Debug, Clone)]
@@ -50,6 +68,10 @@ pub struct Settings {
     pub exclusive_store: bool,
     /// The clock that follows the store's own, where the store has one.
     pub shared_clock: Option<Arc<Anchored>>,
+    /// Who can get at the server that this replica wraps.
+    pub reach: Reach,
+    /// Without it no other process can carry a call on.
+    pub sealer: Option<Sealer>,
 }
 
 /// Carries calls, and looks after the tasks of those who no longer can.
@@ -66,7 +88,15 @@ pub struct Runner {
     /// Cancelled when the grace period is over: what still runs fails as `shutdown`.
     halt: CancellationToken,
     permits: Arc<Semaphore>,
+    carried: Arc<Carried>,
+    progress: Budget,
+    unsaved: Unsaved,
     in_doubt: Mutex<VecDeque<TaskId>>,
+    /// Since when no command to the store failed or took too long.
+    contact: Mutex<Option<Instant>>,
+    view: watch_channel::Sender<View>,
+    /// Whether the store answered when it was last asked.
+    store_answers: watch_channel::Sender<bool>,
 }
 
 /// One call as the downstream hands it over.
@@ -81,6 +111,8 @@ pub struct Call {
     pub progress_token: Option<Box<RawValue>>,
     /// What a retry of this call must repeat, should it be parked with a question.
     pub digest: Digest,
+    /// The server calls it safe to repeat, and is believed.
+    pub repeatable: bool,
 }
 
 /// Too many calls are under way.
@@ -107,7 +139,13 @@ impl Runner {
             calls: TaskTracker::new(),
             services: TaskTracker::new(),
             halt: CancellationToken::new(),
+            carried: Arc::default(),
+            progress: Budget::new(),
+            unsaved: Unsaved::new(),
             in_doubt: Mutex::default(),
+            contact: Mutex::default(),
+            view: watch_channel::Sender::new(View::default()),
+            store_answers: watch_channel::Sender::new(true),
         })
     }
 
@@ -123,11 +161,16 @@ impl Runner {
         &self.watches
     }
 
+    /// Whether the store answered the last heartbeat, and each change of that.
+    pub fn store_answers(&self) -> watch_channel::Receiver<bool> {
+        self.store_answers.subscribe()
+    }
+
     /// Starts what runs for as long as the process does: the follower of the change log and the
     /// sweeper. Call once, before the first call.
     pub async fn start(self: &Arc<Self>) -> Result<(), StoreError> {
         let changes = self.ledger.changes();
-        let (follower, sweeper) = (Arc::clone(self), Arc::clone(self));
+        let follower = Arc::clone(self);
         self.services.spawn(async move {
             follower
                 .halt
@@ -135,6 +178,9 @@ impl Runner {
                 .await;
         });
         self.first_sweep().await?;
+        let (heart, sweeper) = (Arc::clone(self), Arc::clone(self));
+        self.services
+            .spawn(async move { heart.beat_until_halted().await });
         self.services
             .spawn(async move { sweeper.sweep_until_halted().await });
         Ok(())
@@ -149,36 +195,37 @@ impl Runner {
         Ok(client)
     }
 
-    /// Does what a committed step asks of whoever committed it. Other effects are the owner's,
-    /// who sees the change in the log.
-    pub async fn perform(
-        self: &Arc<Self>,
-        effect: Option<Effect>,
-        loaded: Loaded,
-        credentials: Option<hyper::header::HeaderValue>,
-    ) {
-        if effect != Some(Effect::Dispatch) {
-            return;
-        }
-        let carrier = Carrier::for_next_leg(Arc::clone(self), loaded.clone(), credentials).await;
-        match (carrier, self.permit()) {
-            (Ok(carrier), Ok(permit)) => self.spawn(carrier, permit),
-            // Nothing of this leg was sent.
-            _ => self.abandon(&loaded, Reason::StoreLost).await,
-        }
-    }
-
-    /// Waits for the calls under way, at most `grace`; what is left then fails as `shutdown`.
+    /// Waits for the calls under way. Shortly before `grace` is over, what another replica can
+    /// carry on is left to it, and the rest fails as `shutdown`.
     pub async fn drain(&self, grace: Duration) {
         self.permits.close();
         self.calls.close();
+        let last = LAST_WORDS.min(grace / 4);
         // Either all ended, or the rest is told to.
-        let _ = tokio::time::timeout(grace, self.calls.wait()).await;
+        let _ = tokio::time::timeout(grace.saturating_sub(last), self.calls.wait()).await;
         self.halt.cancel();
-        self.calls.wait().await;
+        // Whoever cannot reach the store or the server by then is found by others.
+        let _ = tokio::time::timeout(last * 2 / 3, self.calls.wait()).await;
         self.services.close();
-        self.services.wait().await;
-        let _ = self.ledger.store().retire(&self.incarnation).await;
+        let _ = tokio::time::timeout(last / 6, self.services.wait()).await;
+        let _ = tokio::time::timeout(last / 6, self.part()).await;
+    }
+
+    /// Stops the call if it is carried here and belongs to this caller: for a client that cancels
+    /// while the store is away. It is committed when the store is back.
+    pub fn stop(&self, id: TaskId, caller: &Caller) {
+        self.carried.stop(id, caller);
+    }
+
+    /// Takes this replica off the living. What is left in its index others may look at at once.
+    async fn part(&self) -> Result<(), StoreError> {
+        let store = self.ledger.store();
+        if store.indexed(&self.incarnation).await?.is_empty() {
+            store.retire(&self.incarnation).await
+        } else {
+            let left = store.beat(Some(&self.incarnation), Duration::ZERO).await;
+            left.map(drop)
+        }
     }
 
     fn permit(&self) -> Result<OwnedSemaphorePermit, Busy> {
@@ -223,16 +270,18 @@ impl Runner {
     /// Ends an open task that nobody can carry on; a terminal one that only waits to be told of
     /// at the server leaves the index.
     async fn abandon(&self, loaded: &Loaded, reason: Reason) {
-        let event = Event::Abandoned(loaded.task.failure(reason));
+        let event = Event::Abandoned {
+            fence: loaded.task.fence,
+            failure: loaded.task.failure(reason),
+        };
         self.settle(loaded, event, reason).await;
     }
 
     async fn settle(&self, loaded: &Loaded, event: Event, reason: Reason) {
         match self.ledger.apply(loaded, event).await {
             Ok(_) => info!(task = ?loaded.task.id, reason = reason.word(), "task ended"),
-            Err(NotApplied::Rejected(_, stands)) if stands.task.must_tell => {
-                let told = Event::Owner(stands.task.fence, crate::task::machine::OwnerEvent::Told);
-                let _ = self.ledger.apply(&stands, told).await;
+            Err(NotApplied::Rejected(Rejected::Ended, stands)) if stands.task.must_tell => {
+                self.note_told(&stands).await;
             }
             // Done by somebody else, or found again by the next sweep.
             Err(NotApplied::Rejected(..) | NotApplied::Gone | NotApplied::Store(_)) => {}

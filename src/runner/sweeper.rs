@@ -1,5 +1,7 @@
-//! Looks after tasks whose owner died and tasks that are overdue, once a second.
+//! Looks after tasks whose owner died, tasks that are overdue, and tasks that this replica should
+//! carry and does not: after each heartbeat, beside it.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -9,68 +11,78 @@ use tracing::{info, warn};
 use super::Runner;
 use crate::mcp::error::Reason;
 use crate::store::StoreError;
-use crate::task::id::Incarnation;
-use crate::task::machine::{Event, OwnerEvent};
+use crate::task::id::{Fence, Incarnation};
+use crate::task::machine::Event;
 
-const BEAT: Duration = Duration::from_secs(1);
+/// Once a lease is this replica's own index gone through, and no more often than this: it may name
+/// tens of thousands of tasks.
+const RECONCILE: Duration = Duration::from_secs(15);
 
-/// Overdue tasks looked at in one beat; the rest wait for the next.
+/// Overdue tasks looked at in one sweep; the rest wait for the next.
 const DUE_MAX: usize = 256;
 
 impl Runner {
-    /// Before the first call: what a dead process of the same store left behind is ended.
-    pub(super) async fn first_sweep(&self) -> Result<(), StoreError> {
-        let beat = self
-            .ledger
-            .store()
-            .beat(Some(&self.incarnation), self.settings.lease)
-            .await?;
-        if self.settings.exclusive_store {
-            for dead in &beat.dead {
-                self.bury(dead).await?;
+    /// Before the first call: what a dead process of the same store left behind.
+    pub(super) async fn first_sweep(self: &Arc<Self>) -> Result<(), StoreError> {
+        self.first_beat().await?;
+        self.recover_all(&mut BTreeSet::new()).await
+    }
+
+    pub(super) async fn sweep_until_halted(self: Arc<Self>) {
+        let mut beats = self.view.subscribe();
+        let mut reconciled = Instant::now();
+        let mut known = BTreeSet::new();
+        let work = async {
+            while beats.changed().await.is_ok() {
+                beats.mark_unchanged();
+                if let Err(error) = self.sweep(&mut reconciled, &mut known).await {
+                    warn!(%error, "the store did not answer the sweeper");
+                    self.contact_broke();
+                }
             }
+        };
+        // Every step is one commit, or is found again by whoever sweeps next.
+        self.halt.run_until_cancelled(work).await;
+    }
+
+    async fn sweep(
+        self: &Arc<Self>,
+        reconciled: &mut Instant,
+        known: &mut BTreeSet<Incarnation>,
+    ) -> Result<(), StoreError> {
+        self.recover_all(known).await?;
+        self.settle_doubts().await?;
+        self.end_overdue().await?;
+        let now = Instant::now();
+        if now.saturating_duration_since(*reconciled) >= self.settings.lease.max(RECONCILE) {
+            *reconciled = now;
+            self.reconcile().await?;
         }
         Ok(())
     }
 
-    pub(super) async fn sweep_until_halted(self: Arc<Self>) {
-        let mut contact_since: Option<Instant> = None;
-        while self
-            .halt
-            .run_until_cancelled(tokio::time::sleep(BEAT))
-            .await
-            .is_some()
-        {
-            let began = Instant::now();
-            let swept = self.sweep(contact_since).await;
-            let quick = Instant::now().saturating_duration_since(began) < BEAT;
-            contact_since = match swept {
-                Ok(()) if quick => contact_since.or(Some(began)),
-                Ok(()) => None,
-                Err(error) => {
-                    warn!(%error, "the store did not answer the sweeper");
-                    None
-                }
-            };
+    /// `known` are the lost owners that were told of before.
+    async fn recover_all(
+        self: &Arc<Self>,
+        known: &mut BTreeSet<Incarnation>,
+    ) -> Result<(), StoreError> {
+        let dead = self.view().dead.clone();
+        known.retain(|owner| dead.iter().any(|dead| dead.incarnation == *owner));
+        for dead in &dead {
+            if known.insert(dead.incarnation.clone()) {
+                info!(
+                    owner = dead.incarnation.as_str(),
+                    "an owner's lease has ended"
+                );
+            }
+            self.recover(dead).await?;
         }
+        Ok(())
     }
 
-    /// A store that was away may have let every lease run out: nobody is declared dead before the
-    /// contact has held for one whole lease.
-    async fn sweep(&self, contact_since: Option<Instant>) -> Result<(), StoreError> {
+    /// Owned or not: an owner that is frozen ends nothing.
+    async fn end_overdue(&self) -> Result<(), StoreError> {
         let store = self.ledger.store();
-        let beat = store
-            .beat(Some(&self.incarnation), self.settings.lease)
-            .await?;
-        let trusted = contact_since.is_some_and(|since| {
-            Instant::now().saturating_duration_since(since) >= self.settings.lease
-        });
-        if trusted || self.settings.exclusive_store {
-            for dead in beat.dead.iter().filter(|dead| **dead != self.incarnation) {
-                self.bury(dead).await?;
-            }
-        }
-        self.settle_doubts().await?;
         for id in store.due(self.ledger.now_ms(), DUE_MAX).await? {
             match self.ledger.load(id).await? {
                 Some(loaded) => self.settle(&loaded, Event::Tick, Reason::Deadline).await,
@@ -80,30 +92,21 @@ impl Runner {
         Ok(())
     }
 
-    /// Ends what a dead owner carried, then forgets the owner.
-    async fn bury(&self, dead: &Incarnation) -> Result<(), StoreError> {
+    /// Ends what stands in this replica's own index and is not carried by it: a commit whose
+    /// answer was lost, or a call that came to nothing between its commit and its dispatch.
+    async fn reconcile(&self) -> Result<(), StoreError> {
         let store = self.ledger.store();
-        let left_behind = store.indexed(dead).await?;
-        info!(
-            owner = dead.as_str(),
-            tasks = left_behind.len(),
-            "an owner's lease has ended"
-        );
-        for id in left_behind {
-            match self.ledger.load(id).await? {
-                Some(loaded) if loaded.task.must_tell => {
-                    let told = Event::Owner(loaded.task.fence, OwnerEvent::Told);
-                    let _ = self.ledger.apply(&loaded, told).await;
-                }
-                Some(loaded) if loaded.task.owner.as_ref() == Some(dead) => {
-                    self.abandon(&loaded, Reason::OwnerLost).await;
-                }
-                Some(_) => {}
-                None => store.forget(id, Some(dead)).await?,
+        for id in store.indexed(&self.incarnation).await? {
+            if self.carried.contains(id) {
+                continue;
             }
-        }
-        if store.indexed(dead).await?.is_empty() {
-            store.retire(dead).await?;
+            match self.ledger.load(id).await? {
+                Some(loaded) if loaded.task.owner.as_ref() != Some(&self.incarnation) => {}
+                // Entered between the index and the record.
+                Some(_) if self.carried.contains(id) => {}
+                Some(loaded) => self.abandon(&loaded, Reason::StoreLost).await,
+                None => store.forget(id, Some(&self.incarnation)).await?,
+            }
         }
         Ok(())
     }
@@ -119,7 +122,10 @@ impl Runner {
                 .copied();
             let Some(id) = next else { return Ok(()) };
             if let Some(loaded) = self.ledger.load(id).await? {
-                let event = Event::Abandoned(super::not_sent(Reason::StoreLost));
+                let event = Event::Abandoned {
+                    fence: Fence(1),
+                    failure: super::not_sent(Reason::StoreLost),
+                };
                 self.settle(&loaded, event, Reason::StoreLost).await;
             }
             let mut in_doubt = self.in_doubt.lock().unwrap_or_else(PoisonError::into_inner);

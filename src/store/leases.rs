@@ -4,6 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
+use super::{Beat, Dead};
 use crate::task::id::Incarnation;
 
 /// The live set of one process.
@@ -35,12 +36,29 @@ impl Leases {
         self.ends.remove(incarnation);
     }
 
-    pub(super) fn dead(&self, now_ms: u64) -> Vec<Incarnation> {
-        let ended = self
-            .ends
-            .iter()
-            .filter(|(_, end)| **end <= now_ms)
-            .map(|(name, _)| name);
-        self.earlier.iter().chain(ended).cloned().collect()
+    pub(super) fn beat(&self, now_ms: u64) -> Beat {
+        let mut beat = Beat {
+            now_ms,
+            ..Beat::default()
+        };
+        // When a process of before ended is not known; nobody is as long dead as these.
+        for incarnation in &self.earlier {
+            beat.dead.push(Dead {
+                incarnation: incarnation.clone(),
+                since_ms: 0,
+            });
+        }
+        for (incarnation, end) in &self.ends {
+            if *end > now_ms {
+                beat.living.push(incarnation.clone());
+            } else {
+                beat.dead.push(Dead {
+                    incarnation: incarnation.clone(),
+                    since_ms: *end,
+                });
+            }
+        }
+        beat.dead.sort_by_key(|dead| dead.since_ms);
+        beat
     }
 }

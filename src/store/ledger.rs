@@ -4,7 +4,7 @@
 //! that is away as long as its patience lasts, and no longer.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::{Changes, Commit, Nonce, Store, StoreError, Stored, Version, Write, record};
 use crate::clock::Clock;
-use crate::task::id::{Fence, TaskId};
+use crate::task::id::{Fence, Incarnation, TaskId};
 use crate::task::machine::{Effect, Event, Rejected, step};
 use crate::task::state::{Outcome, Payload, Task};
 
@@ -34,6 +34,8 @@ pub struct Ledger {
     clock: Arc<dyn Clock>,
     patience: Patience,
     nonces: Arc<Nonces>,
+    /// The format that every living replica reads.
+    format: Arc<AtomicU32>,
 }
 
 /// Nonces that no other write in the world has: a random half for this process and a count. Drawn
@@ -56,6 +58,9 @@ impl Nonces {
 pub struct Loaded {
     pub task: Task,
     pub version: Version,
+    /// Written by a newer raincheck: what is known of it can be told, and changing it would lose
+    /// the rest.
+    pub read_only: bool,
 }
 
 /// Why an event was not applied.
@@ -84,7 +89,15 @@ impl Ledger {
             clock,
             patience,
             nonces: Arc::new(Nonces { process, count }),
+            format: Arc::new(AtomicU32::new(record::FORMAT)),
         }
+    }
+
+    /// From now on records are written so that all of these can read them.
+    pub fn write_for(&self, living: &[Incarnation]) {
+        let oldest = living.iter().filter_map(Incarnation::reads).min();
+        let format = record::writable(oldest);
+        self.format.store(format, Ordering::Relaxed);
     }
 
     pub fn now_ms(&self) -> u64 {
@@ -110,7 +123,11 @@ impl Ledger {
                     revision,
                     nonce: write.nonce,
                 };
-                Ok(Loaded { task, version })
+                Ok(Loaded {
+                    task,
+                    version,
+                    read_only: false,
+                })
             }
             // A fresh random id is taken: not ours to touch.
             Commit::Conflict(_) => Err(StoreError::Corrupt("a task id that was given out twice")),
@@ -175,11 +192,16 @@ impl Ledger {
 
     /// Applies the event unless somebody wrote meanwhile: for what may be lost, like progress.
     pub async fn try_apply(&self, loaded: &Loaded, event: Event) -> Result<Tried, NotApplied> {
+        if loaded.read_only {
+            return Err(NotApplied::Store(StoreError::Newer));
+        }
+        let answers = matches!(event, Event::Answered { .. });
         let decided = match step(&loaded.task, event, self.now_ms()) {
             Ok(decided) => decided,
             Err(why) => return Err(NotApplied::Rejected(why, Box::new(loaded.clone()))),
         };
-        let write = self.write_of(&decided.task, Some(&loaded.task), Some(loaded.version))?;
+        let mut write = self.write_of(&decided.task, Some(&loaded.task), Some(loaded.version))?;
+        write.durable |= answers;
         match self.commit_patiently(&write, self.patience.read).await? {
             Commit::Done(revision) => {
                 let version = Version {
@@ -189,6 +211,7 @@ impl Ledger {
                 let done = Loaded {
                     task: decided.task,
                     version,
+                    read_only: false,
                 };
                 Ok(Tried::Done(Box::new(done), decided.effect))
             }
@@ -210,7 +233,7 @@ impl Ledger {
             expected,
             nonce: self.nonces.next(),
             caller: task.caller,
-            record: record::encode(task)?,
+            record: record::encode(task, self.format.load(Ordering::Relaxed))?,
             expires_ms: task.expires_ms(),
             due_ms: task.due_ms(),
             drop_from: was_for
@@ -218,6 +241,8 @@ impl Ledger {
                 .cloned(),
             keep_for,
             request: None,
+            // What a client may have been told: that it is, that it was heard, how it ended.
+            durable: before.is_none() || task.is_ended(),
         })
     }
 
@@ -239,9 +264,11 @@ pub enum Tried {
 }
 
 fn decode(stored: &Stored) -> Result<Loaded, StoreError> {
+    let record::Decoded { task, newer } = record::decode(&stored.record)?;
     Ok(Loaded {
-        task: record::decode(&stored.record)?,
+        task,
         version: stored.version,
+        read_only: newer,
     })
 }
 
@@ -250,7 +277,7 @@ async fn patiently<T, F>(until: Instant, mut ask: impl FnMut() -> F) -> Result<T
 where
     F: Future<Output = Result<T, StoreError>>,
 {
-    let mut pause = Duration::from_millis(20);
+    let mut pause = Duration::from_millis(5);
     loop {
         match tokio::time::timeout_at(until, ask()).await {
             Ok(Err(StoreError::Unavailable(why))) => {

@@ -174,10 +174,7 @@ impl Store for Memory {
         if let Some(incarnation) = incarnation {
             state.leases.renew(incarnation, now_ms, lease);
         }
-        Ok(Beat {
-            now_ms,
-            dead: state.leases.dead(now_ms),
-        })
+        Ok(state.leases.beat(now_ms))
     }
 
     async fn retire(&self, incarnation: &Incarnation) -> Result<(), StoreError> {
@@ -367,6 +364,7 @@ mod tests {
             drop_from: None,
             keep_for: Some(Incarnation::new("a")),
             request: None,
+            durable: false,
         }
     }
 }

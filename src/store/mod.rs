@@ -19,6 +19,7 @@ pub mod ledger;
 pub mod memory;
 pub mod record;
 pub mod redis;
+pub mod seal;
 
 /// Identifies one write, so that a retry of the same write after a lost answer is told apart from
 /// somebody else's, also after a failover brought an old revision back.
@@ -61,6 +62,9 @@ pub struct Write {
     pub keep_for: Option<Incarnation>,
     /// The request, for a retry or a rerun. Written with create, never changed.
     pub request: Option<Bytes>,
+    /// Somebody will rely on it: where the operator asked for more than the store's own word (a
+    /// replica's, a disk's), it is `Done` only with that, and else in doubt.
+    pub durable: bool,
 }
 
 /// What became of a [`Write`].
@@ -84,6 +88,9 @@ pub enum StoreError {
     /// The store answered that it has no room; nothing was written.
     #[error("the store is full")]
     Full,
+    /// The record is of a newer raincheck, which this one must not change.
+    #[error("the task was written by a newer raincheck")]
+    Newer,
     /// The store holds something that this program did not write.
     #[error("the store holds an unreadable entry: {0}")]
     Corrupt(&'static str),
@@ -94,8 +101,26 @@ pub enum StoreError {
 pub struct Beat {
     /// The store's own clock where it has one (Redis), else the system's; Unix milliseconds.
     pub now_ms: u64,
-    /// Incarnations whose lease has ended and whose index was not yet emptied.
-    pub dead: Vec<Incarnation>,
+    /// Whose lease runs.
+    pub living: Vec<Incarnation>,
+    /// Whose lease has ended and whose index was not yet emptied, longest dead first.
+    pub dead: Vec<Dead>,
+}
+
+/// An incarnation whose lease has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dead {
+    pub incarnation: Incarnation,
+    /// Unix milliseconds, by the clock of [`Beat::now_ms`].
+    pub since_ms: u64,
+}
+
+/// Whether a store can be relied on, as far as it knows by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Health {
+    Good,
+    /// It works, and may lose tasks. Why, in a sentence for the operator.
+    Degraded(&'static str),
 }
 
 /// A change that somebody committed.
@@ -182,13 +207,18 @@ pub trait Store: fmt::Debug + Send + Sync {
     async fn indexed(&self, incarnation: &Incarnation) -> Result<Vec<TaskId>, StoreError>;
 
     /// Open tasks that are overdue at `now_ms`, most overdue first, at most `limit`.
+    ///
+    /// A store that is spread over several servers may look at another part of its tasks at each
+    /// call (on Redis Cluster an eighth): whoever asks again and again sees all of them. Cheap
+    /// enough to be called every second.
     async fn due(&self, now_ms: u64, limit: usize) -> Result<Vec<TaskId>, StoreError>;
 
     /// Takes an id whose record no longer exists off the due index, and off this incarnation's.
     async fn forget(&self, id: TaskId, incarnation: Option<&Incarnation>)
     -> Result<(), StoreError>;
 
-    /// Renews this incarnation's lease and tells whose has ended.
+    /// Renews this incarnation's lease and tells whose runs and whose has ended. A lease of zero
+    /// ends it now: whoever is left in its index may be taken over at once.
     async fn beat(
         &self,
         incarnation: Option<&Incarnation>,
@@ -204,4 +234,9 @@ pub trait Store: fmt::Debug + Send + Sync {
 
     /// Follows what is committed from now on.
     fn changes(&self) -> Changes;
+
+    /// As last looked at; does not wait.
+    fn health(&self) -> Health {
+        Health::Good
+    }
 }

@@ -1,32 +1,82 @@
 //! The stored form of a task: a format number, a space, JSON.
+//!
+//! A newer format only adds: what an older program knows of it keeps its meaning, so that it can
+//! still be told. While replicas of several versions live, everybody writes what the oldest reads.
 
 use bytes::Bytes;
 
 use super::StoreError;
 use crate::task::state::Task;
 
-/// The format that this program writes, and the newest that it reads.
+/// The newest format that this program reads and writes.
 pub const FORMAT: u32 = 1;
 
-pub fn encode(task: &Task) -> Result<Bytes, StoreError> {
+/// A record as it was read.
+#[derive(Debug)]
+pub struct Decoded {
+    pub task: Task,
+    /// It may say more than this program knows.
+    pub newer: bool,
+}
+
+/// The format to write where `oldest` is the newest that the oldest living replica reads.
+pub fn writable(oldest: Option<u32>) -> u32 {
+    oldest.unwrap_or(FORMAT).clamp(OLDEST, FORMAT)
+}
+
+/// `format` is one that [`writable`] gave; there is only one so far.
+pub fn encode(task: &Task, format: u32) -> Result<Bytes, StoreError> {
     let mut out = Vec::with_capacity(512);
-    out.extend_from_slice(FORMAT.to_string().as_bytes());
+    out.extend_from_slice(format.to_string().as_bytes());
     out.push(b' ');
     serde_json::to_writer(&mut out, task).map_err(|_| StoreError::Corrupt("task record"))?;
     Ok(out.into())
 }
 
-pub fn decode(record: &[u8]) -> Result<Task, StoreError> {
+pub fn decode(record: &[u8]) -> Result<Decoded, StoreError> {
     let space = record.iter().position(|b| *b == b' ').ok_or(UNREADABLE)?;
     let (format, json) = record.split_at_checked(space).ok_or(UNREADABLE)?;
     let format = std::str::from_utf8(format)
         .ok()
-        .and_then(|text| text.parse::<u32>().ok());
-    match format {
-        Some(FORMAT) => serde_json::from_slice(json).map_err(|_| UNREADABLE),
-        Some(_) => Err(StoreError::Corrupt("task record of a newer raincheck")),
-        None => Err(UNREADABLE),
-    }
+        .and_then(|text| text.parse::<u32>().ok())
+        .filter(|format| *format >= OLDEST)
+        .ok_or(UNREADABLE)?;
+    let newer = format > FORMAT;
+    let task = serde_json::from_slice(json)
+        .map_err(|_| if newer { StoreError::Newer } else { UNREADABLE })?;
+    Ok(Decoded { task, newer })
 }
 
 const UNREADABLE: StoreError = StoreError::Corrupt("task record");
+
+/// The oldest format that this program still writes for others.
+const OLDEST: u32 = 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TASK: &str = r#"{"id":"00000000-0000-4000-8000-000000000000","caller":[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0],"method":"tools/call","name":"t","created_ms":1,"updated_ms":1,"deadline_ms":2,"ttl_ms":2,"poll_interval_ms":1,"announced":true,"fence":1,"leg":"queued","what_comes_later":7}"#;
+
+    #[test]
+    fn a_newer_record_is_told_as_far_as_it_is_known() {
+        let known = decode(format!("1 {TASK}").as_bytes()).unwrap();
+        assert!(!known.newer);
+        let newer = decode(format!("2 {TASK}").as_bytes()).unwrap();
+        assert!(newer.newer);
+        assert_eq!(&*newer.task.name, "t");
+        let strange = decode(br#"2 {"other":1}"#).unwrap_err();
+        assert!(matches!(strange, StoreError::Newer));
+        for wrong in ["0 {}", "1 {}", "x {}", "{}", "-1 {}"] {
+            let error = decode(wrong.as_bytes()).unwrap_err();
+            assert!(matches!(error, StoreError::Corrupt(_)), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn everybody_writes_what_the_oldest_reads() {
+        assert_eq!(writable(None), FORMAT);
+        assert_eq!(writable(Some(FORMAT + 1)), FORMAT);
+        assert_eq!(writable(Some(1)), 1);
+    }
+}

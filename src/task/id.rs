@@ -72,9 +72,20 @@ impl fmt::Debug for Caller {
 pub struct Incarnation(Box<str>);
 
 impl Incarnation {
-    /// `<replica>/<random>`: the replica is stable over restarts, the rest is not.
+    /// `<replica>/<random>`: the replica is stable over restarts, the rest is not. With the newest
+    /// record format that it reads behind, where others must know: `<replica>/<random>/<format>`.
     pub fn new(replica: &str) -> Self {
         Self(format!("{replica}/{}", Uuid::new_v4().simple()).into())
+    }
+
+    #[must_use]
+    pub fn reading(self, format: u32) -> Self {
+        Self(format!("{}/{format}", self.0).into())
+    }
+
+    /// The newest record format that it reads, where it says so.
+    pub fn reads(&self) -> Option<u32> {
+        self.0.splitn(3, '/').nth(2)?.parse().ok()
     }
 
     pub fn from_text(text: &str) -> Self {

@@ -3,5 +3,6 @@
 pub mod id;
 pub mod machine;
 pub mod policy;
+pub mod recovery;
 pub mod state;
 pub mod view;

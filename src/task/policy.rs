@@ -1,6 +1,7 @@
 //! Which calls become tasks, and on what terms: the operator's rules, checked and ready to ask.
 
 use globset::GlobSet;
+use serde::{Deserialize, Serialize};
 
 /// Poll intervals stop growing here: a client must still notice the end of a long task soon.
 const POLL_INTERVAL_CEILING_MS: u64 = 15_000;
@@ -45,6 +46,30 @@ impl InputWhen {
     }
 }
 
+/// What may be done for a call whose owner is lost.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnOwnerLost {
+    /// Its answer is fetched where the server lets another replica do that; it is never run again.
+    #[default]
+    Resume,
+    /// Resumed, or else run again: for tools that are safe to repeat.
+    Rerun,
+    /// It fails, and says that its effect is unknown.
+    Fail,
+}
+
+impl OnOwnerLost {
+    /// As it is spelled in the configuration.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Resume => "resume",
+            Self::Rerun => "rerun",
+            Self::Fail => "fail",
+        }
+    }
+}
+
 /// The terms of one call. All durations are milliseconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
@@ -62,6 +87,7 @@ pub struct Rule {
     /// How long a question waits for its answer; `None`: what is left of `max_duration_ms`.
     pub input_timeout_ms: Option<u64>,
     pub result_bytes_max: u64,
+    pub on_owner_lost: OnOwnerLost,
 }
 
 impl Rule {
@@ -90,6 +116,7 @@ impl Default for Rule {
             poll_interval_ms: 2_000,
             input_timeout_ms: None,
             result_bytes_max: 32 << 20,
+            on_owner_lost: OnOwnerLost::Resume,
         }
     }
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::id::{Caller, Fence, Incarnation, TaskId};
+use super::policy::OnOwnerLost;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 
 /// The durable record of one call.
@@ -38,6 +39,19 @@ pub struct Task {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<Incarnation>,
     pub fence: Fence,
+    /// Who can get at the server that runs it.
+    #[serde(default, skip_serializing_if = "Reach::is_shared")]
+    pub reach: Reach,
+    /// What may be done when the owner is lost. Decided at creation, so that every finder decides
+    /// alike.
+    #[serde(default)]
+    pub on_owner_lost: OnOwnerLost,
+    /// How often it was run again.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub attempts: u32,
+    /// The owner left it to others in good order: nobody carries it, and whoever finds it may.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub released: bool,
     pub leg: Leg,
     /// Every question of the task's life, in the order asked; answered ones without their texts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -45,6 +59,10 @@ pub struct Task {
     /// Rounds of questions of a modern server.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub round: u32,
+    /// Where the answer of a call under way can be had by somebody else, sealed: the session and
+    /// the last event of a legacy server's resumable stream.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resume: Option<Box<str>>,
     /// A modern server's own state, private to raincheck.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_state: Option<Box<str>>,
@@ -100,12 +118,31 @@ pub enum Leg {
     Parked(u32),
 }
 
+/// Who can get at a task's server: resuming, answering and cancelling there need it, running the
+/// call again does not.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reach {
+    /// Every replica.
+    #[default]
+    Shared,
+    /// The replica of this id only: the server is its own, as in a sidecar.
+    Instance(Box<str>),
+}
+
+impl Reach {
+    fn is_shared(&self) -> bool {
+        *self == Self::Shared
+    }
+}
+
 /// A question of the wrapped server to the client.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Question {
     /// Unique for the life of the task (tasks.md, Task Update Requests).
     pub key: Box<str>,
-    /// The server's own name for it: a modern input key, or a legacy JSON-RPC id as JSON.
+    /// The server's own name for it: a modern input key, or a legacy JSON-RPC id as JSON. Empty
+    /// when the run that asked is over: the next run's names may be the same.
     pub origin: Box<str>,
     pub asked_ms: u64,
     pub stage: Stage,
@@ -121,6 +158,8 @@ pub enum Stage {
     Answered(Box<RawValue>),
     /// Passed on; what was answered is remembered by digest only.
     Delivered(Digest),
+    /// The run that asked is over, and nobody waits for an answer.
+    Withdrawn,
 }
 
 /// The first half of a SHA-256.
@@ -195,7 +234,7 @@ impl Task {
             .iter()
             .filter_map(|question| match &question.stage {
                 Stage::Open(request) => Some((question, &**request)),
-                Stage::Answered(_) | Stage::Delivered(_) => None,
+                Stage::Answered(_) | Stage::Delivered(_) | Stage::Withdrawn => None,
             })
     }
 
@@ -205,7 +244,7 @@ impl Task {
             .iter()
             .filter_map(|question| match &question.stage {
                 Stage::Answered(answer) => Some((question, &**answer)),
-                Stage::Open(_) | Stage::Delivered(_) => None,
+                Stage::Open(_) | Stage::Delivered(_) | Stage::Withdrawn => None,
             })
     }
 
@@ -221,11 +260,12 @@ impl Task {
         Some(unanswered.min().unwrap_or(u64::MAX).min(self.deadline_ms))
     }
 
-    /// When the record may be forgotten, with a minute to spare for skewed clocks.
+    /// When the record may be forgotten, with time to spare for skewed clocks; half a minute after
+    /// `ttlMs` nothing of a task is left.
     pub fn expires_ms(&self) -> u64 {
         self.created_ms
             .saturating_add(self.ttl_ms)
-            .saturating_add(60_000)
+            .saturating_add(20_000)
     }
 
     /// True once `ttlMs` has passed: to clients an unknown task.

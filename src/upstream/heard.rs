@@ -121,14 +121,21 @@ pub(super) struct Messages {
     body: ResponseBody,
     form: Form,
     bytes_max: usize,
-    queue: VecDeque<String>,
+    queue: VecDeque<Queued>,
     ended: bool,
     /// Something in the stream could not be read.
     junk: bool,
-    /// The last event id of the stream: where to resume.
+    /// The id of the last event that was taken: where to resume.
     pub(super) last_event_id: Option<HeaderValue>,
     /// How long the server wants us to wait before we come back.
     pub(super) retry: Option<Duration>,
+}
+
+/// An event that waits to be taken. Priming events have an id and no data.
+#[derive(Debug)]
+struct Queued {
+    data: String,
+    id: Option<HeaderValue>,
 }
 
 #[derive(Debug)]
@@ -188,6 +195,9 @@ impl Messages {
     /// only if nothing better comes. `None` at the end.
     pub(super) async fn next(&mut self) -> Result<Option<Message>, Failure> {
         while let Some(text) = self.next_text().await? {
+            if text.is_empty() && self.is_stream() {
+                return Ok(Some(Message::Primed));
+            }
             match read(&text) {
                 Ok(message) => return Ok(Some(message)),
                 Err(failure) if failure == INVALID && self.is_stream() => {
@@ -210,8 +220,9 @@ impl Messages {
     /// Not cancel safe for JSON bodies: poll it to its end or drop the whole.
     async fn next_text(&mut self) -> Result<Option<String>, Failure> {
         loop {
-            if let Some(message) = self.queue.pop_front() {
-                return Ok(Some(message));
+            if let Some(Queued { data, id }) = self.queue.pop_front() {
+                self.last_event_id = id.or_else(|| self.last_event_id.take());
+                return Ok(Some(data));
             }
             if self.ended {
                 return Ok(None);
@@ -239,7 +250,7 @@ impl Messages {
         let Ok(data) = frame.into_data() else {
             return Ok(());
         };
-        let (queue, last, retry) = (&mut self.queue, &mut self.last_event_id, &mut self.retry);
+        let (queue, retry) = (&mut self.queue, &mut self.retry);
         let fed = decoder.feed(&data, |event| {
             let SseEvent {
                 data,
@@ -247,15 +258,12 @@ impl Messages {
                 retry: wait,
                 event: _,
             } = event;
-            if let Some(id) = id.and_then(|id| HeaderValue::try_from(id).ok()) {
-                *last = Some(id);
-            }
+            let id = id.and_then(|id| HeaderValue::try_from(id).ok());
             if let Some(wait) = wait {
                 *retry = Some(Duration::from_millis(wait));
             }
-            // Priming events carry an id and nothing else.
-            if !data.is_empty() {
-                queue.push_back(data);
+            if id.is_some() || !data.is_empty() {
+                queue.push_back(Queued { data, id });
             }
         });
         fed.map_err(|fault| match fault {
@@ -296,6 +304,8 @@ pub(super) const RESET: Failure = Failure {
 /// One message of the server, told apart.
 #[derive(Debug)]
 pub(super) enum Message {
+    /// None: an event that only says where to resume.
+    Primed,
     Result {
         id: Box<str>,
         result: Box<RawValue>,

@@ -12,7 +12,7 @@ use super::heard::{self, Heard, Message, Messages};
 use super::http::RequestBody;
 use super::modern::note;
 use super::origin::{METHOD, Origin, PROTOCOL_VERSION};
-use super::session::{Key, Lease, Sessions};
+use super::sessions::{Key, Lease, Sessions};
 use super::translate;
 use super::wanted::{Wanted, is_change};
 use crate::mcp::json::{Object, Writer};
@@ -112,6 +112,7 @@ impl Ear {
                     }
                 }
                 Message::Result { .. } | Message::Error { .. } => return Some(self.end()),
+                Message::Primed => {}
                 Message::Request { id, method, .. } => self.on_request(&id, &method).await,
             }
         }

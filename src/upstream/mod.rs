@@ -21,6 +21,7 @@ mod modern;
 mod origin;
 mod probe;
 mod session;
+mod sessions;
 mod settings;
 pub mod stdio;
 mod translate;
@@ -53,6 +54,24 @@ pub struct Outgoing {
     pub retry: Option<Retry>,
 }
 
+impl Outgoing {
+    /// What is left of a request that another process sent: what it still wants to hear.
+    pub fn adopted(caller: [u8; 16], capabilities: Arc<str>) -> Self {
+        Self {
+            caller,
+            credentials: None,
+            method: "tools/call".into(),
+            params: "{}".into(),
+            capabilities,
+            name: None,
+            param_headers: [].into(),
+            wants_progress: true,
+            log_level: None,
+            retry: None,
+        }
+    }
+}
+
 /// The second half of a multi-round-trip request.
 #[derive(Debug, Clone)]
 pub struct Retry {
@@ -70,6 +89,8 @@ pub enum Event {
     Log(Box<RawValue>),
     /// A legacy server asks the client. It waits for [`Control::answer`].
     Question(Question),
+    /// From now on [`Control::resume_point`] says how somebody else can fetch the answer.
+    Resumable,
     /// The answer: any result, also `input_required` and `isError`. Nothing follows.
     Result(Box<RawValue>),
     /// The answer: a JSON-RPC error object, verbatim. Nothing follows.
@@ -125,6 +146,16 @@ pub trait Control: Send + Sync {
     /// Tells the server that nobody waits any more, by its era's signal, within 2 s. Also drop
     /// the exchange.
     async fn cancel(&self);
+
+    /// What another process needs to carry this call on, as of the last event taken: opaque text
+    /// that names a session, so it is a secret. `None` where the server does not let anybody, or
+    /// where it would take credentials that nobody may store.
+    fn resume_point(&self) -> Option<Box<str>> {
+        None
+    }
+
+    /// Somebody else carries the call on: dropping the exchange must tell the server nothing.
+    fn leave(&self) {}
 }
 
 /// An answer to a server's question.

@@ -156,6 +156,7 @@ impl Conversation {
                 Some(self.end(Event::Error(error)))
             }
             Message::Notification { method, params } => self.on_notification(&method, params),
+            Message::Primed => None,
             Message::Result { .. } | Message::Error { .. } | Message::Request { .. } => {
                 tracing::debug!("a message that belongs to no request of ours was ignored");
                 None

@@ -57,7 +57,9 @@ async fn ask(origin: &Origin, credentials: Option<&HeaderValue>) -> Result<Era, 
             match messages.next().await {
                 Ok(Some(Message::Result { result, .. })) => return Ok(era_of_result(&result)),
                 Ok(Some(Message::Error { error, .. })) => return Ok(era_of_error(&error)),
-                Ok(Some(Message::Request { .. } | Message::Notification { .. })) => {}
+                Ok(Some(
+                    Message::Primed | Message::Request { .. } | Message::Notification { .. },
+                )) => {}
                 Ok(None) | Err(_) => return Ok(Era::Legacy),
             }
         },

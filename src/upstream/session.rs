@@ -1,46 +1,20 @@
-//! Sessions at a legacy server, checked out by one call at a time.
-//!
-//! A session belongs to one caller with one set of capabilities: a question, an event id or a
-//! late message on it has one possible call.
+//! One session at a legacy server: how its requests are stamped, how it is told something, how it
+//! ends.
 
-use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hyper::header::HeaderValue;
 use hyper::http::request;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
-use tokio::time::Instant;
-use tokio_util::task::TaskTracker;
 
-use super::heard::{self, Heard, Message};
 use super::http::RequestBody;
 use super::origin::{Origin, PROTOCOL_VERSION, SESSION_ID};
-use super::wrapped::SessionMode;
-use super::{UpstreamError, translate};
+use super::translate;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::json::{Object, Writer, string};
-use crate::mcp::version::LEGACY_NEWEST;
-
-/// An unused session is given up after this.
-const IDLE: Duration = Duration::from_mins(5);
-
-/// How long a server's handshake may take.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Why there is no session.
-#[derive(Debug)]
-pub(super) enum NoSession {
-    Failed(Failure),
-    Error(UpstreamError),
-}
-
-impl From<Failure> for NoSession {
-    fn from(failure: Failure) -> Self {
-        Self::Failed(failure)
-    }
-}
 
 /// One session, as the server described it.
 #[derive(Debug)]
@@ -53,9 +27,75 @@ pub(super) struct Session {
     pub(super) server_info: Option<Box<RawValue>>,
     pub(super) instructions: Option<Box<RawValue>>,
     log_level: Mutex<Option<Arc<str>>>,
+    /// Another process uses it now.
+    left: AtomicBool,
+}
+
+/// What another process needs to use a session.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Passport {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    session: Option<String>,
+    version: String,
 }
 
 impl Session {
+    /// `None`: it needs credentials, and those are the caller's alone.
+    pub(super) fn passport(&self) -> Option<Passport> {
+        if self.credentials.is_some() {
+            return None;
+        }
+        let session = match &self.id {
+            Some(id) => Some(id.to_str().ok()?.to_owned()),
+            None => None,
+        };
+        let version = self.version.to_str().ok()?.to_owned();
+        Some(Passport { session, version })
+    }
+
+    /// From here on it is not ours to close.
+    pub(super) fn leave(&self) {
+        self.left.store(true, Ordering::Release);
+    }
+
+    /// What `initialize` answered.
+    pub(super) fn described(
+        origin: &Arc<Origin>,
+        result: &RawValue,
+        id: Option<HeaderValue>,
+        credentials: Option<&HeaderValue>,
+    ) -> Option<Self> {
+        let result = Object::parse(result.get()).ok()?;
+        let version = result.get("protocolVersion").and_then(string)?;
+        Some(Self {
+            origin: Arc::clone(origin),
+            id,
+            version: HeaderValue::try_from(&*version).ok()?,
+            credentials: credentials.cloned(),
+            capabilities: result.get("capabilities")?.to_owned(),
+            server_info: result.get("serverInfo").map(ToOwned::to_owned),
+            instructions: result.get("instructions").map(ToOwned::to_owned),
+            log_level: Mutex::default(),
+            left: AtomicBool::new(false),
+        })
+    }
+
+    /// A session that another process opened; what the server said of itself is not known.
+    pub(super) fn carried_over(origin: &Arc<Origin>, passport: &Passport) -> Option<Self> {
+        let id = passport.session.as_deref().map(HeaderValue::try_from);
+        Some(Self {
+            origin: Arc::clone(origin),
+            id: id.transpose().ok()?,
+            version: HeaderValue::try_from(&*passport.version).ok()?,
+            credentials: None,
+            capabilities: RawValue::NULL.to_owned(),
+            server_info: None,
+            instructions: None,
+            log_level: Mutex::default(),
+            left: AtomicBool::new(false),
+        })
+    }
+
     pub(super) fn post(&self) -> request::Builder {
         self.stamp(self.origin.post(self.credentials.as_ref()))
     }
@@ -113,8 +153,12 @@ impl Session {
         }
     }
 
-    async fn close(&self) {
+    /// Ends it at the server, unless it was left to another process.
+    pub(super) async fn close(&self) {
         let Some(id) = &self.id else { return };
+        if self.left.load(Ordering::Acquire) {
+            return;
+        }
         let request = self
             .origin
             .delete(self.credentials.as_ref())
@@ -122,312 +166,5 @@ impl Session {
         let request = request.header(PROTOCOL_VERSION, &self.version);
         let closing = self.origin.send(request, RequestBody::empty());
         let _ = tokio::time::timeout(Duration::from_secs(5), closing).await;
-    }
-}
-
-/// Whose session.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Key {
-    pub(super) caller: [u8; 16],
-    /// What raincheck declares for the client, as JSON.
-    pub(super) capabilities: Arc<str>,
-}
-
-#[derive(Debug)]
-pub(super) struct Sessions {
-    origin: Arc<Origin>,
-    mode: SessionMode,
-    idle: Mutex<HashMap<Key, Vec<Idle>>>,
-    permits: Arc<Semaphore>,
-    /// For a session to become free.
-    wait: Duration,
-    closers: TaskTracker,
-    /// One shared session is opened at a time.
-    opening: Semaphore,
-}
-
-#[derive(Debug)]
-struct Idle {
-    session: Arc<Session>,
-    since: Instant,
-    permit: OwnedSemaphorePermit,
-}
-
-/// A session in use. Dropped without [`Lease::give_back`], it is closed: what its call left behind
-/// must not meet another call.
-#[derive(Debug)]
-pub(super) struct Lease {
-    pub(super) session: Arc<Session>,
-    key: Key,
-    sessions: Arc<Sessions>,
-    permit: Option<OwnedSemaphorePermit>,
-}
-
-impl Sessions {
-    pub(super) fn new(
-        origin: Arc<Origin>,
-        mode: SessionMode,
-        sessions_max: usize,
-        wait: Duration,
-        closers: TaskTracker,
-    ) -> Arc<Self> {
-        let permits = Arc::new(Semaphore::new(sessions_max));
-        Arc::new(Self {
-            origin,
-            mode,
-            idle: Mutex::default(),
-            permits,
-            wait,
-            closers,
-            opening: Semaphore::new(1),
-        })
-    }
-
-    /// A session of that caller: the one used last, or a new one.
-    pub(super) async fn check_out(
-        self: &Arc<Self>,
-        key: &Key,
-        credentials: Option<&HeaderValue>,
-    ) -> Result<Lease, NoSession> {
-        if let Some(lease) = self.take(key) {
-            return Ok(lease);
-        }
-        // A shared session is opened by one of all who want it at the same time.
-        let opening = match self.mode {
-            SessionMode::Caller => self.opening.acquire().await.ok(),
-            SessionMode::Pool => None,
-        };
-        if opening.is_some()
-            && let Some(lease) = self.take(key)
-        {
-            return Ok(lease);
-        }
-        self.open(key, credentials).await
-    }
-
-    /// A new session, whatever is idle.
-    pub(super) async fn open(
-        self: &Arc<Self>,
-        key: &Key,
-        credentials: Option<&HeaderValue>,
-    ) -> Result<Lease, NoSession> {
-        let unreachable = Failure::new(Reason::UpstreamUnreachable, SideEffect::None);
-        let free = Arc::clone(&self.permits).try_acquire_owned();
-        let permit = match free {
-            Ok(permit) => permit,
-            Err(TryAcquireError::NoPermits | TryAcquireError::Closed) => {
-                self.close_oldest();
-                let waiting = Arc::clone(&self.permits).acquire_owned();
-                let waited = tokio::time::timeout(self.wait, waiting).await;
-                waited.ok().and_then(Result::ok).ok_or(unreachable)?
-            }
-        };
-        let opening = self.initialize(key, credentials);
-        let session = tokio::time::timeout(PATIENCE, opening)
-            .await
-            .map_err(|_| unreachable)??;
-        let session = Arc::new(session);
-        if self.mode == SessionMode::Caller {
-            self.keep(key.clone(), Arc::clone(&session), permit);
-            return Ok(Lease {
-                session,
-                key: key.clone(),
-                sessions: Arc::clone(self),
-                permit: None,
-            });
-        }
-        Ok(Lease {
-            session,
-            key: key.clone(),
-            sessions: Arc::clone(self),
-            permit: Some(permit),
-        })
-    }
-
-    fn take(self: &Arc<Self>, key: &Key) -> Option<Lease> {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        self.close_expired(&mut idle);
-        let sessions = idle.get_mut(key)?;
-        let (session, permit) = match self.mode {
-            SessionMode::Pool => {
-                let newest = sessions.pop()?;
-                (newest.session, Some(newest.permit))
-            }
-            SessionMode::Caller => {
-                let shared = sessions.last_mut()?;
-                shared.since = Instant::now();
-                (Arc::clone(&shared.session), None)
-            }
-        };
-        if sessions.is_empty() {
-            idle.remove(key);
-        }
-        Some(Lease {
-            session,
-            key: key.clone(),
-            sessions: Arc::clone(self),
-            permit,
-        })
-    }
-
-    fn keep(&self, key: Key, session: Arc<Session>, permit: OwnedSemaphorePermit) {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.entry(key).or_default().push(Idle {
-            session,
-            since: Instant::now(),
-            permit,
-        });
-    }
-
-    fn forget(&self, key: &Key, session: &Arc<Session>) {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(sessions) = idle.get_mut(key) {
-            sessions.retain(|kept| !Arc::ptr_eq(&kept.session, session));
-        }
-    }
-
-    fn close_expired(&self, idle: &mut HashMap<Key, Vec<Idle>>) {
-        let now = Instant::now();
-        idle.retain(|_, sessions| {
-            sessions.retain(|kept| {
-                let unused = Arc::strong_count(&kept.session) == 1;
-                let expired = unused && now.saturating_duration_since(kept.since) >= IDLE;
-                if expired {
-                    self.close(Arc::clone(&kept.session));
-                }
-                !expired
-            });
-            !sessions.is_empty()
-        });
-    }
-
-    /// Makes room for another caller's session.
-    fn close_oldest(&self) {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let unused = |kept: &Idle| Arc::strong_count(&kept.session) == 1;
-        let oldest = idle
-            .iter()
-            .filter_map(|(key, kept)| {
-                kept.iter()
-                    .filter(|k| unused(k))
-                    .map(|k| k.since)
-                    .min()
-                    .map(|since| (since, key))
-            })
-            .min_by_key(|(since, _)| *since)
-            .map(|(since, key)| (since, key.clone()));
-        let Some((since, key)) = oldest else { return };
-        if let Some(sessions) = idle.get_mut(&key)
-            && let Some(at) = sessions
-                .iter()
-                .position(|kept| kept.since == since && unused(kept))
-        {
-            self.close(sessions.remove(at).session);
-        }
-    }
-
-    fn close(&self, session: Arc<Session>) {
-        self.closers.spawn(async move { session.close().await });
-    }
-
-    async fn initialize(
-        &self,
-        key: &Key,
-        credentials: Option<&HeaderValue>,
-    ) -> Result<Session, NoSession> {
-        let mut params = Writer::object();
-        params
-            .str("protocolVersion", LEGACY_NEWEST)
-            .raw("capabilities", &key.capabilities);
-        params.raw("clientInfo", &translate::client_info());
-        let id = self.origin.next_id();
-        let body = translate::request(id, "initialize", &params.end());
-        let response = self
-            .origin
-            .send(self.origin.post(credentials), RequestBody::json(body))
-            .await?;
-        let session_id = response.headers().get(SESSION_ID).cloned();
-        let mut messages = match heard::judge(response, self.origin.message_bytes_max).await {
-            Heard::Messages(messages) => messages,
-            Heard::Error(error) => return Err(NoSession::Error(error)),
-            Heard::Refused { failure, .. } => {
-                return Err(Failure::new(failure.reason, SideEffect::None).into());
-            }
-            Heard::Later(_) => {
-                return Err(Failure::new(Reason::UpstreamHttp, SideEffect::None).into());
-            }
-        };
-        let invalid = || NoSession::Failed(Failure::new(Reason::UpstreamInvalid, SideEffect::None));
-        let result = loop {
-            let message = messages
-                .next()
-                .await
-                .map_err(|_| invalid())?
-                .ok_or_else(invalid)?;
-            match message {
-                Message::Result { result, .. } => break result,
-                Message::Error { error, .. } => {
-                    let error = UpstreamError {
-                        error,
-                        status: 200,
-                        www_authenticate: None,
-                    };
-                    return Err(NoSession::Error(error));
-                }
-                Message::Request { .. } | Message::Notification { .. } => {}
-            }
-        };
-        self.origin.http.finish(messages.into_body());
-        let session = self
-            .described(&result, session_id, credentials)
-            .ok_or_else(invalid)?;
-        let ready = translate::notification("notifications/initialized", "{}");
-        session.tell(ready).await.map_err(|_| invalid())?;
-        Ok(session)
-    }
-
-    fn described(
-        &self,
-        result: &RawValue,
-        id: Option<HeaderValue>,
-        credentials: Option<&HeaderValue>,
-    ) -> Option<Session> {
-        let result = Object::parse(result.get()).ok()?;
-        let version = result.get("protocolVersion").and_then(string)?;
-        Some(Session {
-            origin: Arc::clone(&self.origin),
-            id,
-            version: HeaderValue::try_from(&*version).ok()?,
-            credentials: credentials.cloned(),
-            capabilities: result.get("capabilities")?.to_owned(),
-            server_info: result.get("serverInfo").map(ToOwned::to_owned),
-            instructions: result.get("instructions").map(ToOwned::to_owned),
-            log_level: Mutex::default(),
-        })
-    }
-}
-
-impl Lease {
-    /// The call has its answer: the session is free for the next one.
-    pub(super) fn give_back(mut self) {
-        if let Some(permit) = self.permit.take() {
-            self.sessions
-                .keep(self.key.clone(), Arc::clone(&self.session), permit);
-        }
-    }
-
-    /// The server no longer knows this session.
-    pub(super) fn lost(self) -> Key {
-        self.sessions.forget(&self.key, &self.session);
-        self.key.clone()
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        if let Some(permit) = self.permit.take() {
-            self.sessions.close(Arc::clone(&self.session));
-            drop(permit);
-        }
     }
 }

@@ -1,6 +1,7 @@
 //! The wrapped server as the rest of raincheck sees it, whatever era it speaks.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use hyper::header::{AUTHORIZATION, HeaderValue, ORIGIN};
@@ -17,10 +18,10 @@ use super::listen::{self, Wish};
 pub use super::listen::{ListenEvent, Listening};
 use super::origin::Origin;
 use super::probe::{self, Undecided};
-use super::session::{Key, NoSession, Sessions};
+use super::sessions::{Key, NoSession, Sessions};
 pub use super::settings::{SessionMode, Settings};
-use super::stdio::Stdio;
 use super::stdio::session::Session;
+use super::stdio::{self, Stdio};
 use super::{Answer, Event, Exchange, Outgoing, UpstreamError, hop, legacy, modern, translate};
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::json::{Object, quote};
@@ -131,6 +132,14 @@ impl Upstream {
         }
     }
 
+    /// How long [`Self::stop`] may take.
+    pub fn stop_patience(&self) -> Duration {
+        match &self.server {
+            Server::Http { .. } => Duration::ZERO,
+            Server::Stdio(_) => stdio::STOP_PATIENCE,
+        }
+    }
+
     /// Ends what runs on its behalf, within a few seconds: the server's processes.
     pub async fn stop(&self) {
         if let Server::Stdio(stdio) = &self.server {
@@ -155,6 +164,22 @@ impl Upstream {
         Ok(*probed.await?)
     }
 
+    /// Whether the server can be reached at all. Anonymous: a refusal is an answer, too.
+    pub async fn answers(&self) -> bool {
+        // A configured era says nothing of whether anybody is there.
+        let asked = match (self.known_era(), &self.server) {
+            (None, _) => self.era(None).await,
+            (Some(_), Server::Http { origin, .. }) => {
+                probe::probe(origin, None).await.map_err(Into::into)
+            }
+            (Some(_), Server::Stdio(stdio)) => stdio.probe().await.map_err(DiscoverError::Failed),
+        };
+        match asked {
+            Ok(_) | Err(DiscoverError::Unauthorized(_)) => true,
+            Err(DiscoverError::Failed(failure)) => failure.reason == Reason::UpstreamHttp,
+        }
+    }
+
     pub fn known_era(&self) -> Option<Era> {
         self.era.get().copied()
     }
@@ -169,6 +194,17 @@ impl Upstream {
                 legacy::begin(origin, Arc::clone(sessions), outgoing)
             }
             (Server::Stdio(stdio), era) => stdio.begin(era, outgoing),
+        }
+    }
+
+    /// Carries on a call that another process sent to a server that still runs it. `None`: the
+    /// resume point is not of this program, or the server was a process of a process that is gone.
+    pub fn adopt(&self, caller: [u8; 16], resume_point: &str) -> Option<Exchange> {
+        match &self.server {
+            Server::Http { origin, sessions } => {
+                legacy::adopt(origin, sessions, caller, resume_point)
+            }
+            Server::Stdio(_) => None,
         }
     }
 
@@ -344,7 +380,7 @@ impl Upstream {
                     let answer = Answer::Refused(refusal.into());
                     let _ = exchange.control.answer(&question.id, answer).await;
                 }
-                Event::Progress(_) | Event::Log(_) => {}
+                Event::Progress(_) | Event::Log(_) | Event::Resumable => {}
             }
         }
         Err(DiscoverError::Failed(INVALID))

@@ -14,12 +14,12 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
         "[tasks]\ngrace_windw = '2s'",
         "config.toml: tasks.grace_windw: unknown key; did you mean grace_window? accepted in \
              [tasks]: mode, grace_window, require_tasks, input, retention, max_duration, \
-             poll_interval, input_timeout, result_bytes_max",
+             poll_interval, input_timeout, result_bytes_max, on_owner_lost",
     ),
     (
         "[task]\nmode = 'auto'",
         "config.toml: task: unknown key; did you mean tasks? accepted at the top level: listen, \
-             upstream, store, tasks, tools, replica, drain, auth, limits, telemetry",
+             upstream, store, tasks, tools, replica, drain, admin, auth, limits, telemetry",
     ),
     (
         "[listen.tls]\ncert = 'x'",
@@ -29,7 +29,7 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
         "[[tools]]\nname = 'a'\n[[tools]]\nname = 'b'\nmod = 'auto'",
         "config.toml: [[tools]] #2: mod: unknown key; did you mean mode? accepted in [[tools]]: \
              name, mode, grace_window, require_tasks, input, retention, max_duration, \
-             poll_interval, input_timeout, result_bytes_max",
+             poll_interval, input_timeout, result_bytes_max, on_owner_lost",
     ),
     (
         "[[tools]]\nname = 'a'\nmode = 'sometimes'",
@@ -122,6 +122,24 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
         "[replica]\nlease = '1s'",
         "config.toml: replica.lease: is renewed once a second; the shortest that survives a \
              hiccup is \"3s\"",
+    ),
+    (
+        "[admin]\nprobes = '8441'",
+        r#"config.toml: admin.probes: "8441" is not an address with a port; write "0.0.0.0:8441""#,
+    ),
+    (
+        "[admin]\nprobes = '0.0.0.0:8440'",
+        "config.toml: admin.probes: has the port of listen.address; write another one, such as \
+             \"0.0.0.0:8441\"",
+    ),
+    (
+        "[drain]\ntoken = 'correct-horse-battery'",
+        "config.toml: drain.token: set, but nobody listens for it; set admin.probes, too",
+    ),
+    (
+        "[drain]\ntoken = 'short'\n[admin]\nprobes = '0.0.0.0:8441'",
+        "config.toml: drain.token: cannot be part of a path or is easily guessed; write 16 to 256 \
+             letters, digits, \"-\", \"_\", \".\" and \"~\"",
     ),
     (
         "[telemetry]\nlog = 'info,=,'",

@@ -1,14 +1,15 @@
 //! Which Redis is refused at the start, and what is said then.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use raincheck::store::Store as _;
 use raincheck::store::redis::{Namespace, OpenError, Options, Redis};
+use raincheck::store::{Health, Store as _};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::redis_server::RedisServer;
-use crate::rig::{Directory, create_until, done, hour, raw};
+use crate::rig::{create_until, done, eventually, hour, raw};
 
 #[tokio::test]
 async fn a_server_that_may_evict_tasks_is_refused_unless_allowed() {
@@ -19,10 +20,23 @@ async fn a_server_that_may_evict_tasks_is_refused_unless_allowed() {
     assert!(refused.to_string().contains("noeviction"), "{refused}");
     options.allow_eviction = true;
     let store = open(&options).await.unwrap();
-    assert_eq!(
-        store.eviction_policy().await.unwrap().as_deref(),
-        Some("volatile-lru")
-    );
+    assert_eq!(store.health(), Health::Good);
+}
+
+#[tokio::test]
+async fn a_policy_that_is_changed_later_is_noticed_and_so_is_its_repair() {
+    let server = RedisServer::start();
+    let mut options = options(&server.url());
+    options.check_interval = Duration::from_millis(20);
+    let store = open(&options).await.unwrap();
+    let mut raw = raw(&server).await;
+    for (policy, good) in [("allkeys-lru", false), ("noeviction", true)] {
+        let mut set = redis::cmd("CONFIG");
+        set.arg("SET").arg("maxmemory-policy").arg(policy);
+        set.exec_async(&mut raw).await.unwrap();
+        let health = async || store.health();
+        eventually(health, |health| (*health == Health::Good) == good).await;
+    }
 }
 
 #[tokio::test]
@@ -74,63 +88,34 @@ async fn what_cannot_be_opened_is_said_without_the_password() {
     }
 }
 
-#[tokio::test]
-async fn tls_works_for_whom_we_trust_and_only_for_them() {
-    let server = Tls::start();
-    let mut options = options(&server.url);
-    let refused = open(&options).await.unwrap_err();
-    assert!(
-        matches!(refused, OpenError::Unreachable { .. }),
-        "{refused:?}"
-    );
-    options.tls.roots = Some(server.roots.clone());
-    let store = open(&options).await.unwrap();
-    done(store.commit(&create_until(hour())).await.unwrap());
-    options.tls.roots = Some(b"-----BEGIN CERTIFICATE-----\n".to_vec());
-    assert!(open(&options).await.is_err());
-}
+/// A server whose only user may do what the README says, and nothing else.
+pub(crate) struct Tight(RedisServer);
 
-/// A server that speaks only TLS on TCP, beside its socket.
-struct Tls {
-    url: String,
-    roots: Vec<u8>,
-    _server: RedisServer,
-    _files: Directory,
-}
-
-impl Tls {
-    fn start() -> Self {
-        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-        let files = Directory::new();
-        std::fs::create_dir(&files.0).unwrap();
-        let (certificate, key) = (files.0.join("certificate"), files.0.join("key"));
-        std::fs::write(&certificate, made.cert.pem()).unwrap();
-        std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
-        let port = free_port().to_string();
-        let server = RedisServer::with(&[
-            "--tls-port",
-            &port,
-            "--tls-auth-clients",
-            "no",
-            "--tls-cert-file",
-            certificate.to_str().unwrap(),
-            "--tls-key-file",
-            key.to_str().unwrap(),
-        ]);
-        let url = format!("rediss://localhost:{port}/0");
-        Self {
-            url,
-            roots: made.cert.pem().into(),
-            _server: server,
-            _files: files,
+impl Tight {
+    pub(crate) fn start() -> Self {
+        let readme = include_str!("../../README.md");
+        let (_, line) = readme.split_once("ACL SETUSER raincheck ").unwrap();
+        let (line, _) = line.split_once('\n').unwrap();
+        let line = line
+            .replace(">PASSWORD", ">pw")
+            .replace("{my-service:", "{");
+        let server = RedisServer::start();
+        let mut connection = server.connect();
+        let mut set = redis::cmd("ACL");
+        set.arg("SETUSER").arg("raincheck");
+        for word in line.split_whitespace() {
+            set.arg(word);
         }
+        set.exec(&mut connection).unwrap();
+        let mut off = redis::cmd("ACL");
+        off.arg("SETUSER").arg("default").arg("off");
+        off.exec(&mut connection).unwrap();
+        Self(server)
     }
-}
 
-/// Free a moment ago; Redis cannot be asked to choose one.
-fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    listener.local_addr().unwrap().port()
+    pub(crate) fn url(&self) -> String {
+        format!("{}&user=raincheck&pass=pw", self.0.url())
+    }
 }
 
 fn options(url: &str) -> Options {

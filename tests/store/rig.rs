@@ -22,6 +22,8 @@ use crate::redis_server::RedisServer;
 pub(crate) struct Rig {
     pub(crate) store: Arc<dyn Store>,
     clock: Time,
+    /// Calls of `due` that see all there is.
+    looks: usize,
     _keep: Box<dyn Any + Send + Sync>,
 }
 
@@ -58,8 +60,28 @@ impl Rig {
         Self {
             store,
             clock: Time::Real,
+            looks: 1,
             _keep: Box::new(server),
         }
+    }
+
+    /// On servers that others use as well. The namespace is cut where it would be too long.
+    pub(crate) async fn redis_at(url: &str, namespace: &str, looks: usize) -> Self {
+        Self {
+            store: redis_store(url, &namespace[..namespace.len().min(64)]).await,
+            clock: Time::Real,
+            looks,
+            _keep: Box::new(()),
+        }
+    }
+
+    /// What is overdue, in as many calls as it takes.
+    pub(crate) async fn due(&self, now_ms: u64, limit: usize) -> Vec<TaskId> {
+        let mut due = Vec::new();
+        for _ in 0..self.looks {
+            due.append(&mut self.store.due(now_ms, limit).await.unwrap());
+        }
+        due
     }
 
     fn manual(
@@ -71,6 +93,7 @@ impl Rig {
         Self {
             store: open(as_clock),
             clock: Time::Manual(clock),
+            looks: 1,
             _keep: Box::new(keep),
         }
     }
@@ -139,6 +162,7 @@ pub(crate) fn create_until(expires_ms: u64) -> Write {
         drop_from: None,
         keep_for: None,
         request: None,
+        durable: false,
     }
 }
 
@@ -155,6 +179,7 @@ pub(crate) fn update(write: &Write, revision: u64, record: &'static str) -> Writ
         drop_from: None,
         keep_for: None,
         request: None,
+        durable: false,
         ..write.clone()
     }
 }

@@ -10,23 +10,33 @@
 )]
 #![expect(clippy::print_stdout, reason = "shown with a test that failed")]
 
+#[path = "../support/fleet.rs"]
+mod fleet;
 #[path = "../support/redis.rs"]
 mod redis_server;
 mod support;
+#[path = "../support/tls.rs"]
+mod tls_server;
 
 mod before_task;
 mod callers;
 mod cancel;
 mod deadline;
 mod discover;
+mod drain;
 mod headers;
 mod lifecycle;
 mod listen;
 mod malformed;
 mod pass;
 mod policy;
+mod probes;
 mod questions;
 mod races;
+mod recovery;
+mod redis_fleet;
+mod redis_tls;
+mod replicas;
 mod restart;
 mod results;
 mod stdio;

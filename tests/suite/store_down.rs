@@ -12,6 +12,8 @@ in_both_eras!(
     a_task_is_not_called_unknown,
     what_needs_no_store_is_not_touched,
     a_frozen_store_is_waited_for,
+    a_cancel_stops_the_call_at_once_and_is_written_later,
+    what_ends_meanwhile_is_written_later,
 );
 
 const AWAY: (u16, i64) = (503, -32603);
@@ -100,4 +102,45 @@ async fn a_frozen_store_is_waited_for(era: Era) {
     redis.thaw();
     let state = get.await;
     assert_eq!(state["status"], "working");
+}
+
+/// The client hears that the store is away, and the server that nobody waits.
+async fn a_cancel_stops_the_call_at_once_and_is_written_later(era: Era) {
+    let (rig, redis) = rig(era).await;
+    let client = rig.client();
+    let task = client.call("held", json!({})).await.into_task();
+    rig.upstream.until_started("held").await;
+    redis.freeze();
+    let stranger = client.clone().named("Bearer eve");
+    let refused = stranger.cancel(&task).await;
+    assert_eq!(refused.refusal(), AWAY);
+    assert_eq!(rig.upstream.tally("held").cancelled, 0, "it is not eve's");
+    let cancelled = client.cancel(&task);
+    let told = rig
+        .upstream
+        .until("held", "cancelled", |tally| tally.cancelled == 1);
+    let ((), refused) = tokio::join!(told, cancelled);
+    assert_eq!(refused.refusal(), AWAY);
+    redis.thaw();
+    client.until(&task, "cancelled").await;
+}
+
+async fn what_ends_meanwhile_is_written_later(era: Era) {
+    let (rig, redis) = rig(era).await;
+    let client = rig.client();
+    let task = client.call("held", json!({})).await.into_task();
+    rig.upstream.until_started("held").await;
+    redis.freeze();
+    rig.upstream.release("held");
+    rig.upstream
+        .until("held", "finished", |tally| tally.finished == 1)
+        .await;
+    assert_eq!(
+        client.asking("tasks/get", &task).send().await.refusal(),
+        AWAY
+    );
+    redis.thaw();
+    let state = client.until(&task, "completed").await;
+    assert_eq!(state["result"]["content"][0]["text"], "released");
+    assert_eq!(rig.upstream.tally("held").started, 1);
 }

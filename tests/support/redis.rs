@@ -46,13 +46,13 @@ impl RedisServer {
         self.directory.join("s")
     }
 
-    /// SIGKILL: everything in it is lost.
+    /// SIGKILL: what it does not keep on disk is lost.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// A new, empty server at the same place.
+    /// A new server at the same place, with what the old one kept on disk.
     pub(crate) fn restart(&mut self) {
         let _ = std::fs::remove_file(self.socket());
         self.child = spawn(&self.directory, &self.arguments);

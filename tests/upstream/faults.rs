@@ -162,6 +162,7 @@ async fn a_challenge_reaches_the_client() {
             other @ (Event::Progress(_)
             | Event::Log(_)
             | Event::Question(_)
+            | Event::Resumable
             | Event::Result(_)
             | Event::Failed(_)) => panic!("{other:?}"),
         }

@@ -41,10 +41,7 @@ impl Carrier {
                 self.told().await;
                 Flow::Done
             }
-            Err(NotApplied::Rejected(_, stands)) => {
-                kept.loaded = *stands;
-                self.on_change().await
-            }
+            Err(NotApplied::Rejected(_, stands)) => self.see(*stands).await,
             // With the store away the sweeper ends the record when it is back.
             Err(NotApplied::Gone | NotApplied::Store(_)) => self.lost().await,
         }
@@ -58,7 +55,7 @@ impl Carrier {
             Some(kept) => {
                 let failure = kept.loaded.task.failure(reason);
                 self.runner
-                    .finish(&kept.loaded, Err(failure.to_error().to_raw()))
+                    .finish(&kept.loaded, kept.fence, Err(failure.to_error().to_raw()))
                     .await;
             }
             None if opened => {

@@ -13,7 +13,7 @@ use crate::mcp::json::{Object, Writer, set};
 use crate::mcp::version::Era;
 use crate::mcp::{input, result};
 use crate::store::ledger::NotApplied;
-use crate::task::machine::{Effect, OwnerEvent};
+use crate::task::machine::{Effect, OwnerEvent, Rejected};
 use crate::task::policy::{InputWhen, Plan};
 use crate::task::state::Progress;
 use crate::upstream;
@@ -39,7 +39,13 @@ impl Carrier {
                 let answer = Answer::Error(error.clone());
                 self.on_end(outcome::of_error(error), answer).await
             }
+            upstream::Event::Resumable => self.on_resumable(),
             upstream::Event::Failed(failure) => {
+                if failure.reason == Reason::UpstreamReset
+                    && let Some(flow) = self.repeat().await
+                {
+                    return flow;
+                }
                 self.on_end(outcome::failed(failure), Answer::Failed(failure))
                     .await
             }
@@ -133,9 +139,13 @@ impl Carrier {
         };
         match self.apply(asked).await {
             Ok(_) => Flow::Continue,
-            Err(NotApplied::Rejected(..)) => {
+            // A resumed stream told it again; or somebody else carries the call now.
+            Err(NotApplied::Rejected(Rejected::Unchanged | Rejected::NotOwner, stands)) => {
+                self.see(*stands).await
+            }
+            Err(NotApplied::Rejected(_, stands)) => {
                 self.refuse(&question).await;
-                self.on_change().await
+                self.see(*stands).await
             }
             Err(NotApplied::Gone) => self.lost().await,
             Err(NotApplied::Store(_)) => {
@@ -230,9 +240,13 @@ impl Carrier {
                 } else {
                     Ok(result)
                 };
-                self.runner.finish(&kept.loaded, end).await;
+                self.runner.finish(&kept.loaded, kept.fence, end).await;
             }
-            Meaning::Failed(error) => self.runner.finish(&kept.loaded, Err(error)).await,
+            Meaning::Failed(error) => {
+                self.runner
+                    .finish(&kept.loaded, kept.fence, Err(error))
+                    .await;
+            }
             Meaning::Asks(asked) => return self.on_round(asked).await,
         }
         self.wait_for_settlement().await
@@ -247,6 +261,9 @@ impl Carrier {
         match self.apply(event).await {
             Ok(Some(Effect::Dispatch)) => self.next_leg(),
             Ok(_) => self.wait_for_settlement().await,
+            Err(NotApplied::Rejected(Rejected::NotOwner | Rejected::Ended, stands)) => {
+                Box::pin(self.see(*stands)).await
+            }
             Err(why) => {
                 debug!(error = ?why, "a round of questions was not kept");
                 self.give_up(Reason::UpstreamInvalid).await
@@ -256,7 +273,8 @@ impl Carrier {
 
     pub(super) fn next_leg(&mut self) -> Flow {
         if let Some(kept) = &self.kept {
-            self.call.outgoing.retry = Some(leg::retry(&kept.loaded.task));
+            let task = &kept.loaded.task;
+            self.call.outgoing.retry = (task.round > 0).then(|| leg::retry(task));
             self.open();
         }
         Flow::Continue

@@ -9,16 +9,20 @@ use tokio::time::Instant;
 use super::super::outcome;
 use super::super::seat::{Answer, Reply};
 use super::super::{leg, parked};
-use super::{Carrier, Flow, Kept};
+use super::{Carrier, Charge, Flow, Kept};
 use crate::mcp::error::Reason;
 use crate::mcp::version::Era;
 use crate::store::StoreError;
-use crate::store::ledger::{NotApplied, Tried};
+use crate::store::ledger::{Loaded, NotApplied, Tried};
 use crate::task::id::{Fence, TaskId};
 use crate::task::machine::{Effect, Event, OwnerEvent, Step, step};
+use crate::task::policy::OnOwnerLost;
 use crate::task::state::{Leg, Task};
 use crate::task::view;
 use crate::upstream;
+
+/// A call that is answered sooner never needs it.
+const RESUMABLE_AFTER: Duration = Duration::from_millis(100);
 
 impl Carrier {
     /// Makes the record of this call, with what has happened to it already.
@@ -33,14 +37,15 @@ impl Carrier {
             let decided = step(&task, Event::Owner(task.fence, event), task.created_ms);
             task = decided.map_or(task, |Step { task, .. }| task);
         }
-        // Only a modern server asks for the request again, with the answers in it.
+        // A modern server asks for the request again, with the answers in it.
+        let may_repeat = task.on_owner_lost == OnOwnerLost::Rerun;
         let request = match self.call.era {
             Era::Modern => Some(leg::store(&self.call.outgoing)?),
+            Era::Legacy if may_repeat => Some(leg::store(&self.call.outgoing)?),
             Era::Legacy => None,
         };
         let id = task.id;
-        // Watched before it exists: no change is missed.
-        let watch = runner.watches.watch(vec![id]);
+        let charge = Charge::of(&runner, &task);
         let loaded = match runner.ledger.create(task, request).await {
             Ok(loaded) => loaded,
             Err(why) => {
@@ -51,13 +56,14 @@ impl Carrier {
         let _ = self.carried.set(id);
         self.window = None;
         self.deadline = Instant::now() + Duration::from_millis(self.call.rule.max_duration_ms);
-        self.kept = Some(Kept { loaded, watch });
+        self.resumable = None;
+        self.kept = Some(Kept::new(loaded, charge));
         Ok(())
     }
 
     pub(super) fn new_task(&self, announced: bool) -> Task {
         let (rule, now_ms) = (&self.call.rule, self.runner.ledger.now_ms());
-        Task {
+        let mut task = Task {
             id: TaskId::random(),
             caller: self.call.caller,
             method: (&*self.call.outgoing.method).into(),
@@ -78,7 +84,12 @@ impl Carrier {
             digest: (!announced).then_some(self.call.digest),
             owner: Some(self.runner.incarnation.clone()),
             fence: Fence(1),
+            reach: self.runner.settings.reach.clone(),
+            on_owner_lost: self.on_owner_lost(),
+            attempts: 0,
+            released: false,
             leg: Leg::Sent(1),
+            resume: None,
             questions: Vec::new(),
             round: 0,
             request_state: None,
@@ -86,6 +97,52 @@ impl Carrier {
             progress: None,
             outcome: None,
             must_tell: false,
+        };
+        task.resume = self.resume_point(&task);
+        task
+    }
+
+    /// What may be done with the call should this replica be lost. Nobody else has the caller's
+    /// credentials: a call that needs them cannot be sent again.
+    fn on_owner_lost(&self) -> OnOwnerLost {
+        let can_repeat = self.call.outgoing.credentials.is_none();
+        match self.call.rule.on_owner_lost {
+            OnOwnerLost::Fail => OnOwnerLost::Fail,
+            OnOwnerLost::Rerun if can_repeat => OnOwnerLost::Rerun,
+            OnOwnerLost::Resume if can_repeat && self.call.repeatable => OnOwnerLost::Rerun,
+            OnOwnerLost::Resume | OnOwnerLost::Rerun => OnOwnerLost::Resume,
+        }
+    }
+
+    /// Where another process could carry the call on, sealed.
+    fn resume_point(&self, task: &Task) -> Option<Box<str>> {
+        if task.on_owner_lost == OnOwnerLost::Fail {
+            return None;
+        }
+        let point = self.exchange.as_ref()?.control.resume_point()?;
+        self.runner.seal(task, &point)
+    }
+
+    /// The server's stream can be resumed: written down unless the call is over in a moment.
+    pub(super) fn on_resumable(&mut self) -> Flow {
+        let kept = self.kept.as_ref();
+        let known = kept.is_none_or(|kept| kept.loaded.task.resume.is_some());
+        self.resumable = (!known).then(|| Instant::now() + RESUMABLE_AFTER);
+        Flow::Continue
+    }
+
+    pub(super) async fn commit_resume_point(&mut self) -> Flow {
+        self.resumable = None;
+        let Some(kept) = &self.kept else {
+            return Flow::Continue;
+        };
+        let Some(point) = self.resume_point(&kept.loaded.task) else {
+            return Flow::Continue;
+        };
+        match self.apply(OwnerEvent::Resumable(point)).await {
+            Err(NotApplied::Rejected(_, stands)) => self.see(*stands).await,
+            // Without it the call can only not be carried on by others.
+            Ok(_) | Err(NotApplied::Gone | NotApplied::Store(_)) => Flow::Continue,
         }
     }
 
@@ -106,16 +163,28 @@ impl Carrier {
 
     /// The record changed, here or on another replica.
     pub(super) async fn on_change(&mut self) -> Flow {
-        let Some(kept) = &mut self.kept else {
+        let Some(kept) = &self.kept else {
             return Flow::Continue;
         };
         match self.runner.ledger.load(kept.loaded.task.id).await {
-            Ok(Some(loaded)) => kept.loaded = loaded,
-            Ok(None) => return self.lost().await,
+            Ok(Some(loaded)) => self.see(loaded).await,
+            Ok(None) => self.lost().await,
             // Marked again when the store is back and something changes; the deadline stands.
-            Err(_) => return Flow::Continue,
+            Err(_) => Flow::Continue,
         }
-        if kept.loaded.task.is_ended() {
+    }
+
+    /// Does what the record asks of this carrier as it stands now.
+    pub(super) async fn see(&mut self, loaded: Loaded) -> Flow {
+        let Some(kept) = &mut self.kept else {
+            return Flow::Continue;
+        };
+        kept.loaded = loaded;
+        let task = &kept.loaded.task;
+        if task.fence != kept.fence || task.released {
+            return self.displaced().await;
+        }
+        if task.is_ended() {
             self.cancel_upstream().await;
             self.told().await;
             return Flow::Done;
@@ -147,7 +216,8 @@ impl Carrier {
                     .on_end(outcome::failed(failure), Answer::Failed(failure))
                     .await;
             }
-            // A commit that fails is made up for by sending the same answer again: harmless.
+            // A commit that fails is made up for by sending the same answer again: harmless. Who
+            // is the owner no more hears of it by the change that made it so.
             let _ = self.apply(OwnerEvent::Delivered { key }).await;
         }
         Flow::Continue
@@ -180,26 +250,39 @@ impl Carrier {
         let Some((message, progress)) = self.progress.newest.take() else {
             return Flow::Continue;
         };
-        self.progress.committed = Some(Instant::now());
-        let Some(kept) = &mut self.kept else {
+        let Some(kept) = &self.kept else {
             return Flow::Continue;
         };
-        let event = OwnerEvent::Progressed { message, progress };
-        let event = Event::Owner(kept.loaded.task.fence, event);
+        let now = Instant::now();
+        if let Err(again) = self.runner.progress.take(now) {
+            self.progress.newest = Some((message, progress));
+            self.progress.not_before = Some(again);
+            return Flow::Continue;
+        }
+        let pause = Duration::from_millis(kept.loaded.task.poll_interval_ms);
+        self.progress.not_before = Some(now + pause);
+        let resume = self.resume_point(&kept.loaded.task);
+        let event = OwnerEvent::Progressed {
+            message,
+            progress,
+            resume,
+        };
+        let event = Event::Owner(kept.fence, event);
         // Progress may be lost: newer progress follows.
         match self.runner.ledger.try_apply(&kept.loaded, event).await {
-            Ok(Tried::Done(loaded, _) | Tried::Conflict(loaded)) => kept.loaded = *loaded,
-            Err(_) => {}
+            Ok(Tried::Done(loaded, _) | Tried::Conflict(loaded)) => self.see(*loaded).await,
+            Err(_) => Flow::Continue,
         }
-        Flow::Continue
     }
 
     pub(super) async fn apply(&mut self, event: OwnerEvent) -> Result<Option<Effect>, NotApplied> {
         let Some(kept) = &mut self.kept else {
             return Err(NotApplied::Gone);
         };
-        let event = Event::Owner(kept.loaded.task.fence, event);
+        let event = Event::Owner(kept.fence, event);
         let (loaded, effect) = self.runner.ledger.apply(&kept.loaded, event).await?;
+        // What the owner itself changed is what it carries from here on.
+        kept.leg = loaded.task.leg;
         kept.loaded = loaded;
         Ok(effect)
     }

@@ -6,10 +6,13 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::StreamExt as _;
+use hyper::header::HeaderValue;
 use tokio::time::Instant;
 use tracing::warn;
 
+use super::carried::Carrying;
 use super::outcome;
 use super::seat::{Answer, Seat};
 use super::watch::Watch;
@@ -18,14 +21,15 @@ use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::version::Era;
 use crate::store::StoreError;
 use crate::store::ledger::Loaded;
-use crate::task::id::TaskId;
+use crate::task::id::{Fence, TaskId};
 use crate::task::policy::{InputWhen, Plan};
-use crate::task::state::{Digest, Progress};
-use crate::upstream::{self, Exchange};
+use crate::task::state::{Digest, Leg, Progress, Task};
+use crate::upstream::{self, Exchange, Outgoing};
 
 mod ending;
 mod heard;
 mod kept;
+mod yielded;
 
 /// Questions that a server asks together are shown together: after the first, so long for more.
 const GATHER: Duration = Duration::from_millis(50);
@@ -45,20 +49,57 @@ pub(super) struct Carrier {
     asked: Vec<upstream::Question>,
     gather: Option<Instant>,
     progress: PendingProgress,
+    /// When to write down where the call can be resumed.
+    resumable: Option<Instant>,
+    /// Another process sent the call: of its request only what is stored is known.
+    adopted: bool,
     carried: Arc<OnceLock<TaskId>>,
 }
 
 /// The record of this call, as last seen.
 struct Kept {
     loaded: Loaded,
+    /// As whom this carrier speaks; another fence in the record is another owner's.
+    fence: Fence,
+    /// The leg that is carried.
+    leg: Leg,
+    charge: Charge,
+}
+
+impl Kept {
+    fn new(loaded: Loaded, charge: Charge) -> Self {
+        let (fence, leg) = (loaded.task.fence, loaded.task.leg);
+        Self {
+            loaded,
+            fence,
+            leg,
+            charge,
+        }
+    }
+}
+
+/// What is had before a record says that this replica carries its task: no change is missed, and
+/// the reconcile leaves it alone.
+pub(super) struct Charge {
     watch: Watch,
+    carrying: Carrying,
+}
+
+impl Charge {
+    pub(super) fn of(runner: &Runner, task: &Task) -> Self {
+        Self {
+            watch: runner.watches.watch(vec![task.id]),
+            carrying: runner.carried.enter(task.id, task.caller),
+        }
+    }
 }
 
 /// The newest progress, committed at most once a poll interval.
 #[derive(Default)]
 struct PendingProgress {
     newest: Option<(Option<Box<str>>, Option<Progress>)>,
-    committed: Option<Instant>,
+    /// Not written again before.
+    not_before: Option<Instant>,
 }
 
 enum Flow {
@@ -70,6 +111,9 @@ enum Flow {
 enum Woke {
     Upstream(Option<upstream::Event>),
     Changed,
+    /// The client cancels, and the store is away.
+    Stopped,
+    Resumable,
     Gone,
     Window,
     Gathered,
@@ -105,47 +149,76 @@ impl Carrier {
             asked: Vec::new(),
             gather: None,
             progress: PendingProgress::default(),
+            resumable: None,
+            adopted: false,
             carried: Arc::default(),
         }
     }
 
-    /// The next leg of a modern call whose questions are answered. Nobody waits.
-    pub(super) async fn for_next_leg(
+    /// A leg that the record says is this replica's to send: the next of a modern call whose
+    /// questions are answered, or what a lost owner left. Nobody waits.
+    pub(super) fn dispatched(
         runner: Arc<Runner>,
         loaded: Loaded,
-        credentials: Option<hyper::header::HeaderValue>,
+        charge: Charge,
+        era: Era,
+        request: &Bytes,
+        credentials: Option<HeaderValue>,
     ) -> Result<Self, StoreError> {
-        let stored = runner.ledger.load_request(loaded.task.id).await?;
-        let stored = stored.ok_or(StoreError::Corrupt("a task without its request"))?;
-        let outgoing = leg::next(&stored, &loaded.task, credentials)?;
-        let watch = runner.watches.watch(vec![loaded.task.id]);
-        let left = loaded
-            .task
-            .deadline_ms
-            .saturating_sub(runner.ledger.now_ms());
-        let carried = Arc::new(OnceLock::from(loaded.task.id));
+        let outgoing = leg::next(request, &loaded.task, credentials)?;
+        Ok(Self::for_record(runner, loaded, charge, era, outgoing))
+    }
+
+    /// A call that a lost owner sent and that still runs at the server.
+    pub(super) fn adopted(
+        runner: Arc<Runner>,
+        loaded: Loaded,
+        charge: Charge,
+        exchange: Exchange,
+    ) -> Self {
+        let outgoing = Outgoing::adopted(*loaded.task.caller.as_bytes(), "{}".into());
+        Self {
+            exchange: Some(exchange),
+            adopted: true,
+            ..Self::for_record(runner, loaded, charge, Era::Legacy, outgoing)
+        }
+    }
+
+    fn for_record(
+        runner: Arc<Runner>,
+        loaded: Loaded,
+        charge: Charge,
+        era: Era,
+        outgoing: Outgoing,
+    ) -> Self {
+        let task = &loaded.task;
+        let left = task.deadline_ms.saturating_sub(runner.ledger.now_ms());
+        let carried = Arc::new(OnceLock::from(task.id));
         let call = Call {
-            caller: loaded.task.caller,
-            era: Era::Modern,
+            caller: task.caller,
+            era,
             outgoing,
-            rule: runner.rules.for_tool(&loaded.task.name).0.clone(),
+            rule: runner.rules.for_tool(&task.name).0.clone(),
             plan: Plan::Held,
             progress_token: None,
             digest: Digest::of(&[]),
+            repeatable: false,
         };
-        Ok(Self {
+        Self {
             runner,
             call,
             seat: None,
             exchange: None,
-            kept: Some(Kept { loaded, watch }),
+            kept: Some(Kept::new(loaded, charge)),
             window: None,
             deadline: Instant::now() + Duration::from_millis(left),
             asked: Vec::new(),
             gather: None,
             progress: PendingProgress::default(),
+            resumable: None,
+            adopted: false,
             carried,
-        })
+        }
     }
 
     pub(super) fn carried(&self) -> Arc<OnceLock<TaskId>> {
@@ -166,8 +239,16 @@ impl Carrier {
             }
             self.announce().await;
         }
-        self.open();
-        while let Flow::Continue = self.turn().await {}
+        let mut flow = Flow::Continue;
+        if self.adopted {
+            // What was answered and not passed on goes out again, under the same name.
+            flow = self.deliver().await;
+        } else {
+            self.open();
+        }
+        while let Flow::Continue = flow {
+            flow = self.turn().await;
+        }
     }
 
     fn open(&mut self) {
@@ -184,12 +265,14 @@ impl Carrier {
                     .await
             }
             Woke::Changed => self.on_change().await,
+            Woke::Stopped => self.on_stopped().await,
+            Woke::Resumable => self.commit_resume_point().await,
             Woke::Gone => self.on_gone().await,
             Woke::Window => self.on_window().await,
             Woke::Gathered => self.on_gathered().await,
             Woke::ProgressDue => self.commit_progress().await,
             Woke::Due => self.on_due().await,
-            Woke::Halted => self.give_up(Reason::Shutdown).await,
+            Woke::Halted => self.on_halted().await,
         }
     }
 
@@ -198,19 +281,21 @@ impl Carrier {
     async fn wake(&mut self) -> Woke {
         let due = self.due();
         let progress_due = self.progress_due();
-        let (window, gather) = (self.window, self.gather);
+        let (window, gather, resumable) = (self.window, self.gather, self.resumable);
         let exchange = self.exchange.as_mut();
-        let watch = self.kept.as_ref().map(|kept| &kept.watch);
+        let charge = self.kept.as_ref().map(|kept| &kept.charge);
         let seat = self.seat.as_ref();
         tokio::select! {
             biased;
             () = self.runner.halt.cancelled() => Woke::Halted,
             () = until_gone(seat) => Woke::Gone,
-            () = changed(watch) => Woke::Changed,
+            () = stopped(charge) => Woke::Stopped,
+            () = changed(charge) => Woke::Changed,
             event = next_event(exchange) => Woke::Upstream(event),
             () = at(gather) => Woke::Gathered,
             () = at(window) => Woke::Window,
             () = at(progress_due) => Woke::ProgressDue,
+            () = at(resumable) => Woke::Resumable,
             () = tokio::time::sleep_until(due) => Woke::Due,
         }
     }
@@ -228,13 +313,8 @@ impl Carrier {
 
     fn progress_due(&self) -> Option<Instant> {
         self.progress.newest.as_ref()?;
-        let kept = self.kept.as_ref()?;
-        let pause = Duration::from_millis(kept.loaded.task.poll_interval_ms);
-        Some(
-            self.progress
-                .committed
-                .map_or_else(Instant::now, |last| last + pause),
-        )
+        self.kept.as_ref()?;
+        Some(self.progress.not_before.unwrap_or_else(Instant::now))
     }
 
     /// The grace window is over: from here on it is a task.
@@ -259,11 +339,18 @@ async fn until_gone(seat: Option<&Seat>) {
     }
 }
 
-async fn changed(watch: Option<&Watch>) {
-    match watch {
-        Some(watch) => {
-            watch.changed().await;
+async fn changed(charge: Option<&Charge>) {
+    match charge {
+        Some(charge) => {
+            charge.watch.changed().await;
         }
+        None => std::future::pending().await,
+    }
+}
+
+async fn stopped(charge: Option<&Charge>) {
+    match charge {
+        Some(charge) => charge.carrying.stop.notified().await,
         None => std::future::pending().await,
     }
 }

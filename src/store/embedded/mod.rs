@@ -25,8 +25,10 @@ use tables::Edit;
 use writer::{Order, Writer};
 
 pub use file::OpenError;
+pub use key::seal_key;
 
 mod file;
+mod key;
 mod read;
 mod slot;
 mod tables;
@@ -258,12 +260,12 @@ impl Store for Embedded {
         lease: Duration,
     ) -> Result<Beat, StoreError> {
         let now_ms = self.clock.now_ms();
-        let dead = {
+        let beat = {
             let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(incarnation) = incarnation {
                 leases.renew(incarnation, now_ms, lease);
             }
-            leases.dead(now_ms)
+            leases.beat(now_ms)
         };
         // Asked first, so that an idle store does not write once a second. A file that cannot be
         // read is the writer's to open anew: the heartbeat is what makes it try.
@@ -273,7 +275,7 @@ impl Store for Embedded {
         if expired.unwrap_or(true) {
             self.edit(Edit::Sweep { now_ms }).await?;
         }
-        Ok(Beat { now_ms, dead })
+        Ok(beat)
     }
 
     async fn retire(&self, incarnation: &Incarnation) -> Result<(), StoreError> {

@@ -130,5 +130,6 @@ fn create() -> Write {
         drop_from: None,
         keep_for: None,
         request: None,
+        durable: false,
     }
 }

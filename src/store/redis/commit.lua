@@ -9,6 +9,8 @@ local r, w = found[1], found[2]
 if not r then
   if ARGV[1] ~= '' then return {'gone'} end
 elseif w == ARGV[4] then
+  -- Written again, with what stands, so that a WAIT on this connection waits for it too.
+  redis.call('PEXPIREAT', KEYS[1], ARGV[7])
   return {'done', r}
 elseif r ~= ARGV[1] or w ~= ARGV[2] then
   return {'conflict', unpack(redis.call('HMGET', KEYS[1], 'r', 'w', 'c', 'd'))}

@@ -1,78 +1,77 @@
-//! Follows the change log: one task on a connection of its own, because a blocking read holds up
-//! everything behind it.
+//! Follows the change log on one server: on a connection of its own, because a blocking read holds
+//! up everything behind it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::streams::{StreamId, StreamRangeReply, StreamReadReply};
-use redis::{AsyncConnectionConfig, Client, RedisResult, from_redis_value_ref};
-use tokio::sync::{broadcast, watch};
-use tokio_util::sync::CancellationToken;
+use redis::streams::{StreamRangeReply, StreamReadReply};
+use redis::{AsyncConnectionConfig, Client, RedisResult};
+use tokio::sync::broadcast;
+use tokio::time::Instant;
 use tracing::warn;
 
-use super::super::{Change, LOG_LENGTH, Seen};
-use crate::task::id::{Revision, TaskId};
+use super::super::Seen;
+use super::log::{self, COUNT, Edge, Position};
+use super::topology::Topology;
 
-/// Where the follower is in the log of one bucket.
+/// Where the follower is in the log of the only bucket.
 pub(super) struct Follower {
-    pub(super) client: Client,
+    pub(super) topology: Arc<Topology>,
     pub(super) log: String,
     /// The last entry seen.
     pub(super) last: Position,
     pub(super) changes: broadcast::Sender<Seen>,
-    /// Changes when the server was found to be the primary no more.
-    pub(super) left: watch::Receiver<u64>,
 }
 
-/// The id of a log entry: milliseconds and a count within them, in that order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(super) struct Position(u64, u64);
-
 impl Follower {
-    /// Until it is stopped. Nothing between the last entry seen and now is lost over a reconnect,
-    /// or else followers are told that they missed something.
-    pub(super) async fn run(mut self, stop: CancellationToken) {
-        let work = async {
-            let mut pause = FIRST_PAUSE;
-            loop {
-                let started = tokio::time::Instant::now();
-                let mut left = self.left.clone();
-                left.mark_unchanged();
-                tokio::select! {
-                    ended = self.follow() => if let Err(error) = ended {
+    /// For as long as it is polled. Nothing between the last entry seen and now is lost over a
+    /// reconnect, or else followers are told that they missed something. May be dropped at any
+    /// point: what was seen is published already.
+    pub(super) async fn run(mut self) {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let started = Instant::now();
+            let mut elsewhere = self.topology.watch();
+            let map = Arc::clone(&elsewhere.borrow_and_update());
+            tokio::select! {
+                ended = self.follow(map.servers.first().map(|server| &server.client)) => {
+                    if let Err(error) = ended {
                         warn!(%error, "the change log cannot be read; trying again");
-                    },
-                    Ok(()) = left.changed() => {}
+                    }
                 }
-                let lasted = tokio::time::Instant::now().saturating_duration_since(started);
-                pause = if lasted > BLOCK {
-                    FIRST_PAUSE
-                } else {
-                    LAST_PAUSE.min(pause * 2)
-                };
-                tokio::time::sleep(pause).await;
+                Ok(()) = elsewhere.changed() => {}
             }
-        };
-        // Everything in there may be dropped at any point: what was seen is published already.
-        stop.run_until_cancelled(work).await;
+            let lasted = Instant::now().saturating_duration_since(started);
+            pause = if lasted > BLOCK {
+                FIRST_PAUSE
+            } else {
+                LAST_PAUSE.min(pause * 2)
+            };
+            tokio::time::sleep(pause).await;
+        }
     }
 
-    async fn follow(&mut self) -> RedisResult<()> {
+    async fn follow(&mut self, client: Option<&Client>) -> RedisResult<()> {
+        let Some(client) = client else { return Ok(()) };
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(super::CONNECT_TIMEOUT))
             .set_response_timeout(Some(BLOCK + super::CONNECT_TIMEOUT));
-        let mut connection = self
-            .client
+        let mut connection = client
             .get_multiplexed_async_connection_with_config(&config)
             .await?;
         self.check(&mut connection, self.last).await?;
+        let mut checked = Instant::now();
         loop {
             let before = self.last;
             let read = self.read(&mut connection).await?;
-            // Less than a full answer cannot hide a gap, because the log is longer than that. Full
-            // or empty, look: it may have been trimmed past us, or begun anew.
-            if read == 0 || read >= COUNT {
+            // Full, look: it may have been trimmed past us. Empty, look now and then: it may have
+            // been lost and begun anew.
+            let now = Instant::now();
+            let stale = read == 0 && now.saturating_duration_since(checked) >= CHECK;
+            if read >= COUNT || stale {
                 self.check(&mut connection, before).await?;
+                checked = now;
             }
         }
     }
@@ -89,16 +88,11 @@ impl Follower {
             .arg(self.last.to_string())
             .query_async(connection)
             .await?;
-        let entries = reply
-            .into_iter()
-            .flat_map(|reply| reply.keys)
-            .flat_map(|key| key.ids);
-        let mut count = 0;
-        for entry in entries {
-            count += 1;
-            self.last = Position::parse(&entry.id).unwrap_or(self.last);
-            // An entry that is not ours says that something changed, not what.
-            self.publish(change(&entry).map_or(Seen::Missed, Seen::Changed));
+        let (seen, last) = log::entries(reply, self.last);
+        self.last = last;
+        let count = seen.len();
+        for seen in seen {
+            self.publish(seen);
         }
         Ok(count)
     }
@@ -109,21 +103,16 @@ impl Follower {
         connection: &mut MultiplexedConnection,
         seen: Position,
     ) -> RedisResult<()> {
-        let first = edge(connection, &self.log, Edge::First).await?;
-        let last = edge(connection, &self.log, Edge::Last).await?;
-        let (Some(first), Some(last)) = (first, last) else {
-            // Nothing was ever logged, or the log was lost with everything in it.
-            if seen != Position::default() {
-                self.publish(Seen::Missed);
-                self.last = Position::default();
-            }
-            return Ok(());
-        };
-        if last < self.last {
-            // A store that went back: its new entries may have smaller ids than ours.
-            self.publish(Seen::Missed);
-            self.last = last;
-        } else if seen < first && seen != Position::default() {
+        let mut ends = [None; 2];
+        for (end, edge) in ends.iter_mut().zip([Edge::First, Edge::Last]) {
+            let reply: StreamRangeReply =
+                log::edge(&self.log, edge).query_async(connection).await?;
+            *end = log::position(&reply);
+        }
+        let [first, end] = ends;
+        let verdict = log::judge(first.zip(end), seen, self.last);
+        self.last = verdict.from;
+        if verdict.missed {
             self.publish(Seen::Missed);
         }
         Ok(())
@@ -135,57 +124,11 @@ impl Follower {
     }
 }
 
-#[derive(Clone, Copy)]
-pub(super) enum Edge {
-    First,
-    Last,
-}
+/// How long one read waits. Idle, this is all that following costs: one command each time.
+const BLOCK: Duration = Duration::from_secs(10);
 
-/// The first or last entry that is still in the log.
-pub(super) async fn edge(
-    connection: &mut MultiplexedConnection,
-    log: &str,
-    edge: Edge,
-) -> RedisResult<Option<Position>> {
-    let (command, from, to) = match edge {
-        Edge::First => ("XRANGE", "-", "+"),
-        Edge::Last => ("XREVRANGE", "+", "-"),
-    };
-    let mut command = redis::cmd(command);
-    command.arg(log).arg(from).arg(to).arg("COUNT").arg(1);
-    let reply: StreamRangeReply = command.query_async(connection).await?;
-    Ok(reply
-        .ids
-        .first()
-        .and_then(|entry| Position::parse(&entry.id)))
-}
-
-impl Position {
-    fn parse(text: &str) -> Option<Self> {
-        let (ms, count) = text.split_once('-')?;
-        Some(Self(ms.parse().ok()?, count.parse().ok()?))
-    }
-}
-
-impl std::fmt::Display for Position {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}-{}", self.0, self.1)
-    }
-}
-
-fn change(entry: &StreamId) -> Option<Change> {
-    let field = |name| from_redis_value_ref::<String>(entry.map.get(name)?).ok();
-    Some(Change {
-        id: TaskId::parse(&field("i")?)?,
-        revision: Revision(field("r")?.parse().ok()?),
-    })
-}
-
-/// How long one read waits: the pause between two looks at an idle store.
-const BLOCK: Duration = Duration::from_secs(2);
-
-/// Entries in one answer; well below the length of the log, see [`Follower::follow`].
-const COUNT: usize = LOG_LENGTH / 4;
+/// Between two looks whether an idle log is still the same one.
+const CHECK: Duration = Duration::from_mins(1);
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LAST_PAUSE: Duration = Duration::from_secs(2);

@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use super::topology::SLOTS;
 use crate::task::id::{Fence, Incarnation, TaskId};
 
 /// What separates this service's tasks from others' on the same Redis.
@@ -35,46 +36,74 @@ pub fn bucket_of(id: TaskId, buckets: u16) -> u16 {
     crc16(text.as_bytes()).checked_rem(buckets).unwrap_or(0)
 }
 
+/// The slot of a cluster that holds a key: by what stands in its first braces.
+pub(super) fn slot_of(key: &str) -> u16 {
+    let tag = key
+        .split_once('{')
+        .and_then(|(_, rest)| rest.split_once('}'))
+        .map(|(tag, _)| tag);
+    let hashed = tag.filter(|tag| !tag.is_empty()).unwrap_or(key);
+    crc16(hashed.as_bytes()) % SLOTS
+}
+
 /// The names of one namespace.
 #[derive(Debug, Clone)]
 pub(super) struct Keys {
-    bucket: Box<str>,
+    namespace: Namespace,
+    count: u16,
     live: Box<str>,
     meta: Box<str>,
 }
 
 impl Keys {
-    /// On a single server there is one bucket, and so every task is in it.
-    pub(super) fn single(namespace: &Namespace) -> Self {
+    /// One bucket on one server, [`BUCKETS`] on a cluster.
+    pub(super) fn new(namespace: &Namespace, buckets: u16) -> Self {
         Self {
-            bucket: format!("{{{namespace}:00}}").into(),
+            namespace: namespace.clone(),
+            count: buckets,
             live: format!("{{{namespace}:live}}").into(),
             meta: format!("{{{namespace}:meta}}").into(),
         }
     }
 
+    pub(super) fn count(&self) -> u16 {
+        self.count
+    }
+
+    pub(super) fn buckets(&self) -> impl Iterator<Item = u16> + use<> {
+        0..self.count
+    }
+
+    pub(super) fn bucket(&self, id: TaskId) -> u16 {
+        bucket_of(id, self.count)
+    }
+
+    fn named(&self, bucket: u16, rest: fmt::Arguments<'_>) -> String {
+        format!("{{{}:{bucket:02}}}:{rest}", self.namespace)
+    }
+
     pub(super) fn task(&self, id: TaskId) -> String {
-        format!("{}:t:{id}", self.bucket)
+        self.named(self.bucket(id), format_args!("t:{id}"))
     }
 
     pub(super) fn request(&self, id: TaskId) -> String {
-        format!("{}:q:{id}", self.bucket)
+        self.named(self.bucket(id), format_args!("q:{id}"))
     }
 
     pub(super) fn result(&self, id: TaskId, fence: Fence) -> String {
-        format!("{}:x:{id}:{}", self.bucket, fence.0)
+        self.named(self.bucket(id), format_args!("x:{id}:{}", fence.0))
     }
 
-    pub(super) fn index(&self, incarnation: &Incarnation) -> String {
-        format!("{}:o:{}", self.bucket, incarnation.as_str())
+    pub(super) fn index(&self, bucket: u16, incarnation: &Incarnation) -> String {
+        self.named(bucket, format_args!("o:{}", incarnation.as_str()))
     }
 
-    pub(super) fn due(&self) -> String {
-        format!("{}:due", self.bucket)
+    pub(super) fn due(&self, bucket: u16) -> String {
+        self.named(bucket, format_args!("due"))
     }
 
-    pub(super) fn log(&self) -> String {
-        format!("{}:log", self.bucket)
+    pub(super) fn log(&self, bucket: u16) -> String {
+        self.named(bucket, format_args!("log"))
     }
 
     /// Incarnations by the end of their lease.
@@ -87,6 +116,9 @@ impl Keys {
         &self.meta
     }
 }
+
+/// On a cluster: enough that they are spread evenly over any number of nodes that makes sense.
+pub(super) const BUCKETS: u16 = 64;
 
 /// CRC-16/XMODEM, the one that Redis Cluster uses for its slots.
 fn crc16(bytes: &[u8]) -> u16 {
@@ -130,12 +162,40 @@ mod tests {
     }
 
     #[test]
-    fn the_keys_of_a_task_share_their_hash_tag() {
-        let keys = Keys::single(&Namespace::parse("ns").unwrap());
+    fn a_slot_is_the_one_of_redis_cluster() {
+        // By the specification of Redis Cluster.
+        assert_eq!(slot_of("123456789"), 0x31c3);
+        assert_eq!(
+            slot_of("{user1000}.following"),
+            slot_of("{user1000}.followers")
+        );
+        assert_eq!(slot_of("foo{}{bar}"), crc16(b"foo{}{bar}") % SLOTS);
+        assert_eq!(slot_of("foo{{bar}}zap"), crc16(b"{bar") % SLOTS);
+    }
+
+    #[test]
+    fn the_keys_of_a_task_share_their_slot() {
+        let namespace = Namespace::parse("ns").unwrap();
+        let keys = Keys::new(&namespace, 1);
         let id = TaskId::random();
         assert_eq!(keys.task(id), format!("{{ns:00}}:t:{id}"));
         assert_eq!(keys.result(id, Fence(7)), format!("{{ns:00}}:x:{id}:7"));
-        assert_eq!(keys.log(), "{ns:00}:log");
+        assert_eq!(keys.log(0), "{ns:00}:log");
         assert_eq!(keys.live(), "{ns:live}");
+        let keys = Keys::new(&namespace, BUCKETS);
+        for _ in 0..100 {
+            let id = TaskId::random();
+            let bucket = keys.bucket(id);
+            let slot = slot_of(&keys.task(id));
+            for other in [
+                keys.request(id),
+                keys.result(id, Fence(1)),
+                keys.due(bucket),
+                keys.log(bucket),
+                keys.index(bucket, &Incarnation::new("a")),
+            ] {
+                assert_eq!(slot_of(&other), slot, "{other}");
+            }
+        }
     }
 }

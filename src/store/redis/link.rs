@@ -1,87 +1,132 @@
-//! One connection that everybody shares: nothing on it blocks, nothing on it is sent twice, and
-//! nobody waits longer than the timeout.
+//! One connection to each server that everybody shares: nothing on it blocks, nothing on it is sent
+//! twice, and nobody waits longer than the timeout.
+//!
+//! Only an answer that says that nothing was executed (another node's slot, an unknown script) is
+//! followed by another sending. Everything else is in doubt, and the caller's to repeat.
 
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use redis::{Client, Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult, ServerErrorKind};
-use tokio::sync::watch;
+use redis::{
+    Client, Cmd, ErrorKind, FromRedisValue, Pipeline, RedisError, RedisResult, ServerErrorKind,
+    Value,
+};
 
 use super::super::StoreError;
+use super::address::host_and_port;
+use super::keys::slot_of;
+use super::topology::{Server, Topology};
 
 /// Reconnects by itself; a command that was under way then fails and is in doubt.
 pub(super) struct Link {
-    client: Client,
+    topology: Arc<Topology>,
     timeout: Duration,
-    current: Mutex<Current>,
-    /// Counts the primaries that were left: whoever holds a connection of its own leaves too.
-    left: watch::Sender<u64>,
-}
-
-struct Current {
-    manager: ConnectionManager,
-    since: Instant,
+    /// By the name and generation of the server.
+    managers: Mutex<HashMap<(String, u64), ConnectionManager>>,
 }
 
 impl Link {
     /// Connects at first use.
-    pub(super) fn new(client: Client, timeout: Duration) -> RedisResult<Self> {
-        let manager = manager(&client, timeout)?;
-        let current = Mutex::new(Current {
-            manager,
-            since: Instant::now(),
-        });
-        Ok(Self {
-            client,
+    pub(super) fn new(topology: Arc<Topology>, timeout: Duration) -> Self {
+        Self {
+            topology,
             timeout,
-            current,
-            left: watch::Sender::new(0),
-        })
+            managers: Mutex::new(HashMap::new()),
+        }
     }
 
-    /// Sends once. Dropped or timed out, the command may still be executed later.
-    pub(super) async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, StoreError> {
-        self.raw(command).await.map_err(fault)
+    /// Sends once, to whom the key belongs. Dropped or timed out, the command may still be
+    /// executed later.
+    pub(super) async fn query<T: FromRedisValue>(
+        &self,
+        key: &str,
+        command: &Cmd,
+    ) -> Result<T, StoreError> {
+        self.raw(key, command).await.map_err(fault)
     }
 
-    pub(super) fn left(&self) -> watch::Receiver<u64> {
-        self.left.subscribe()
+    /// Sends once, to this server: for what belongs to no key.
+    pub(super) async fn ask<T: FromRedisValue>(
+        &self,
+        server: &Server,
+        command: &Cmd,
+    ) -> RedisResult<T> {
+        let sent = async { command.query_async(&mut self.manager(server)?).await };
+        let sent = tokio::time::timeout(self.timeout, sent).await;
+        sent.unwrap_or_else(|_| Err(timed_out()))
     }
 
-    async fn raw<T: FromRedisValue>(&self, command: &Cmd) -> RedisResult<T> {
-        let mut manager = self
-            .current
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .manager
-            .clone();
+    /// Sends once, all to this server and nothing in between; each command has its own answer.
+    pub(super) async fn batch(
+        &self,
+        server: &Server,
+        pipeline: &Pipeline,
+    ) -> RedisResult<Vec<RedisResult<Value>>> {
+        let sent = async { pipeline.query_async(&mut self.manager(server)?).await };
+        let sent = tokio::time::timeout(self.timeout, sent).await;
+        sent.unwrap_or_else(|_| Err(timed_out()))
+    }
+
+    async fn raw<T: FromRedisValue>(&self, key: &str, command: &Cmd) -> RedisResult<T> {
         // The manager's own timeout counts from sending; this one also covers a reconnect.
-        match tokio::time::timeout(self.timeout, command.query_async(&mut manager)).await {
-            Ok(Err(error)) if error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly) => {
-                self.leave()?;
-                Err(error)
-            }
-            Ok(answered) => answered,
-            Err(_) => Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
-        }
+        let sent = tokio::time::timeout(self.timeout, self.send(slot_of(key), command)).await;
+        let answered = sent.unwrap_or_else(|_| Err(timed_out()));
+        answered.inspect_err(|error| self.topology.doubt(error))
     }
 
-    /// After a failover the old primary answers, but is a replica now: only a new connection asks
-    /// the name again and finds the new one. Not more often than [`LEAVE_PAUSE`], or every command
-    /// of an undecided failover would connect.
-    fn leave(&self) -> RedisResult<()> {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if Instant::now().saturating_duration_since(current.since) >= LEAVE_PAUSE {
-            let manager = manager(&self.client, self.timeout)?;
-            *current = Current {
-                manager,
-                since: Instant::now(),
-            };
-            self.left
-                .send_modify(|count| *count = count.wrapping_add(1));
+    async fn send<T: FromRedisValue>(&self, slot: u16, command: &Cmd) -> RedisResult<T> {
+        let map = self.topology.map();
+        let Some(server) = map.server_of(slot) else {
+            let text = "nobody holds the slot";
+            return Err((ErrorKind::Server(ServerErrorKind::ClusterDown), text).into());
+        };
+        let answered = command.query_async(&mut self.manager(server)?).await;
+        let Err(error) = answered else {
+            return answered;
+        };
+        // Not executed there: the one other case in which sending again is sure to be the first.
+        let Some(other) = self.redirected(&error, server) else {
+            return Err(error);
+        };
+        self.topology.doubt(&error);
+        let mut manager = self.manager(&other)?;
+        if error.kind() == ErrorKind::Server(ServerErrorKind::Ask) {
+            let mut pipeline = redis::pipe();
+            pipeline.cmd("ASKING").ignore().add_command(command.clone());
+            let (answer,) = pipeline.query_async(&mut manager).await?;
+            return Ok(answer);
         }
-        Ok(())
+        command.query_async(&mut manager).await
+    }
+
+    /// The node that MOVED or ASK names; one without a host has the host that was asked.
+    fn redirected(&self, error: &RedisError, asked: &Server) -> Option<Arc<Server>> {
+        let (address, _) = error.redirect_node()?;
+        let (host, port) = address.rsplit_once(':')?;
+        let port = port.parse().ok()?;
+        let own = host_and_port(&asked.name, 0);
+        let own = own.filter(|_| host.is_empty()).map(|(host, _)| host);
+        self.topology.named(own.as_deref().unwrap_or(host), port)
+    }
+
+    /// Connections to servers that are no longer in use are closed here, when a new one is made.
+    fn manager(&self, server: &Server) -> RedisResult<ConnectionManager> {
+        let mut managers = self.managers.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (server.name.clone(), server.generation);
+        if let Some(manager) = managers.get(&key) {
+            return Ok(manager.clone());
+        }
+        let map = self.topology.map();
+        managers.retain(|(name, generation), _| {
+            let used =
+                |server: &Arc<Server>| server.name == *name && server.generation == *generation;
+            map.servers.iter().any(used)
+        });
+        let made = manager(&server.client, self.timeout)?;
+        managers.insert(key, made.clone());
+        Ok(made)
     }
 
     /// By its digest, and with its text where the server does not know it (first use, restart,
@@ -89,19 +134,11 @@ impl Link {
     pub(super) async fn call<T: FromRedisValue>(
         &self,
         script: &Script,
+        key: &str,
         fill: impl Fn(&mut Cmd),
     ) -> Result<T, StoreError> {
-        let mut command = redis::cmd("EVALSHA");
-        command.arg(&script.digest);
-        fill(&mut command);
-        let unknown = ErrorKind::Server(ServerErrorKind::NoScript);
-        match self.raw(&command).await {
-            Err(error) if error.kind() == unknown => {
-                let mut command = redis::cmd("EVAL");
-                command.arg(script.text);
-                fill(&mut command);
-                self.query(&command).await
-            }
+        match self.raw(key, &script.by_digest(&fill)).await {
+            Err(error) if is_unknown(&error) => self.query(key, &script.by_text(&fill)).await,
             answered => answered.map_err(fault),
         }
     }
@@ -119,6 +156,15 @@ fn manager(client: &Client, timeout: Duration) -> RedisResult<ConnectionManager>
     ConnectionManager::new_lazy_with_config(client.clone(), config)
 }
 
+/// The server does not know the script by its digest, and so did not run it.
+pub(super) fn is_unknown(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
+}
+
+fn timed_out() -> RedisError {
+    std::io::Error::from(std::io::ErrorKind::TimedOut).into()
+}
+
 /// A script and its digest.
 #[derive(Debug)]
 pub(super) struct Script {
@@ -132,6 +178,20 @@ impl Script {
             text,
             digest: redis::Script::new(text).get_hash().to_owned(),
         }
+    }
+
+    pub(super) fn by_digest(&self, fill: impl Fn(&mut Cmd)) -> Cmd {
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(&self.digest);
+        fill(&mut command);
+        command
+    }
+
+    pub(super) fn by_text(&self, fill: impl Fn(&mut Cmd)) -> Cmd {
+        let mut command = redis::cmd("EVAL");
+        command.arg(self.text);
+        fill(&mut command);
+        command
     }
 }
 
@@ -152,9 +212,6 @@ pub(super) fn fault(error: RedisError) -> StoreError {
         StoreError::Unavailable(error.into())
     }
 }
-
-/// Between two departures from a primary that is none.
-const LEAVE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Attempts before the waiting commands are told; the next command starts them again.
 const RECONNECTS: usize = 20;

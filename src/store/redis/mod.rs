@@ -1,102 +1,156 @@
-//! The store that replicas share: Redis 6.2 or newer, a single server or a primary.
+//! The store that replicas share: Redis 6.2 or newer, one server, a primary that Sentinels name, or
+//! a cluster.
 //!
-//! Every change is one script on the keys of one bucket; every command is a complete step, sent
-//! once. Every key has an expiry but one: the hash `{ns:meta}`, which holds what is true of the
-//! namespace for good (the caller key, what it serves).
+//! Every change is one script on the keys of one bucket, and so of one server; every command is a
+//! complete step, sent once. Every key has an expiry but one: the hash `{ns:meta}`, which holds what
+//! is true of the namespace for good (the number of buckets, the caller key, what it serves).
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use redis::{InfoDict, Value};
-use tokio::sync::broadcast;
+use futures_util::future::{join_all, try_join_all};
+use redis::Value;
+use redis::streams::StreamRangeReply;
+use tokio::sync::{broadcast, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::judge::random_key;
 use super::{
-    Beat, Changes, Commit, LOG_LENGTH, Nonce, Revision, Seen, Store, StoreError, Stored, Version,
-    Write,
+    Beat, Changes, Commit, Dead, Health, LOG_LENGTH, Nonce, Revision, Seen, Store, StoreError,
+    Stored, Version, Write,
 };
 use crate::task::id::{Caller, Fence, Incarnation, TaskId};
-use follow::{Edge, Follower};
+use address::Target;
+use buckets::{Buckets, Written};
+use durable::Durable;
+use follow::Follower;
+use health::Watchman;
 use keys::Keys;
 use link::{Link, Script};
+use log::Edge;
+use reach::Reach;
+use topology::Topology;
 
+pub use durable::Wait;
 pub use keys::{Namespace, bucket_of};
-pub use open::{OpenError, Options, Tls};
+pub use open::{OpenError, Options};
+pub use reach::Tls;
 
+mod address;
+mod buckets;
+mod cluster;
+mod durable;
 mod follow;
+mod health;
 mod keys;
 mod link;
+mod log;
 mod open;
+mod reach;
+mod sentinel;
+mod topology;
 
 /// The Redis store.
 pub struct Redis {
     keys: Keys,
-    link: Link,
+    link: Arc<Link>,
     /// For results above the record's size: they must not hold up everybody's commands.
     bulk: Link,
+    /// For durable writes, where more than the server's word is asked for.
+    durable: Option<Durable>,
     commit: Script,
     beat: Script,
+    /// Where the next look at the due indexes begins.
+    due_next: AtomicU16,
     /// Only for new followers to start from: the follower holds the sending end, so that they see
     /// its end.
     changes: broadcast::Receiver<Seen>,
-    _follower: DropGuard,
+    /// On a cluster: what this replica wrote is looked for at once.
+    written: Option<Arc<Written>>,
+    health: watch::Receiver<Health>,
+    _upkeep: DropGuard,
 }
 
 impl Redis {
-    /// Connects, examines the server and starts to follow the change log on `tasks`, until `stop`
-    /// or until the store is dropped.
+    /// Connects, examines every server and starts to follow the change log on `tasks`, until
+    /// `stop` or until the store is dropped.
     pub async fn open(
         options: &Options,
         tasks: &TaskTracker,
         stop: &CancellationToken,
     ) -> Result<Self, OpenError> {
-        let keys = Keys::single(&options.namespace);
-        let (client, server) = open::client(options)?;
-        let unreachable = |cause| OpenError::Unreachable {
-            server: server.clone(),
-            cause,
-        };
-        let mut connection = open::connect(&client, &server).await?;
-        open::examine(&mut connection, &server, options).await?;
-        open::try_scripts(&mut connection, &server).await?;
-        open::claim(&mut connection, &server, &keys, options).await?;
-        // Read before anybody can follow, so that nothing falls between.
-        let last = follow::edge(&mut connection, &keys.log(), Edge::Last).await;
-        let last = last.map_err(unreachable)?.unwrap_or_default();
+        let target = Target::parse(&options.url).ok_or(OpenError::Url)?;
+        let reach = Reach::new(options.tls.clone());
+        let topology = Arc::new(Topology::find(target, reach).await?);
+        let is_cluster = topology.is_cluster();
+        let buckets = if is_cluster { keys::BUCKETS } else { 1 };
+        let keys = Keys::new(&options.namespace, buckets);
+        open::examine_all(&topology, &keys, options).await?;
+        let link = Arc::new(Link::new(Arc::clone(&topology), options.command_timeout));
         let (sender, changes) = broadcast::channel(LOG_LENGTH);
-        let link = Link::new(client.clone(), options.command_timeout).map_err(unreachable)?;
-        let follower = Follower {
-            client: client.clone(),
-            log: keys.log(),
-            last,
-            changes: sender,
-            left: link.left(),
+        // Read before anybody can follow, so that nothing falls between.
+        let (follow, written): (Following, _) = if is_cluster {
+            let started = Buckets::start(Arc::clone(&link), keys.clone(), sender).await;
+            let (buckets, written) = started.map_err(OpenError::Log)?;
+            (Box::pin(buckets.run()), Some(written))
+        } else {
+            let log = keys.log(0);
+            let end: Result<StreamRangeReply, _> =
+                link.query(&log, &log::edge(&log, Edge::Last)).await;
+            let last = log::position(&end.map_err(OpenError::Log)?).unwrap_or_default();
+            let follower = Follower {
+                topology: Arc::clone(&topology),
+                log,
+                last,
+                changes: sender,
+            };
+            (Box::pin(follower.run()), None)
         };
+        let (sender, health) = watch::channel(Health::Good);
+        let watchman = Watchman {
+            link: Arc::clone(&link),
+            topology: Arc::clone(&topology),
+            allow_eviction: options.allow_eviction,
+            every: options.check_interval,
+            health: sender,
+        };
+        let (durable, worker) = options
+            .wait
+            .map(|wait| Durable::new(Arc::clone(&topology), wait, options.command_timeout))
+            .unzip();
+        let worker = async {
+            if let Some(worker) = worker {
+                worker.run().await;
+            }
+        };
+        let bulk_timeout = BULK_TIMEOUT.max(options.command_timeout);
+        let bulk = Link::new(Arc::clone(&topology), bulk_timeout);
         let stop = stop.child_token();
-        tasks.spawn(follower.run(stop.clone()));
+        let stopped = stop.clone();
+        tasks.spawn(async move {
+            let upkeep = async { tokio::join!(follow, topology.keep(), watchman.run(), worker) };
+            stopped.run_until_cancelled(upkeep).await;
+        });
         Ok(Self {
-            link,
-            bulk: Link::new(client, BULK_TIMEOUT.max(options.command_timeout))
-                .map_err(unreachable)?,
             keys,
+            link,
+            bulk,
+            durable,
             commit: Script::new(include_str!("commit.lua")),
             beat: Script::new(include_str!("beat.lua")),
+            due_next: AtomicU16::new(0),
             changes,
-            _follower: stop.drop_guard(),
+            written,
+            health,
+            _upkeep: stop.drop_guard(),
         })
-    }
-
-    /// The eviction policy as it is now, where the server tells it. It was `noeviction` at open
-    /// and somebody may have changed it since; anything else loses tasks.
-    pub async fn eviction_policy(&self) -> Result<Option<String>, StoreError> {
-        let mut command = redis::cmd("INFO");
-        let info: InfoDict = self.link.query(command.arg("memory")).await?;
-        Ok(info.get(open::POLICY))
     }
 
     fn fill_commit(&self, command: &mut redis::Cmd, write: &Write) {
@@ -105,14 +159,15 @@ impl Redis {
             .as_ref()
             .filter(|left| Some(*left) != write.keep_for.as_ref());
         let indexes = || leave.into_iter().chain(&write.keep_for);
+        let bucket = self.keys.bucket(write.id);
         command
             .arg(4 + indexes().count())
             .arg(self.keys.task(write.id))
             .arg(self.keys.request(write.id))
-            .arg(self.keys.due())
-            .arg(self.keys.log());
+            .arg(self.keys.due(bucket))
+            .arg(self.keys.log(bucket));
         for incarnation in indexes() {
-            command.arg(self.keys.index(incarnation));
+            command.arg(self.keys.index(bucket, incarnation));
         }
         match write.expected {
             None => command.arg("").arg("").arg(1),
@@ -139,6 +194,48 @@ impl Redis {
             command.arg(request.as_ref());
         }
     }
+
+    /// Several commands where there are many: none holds up the others for long.
+    async fn scan(&self, key: &str) -> Result<BTreeSet<TaskId>, StoreError> {
+        let mut cursor = 0_u64;
+        let mut ids = BTreeSet::new();
+        loop {
+            let mut command = redis::cmd("SSCAN");
+            command.arg(key).arg(cursor).arg("COUNT").arg(SCAN);
+            let (next, some): (u64, Vec<String>) = self.link.query(key, &command).await?;
+            for id in some.iter().map(|text| parse_id(text)) {
+                ids.insert(id?);
+            }
+            if next == 0 {
+                return Ok(ids);
+            }
+            cursor = next;
+        }
+    }
+
+    /// The overdue of one bucket, with when they were due.
+    async fn due_in(
+        &self,
+        bucket: u16,
+        now_ms: u64,
+        limit: usize,
+    ) -> Result<Vec<(u64, TaskId)>, StoreError> {
+        let key = self.keys.due(bucket);
+        let mut command = redis::cmd("ZRANGEBYSCORE");
+        command
+            .arg(&key)
+            .arg("-inf")
+            .arg(now_ms)
+            .arg("WITHSCORES")
+            .arg("LIMIT")
+            .arg(0)
+            .arg(limit);
+        let found: Vec<(String, u64)> = self.link.query(&key, &command).await?;
+        let found = found.iter();
+        found
+            .map(|(text, due_ms)| Ok((*due_ms, parse_id(text)?)))
+            .collect()
+    }
 }
 
 impl fmt::Debug for Redis {
@@ -153,22 +250,23 @@ impl fmt::Debug for Redis {
 #[async_trait]
 impl Store for Redis {
     async fn commit(&self, write: &Write) -> Result<Commit, StoreError> {
-        let reply: Vec<Value> = self
-            .link
-            .call(&self.commit, |command| self.fill_commit(command, write))
-            .await?;
+        let key = self.keys.task(write.id);
+        let fill = |command: &mut redis::Cmd| self.fill_commit(command, write);
+        let reply: Vec<Value> = match self.durable.as_ref().filter(|_| write.durable) {
+            Some(durable) => durable.call(&self.commit, &key, fill).await?,
+            None => self.link.call(&self.commit, &key, fill).await?,
+        };
+        if let Some(written) = self.written.as_ref().filter(|_| write.expected.is_some()) {
+            written.note(self.keys.bucket(write.id));
+        }
         outcome(reply).ok_or(UNREADABLE)
     }
 
     async fn load(&self, id: TaskId) -> Result<Option<Stored>, StoreError> {
+        let key = self.keys.task(id);
         let mut command = redis::cmd("HMGET");
-        command
-            .arg(self.keys.task(id))
-            .arg("r")
-            .arg("w")
-            .arg("c")
-            .arg("d");
-        let fields: Vec<Value> = self.link.query(&command).await?;
+        command.arg(&key).arg("r").arg("w").arg("c").arg("d");
+        let fields: Vec<Value> = self.link.query(&key, &command).await?;
         if fields.iter().all(|field| *field == Value::Nil) {
             return Ok(None);
         }
@@ -176,13 +274,7 @@ impl Store for Redis {
     }
 
     async fn load_request(&self, id: TaskId) -> Result<Option<Bytes>, StoreError> {
-        let mut command = redis::cmd("GET");
-        command.arg(self.keys.request(id));
-        Ok(self
-            .link
-            .query::<Option<Vec<u8>>>(&command)
-            .await?
-            .map(Bytes::from))
+        get(&self.link, &self.keys.request(id)).await
     }
 
     /// Waits up to five seconds: a large result takes longer than any other command.
@@ -193,56 +285,44 @@ impl Store for Redis {
         result: Bytes,
         expires_ms: u64,
     ) -> Result<(), StoreError> {
+        let key = self.keys.result(id, fence);
         let mut command = redis::cmd("SET");
         command
-            .arg(self.keys.result(id, fence))
+            .arg(&key)
             .arg(result.as_ref())
             .arg("PXAT")
             .arg(expires_ms);
-        self.bulk.query(&command).await
+        self.bulk.query(&key, &command).await
     }
 
     /// Waits up to five seconds.
     async fn load_result(&self, id: TaskId, fence: Fence) -> Result<Option<Bytes>, StoreError> {
-        let mut command = redis::cmd("GET");
-        command.arg(self.keys.result(id, fence));
-        Ok(self
-            .bulk
-            .query::<Option<Vec<u8>>>(&command)
-            .await?
-            .map(Bytes::from))
+        get(&self.bulk, &self.keys.result(id, fence)).await
     }
 
-    /// Several commands where there are many: none holds up the others for long.
     async fn indexed(&self, incarnation: &Incarnation) -> Result<Vec<TaskId>, StoreError> {
-        let key = self.keys.index(incarnation);
-        let mut cursor = 0_u64;
-        let mut ids = BTreeSet::new();
-        loop {
-            let mut command = redis::cmd("SSCAN");
-            command.arg(&key).arg(cursor).arg("COUNT").arg(SCAN);
-            let (next, some): (u64, Vec<String>) = self.link.query(&command).await?;
-            for id in parse_ids(&some) {
-                ids.insert(id?);
-            }
-            if next == 0 {
-                return Ok(ids.into_iter().collect());
-            }
-            cursor = next;
-        }
+        let scans = self.keys.buckets().map(|bucket| async move {
+            let key = self.keys.index(bucket, incarnation);
+            self.scan(&key).await
+        });
+        let found = try_join_all(scans).await?;
+        Ok(found.into_iter().flatten().collect())
     }
 
     async fn due(&self, now_ms: u64, limit: usize) -> Result<Vec<TaskId>, StoreError> {
-        let mut command = redis::cmd("ZRANGEBYSCORE");
-        command
-            .arg(self.keys.due())
-            .arg("-inf")
-            .arg(now_ms)
-            .arg("LIMIT")
-            .arg(0)
-            .arg(limit);
-        let ids: Vec<String> = self.link.query(&command).await?;
-        parse_ids(&ids).collect()
+        let step = DUE_BUCKETS.min(self.keys.count());
+        let from = self.due_next.fetch_add(step, Ordering::Relaxed);
+        let looks = (0..step)
+            .map(|ahead| from.wrapping_add(ahead))
+            .map(|bucket| bucket.checked_rem(self.keys.count()).unwrap_or(0))
+            .map(|bucket| self.due_in(bucket, now_ms, limit));
+        let mut due = Vec::new();
+        for found in join_all(looks).await {
+            due.append(&mut found?);
+        }
+        due.sort_unstable_by_key(|(due_ms, _)| *due_ms);
+        due.truncate(limit);
+        Ok(due.into_iter().map(|(_, id)| id).collect())
     }
 
     async fn forget(
@@ -250,15 +330,16 @@ impl Store for Redis {
         id: TaskId,
         incarnation: Option<&Incarnation>,
     ) -> Result<(), StoreError> {
+        let bucket = self.keys.bucket(id);
+        let due = self.keys.due(bucket);
         let mut command = redis::cmd("ZREM");
-        command.arg(self.keys.due()).arg(id.to_string());
-        self.link.query::<u64>(&command).await?;
+        command.arg(&due).arg(id.to_string());
+        self.link.query::<u64>(&due, &command).await?;
         if let Some(incarnation) = incarnation {
+            let index = self.keys.index(bucket, incarnation);
             let mut command = redis::cmd("SREM");
-            command
-                .arg(self.keys.index(incarnation))
-                .arg(id.to_string());
-            self.link.query::<u64>(&command).await?;
+            command.arg(&index).arg(id.to_string());
+            self.link.query::<u64>(&index, &command).await?;
         }
         Ok(())
     }
@@ -274,39 +355,54 @@ impl Store for Redis {
                 .arg(self.keys.live())
                 .arg(incarnation.map_or("", Incarnation::as_str))
                 .arg(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX))
-                .arg(DEAD)
+                .arg(MEMBERS)
                 .arg(u64::try_from(LIVE.as_millis()).unwrap_or(u64::MAX));
         };
-        let (now_ms, dead): (u64, Vec<String>) = self.link.call(&self.beat, fill).await?;
-        let dead = dead
-            .iter()
-            .map(|name| Incarnation::from_text(name))
-            .collect();
-        Ok(Beat { now_ms, dead })
+        let (now_ms, members): (u64, Vec<(String, u64)>) =
+            self.link.call(&self.beat, self.keys.live(), fill).await?;
+        let mut beat = Beat {
+            now_ms,
+            ..Beat::default()
+        };
+        for (name, end_ms) in members {
+            let incarnation = Incarnation::from_text(&name);
+            if end_ms > now_ms {
+                beat.living.push(incarnation);
+            } else {
+                beat.dead.push(Dead {
+                    incarnation,
+                    since_ms: end_ms,
+                });
+            }
+        }
+        Ok(beat)
     }
 
     async fn retire(&self, incarnation: &Incarnation) -> Result<(), StoreError> {
+        let live = self.keys.live();
         let mut command = redis::cmd("ZREM");
-        command.arg(self.keys.live()).arg(incarnation.as_str());
-        self.link.query::<u64>(&command).await.map(drop)
+        command.arg(live).arg(incarnation.as_str());
+        self.link.query::<u64>(live, &command).await.map(drop)
     }
 
     async fn caller_key(&self) -> Result<[u8; 32], StoreError> {
+        let meta = self.keys.meta();
         let mut command = redis::cmd("HSETNX");
-        command
-            .arg(self.keys.meta())
-            .arg("caller_key")
-            .arg(&random_key()?[..]);
-        self.link.query::<u64>(&command).await?;
+        command.arg(meta).arg("caller_key").arg(&random_key()?[..]);
+        self.link.query::<u64>(meta, &command).await?;
         // Whoever came first made it: what stands counts.
         let mut command = redis::cmd("HGET");
-        command.arg(self.keys.meta()).arg("caller_key");
-        let key: Option<Vec<u8>> = self.link.query(&command).await?;
+        command.arg(meta).arg("caller_key");
+        let key: Option<Vec<u8>> = self.link.query(meta, &command).await?;
         key.and_then(|key| key.try_into().ok()).ok_or(UNREADABLE)
     }
 
     fn changes(&self) -> Changes {
         Changes::new(self.changes.resubscribe())
+    }
+
+    fn health(&self) -> Health {
+        *self.health.borrow()
     }
 }
 
@@ -349,11 +445,19 @@ fn bytes(value: Value) -> Option<Vec<u8>> {
     }
 }
 
-fn parse_ids(texts: &[String]) -> impl Iterator<Item = Result<TaskId, StoreError>> {
-    texts
-        .iter()
-        .map(|text| TaskId::parse(text).ok_or(UNREADABLE))
+fn parse_id(text: &str) -> Result<TaskId, StoreError> {
+    TaskId::parse(text).ok_or(UNREADABLE)
 }
+
+async fn get(link: &Link, key: &str) -> Result<Option<Bytes>, StoreError> {
+    let mut command = redis::cmd("GET");
+    command.arg(key);
+    let found: Option<Vec<u8>> = link.query(key, &command).await?;
+    Ok(found.map(Bytes::from))
+}
+
+/// What follows the change log until the store is closed.
+type Following = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 const UNREADABLE: StoreError = StoreError::Corrupt("fields that raincheck does not write");
 
@@ -367,8 +471,12 @@ const BULK_TIMEOUT: Duration = Duration::from_secs(5);
 /// was forgotten here is found through the due index.
 const LIVE: Duration = Duration::from_hours(1);
 
-/// The most dead that one heartbeat reports; the rest comes with the next ones.
-const DEAD: usize = 256;
+/// The most members that one heartbeat reports, those first whose leases ended first; of more
+/// dead the rest comes with the next ones.
+const MEMBERS: usize = 512;
 
 /// Members that one step of a scan looks at.
-const SCAN: usize = 1000;
+const SCAN: usize = 4096;
+
+/// Buckets whose due index is looked at in one call.
+const DUE_BUCKETS: u16 = 8;

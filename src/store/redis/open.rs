@@ -4,19 +4,22 @@ use std::fmt;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
-use redis::{
-    AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, ErrorKind,
-    InfoDict, IntoConnectionInfo, RedisError, RedisResult, ServerErrorKind, TlsCertificates,
-};
+use redis::{ErrorKind, InfoDict, RedisError, RedisResult, ServerErrorKind};
 use tracing::warn;
 
-use super::keys::{Keys, Namespace};
+use super::durable::Wait;
+use super::health::SAFE;
+use super::keys::{Keys, Namespace, slot_of};
+use super::reach::{Reach, Tls};
+use super::topology::{Server, Topology};
+use crate::store::StoreError;
 
 /// How the store is reached and what it is asked for.
 #[derive(Clone)]
 pub struct Options {
-    /// `redis://`, `rediss://` (TLS) or `redis+unix:///path?db=0`. May hold a password: never shown.
+    /// One server (`redis://`, `rediss://` with TLS, `redis+unix:///path?db=0`), Sentinels
+    /// (`redis-sentinel://host,host/name`) or a cluster (`redis-cluster://host,host`). May hold a
+    /// password: never shown.
     pub url: String,
     pub namespace: Namespace,
     /// What the namespace is for (upstream and era): written at first use, and whoever comes with
@@ -28,21 +31,10 @@ pub struct Options {
     pub tls: Tls,
     /// How long one command may take before it is in doubt.
     pub command_timeout: Duration,
-}
-
-/// Certificates for the connection to Redis, in PEM.
-#[derive(Clone, Default)]
-pub struct Tls {
-    /// Trusted instead of the machine's roots.
-    pub roots: Option<Vec<u8>>,
-    /// Certificate chain and key that we show.
-    pub identity: Option<(Vec<u8>, Vec<u8>)>,
-}
-
-impl fmt::Debug for Tls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Tls")
-    }
+    /// What must be done with a durable write before it is told of; `None`: nothing more.
+    pub wait: Option<Wait>,
+    /// Between two looks at what was checked at open and may have changed.
+    pub check_interval: Duration,
 }
 
 impl Options {
@@ -54,6 +46,8 @@ impl Options {
             allow_eviction: false,
             tls: Tls::default(),
             command_timeout: Duration::from_millis(500),
+            wait: None,
+            check_interval: Duration::from_mins(1),
         }
     }
 }
@@ -72,8 +66,26 @@ impl fmt::Debug for Options {
 /// Why the store could not be opened. One line each; `server` never holds a password.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    #[error("the Redis URL is not valid: write redis://, rediss:// or redis+unix:///path")]
+    #[error(
+        "the Redis URL is not valid: write redis://host, redis+unix:///path, \
+         redis-sentinel://host,host/name or redis-cluster://host,host (with rediss for TLS)"
+    )]
     Url,
+    #[error("no Sentinel can be reached that knows the primary {primary}")]
+    Sentinels {
+        primary: String,
+        #[source]
+        cause: RedisError,
+    },
+    #[error("the Sentinels know no primary {primary}: name it as sentinel.conf does")]
+    NoSuchPrimary { primary: String },
+    #[error("no node of the Redis cluster can be reached")]
+    Nodes {
+        #[source]
+        cause: RedisError,
+    },
+    #[error("the nodes of the Redis cluster hold no slots yet: create the cluster first")]
+    NoSlots,
     #[error("the certificates for Redis cannot be used")]
     Certificates(#[source] RedisError),
     #[error("Redis at {server} cannot be reached or refuses us")]
@@ -86,8 +98,27 @@ pub enum OpenError {
     TooOld { server: String, version: String },
     #[error("Redis at {server} is a replica; tasks need the primary")]
     Replica { server: String },
-    #[error("Redis at {server} is a cluster; a single server or a primary is needed")]
+    #[error("Redis at {server} is a node of a cluster: write redis-cluster:// in the URL")]
     Cluster { server: String },
+    #[error(
+        "Redis at {server} has {connected} replicas, and store.wait_replicas asks for {wanted}: \
+         every task would be in doubt"
+    )]
+    WaitReplicas {
+        server: String,
+        connected: usize,
+        wanted: usize,
+    },
+    #[error(
+        "Redis at {server} cannot wait for its file (WAITAOF, Redis 7.2): unset store.wait_aof"
+    )]
+    WaitAof {
+        server: String,
+        #[source]
+        cause: RedisError,
+    },
+    #[error("the change log in Redis cannot be read")]
+    Log(#[source] StoreError),
     #[error("Redis at {server} does not let us run scripts (EVAL and EVALSHA)")]
     Scripts {
         server: String,
@@ -99,10 +130,14 @@ pub enum OpenError {
          allow eviction and lose tasks)"
     )]
     Eviction { server: String, policy: String },
-    #[error("the namespace {namespace} has {buckets} buckets, as on a cluster: choose another one")]
+    #[error(
+        "the namespace {namespace} was opened with {theirs} buckets and not with {ours} (1 on one \
+         server, 64 on a cluster): choose another one"
+    )]
     Buckets {
         namespace: Namespace,
-        buckets: String,
+        theirs: String,
+        ours: String,
     },
     #[error("the namespace {namespace} belongs to {theirs}, not to {ours}: choose another one")]
     Foreign {
@@ -112,67 +147,41 @@ pub enum OpenError {
     },
 }
 
-/// A client whose connections notice a dead link, and the name of its server.
-pub(super) fn client(options: &Options) -> Result<(Client, String), OpenError> {
-    // The first provider stands; ours is the same one. Redis-rs asks for the process's default.
-    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    // The library's own text could quote the URL, and with it the password.
-    let info = options
-        .url
-        .as_str()
-        .into_connection_info()
-        .map_err(|_| OpenError::Url)?;
-    let keepalive = TcpKeepalive::new()
-        .with_time(Duration::from_secs(15))
-        .with_interval(Duration::from_secs(5))
-        .with_retries(3);
-    let tcp = TcpSettings::default()
-        .set_nodelay(true)
-        .set_keepalive(keepalive)
-        .set_user_timeout(USER_TIMEOUT);
-    let info = info.set_tcp_settings(tcp);
-    let server = info.addr().to_string();
-    let encrypted = matches!(info.addr(), ConnectionAddr::TcpTls { .. });
-    let client = if encrypted {
-        with_tls(info, &options.tls)?
-    } else {
-        plain(info)?
-    };
-    Ok((client, server))
-}
-
-fn plain(info: ConnectionInfo) -> Result<Client, OpenError> {
-    Client::open(info).map_err(|_| OpenError::Url)
-}
-
-fn with_tls(info: ConnectionInfo, tls: &Tls) -> Result<Client, OpenError> {
-    let identity = tls.identity.clone();
-    let certificates = TlsCertificates {
-        client_tls: identity.map(|(client_cert, client_key)| ClientTlsConfig {
-            client_cert,
-            client_key,
-        }),
-        root_cert: tls.roots.clone(),
-    };
-    Client::build_with_tls(info, certificates).map_err(OpenError::Certificates)
+/// Looks at every server before the first task, and takes the namespace.
+pub(super) async fn examine_all(
+    topology: &Topology,
+    keys: &Keys,
+    options: &Options,
+) -> Result<(), OpenError> {
+    let map = topology.map();
+    for server in &map.servers {
+        let mut connection = connect(topology.reach(), server).await?;
+        examine(
+            &mut connection,
+            &server.name,
+            options,
+            topology.is_cluster(),
+        )
+        .await?;
+        try_scripts(&mut connection, &server.name).await?;
+        if let Some(wait) = options.wait {
+            try_wait(&mut connection, &server.name, wait).await?;
+        }
+    }
+    let server = map
+        .server_of(slot_of(keys.meta()))
+        .ok_or(OpenError::NoSlots)?;
+    let mut connection = connect(topology.reach(), server).await?;
+    claim(&mut connection, &server.name, keys, options).await
 }
 
 /// Connects once, so that a wrong address or password is told now and not at the first task.
-pub(super) async fn connect(
-    client: &Client,
-    server: &str,
-) -> Result<MultiplexedConnection, OpenError> {
-    let config = AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(super::CONNECT_TIMEOUT))
-        .set_response_timeout(Some(super::CONNECT_TIMEOUT));
+async fn connect(reach: &Reach, server: &Server) -> Result<MultiplexedConnection, OpenError> {
     let unreachable = |cause| OpenError::Unreachable {
-        server: server.to_owned(),
+        server: server.name.clone(),
         cause,
     };
-    let mut connection = client
-        .get_multiplexed_async_connection_with_config(&config)
-        .await
-        .map_err(unreachable)?;
+    let mut connection = reach.connect(&server.client).await.map_err(unreachable)?;
     redis::cmd("PING")
         .exec_async(&mut connection)
         .await
@@ -181,10 +190,11 @@ pub(super) async fn connect(
 }
 
 /// Refuses a server that cannot keep tasks; warns of one that may lose them.
-pub(super) async fn examine(
+async fn examine(
     connection: &mut MultiplexedConnection,
     server: &str,
     options: &Options,
+    is_cluster: bool,
 ) -> Result<(), OpenError> {
     let server = server.to_owned();
     let info: InfoDict = match redis::cmd("INFO").query_async(connection).await {
@@ -202,7 +212,7 @@ pub(super) async fn examine(
     if !new_enough(&version) {
         return Err(OpenError::TooOld { server, version });
     }
-    if info.get::<u8>("cluster_enabled") == Some(1) {
+    if !is_cluster && info.get::<u8>("cluster_enabled") == Some(1) {
         return Err(OpenError::Cluster { server });
     }
     if info
@@ -233,7 +243,7 @@ fn judge_policy(
     options: &Options,
 ) -> Result<(), OpenError> {
     match policy {
-        Some(policy) if policy == "noeviction" => Ok(()),
+        Some(policy) if policy == SAFE => Ok(()),
         Some(policy) if options.allow_eviction => {
             warn!(server, policy, "Redis may evict tasks, as was allowed");
             Ok(())
@@ -250,7 +260,7 @@ fn judge_policy(
 }
 
 /// Scripts run: shown with one of ours that writes nothing here.
-pub(super) async fn try_scripts(
+async fn try_scripts(
     connection: &mut MultiplexedConnection,
     server: &str,
 ) -> Result<(), OpenError> {
@@ -265,8 +275,43 @@ pub(super) async fn try_scripts(
         })
 }
 
+/// What is to be waited for can be had here.
+async fn try_wait(
+    connection: &mut MultiplexedConnection,
+    server: &str,
+    wait: Wait,
+) -> Result<(), OpenError> {
+    let server = server.to_owned();
+    if wait.aof {
+        // Nothing was written here yet: this returns at once, or says why it never would.
+        let mut command = redis::cmd("WAITAOF");
+        command.arg(1).arg(0).arg(1);
+        if let Err(cause) = command.exec_async(connection).await {
+            return Err(OpenError::WaitAof { server, cause });
+        }
+    }
+    if wait.replicas == 0 {
+        return Ok(());
+    }
+    let mut command = redis::cmd("INFO");
+    let info: RedisResult<InfoDict> = command.arg("replication").query_async(connection).await;
+    let connected = match info {
+        Ok(info) => info.get("connected_slaves").unwrap_or_default(),
+        Err(cause) if denied(&cause) => return Ok(()),
+        Err(cause) => return Err(OpenError::Unreachable { server, cause }),
+    };
+    if connected < wait.replicas {
+        return Err(OpenError::WaitReplicas {
+            server,
+            connected,
+            wanted: wait.replicas,
+        });
+    }
+    Ok(())
+}
+
 /// Takes the namespace for what we serve, or learns whose it is.
-pub(super) async fn claim(
+async fn claim(
     connection: &mut MultiplexedConnection,
     server: &str,
     keys: &Keys,
@@ -277,11 +322,16 @@ pub(super) async fn claim(
         server: server.to_owned(),
         cause,
     };
-    let buckets = settle(connection, keys, "buckets", BUCKETS)
+    let ours = keys.count().to_string();
+    let theirs = settle(connection, keys, "buckets", &ours)
         .await
         .map_err(unreachable)?;
-    if buckets != BUCKETS {
-        return Err(OpenError::Buckets { namespace, buckets });
+    if theirs != ours {
+        return Err(OpenError::Buckets {
+            namespace,
+            theirs,
+            ours,
+        });
     }
     let Some(ours) = &options.serves else {
         return Ok(());
@@ -342,12 +392,6 @@ fn new_enough(version: &str) -> bool {
 /// What INFO calls the eviction policy.
 pub(super) const POLICY: &str = "maxmemory_policy";
 
-/// On a single server everything is in one bucket.
-const BUCKETS: &str = "1";
-
-/// Sent and not acknowledged for so long, a connection is taken for dead.
-const USER_TIMEOUT: Duration = Duration::from_secs(5);
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -366,7 +410,11 @@ mod tests {
     fn a_password_is_never_shown() {
         let namespace = Namespace::parse("ns").unwrap();
         let options = Options::new("redis://:hunter2@127.0.0.1:x/", namespace);
-        let shown = format!("{options:?} {}", client(&options).unwrap_err());
+        let refused = Reach::new(Tls::default())
+            .server(&options.url, 0)
+            .map(drop)
+            .unwrap_err();
+        let shown = format!("{options:?} {refused} {refused:?}");
         assert!(!shown.contains("hunter2"), "{shown}");
     }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde_json::value::RawValue;
 
 use super::id::{Fence, Incarnation};
-use super::state::{Digest, Leg, Outcome, Progress, Question, Stage, Task};
+use super::state::{Digest, Leg, Outcome, Progress, Question, Reach, Stage, Task};
 use crate::mcp::error::{Failure, Reason};
 use crate::mcp::input::QUESTIONS_MAX;
 
@@ -30,8 +30,24 @@ pub enum Event {
     Cancel { reason: Option<Reason> },
     /// Time has passed.
     Tick,
-    /// Nobody carries the call any more and nobody can.
-    Abandoned(Failure),
+    /// The owner of that fence carries the call no more, and nobody else can.
+    Abandoned { fence: Fence, failure: Failure },
+    /// A finder takes over from the owner of that fence, which is lost.
+    Claimed {
+        fence: Fence,
+        by: Incarnation,
+        reach: Reach,
+        takeover: Takeover,
+    },
+}
+
+/// How a finder carries a lost owner's call on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Takeover {
+    /// The call still runs at the server; its answer is fetched.
+    Resume,
+    /// It is dispatched: for the first time, or again where that is safe.
+    Dispatch,
 }
 
 /// What the owner saw of the wrapped server.
@@ -40,7 +56,15 @@ pub enum OwnerEvent {
     Progressed {
         message: Option<Box<str>>,
         progress: Option<Progress>,
+        /// Where to resume from now on, where that has moved.
+        resume: Option<Box<str>>,
     },
+    /// The answer can be fetched by somebody else from here.
+    Resumable(Box<str>),
+    /// The owner shuts down and leaves the call to others.
+    Released,
+    /// The run came to nothing; the call is safe to repeat and goes out again.
+    Repeated,
     /// A legacy server asks; its call stays open. The JSON-RPC id, and method and params as JSON.
     Asked {
         origin: Box<str>,
@@ -66,8 +90,10 @@ pub enum OwnerEvent {
 pub enum Effect {
     /// Pass the undelivered answers on to the open legacy call.
     Deliver,
-    /// Dispatch the next leg of a modern call with all answers of the round.
+    /// Dispatch a leg: the next of a modern call with all answers of the round, or the same again.
     Dispatch,
+    /// Fetch the answer of the call that still runs at the server.
+    Resume,
     /// Tell the server that nobody waits.
     CancelUpstream,
 }
@@ -102,14 +128,17 @@ pub fn step(task: &Task, event: Event, now_ms: u64) -> Result<Step, Rejected> {
         Event::Owner(_, OwnerEvent::Told) if task.must_tell => {
             // The client sees no change: the task ended when it ended.
             next.must_tell = false;
+            next.resume = None;
             return Ok(Step {
                 task: next,
                 effect: None,
             });
         }
         _ if task.is_ended() => return Err(Rejected::Ended),
-        // Nothing is in flight: whoever carried the last leg has nothing more to say.
-        Event::Owner(..) if task.owner.is_none() => return Err(Rejected::NotOwner),
+        // Nothing is in flight, or it was given up: who carried it has nothing more to say.
+        Event::Owner(..) if task.owner.is_none() || task.released => {
+            return Err(Rejected::NotOwner);
+        }
         Event::Owner(_, event) => owner_step(&mut next, event, now_ms)?,
         Event::Answered { answers, by } => answer(&mut next, answers, by)?,
         Event::Announced if task.announced => return Err(Rejected::Unchanged),
@@ -125,15 +154,37 @@ pub fn step(task: &Task, event: Event, now_ms: u64) -> Result<Step, Rejected> {
             fail(&mut next, task.failure(Reason::Deadline))
         }
         Event::Tick => return Err(Rejected::Unchanged),
+        Event::Abandoned { fence, .. } | Event::Claimed { fence, .. } if fence != task.fence => {
+            return Err(Rejected::NotOwner);
+        }
         // A parked modern call has nothing in flight: whoever gets the answers carries it on.
-        Event::Abandoned(_) if matches!(task.leg, Leg::Parked(_)) || task.owner.is_none() => {
+        Event::Abandoned { .. } | Event::Claimed { .. } if task.owner.is_none() => {
             return Err(Rejected::Unchanged);
         }
-        Event::Abandoned(failure) => {
+        Event::Abandoned { failure, .. } => {
             fail(&mut next, failure);
             // Whoever finds this cannot reach the lost owner's call: there is nobody to tell.
             next.must_tell = false;
+            next.resume = None;
             None
+        }
+        Event::Claimed {
+            by,
+            reach,
+            takeover,
+            ..
+        } => {
+            next.owner = Some(by);
+            next.fence = Fence(task.fence.0 + 1);
+            next.reach = reach;
+            next.released = false;
+            match takeover {
+                Takeover::Resume => Some(Effect::Resume),
+                Takeover::Dispatch => {
+                    dispatch(&mut next);
+                    Some(Effect::Dispatch)
+                }
+            }
         }
     };
     // Never twice the same time, so that a client that compares times sees each change.
@@ -143,27 +194,37 @@ pub fn step(task: &Task, event: Event, now_ms: u64) -> Result<Step, Rejected> {
 
 fn owner_step(task: &mut Task, event: OwnerEvent, now_ms: u64) -> Result<Option<Effect>, Rejected> {
     match event {
-        OwnerEvent::Progressed { message, progress } => {
-            if message.is_none() && progress == task.progress {
+        OwnerEvent::Progressed {
+            message,
+            progress,
+            resume,
+        } => {
+            if (message.is_none() && progress == task.progress) || falls(task, progress.as_ref()) {
                 return Err(Rejected::Unchanged);
             }
             task.status_message = message.or_else(|| task.status_message.take());
             task.progress = progress;
+            task.resume = resume.or_else(|| task.resume.take());
             Ok(None)
         }
-        OwnerEvent::Asked { origin, request } => {
-            if task.questions.len() >= QUESTIONS_MAX {
-                return Err(Rejected::TooManyQuestions);
-            }
-            let key = format!("q{}", task.questions.len() + 1).into();
-            task.questions.push(Question {
-                key,
-                origin,
-                asked_ms: now_ms,
-                stage: Stage::Open(request),
-            });
+        OwnerEvent::Resumable(resume) => {
+            task.resume = Some(resume);
             Ok(None)
         }
+        OwnerEvent::Released => {
+            task.released = true;
+            Ok(None)
+        }
+        OwnerEvent::Repeated if !task.is_repeatable() => Err(Rejected::Unchanged),
+        OwnerEvent::Repeated => {
+            dispatch(task);
+            Ok(Some(Effect::Dispatch))
+        }
+        // A resumed stream tells again what it told before.
+        OwnerEvent::Asked { origin, .. } if task.questions.iter().any(|q| q.origin == origin) => {
+            Err(Rejected::Unchanged)
+        }
+        OwnerEvent::Asked { origin, request } => ask(task, origin, request, now_ms),
         OwnerEvent::RoundAsked { .. } if task.open_questions().next().is_some() => {
             Err(Rejected::OutOfTurn)
         }
@@ -192,10 +253,64 @@ fn owner_step(task: &mut Task, event: OwnerEvent, now_ms: u64) -> Result<Option<
             end(task, outcome);
             // The server itself ended the call.
             task.must_tell = false;
+            task.resume = None;
             Ok(None)
         }
         OwnerEvent::Told => Err(Rejected::Unchanged),
     }
+}
+
+/// A legacy server asks in the middle of its call.
+fn ask(
+    task: &mut Task,
+    origin: Box<str>,
+    request: Box<RawValue>,
+    now_ms: u64,
+) -> Result<Option<Effect>, Rejected> {
+    if task.questions.len() >= QUESTIONS_MAX {
+        return Err(Rejected::TooManyQuestions);
+    }
+    let key = format!("q{}", task.questions.len() + 1).into();
+    task.questions.push(Question {
+        key,
+        origin,
+        asked_ms: now_ms,
+        stage: Stage::Open(request),
+    });
+    Ok(None)
+}
+
+/// The call goes to the server, for the first time or again.
+fn dispatch(task: &mut Task) {
+    task.leg = match task.leg {
+        Leg::Queued => Leg::Sent(1),
+        Leg::Sent(n) | Leg::Parked(n) => {
+            task.attempts += 1;
+            Leg::Sent(n + 1)
+        }
+    };
+    // What a run asked went with that run; only a modern leg goes out again with its answers.
+    for question in &mut task.questions {
+        let goes_along = task.round > 0 && matches!(question.stage, Stage::Answered(_));
+        if !goes_along {
+            question.origin = "".into();
+            question.stage = match std::mem::replace(&mut question.stage, Stage::Withdrawn) {
+                Stage::Open(_) | Stage::Withdrawn => Stage::Withdrawn,
+                Stage::Answered(answer) => Stage::Delivered(Digest::of(&[answer.get()])),
+                Stage::Delivered(digest) => Stage::Delivered(digest),
+            };
+        }
+    }
+    task.resume = None;
+    task.progress = None;
+}
+
+/// Progress only ever grows (progress, Progress Flow): less is what a resumed stream tells again.
+fn falls(task: &Task, progress: Option<&Progress>) -> bool {
+    let (Some(known), Some(new)) = (&task.progress, progress) else {
+        return false;
+    };
+    new.progress < known.progress
 }
 
 /// A modern server's round: nothing is in flight until all of it is answered.
@@ -278,6 +393,9 @@ fn end(task: &mut Task, outcome: Outcome) -> Option<Effect> {
         .retain(|q| matches!(q.stage, Stage::Delivered(_)));
     task.request_state = None;
     task.must_tell = task.owner.is_some() && matches!(task.leg, Leg::Sent(_));
+    if !task.must_tell {
+        task.resume = None;
+    }
     task.must_tell.then_some(Effect::CancelUpstream)
 }
 
@@ -289,7 +407,7 @@ pub fn repeats(task: &Task, answers: &BTreeMap<Box<str>, Box<RawValue>>) -> bool
             return true;
         };
         match &question.stage {
-            Stage::Open(_) => true,
+            Stage::Open(_) | Stage::Withdrawn => true,
             Stage::Answered(given) => given.get() == answer.get(),
             Stage::Delivered(digest) => *digest == Digest::of(&[answer.get()]),
         }
@@ -297,4 +415,4 @@ pub fn repeats(task: &Task, answers: &BTreeMap<Box<str>, Box<RawValue>>) -> bool
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 
 use super::*;
 use crate::task::id::{Caller, TaskId};
+use crate::task::policy::OnOwnerLost;
 use crate::task::state::{Payload, Status};
 
 const NOW: u64 = 1_000_000;
@@ -15,7 +16,7 @@ fn raw(text: &str) -> Box<RawValue> {
     RawValue::from_string(text.to_owned()).unwrap()
 }
 
-fn task(leg: Leg, announced: bool) -> Task {
+pub(in crate::task) fn task(leg: Leg, announced: bool) -> Task {
     Task {
         id: TaskId::from_bytes([7; 16]),
         caller: Caller::from_bytes([1; 16]),
@@ -31,7 +32,12 @@ fn task(leg: Leg, announced: bool) -> Task {
         digest: None,
         owner: Some(Incarnation::from_text("a/1")),
         fence: Fence(1),
+        reach: Reach::Shared,
+        on_owner_lost: OnOwnerLost::Resume,
+        attempts: 0,
+        released: false,
         leg,
+        resume: None,
         questions: Vec::new(),
         round: 0,
         request_state: None,
@@ -62,9 +68,13 @@ enum Letter {
     LateOwner,
     Abandon,
     Told,
+    Resumable,
+    Release,
+    Adopt,
+    Rerun,
 }
 
-const ALPHABET: [Letter; 16] = [
+const ALPHABET: [Letter; 20] = [
     Letter::Ask,
     Letter::AskRound,
     Letter::AskNothing,
@@ -81,6 +91,10 @@ const ALPHABET: [Letter; 16] = [
     Letter::LateOwner,
     Letter::Abandon,
     Letter::Told,
+    Letter::Resumable,
+    Letter::Release,
+    Letter::Adopt,
+    Letter::Rerun,
 ];
 
 impl Letter {
@@ -104,8 +118,9 @@ impl Letter {
             })
         };
         match self {
+            // A legacy server counts its questions, anew in each run.
             Self::Ask => owner(OwnerEvent::Asked {
-                origin: "0".into(),
+                origin: run_questions(task).to_string().into(),
                 request: raw("{}"),
             }),
             Self::AskRound => owner(OwnerEvent::RoundAsked {
@@ -131,6 +146,7 @@ impl Letter {
             Self::Progress => owner(OwnerEvent::Progressed {
                 message: Some("m".into()),
                 progress: None,
+                resume: None,
             }),
             Self::Complete => end(Outcome::Completed(Payload::Inline(raw("{}")))),
             Self::Fail => end(Outcome::Failed(raw("{}"))),
@@ -144,9 +160,32 @@ impl Letter {
                     message: None,
                 },
             ),
-            Self::Abandon => Event::Abandoned(task.failure(Reason::OwnerLost)),
+            Self::Abandon => Event::Abandoned {
+                fence: task.fence,
+                failure: task.failure(Reason::OwnerLost),
+            },
             Self::Told => owner(OwnerEvent::Told),
+            Self::Resumable => owner(OwnerEvent::Resumable("sealed".into())),
+            Self::Release => owner(OwnerEvent::Released),
+            Self::Adopt => claimed(task, Takeover::Resume),
+            Self::Rerun => claimed(task, Takeover::Dispatch),
         }
+    }
+}
+
+fn run_questions(task: &Task) -> usize {
+    task.questions
+        .iter()
+        .filter(|q| !q.origin.is_empty())
+        .count()
+}
+
+fn claimed(task: &Task, takeover: Takeover) -> Event {
+    Event::Claimed {
+        fence: task.fence,
+        by: Incarnation::from_text("c/3"),
+        reach: Reach::Instance("c".into()),
+        takeover,
     }
 }
 
@@ -245,6 +284,14 @@ fn check(before: &Task, next: &Task, effect: Option<Effect>, letter: Letter, see
         assert_eq!(next.indexed_for().is_none(), parked, "{}", context());
         assert!(!next.must_tell, "{}", context());
     }
+    // Whoever takes over has a fence of its own, and the one before is heard no more.
+    if matches!(letter, Letter::Adopt | Letter::Rerun) {
+        assert!(next.fence > before.fence && !next.released);
+        let late = Event::Owner(before.fence, OwnerEvent::Released);
+        assert_eq!(step(next, late, NOW).unwrap_err(), Rejected::NotOwner);
+    }
+    // Where to resume is known only while there is something to resume, or to cancel there.
+    assert!(next.resume.is_none() || !next.is_ended() || next.must_tell);
     // A dispatch has an owner and a leg of its own; a parked round waits for somebody.
     if effect == Some(Effect::Dispatch) {
         assert_ne!(next.leg, before.leg, "{}", context());
@@ -328,4 +375,37 @@ fn questions_are_bounded_over_a_life() {
     }
     let refused = step(&task, Letter::Ask.event(&task), NOW).unwrap_err();
     assert_eq!(refused, Rejected::TooManyQuestions);
+}
+
+#[test]
+fn a_question_told_again_by_a_resumed_stream_is_the_same_question() {
+    let start = task(Leg::Sent(1), true);
+    let ask = |origin: &str| {
+        Event::Owner(
+            Fence(1),
+            OwnerEvent::Asked {
+                origin: origin.into(),
+                request: raw("{}"),
+            },
+        )
+    };
+    let asked = step(&start, ask("0"), NOW).unwrap().task;
+    assert_eq!(
+        step(&asked, ask("0"), NOW).unwrap_err(),
+        Rejected::Unchanged
+    );
+    // Another run counts anew.
+    let again = Task {
+        on_owner_lost: OnOwnerLost::Rerun,
+        ..asked
+    };
+    let repeated = Event::Owner(Fence(1), OwnerEvent::Repeated);
+    let again = step(&again, repeated.clone(), NOW).unwrap();
+    assert_eq!(again.effect, Some(Effect::Dispatch));
+    assert_eq!(again.task.status(), Status::Working);
+    let asked = step(&again.task, ask("0"), NOW).unwrap().task;
+    assert_eq!(&*asked.open_questions().next().unwrap().0.key, "q2");
+    // And not for ever.
+    let last = step(&asked, repeated.clone(), NOW).unwrap().task;
+    assert_eq!(step(&last, repeated, NOW).unwrap_err(), Rejected::Unchanged);
 }

@@ -346,6 +346,8 @@ impl Table {
 impl Ear for Channel {
     fn heard(&self, message: Message, _text: &str) {
         match message {
+            // Only streams of events have such.
+            Message::Primed => {}
             Message::Result { id, result } => self.on_answer(&id, || Said::Result(result)),
             Message::Error { id, error } => self.on_answer(&id, || Said::Error(error)),
             Message::Notification { method, params } => self.on_notification(method, params),

@@ -16,7 +16,7 @@ use crate::mcp::json::{Object, Writer, string};
 use crate::mcp::tools::Tools;
 use crate::mcp::version::{Era, LEGACY_NEWEST};
 use crate::upstream::cache::Cache;
-use crate::upstream::session::NoSession;
+use crate::upstream::sessions::NoSession;
 use crate::upstream::wrapped::Discovered;
 use crate::upstream::{Outgoing, UpstreamError, translate};
 

@@ -35,7 +35,7 @@ use spawner::Spawner;
 
 use super::cache::Cache;
 use super::listen::{Listening, Wish};
-use super::session::NoSession;
+use super::sessions::NoSession;
 use super::wrapped::Discovered;
 use super::{Exchange, Outgoing};
 use crate::mcp::error::{Failure, Reason, SideEffect};
@@ -46,7 +46,7 @@ use crate::mcp::version::Era;
 const ROUND: Duration = Duration::from_secs(5);
 
 /// A child may take twice 2 s to end, and then it is killed.
-const STOP_PATIENCE: Duration = Duration::from_secs(6);
+pub(super) const STOP_PATIENCE: Duration = Duration::from_secs(6);
 
 /// What is run, and how.
 #[derive(Clone)]
@@ -144,6 +144,15 @@ impl Stdio {
         });
         let gone = Failure::new(Reason::UpstreamUnreachable, SideEffect::None);
         probing.await.map_err(|_| gone)?
+    }
+
+    /// Asks a process for the era, whatever is known or configured. Dropped before it resolves, the
+    /// asking goes on, and ends the process that was asked.
+    pub(super) async fn probe(&self) -> Result<Era, Failure> {
+        let children = Arc::clone(&self.children);
+        let asking = async move { Box::pin(probe::probe(&children)).await };
+        let gone = Failure::new(Reason::UpstreamUnreachable, SideEffect::None);
+        self.services.spawn(asking).await.map_err(|_| gone)?
     }
 
     pub(super) fn begin(&self, era: Era, outgoing: Outgoing) -> Exchange {

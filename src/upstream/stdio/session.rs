@@ -286,6 +286,8 @@ impl Table {
 impl Ear for Session {
     fn heard(&self, message: Message, text: &str) {
         match message {
+            // Only streams of events have such.
+            Message::Primed => {}
             Message::Result { id, .. } | Message::Error { id, .. } => self.answered(&id, text),
             Message::Notification { method, params } => {
                 if !self.route(&method, params.as_deref(), text) {

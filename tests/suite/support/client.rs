@@ -128,6 +128,25 @@ impl Client {
         }
     }
 
+    /// Any page, as whoever asks for probes does.
+    pub(crate) async fn page(&self, path: &str) -> Answer {
+        self.http(Method::GET, path).send().await
+    }
+
+    /// Asks for a page until its status is as wanted.
+    pub(crate) async fn until_page(&self, path: &str, status: u16) -> Answer {
+        let asking = async {
+            loop {
+                let answer = self.page(path).await;
+                if answer.status == status {
+                    return answer;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        within(PATIENCE, &format!("{path} says {status}"), asking).await
+    }
+
     pub(crate) async fn get(&self, task: &Task) -> Value {
         self.asking("tasks/get", task).send().await.into_result()
     }

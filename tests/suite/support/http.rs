@@ -23,7 +23,7 @@ pub(crate) enum Said {
 }
 
 impl Said {
-    fn text(self) -> String {
+    pub(crate) fn text(self) -> String {
         match self {
             Self::Note(text) | Self::Answer(text) => text,
         }
@@ -53,6 +53,18 @@ pub(crate) fn events(first: Option<Said>, rest: mpsc::Receiver<Said>) -> Respons
     let events = stream::iter(first)
         .chain(rest)
         .map(|said| Ok(Frame::data(event(&said.text()))));
+    Response::builder()
+        .header("content-type", "text/event-stream")
+        .body(StreamBody::new(events.boxed()).boxed_unsync())
+        .unwrap()
+}
+
+/// Event texts as they come, written by somebody who knows more than data.
+pub(crate) fn raw_events(rest: mpsc::Receiver<String>) -> Response<Body> {
+    let events = stream::unfold(rest, |mut rest| async {
+        let text = rest.recv().await?;
+        Some((Ok(Frame::data(Bytes::from(text))), rest))
+    });
     Response::builder()
         .header("content-type", "text/event-stream")
         .body(StreamBody::new(events.boxed()).boxed_unsync())

@@ -18,6 +18,7 @@ pub(crate) struct Config {
     tasks: String,
     tools: String,
     rest: String,
+    kept: String,
     store: Store,
 }
 
@@ -48,6 +49,7 @@ impl Config {
             tasks: String::new(),
             tools: String::new(),
             rest: String::new(),
+            kept: String::new(),
             store: Store::Memory,
         };
         config.terms(&format!("mode = {mode:?}\npoll_interval = \"50ms\""))
@@ -75,6 +77,11 @@ impl Config {
         self.section("listen", "h2c = true")
     }
 
+    /// With a probe listener, on a port that the system chooses, and more lines of its section.
+    pub(crate) fn probed(self, lines: &str) -> Self {
+        self.section("admin", &format!("probes = \"127.0.0.1:0\"\n{lines}"))
+    }
+
     pub(crate) fn embedded(mut self) -> Self {
         self.store = Store::Embedded;
         self
@@ -82,6 +89,12 @@ impl Config {
 
     pub(crate) fn redis(mut self, url: &str) -> Self {
         self.store = Store::Redis(url.to_owned());
+        self
+    }
+
+    /// Lines for the section `store`.
+    pub(crate) fn store(mut self, lines: &str) -> Self {
+        writeln!(self.kept, "{lines}").unwrap();
         self
     }
 
@@ -98,11 +111,14 @@ impl Config {
     }
 
     fn text(&self) -> String {
-        let store = match &self.store {
+        let namespace = match &self.store {
             Store::Memory | Store::Embedded => "",
-            Store::Redis(_) => "[store]\nnamespace = \"suite\"\n",
+            Store::Redis(_) => "namespace = \"suite\"\n",
         };
-        format!("{store}[tasks]\n{}{}{}", self.tasks, self.rest, self.tools)
+        format!(
+            "[store]\n{namespace}{}[tasks]\n{}{}{}",
+            self.kept, self.tasks, self.rest, self.tools
+        )
     }
 
     pub(crate) async fn start(self, upstream: &str) -> Proxy {
@@ -145,11 +161,57 @@ impl Proxy {
         running.child.wait().unwrap();
     }
 
+    /// SIGSTOP: connections stay open and nobody answers.
+    pub(crate) fn freeze(&self) {
+        self.signal("-STOP");
+    }
+
+    pub(crate) fn thaw(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, signal: &str) {
+        let running = self.child.as_ref().expect("the proxy runs");
+        let pid = running.child.id().to_string();
+        let sent = Command::new("kill").arg(signal).arg(pid).status().unwrap();
+        assert!(sent.success(), "kill {signal}");
+    }
+
+    /// Where probes are answered.
+    pub(crate) async fn probes(&self) -> SocketAddr {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let log = self.log();
+            let said = log.split_once("answering probes address=");
+            if let Some((address, _)) = said.and_then(|(_, rest)| rest.split_once('\n')) {
+                return address.trim().parse().unwrap();
+            }
+            assert!(Instant::now() < deadline, "no probes are answered\n{log}");
+            tokio::time::sleep(Duration::from_millis(3)).await;
+        }
+    }
+
     /// SIGTERM, and the end of the process.
     pub(crate) async fn stop(&mut self) -> ExitStatus {
-        let mut running = self.child.take().expect("the proxy runs");
+        self.terminate();
+        self.ended().await
+    }
+
+    /// SIGTERM.
+    pub(crate) fn terminate(&self) {
+        let running = self.child.as_ref().expect("the proxy runs");
         let pid = running.child.id().to_string();
         assert!(Command::new("kill").arg(pid).status().unwrap().success());
+    }
+
+    pub(crate) fn is_running(&mut self) -> bool {
+        let running = self.child.as_mut().expect("the proxy runs");
+        running.child.try_wait().unwrap().is_none()
+    }
+
+    /// The end of a process that was told to stop.
+    pub(crate) async fn ended(&mut self) -> ExitStatus {
+        let mut running = self.child.take().expect("the proxy runs");
         let deadline = Instant::now() + PATIENCE * 2;
         loop {
             if let Some(status) = running.child.try_wait().unwrap() {

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::http::{self, Body, Said};
 use super::modern::{error, result};
+use super::resumable::Streams;
 use super::tools::{self, Call, End, Side};
 use super::{Era, Shared};
 
@@ -25,6 +26,8 @@ pub(crate) struct Session {
     next_id: AtomicU64,
     /// Requests of this server that wait for the client.
     asked: Mutex<BTreeMap<String, oneshot::Sender<Value>>>,
+    /// Where the server keeps its events.
+    streams: Streams,
     /// Calls under way, by the client's id as JSON.
     running: Mutex<BTreeMap<String, CancellationToken>>,
 }
@@ -64,7 +67,19 @@ pub(super) fn handle(shared: &Arc<Shared>, parts: &Parts, body: &Bytes) -> Respo
         return http::empty(200);
     }
     if parts.method == Method::GET {
-        return news(shared);
+        let keeps_events = shared.keeps_events.load(Ordering::Relaxed);
+        let last = parts.headers.get("last-event-id").filter(|_| keeps_events);
+        return match last.map(|id| session.streams.resume(id.to_str().unwrap())) {
+            None => news(shared),
+            Some(Some(rest)) => rest,
+            Some(None) => http::json(
+                400,
+                error(
+                    &json!("server-error"),
+                    r#"{"code":-32600,"message":"no such event"}"#,
+                ),
+            ),
+        };
     }
     post(shared, &session, &message)
 }
@@ -167,6 +182,8 @@ fn call(shared: &Arc<Shared>, session: &Arc<Session>, params: &Value, id: Value)
         "two calls with the id {key} in flight on one session"
     );
     shared.tally(call.nonce(), |tally| tally.started += 1);
+    let keeps_events = shared.keeps_events.load(Ordering::Relaxed);
+    let streams = Arc::clone(session);
     let (shared, session) = (Arc::clone(shared), Arc::clone(session));
     tokio::spawn(async move {
         let end = tokio::select! {
@@ -190,5 +207,9 @@ fn call(shared: &Arc<Shared>, session: &Arc<Session>, params: &Value, id: Value)
         };
         let _ = out.send(Said::Answer(text)).await;
     });
-    http::events(None, said)
+    if keeps_events {
+        streams.streams.open(said)
+    } else {
+        http::events(None, said)
+    }
 }

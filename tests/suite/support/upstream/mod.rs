@@ -23,6 +23,7 @@ use super::{PATIENCE, within};
 
 mod legacy;
 mod modern;
+mod resumable;
 mod tools;
 
 pub(crate) use tools::FAITHFUL;
@@ -88,6 +89,7 @@ pub(crate) struct Shared {
     listeners: watch::Sender<usize>,
     hangs: AtomicBool,
     challenges: AtomicBool,
+    keeps_events: AtomicBool,
 }
 
 impl Shared {
@@ -144,6 +146,7 @@ impl Upstream {
             listeners: watch::Sender::default(),
             hangs: AtomicBool::new(false),
             challenges: AtomicBool::new(false),
+            keeps_events: AtomicBool::new(false),
         });
         let stop = CancellationToken::new();
         tokio::spawn(accept(listener, Arc::clone(&shared), stop.clone()));
@@ -152,6 +155,11 @@ impl Upstream {
             shared,
             _stop: stop.drop_guard(),
         }
+    }
+
+    /// From now on the streams of a legacy server can be come back to.
+    pub(crate) fn keep_events(&self) {
+        self.shared.keeps_events.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn url(&self) -> String {

@@ -86,7 +86,7 @@ impl Call {
                 tokio::time::sleep(Duration::from_millis(self.number("ms"))).await;
                 self.text("slept")
             }
-            "held" => {
+            "held" | "look" => {
                 shared.released(self.nonce()).await;
                 self.text("released")
             }
@@ -237,6 +237,11 @@ pub(super) fn list(era: Era) -> String {
             "region": {"type": "string", "x-mcp-header": "Region"},
             "count": {"type": "integer", "x-mcp-header": "Count"},
         }}}),
+    );
+    tools.push(
+        json!({"name": "look", "inputSchema": {"type": "object"}, "annotations": {
+            "readOnlyHint": true,
+        }}),
     );
     match era {
         Era::Legacy => json!({"tools": tools}),

@@ -3,23 +3,29 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use futures_util::StreamExt as _;
 use futures_util::stream;
 use hyper::StatusCode;
+use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 
 use super::heard::{self, Heard, Message, Messages, RESET};
 use super::http::RequestBody;
-use super::modern::{CANCEL_PATIENCE, is_answer, is_token, log, note};
+use super::modern::{is_answer, is_token, log, note};
 use super::origin::Origin;
-use super::session::{Key, Lease, NoSession, Session, Sessions};
-use super::{Answer, Control, Event, Exchange, Outgoing, Question, UpstreamError, translate};
+use super::session::Session;
+use super::sessions::{Key, Lease, NoSession, Sessions};
+use super::{Answer, Event, Exchange, Outgoing, Question, UpstreamError, translate};
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect, code};
 use crate::mcp::input::Kind;
-use crate::mcp::json::{Object, Writer};
+use crate::mcp::json::Object;
 use crate::mcp::result;
+
+mod side;
+
+pub(in crate::upstream) use side::response;
+use side::{Call, Current, ResumePoint, Side};
 
 /// Between attempts to resume a cut stream.
 const RESUME_PAUSE: Duration = Duration::from_millis(500);
@@ -29,7 +35,11 @@ const RESUME_PAUSE_MAX: Duration = Duration::from_secs(10);
 const TRIES: u32 = 3;
 
 /// Begins one request; it is sent when the events are first polled.
-pub(super) fn begin(origin: &Arc<Origin>, sessions: Arc<Sessions>, outgoing: Outgoing) -> Exchange {
+pub(in crate::upstream) fn begin(
+    origin: &Arc<Origin>,
+    sessions: Arc<Sessions>,
+    outgoing: Outgoing,
+) -> Exchange {
     let current = Current::default();
     let (taken, is_taken) = watch::channel(false);
     let conversation = Conversation {
@@ -45,7 +55,58 @@ pub(super) fn begin(origin: &Arc<Origin>, sessions: Arc<Sessions>, outgoing: Out
         taken,
         id: 0,
         phase: Phase::Unsent,
+        told_resumable: false,
     };
+    let key = conversation.key.clone();
+    exchange(conversation, key, current, is_taken)
+}
+
+/// Carries on a call that another process sent, from where it says; nothing is sent but the
+/// request for the rest of its stream. `None`: not a resume point of ours.
+pub(in crate::upstream) fn adopt(
+    origin: &Arc<Origin>,
+    sessions: &Arc<Sessions>,
+    caller: [u8; 16],
+    resume_point: &str,
+) -> Option<Exchange> {
+    let point: ResumePoint = serde_json::from_str(resume_point).ok()?;
+    let event_id = HeaderValue::try_from(point.event).ok()?;
+    let capabilities: Arc<str> = point.capabilities.into();
+    let key = Key {
+        caller,
+        capabilities: Arc::clone(&capabilities),
+    };
+    let lease = sessions.adopt(key.clone(), &point.session)?;
+    let current = Arc::new(Mutex::new(Some(Call {
+        session: Arc::clone(&lease.session),
+        id: point.request,
+        event_id: Some(event_id.clone()),
+    })));
+    let (taken, is_taken) = watch::channel(true);
+    let conversation = Conversation {
+        outgoing: Outgoing::adopted(caller, capabilities),
+        key: key.clone(),
+        origin: Arc::clone(origin),
+        sessions: Arc::clone(sessions),
+        lease: Some(lease),
+        current: Arc::clone(&current),
+        taken,
+        id: point.request,
+        phase: Phase::Cut {
+            event_id,
+            retry: Some(Duration::ZERO),
+        },
+        told_resumable: true,
+    };
+    Some(exchange(conversation, key, current, is_taken))
+}
+
+fn exchange(
+    conversation: Conversation,
+    key: Key,
+    current: Current,
+    taken: watch::Receiver<bool>,
+) -> Exchange {
     let events = stream::unfold(conversation, |mut conversation| async {
         let event = conversation.next().await?;
         Some((event, conversation))
@@ -54,78 +115,10 @@ pub(super) fn begin(origin: &Arc<Origin>, sessions: Arc<Sessions>, outgoing: Out
         events: events.boxed(),
         control: Arc::new(Side {
             current,
-            taken: is_taken,
+            taken,
+            capabilities: key.capabilities,
         }),
     }
-}
-
-/// The session and the JSON-RPC id of the call, while it is under way.
-type Current = Arc<Mutex<Option<(Arc<Session>, u64)>>>;
-
-/// The way back to the call's session while the call is under way.
-struct Side {
-    current: Current,
-    /// The server has begun to answer: it knows the call.
-    taken: watch::Receiver<bool>,
-}
-
-impl Side {
-    async fn tell_cancelled(&self) {
-        let Some((session, id)) = self.current() else {
-            return;
-        };
-        let mut params = Writer::object();
-        params
-            .number("requestId", id)
-            .str("reason", "The client no longer waits");
-        let message = translate::notification("notifications/cancelled", &params.end());
-        let _ = session.tell(message).await;
-    }
-
-    fn current(&self) -> Option<(Arc<Session>, u64)> {
-        self.current
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
-    }
-}
-
-#[async_trait]
-impl Control for Side {
-    async fn answer(&self, id: &str, answer: Answer) -> Result<(), Failure> {
-        let Some((session, _)) = self.current() else {
-            return Ok(());
-        };
-        session.tell(response(id, &answer)).await
-    }
-
-    async fn cancel(&self) {
-        if self.current().is_none() {
-            // Nothing was sent, and nothing will be once the exchange is dropped.
-            return;
-        }
-        let mut taken = self.taken.clone();
-        let was_taken = *taken.borrow();
-        let told = async {
-            self.tell_cancelled().await;
-            // On a connection of its own the notification may overtake the call, and a server
-            // ignores one for a call that it does not know: once more when it does.
-            if !was_taken && taken.wait_for(|taken| *taken).await.is_ok() {
-                self.tell_cancelled().await;
-            }
-        };
-        let _ = tokio::time::timeout(CANCEL_PATIENCE, told).await;
-    }
-}
-
-pub(super) fn response(id: &str, answer: &Answer) -> String {
-    let mut out = Writer::object();
-    out.str("jsonrpc", "2.0").raw("id", id);
-    match answer {
-        Answer::Result(result) => out.raw("result", result),
-        Answer::Refused(error) => out.raw("error", error),
-    };
-    out.end()
 }
 
 struct Conversation {
@@ -138,11 +131,17 @@ struct Conversation {
     taken: watch::Sender<bool>,
     id: u64,
     phase: Phase,
+    told_resumable: bool,
 }
 
 enum Phase {
     Unsent,
     Reading(Box<Messages>),
+    /// The call runs on at the server, and its events wait behind this one.
+    Cut {
+        event_id: HeaderValue,
+        retry: Option<Duration>,
+    },
     Over,
 }
 
@@ -161,21 +160,75 @@ impl Conversation {
             }
         }
         loop {
-            let Phase::Reading(messages) = &mut self.phase else {
-                return None;
+            // After the message that came with it was handed over, not before: whoever resumes
+            // there never hears of it.
+            if self.has_become_resumable() {
+                return Some(Event::Resumable);
+            }
+            let heard = match &mut self.phase {
+                Phase::Unsent | Phase::Over => return None,
+                Phase::Reading(messages) => messages.next().await,
+                Phase::Cut { event_id, retry } => {
+                    let (event_id, retry) = (event_id.clone(), *retry);
+                    match self.resume(&event_id, retry).await {
+                        Ok(()) => continue,
+                        Err(failure) => return Some(self.end(Event::Failed(failure))),
+                    }
+                }
             };
-            let message = match messages.next().await {
-                Ok(Some(message)) => message,
-                Ok(None) => match self.resume().await {
-                    Ok(()) => continue,
-                    Err(failure) => return Some(self.end(Event::Failed(failure))),
-                },
-                Err(failure) => return Some(self.end(Event::Failed(failure))),
+            let heard = match heard {
+                Ok(Some(message)) => {
+                    self.note_event_id();
+                    self.on_message(message).await
+                }
+                Ok(None) => self
+                    .cut()
+                    .err()
+                    .map(|failure| self.end(Event::Failed(failure))),
+                Err(failure) => Some(self.end(Event::Failed(failure))),
             };
-            if let Some(event) = self.on_message(message).await {
+            if let Some(event) = heard {
                 return Some(event);
             }
         }
+    }
+
+    fn note_event_id(&self) {
+        let Phase::Reading(messages) = &self.phase else {
+            return;
+        };
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(call) = current.as_mut()
+            && call.event_id != messages.last_event_id
+        {
+            call.event_id.clone_from(&messages.last_event_id);
+        }
+    }
+
+    fn has_become_resumable(&mut self) -> bool {
+        if self.told_resumable || self.outgoing.credentials.is_some() {
+            return false;
+        }
+        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        self.told_resumable = current.as_ref().is_some_and(|call| call.event_id.is_some());
+        self.told_resumable
+    }
+
+    /// The stream ended without the answer: it can be come back to where an event had an id.
+    fn cut(&mut self) -> Result<(), Failure> {
+        let Phase::Reading(messages) = &self.phase else {
+            return Err(RESET);
+        };
+        let Some(event_id) = messages
+            .last_event_id
+            .clone()
+            .filter(|_| messages.is_stream())
+        else {
+            return Err(messages.without_answer());
+        };
+        let retry = messages.retry;
+        self.phase = Phase::Cut { event_id, retry };
+        Ok(())
     }
 
     /// Ends the conversation. Only after an answer is the session fit for another call.
@@ -239,8 +292,11 @@ impl Conversation {
             let params = translate::for_legacy(&self.outgoing, self.id)
                 .map_err(|_| Untaken::End(Event::Failed(unsent)))?;
             let body = translate::request(self.id, &self.outgoing.method, &params);
-            *self.current.lock().unwrap_or_else(PoisonError::into_inner) =
-                Some((Arc::clone(&session), self.id));
+            *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(Call {
+                session: Arc::clone(&session),
+                id: self.id,
+                event_id: None,
+            });
             let sent = self
                 .origin
                 .send(session.post(), RequestBody::json(body))
@@ -271,33 +327,30 @@ impl Conversation {
         }
     }
 
-    /// Comes back to a stream that was cut: the call runs on at the server, and its events wait
-    /// under the last event id, if there was one.
-    async fn resume(&mut self) -> Result<(), Failure> {
-        let Phase::Reading(messages) = &mut self.phase else {
-            return Err(RESET);
-        };
-        let (true, Some(id)) = (messages.is_stream(), messages.last_event_id.clone()) else {
-            return Err(messages.without_answer());
-        };
+    /// Comes back to a stream that was cut.
+    async fn resume(
+        &mut self,
+        event_id: &HeaderValue,
+        retry: Option<Duration>,
+    ) -> Result<(), Failure> {
         let Some(lease) = &self.lease else {
             return Err(RESET);
         };
-        let mut pause = messages.retry.unwrap_or(RESUME_PAUSE);
+        let mut pause = retry.unwrap_or(RESUME_PAUSE);
         let session = Arc::clone(&lease.session);
         loop {
             // Whoever waits for this call has a deadline, and drops it then.
             tokio::time::sleep(pause.min(RESUME_PAUSE_MAX)).await;
             pause = (pause * 2).max(RESUME_PAUSE);
-            let request = session.get().header("last-event-id", &id);
+            let request = session.get().header("last-event-id", event_id);
             let Ok(response) = self.origin.send(request, RequestBody::empty()).await else {
                 continue;
             };
             match heard::judge(response, self.origin.message_bytes_max).await {
                 Heard::Messages(mut resumed) => {
                     // Nothing new was said yet: the old id still counts.
-                    resumed.last_event_id = Some(id);
-                    resumed.retry = messages.retry;
+                    resumed.last_event_id = Some(event_id.clone());
+                    resumed.retry = retry;
                     self.phase = Phase::Reading(resumed);
                     return Ok(());
                 }
@@ -344,6 +397,7 @@ impl Conversation {
                     _ => None,
                 }
             }
+            Message::Primed => None,
             Message::Result { .. } | Message::Error { .. } => {
                 tracing::debug!("a message that belongs to no request of ours was ignored");
                 None
@@ -405,7 +459,7 @@ fn is_session_lost(session: &Session, status: u16, error: &RawValue) -> bool {
                 && (message.contains("session") || message.contains("not initialized"))))
 }
 
-pub(super) fn no_session(why: NoSession) -> Event {
+pub(in crate::upstream) fn no_session(why: NoSession) -> Event {
     match why {
         NoSession::Failed(failure) => Event::Failed(failure),
         NoSession::Error(error) => Event::Error(error),

@@ -1,0 +1,217 @@
+//! What the process knows of itself, and what an orchestrator makes of it.
+
+use std::sync::Mutex;
+use std::sync::{Arc, PoisonError, Weak};
+use std::time::Duration;
+
+use serde_json::json;
+use tracing::{info, warn};
+
+use crate::upstream::wrapped::Upstream;
+
+/// The pauses between attempts to reach the upstream: from the first, doubled, to the last.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// Set by whoever finds out, read by probes. Until somebody reports, a part is missing.
+#[derive(Debug)]
+pub struct Health {
+    /// Not ready while the store is away, also after it was reached.
+    ready_needs_store: bool,
+    facts: Mutex<Facts>,
+    /// Not kept alive by probes, which are answered also after the drain.
+    program: Weak<Upstream>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Facts {
+    upstream: bool,
+    store: bool,
+    draining: bool,
+    degraded: Option<Degraded>,
+}
+
+/// What is wrong with a store that was reached before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Degraded {
+    /// It does not answer.
+    Away,
+    /// It answers, but may forget tasks: its policy of eviction was changed.
+    MayEvict,
+}
+
+impl Degraded {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Away => "store_away",
+            Self::MayEvict => "store_may_evict",
+        }
+    }
+}
+
+/// The answer to one probe.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Readiness {
+    pub ready: bool,
+    /// What is missing, as JSON.
+    pub json: String,
+}
+
+impl Health {
+    pub fn new(ready_needs_store: bool) -> Self {
+        Self {
+            ready_needs_store,
+            facts: Mutex::default(),
+            program: Weak::new(),
+        }
+    }
+
+    /// Not ready, either, while the server's program cannot be run: it is ours, where a server
+    /// elsewhere that goes later is its own container's matter.
+    pub fn in_front_of(mut self, upstream: &Arc<Upstream>) -> Self {
+        self.program = Arc::downgrade(upstream);
+        self
+    }
+
+    /// The wrapped server answered, once.
+    pub fn upstream_reached(&self) {
+        self.change(|facts| facts.upstream = true);
+    }
+
+    /// The store answers and is as it should be (`None`), or what is wrong with it now.
+    pub fn store_is(&self, degraded: Option<Degraded>) {
+        self.change(|facts| {
+            facts.store |= degraded.is_none();
+            facts.degraded = degraded;
+        });
+    }
+
+    /// From now on no new client should come.
+    pub fn draining(&self) {
+        self.change(|facts| facts.draining = true);
+    }
+
+    pub fn readiness(&self) -> Readiness {
+        let program = self.program.upgrade();
+        self.readiness_of(!program.is_some_and(|upstream| upstream.cannot_run()))
+    }
+
+    fn readiness_of(&self, can_run: bool) -> Readiness {
+        let facts = *self.lock();
+        let missing: Vec<&str> = [
+            ("upstream", facts.upstream),
+            ("upstream_cannot_run", can_run),
+            ("store", facts.store),
+        ]
+        .into_iter()
+        .filter_map(|(part, is_there)| (!is_there).then_some(part))
+        .collect();
+        // A store that is there and only may evict can be used: nobody is helped by fewer pods.
+        let lacks_store = self.ready_needs_store && facts.degraded == Some(Degraded::Away);
+        let ready = missing.is_empty() && !facts.draining && !lacks_store;
+        let json = json!({
+            "ready": ready,
+            "missing": missing,
+            "draining": facts.draining,
+            "degraded": facts.degraded.map(Degraded::word),
+        });
+        Readiness {
+            ready,
+            json: json.to_string(),
+        }
+    }
+
+    /// Asks the upstream until it answers: before a pod is ready nobody else does. Anonymous, so a
+    /// server that wants credentials counts as reached when it says so. Dropped, it just stops.
+    pub async fn watch_upstream(&self, upstream: &Upstream) {
+        let mut pause = PAUSE_MIN;
+        while !upstream.answers().await {
+            if pause == PAUSE_MIN {
+                warn!("the upstream does not answer yet; it is asked until it does");
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+        info!("the upstream answers");
+        self.upstream_reached();
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Facts)) {
+        change(&mut self.lock());
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Facts> {
+        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reached(ready_needs_store: bool) -> Health {
+        let health = Health::new(ready_needs_store);
+        health.upstream_reached();
+        health.store_is(None);
+        health
+    }
+
+    #[test]
+    fn it_is_ready_once_all_was_reached() {
+        let health = Health::new(false);
+        assert_eq!(
+            health.readiness().json,
+            r#"{"degraded":null,"draining":false,"missing":["upstream","store"],"ready":false}"#
+        );
+        health.store_is(None);
+        assert!(!health.readiness().ready);
+        health.upstream_reached();
+        assert!(health.readiness().ready);
+    }
+
+    #[test]
+    fn a_store_that_was_never_there_is_missing_and_not_degraded_only() {
+        let health = Health::new(false);
+        health.upstream_reached();
+        health.store_is(Some(Degraded::Away));
+        assert!(!health.readiness().ready);
+    }
+
+    #[test]
+    fn a_store_lost_later_takes_nobody_out_of_service() {
+        let health = reached(false);
+        health.store_is(Some(Degraded::Away));
+        assert_eq!(
+            health.readiness().json,
+            r#"{"degraded":"store_away","draining":false,"missing":[],"ready":true}"#
+        );
+    }
+
+    #[test]
+    fn unless_that_is_asked_for() {
+        let health = reached(true);
+        health.store_is(Some(Degraded::Away));
+        assert!(!health.readiness().ready);
+        health.store_is(Some(Degraded::MayEvict));
+        assert!(health.readiness().ready);
+        health.store_is(None);
+        assert!(health.readiness().ready);
+    }
+
+    #[test]
+    fn a_program_that_cannot_be_run_is_missing_until_it_can() {
+        let health = reached(false);
+        assert_eq!(
+            health.readiness_of(false).json,
+            r#"{"degraded":null,"draining":false,"missing":["upstream_cannot_run"],"ready":false}"#
+        );
+        assert!(health.readiness_of(true).ready);
+    }
+
+    #[test]
+    fn who_drains_is_not_ready() {
+        let health = reached(false);
+        health.draining();
+        assert!(!health.readiness().ready);
+    }
+}

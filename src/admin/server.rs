@@ -1,0 +1,261 @@
+//! The probe listener: `/livez`, `/readyz`, `/drain/<token>`, and nothing else.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{debug, info, warn};
+
+use super::drain::Drain;
+use super::health::Health;
+
+/// An orchestrator asks one question at a time; more connections wait to be accepted.
+const CONNECTIONS_MAX: usize = 128;
+
+/// How long the head of a request may take.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How long answers on their way may take at the end.
+const LAST_ANSWERS: Duration = Duration::from_millis(500);
+
+/// Bound, not served yet.
+#[derive(Debug)]
+pub struct Probes {
+    listener: TcpListener,
+    answers: Arc<Answers>,
+}
+
+#[derive(Debug)]
+struct Answers {
+    health: Arc<Health>,
+    drain: Drain,
+    token: Option<Token>,
+}
+
+/// Who knows it can stop us.
+pub struct Token(Box<[u8]>);
+
+impl Token {
+    pub fn new(text: &str) -> Self {
+        Self(text.as_bytes().into())
+    }
+
+    /// In a time that tells nothing but the length.
+    fn is(&self, text: &str) -> bool {
+        verify_slices_are_equal(&self.0, text.as_bytes()).is_ok()
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[secret]")
+    }
+}
+
+impl Probes {
+    pub async fn bind(
+        address: SocketAddr,
+        health: Arc<Health>,
+        drain: Drain,
+        token: Option<Token>,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            listener: TcpListener::bind(address).await?,
+            answers: Arc::new(Answers {
+                health,
+                drain,
+                token,
+            }),
+        })
+    }
+
+    /// With the port that the system chose if none was asked for.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Answers until `stop`.
+    pub async fn serve(self, stop: CancellationToken) {
+        let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let connections = TaskTracker::new();
+        let accepting = async {
+            loop {
+                let Ok(permit) = Arc::clone(&permits).acquire_owned().await else {
+                    return;
+                };
+                match self.listener.accept().await {
+                    Ok((stream, _)) => {
+                        let answers = Arc::clone(&self.answers);
+                        connections.spawn(async move {
+                            answers.speak(stream).await;
+                            drop(permit);
+                        });
+                    }
+                    // Out of descriptors, most likely: others must end first.
+                    Err(error) => {
+                        warn!(%error, "a probe could not be accepted");
+                        tokio::time::sleep(Duration::from_millis(50)).await;
+                    }
+                }
+            }
+        };
+        let _ = stop.run_until_cancelled(accepting).await;
+        connections.close();
+        let _ = tokio::time::timeout(LAST_ANSWERS, connections.wait()).await;
+    }
+}
+
+/// What a request asks for.
+#[derive(Debug, PartialEq, Eq)]
+enum Asked {
+    Live,
+    Ready,
+    Drain,
+    WrongMethod,
+    Nothing,
+}
+
+impl Answers {
+    async fn speak(self: Arc<Self>, stream: TcpStream) {
+        let service = service_fn(|request: Request<Incoming>| {
+            let answers = Arc::clone(&self);
+            async move { Ok::<_, Infallible>(answers.answer(&request).await) }
+        });
+        // One question a connection: none is held by who has nothing more to ask.
+        let served = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEADER_TIMEOUT)
+            .keep_alive(false)
+            .serve_connection(TokioIo::new(stream), service)
+            .await;
+        if let Err(error) = served {
+            debug!(%error, "a probe's connection ended with an error");
+        }
+    }
+
+    /// Dropped before it resolves, a drain that it asked for goes on.
+    async fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+        match self.asked(request.method(), request.uri().path()) {
+            Asked::Live => json(StatusCode::OK, r#"{"live":true}"#.into()),
+            Asked::Ready => {
+                let readiness = self.health.readiness();
+                let status = if readiness.ready {
+                    StatusCode::OK
+                } else {
+                    StatusCode::SERVICE_UNAVAILABLE
+                };
+                json(status, readiness.json)
+            }
+            Asked::Drain => {
+                info!("asked to drain");
+                self.drain.ask();
+                self.drain.done().await;
+                json(StatusCode::OK, r#"{"drained":true}"#.into())
+            }
+            Asked::WrongMethod => {
+                let mut response = json(StatusCode::METHOD_NOT_ALLOWED, "{}".into());
+                let headers = response.headers_mut();
+                headers.insert(ALLOW, HeaderValue::from_static("GET"));
+                response
+            }
+            Asked::Nothing => json(StatusCode::NOT_FOUND, "{}".into()),
+        }
+    }
+
+    fn asked(&self, method: &Method, path: &str) -> Asked {
+        let asked = match path {
+            "/livez" => Asked::Live,
+            "/readyz" => Asked::Ready,
+            path if self.is_drain(path) => Asked::Drain,
+            _ => return Asked::Nothing,
+        };
+        if method == Method::GET {
+            asked
+        } else {
+            Asked::WrongMethod
+        }
+    }
+
+    fn is_drain(&self, path: &str) -> bool {
+        let said = path.strip_prefix("/drain/");
+        self.token
+            .as_ref()
+            .zip(said)
+            .is_some_and(|(token, said)| token.is(said))
+    }
+}
+
+fn json(status: StatusCode, text: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(text)));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(token: Option<&str>, method: &Method, path: &str) -> Asked {
+        let answers = Answers {
+            health: Arc::new(Health::new(false)),
+            drain: Drain::default(),
+            token: token.map(Token::new),
+        };
+        answers.asked(method, path)
+    }
+
+    #[test]
+    fn three_paths_are_served() {
+        let get = |path| asked(Some("correct-horse-battery"), &Method::GET, path);
+        assert_eq!(get("/livez"), Asked::Live);
+        assert_eq!(get("/readyz"), Asked::Ready);
+        assert_eq!(get("/drain/correct-horse-battery"), Asked::Drain);
+        for path in [
+            "/",
+            "/livez/",
+            "/mcp",
+            "/metrics",
+            "/drain",
+            "/drain/",
+            "/drain/correct-horse-batterx",
+            "/drain/correct-horse-battery/",
+            "/drain//correct-horse-battery",
+        ] {
+            assert_eq!(get(path), Asked::Nothing, "{path}");
+        }
+    }
+
+    #[test]
+    fn without_a_token_there_is_no_drain() {
+        assert_eq!(asked(None, &Method::GET, "/drain/"), Asked::Nothing);
+        assert_eq!(asked(None, &Method::GET, "/drain/x"), Asked::Nothing);
+    }
+
+    /// A wrong token must look the same whatever the method is.
+    #[test]
+    fn other_methods_are_refused_where_there_is_something() {
+        let post = |path| asked(Some("correct-horse-battery"), &Method::POST, path);
+        assert_eq!(post("/livez"), Asked::WrongMethod);
+        assert_eq!(post("/drain/correct-horse-battery"), Asked::WrongMethod);
+        assert_eq!(post("/drain/wrong"), Asked::Nothing);
+    }
+}

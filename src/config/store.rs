@@ -1,0 +1,117 @@
+//! From `[store]` to where tasks live and how safe they must be there.
+
+use std::path::PathBuf;
+
+use super::checked::{positive, tls};
+use super::problem::Problem;
+use super::{Location, SealKey, Secret, Store, StoreTls, Wait, file};
+
+/// Where tasks live and what is asked of it. `usual_file` is where they live if nothing is said.
+pub(super) fn store(
+    file: file::Store,
+    usual_file: impl FnOnce() -> Option<PathBuf>,
+) -> Result<Store, Problem> {
+    let refused = |text: &str| Problem::new("store.url", text);
+    let over_tls = file
+        .url
+        .as_ref()
+        .is_some_and(|url| url.expose().starts_with("rediss"));
+    let location = match file.url {
+        None => Location::Embedded(usual_file().ok_or_else(|| {
+            refused(
+                "not set, and there is no usual place either (neither XDG_STATE_HOME nor HOME is \
+                 set); write --store redb:/path/to/file",
+            )
+        })?),
+        Some(url) => match url.expose().split_once(':') {
+            Some(("memory", "")) => Location::Memory,
+            Some(("redb", path)) if !path.is_empty() => Location::Embedded(path.into()),
+            Some(("redb", _)) => return Err(refused("names no file; write redb:/path/to/file")),
+            Some((scheme, rest)) if is_redis(scheme) && rest.starts_with("//") => Location::Redis {
+                namespace: namespace(file.namespace)?,
+                url,
+            },
+            // The text is not quoted: it may hold a password.
+            _ => {
+                return Err(refused(
+                    "not a known store; write \"redb:PATH\", \"redis://HOST\", \"rediss://HOST\", \
+                     \"redis+unix:///PATH\", \"redis-sentinel://HOST,HOST/NAME\", \
+                     \"redis-cluster://HOST,HOST\" or \"memory:\"",
+                ));
+            }
+        },
+    };
+    positive("store.read_patience", file.read_patience)?;
+    positive("store.create_patience", file.create_patience)?;
+    let tls = StoreTls {
+        roots: file.tls.roots.map(PathBuf::from),
+        identity: tls("store.tls", file.tls.certificate, file.tls.key)?,
+    };
+    let is_redis = matches!(location, Location::Redis { .. });
+    if tls != StoreTls::default() && !(is_redis && over_tls) {
+        return Err(Problem::new(
+            "store.tls",
+            "only counts where store.url begins with \"rediss\"",
+        ));
+    }
+    let wait = Wait {
+        replicas: file.wait_replicas,
+        aof: file.wait_aof,
+        timeout: file.wait_timeout,
+    };
+    if wait.is_on() && !is_redis {
+        let text = "replicas and their files are a thing of Redis; take wait_* out";
+        return Err(Problem::new("store.wait_replicas", text));
+    }
+    positive("store.wait_timeout", wait.timeout)?;
+    Ok(Store {
+        location,
+        tls,
+        wait,
+        read_patience: file.read_patience,
+        create_patience: file.create_patience,
+        allow_eviction: file.allow_eviction,
+        seal_key: seal_key("store.seal_key", file.seal_key)?,
+        seal_key_previous: seal_key("store.seal_key_previous", file.seal_key_previous)?,
+    })
+}
+
+/// The text is not quoted: it is a secret.
+fn seal_key(key: &str, text: Option<Secret>) -> Result<Option<SealKey>, Problem> {
+    let Some(text) = text else { return Ok(None) };
+    let refused = "is not a key; write 64 hex digits, as `openssl rand -hex 32` makes them";
+    let read = SealKey::from_hex(text.expose());
+    read.map(Some).ok_or_else(|| Problem::new(key, refused))
+}
+
+fn is_redis(scheme: &str) -> bool {
+    matches!(
+        scheme,
+        "redis"
+            | "rediss"
+            | "redis+unix"
+            | "redis-sentinel"
+            | "rediss-sentinel"
+            | "redis-cluster"
+            | "rediss-cluster"
+    )
+}
+
+fn namespace(text: Option<String>) -> Result<String, Problem> {
+    let refused = |text: String| Problem::new("store.namespace", text);
+    let text = text.ok_or_else(|| {
+        refused(
+            "not set, but Redis needs it: services that share a Redis must not claim each other's \
+             tasks; write the name of this service, the same on all its replicas"
+                .into(),
+        )
+    })?;
+    // Braces would move keys to other slots of a cluster.
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if text.is_empty() || text.len() > 64 || !text.chars().all(plain) {
+        return Err(refused(format!(
+            "{text:?} cannot be part of a key; write up to 64 letters, digits, \"-\", \"_\" and \".\""
+        )));
+    }
+    Ok(text)
+}

@@ -1,0 +1,100 @@
+//! The client's answers to a task's questions, on whichever replica they arrive.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hyper::header::HeaderValue;
+use serde_json::value::RawValue;
+
+use super::carrier::{Carrier, Charge};
+use super::{Busy, Runner};
+use crate::mcp::error::Reason;
+use crate::mcp::version::Era;
+use crate::store::StoreError;
+use crate::store::ledger::{Loaded, NotApplied};
+use crate::task::machine::{Effect, Event};
+use crate::task::state::Leg;
+
+/// Why answers were not taken. Nothing was applied, or it is in doubt where the store is away.
+#[derive(Debug)]
+pub enum AnswerError {
+    /// This replica cannot carry the call on now; another one, or this one later, can.
+    Busy,
+    /// The store no longer has the task.
+    Gone,
+    Store(StoreError),
+}
+
+impl From<Busy> for AnswerError {
+    fn from(_: Busy) -> Self {
+        Self::Busy
+    }
+}
+
+impl From<StoreError> for AnswerError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl Runner {
+    /// Commits answers. Whoever carries the call sees them in the change log and passes them on;
+    /// where they complete the round of a modern server, nobody does: then this replica carries
+    /// the next leg, under the credentials of this update.
+    pub async fn answer(
+        self: &Arc<Self>,
+        loaded: &Loaded,
+        answers: BTreeMap<Box<str>, Box<RawValue>>,
+        credentials: Option<HeaderValue>,
+    ) -> Result<(), AnswerError> {
+        let event = Event::Answered {
+            answers,
+            by: self.incarnation.clone(),
+        };
+        if loaded.task.open_questions().next().is_none() {
+            // Nothing is asked that these could answer.
+            return Ok(());
+        }
+        if !matches!(loaded.task.leg, Leg::Parked(_)) {
+            // A legacy call is open, and its owner passes the answers on. It asks no rounds.
+            return self.apply_answers(loaded, event).await.map(drop);
+        }
+        // What the next leg needs is had before anything is promised.
+        let permit = self.permit()?;
+        let request = self.ledger.load_request(loaded.task.id).await?;
+        let request = request.ok_or(StoreError::Corrupt("a task without its request"))?;
+        let charge = Charge::of(self, &loaded.task);
+        let Some(dispatched) = self.apply_answers(loaded, event).await? else {
+            return Ok(());
+        };
+        let id = dispatched.task.id;
+        let runner = Arc::clone(self);
+        match Carrier::dispatched(
+            runner,
+            dispatched,
+            charge,
+            Era::Modern,
+            &request,
+            credentials,
+        ) {
+            Ok(carrier) => self.spawn(carrier, permit),
+            Err(_unreadable) => self.abandon_by_id(id, Reason::StoreLost).await,
+        }
+        Ok(())
+    }
+
+    /// The task, where the answers make this replica its owner.
+    async fn apply_answers(
+        &self,
+        loaded: &Loaded,
+        event: Event,
+    ) -> Result<Option<Loaded>, AnswerError> {
+        match self.ledger.apply(loaded, event).await {
+            Ok((loaded, Some(Effect::Dispatch))) => Ok(Some(loaded)),
+            // Unknown and answered keys are ignored, and so is an answer that came too late.
+            Ok(_) | Err(NotApplied::Rejected(..)) => Ok(None),
+            Err(NotApplied::Gone) => Err(AnswerError::Gone),
+            Err(NotApplied::Store(error)) => Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! How often progress may be written: it is welcome, and never worth slowing down what counts.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Commits of progress a second, over all calls of this replica.
+const COMMITS_MAX: u32 = 1_000;
+
+/// A new budget begins.
+const WINDOW: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub(super) struct Budget(Mutex<Spent>);
+
+#[derive(Debug)]
+struct Spent {
+    since: Instant,
+    commits: u32,
+}
+
+impl Budget {
+    pub(super) fn new() -> Self {
+        Self(Mutex::new(Spent {
+            since: Instant::now(),
+            commits: 0,
+        }))
+    }
+
+    /// Takes one commit, or says when to ask again.
+    pub(super) fn take(&self, now: Instant) -> Result<(), Instant> {
+        let mut spent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if now.saturating_duration_since(spent.since) >= WINDOW {
+            *spent = Spent {
+                since: now,
+                commits: 0,
+            };
+        }
+        if spent.commits == COMMITS_MAX {
+            return Err(spent.since + WINDOW);
+        }
+        spent.commits += 1;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_has_a_thousand() {
+        let budget = Budget::new();
+        let now = Instant::now();
+        for _ in 0..COMMITS_MAX {
+            budget.take(now).unwrap();
+        }
+        let again = budget.take(now).unwrap_err();
+        assert!(again > now);
+        assert!(budget.take(again).is_ok());
+    }
+}

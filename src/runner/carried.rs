@@ -1,0 +1,99 @@
+//! The tasks that this replica carries, and the way to stop one without asking the store.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::task::id::{Caller, TaskId};
+
+#[derive(Debug, Default)]
+pub(super) struct Carried {
+    by_id: Mutex<HashMap<TaskId, Entry>>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    caller: Caller,
+    stop: Arc<Notify>,
+}
+
+/// Dropped when the call is carried no more.
+#[derive(Debug)]
+pub(super) struct Carrying {
+    carried: Arc<Carried>,
+    id: TaskId,
+    /// Notified when the client wants the call stopped and the store cannot be asked.
+    pub(super) stop: Arc<Notify>,
+}
+
+impl Carried {
+    /// Before the record says so, so that nobody takes the task for forgotten in between.
+    pub(super) fn enter(self: &Arc<Self>, id: TaskId, caller: Caller) -> Carrying {
+        let stop = Arc::new(Notify::new());
+        let entry = Entry {
+            caller,
+            stop: Arc::clone(&stop),
+        };
+        self.entries().insert(id, entry);
+        Carrying {
+            carried: Arc::clone(self),
+            id,
+            stop,
+        }
+    }
+
+    pub(super) fn contains(&self, id: TaskId) -> bool {
+        self.entries().contains_key(&id)
+    }
+
+    /// Stops the call if it is carried here and belongs to this caller.
+    pub(super) fn stop(&self, id: TaskId, caller: &Caller) {
+        if let Some(entry) = self.entries().get(&id)
+            && entry.caller == *caller
+        {
+            entry.stop.notify_one();
+        }
+    }
+
+    fn entries(&self) -> std::sync::MutexGuard<'_, HashMap<TaskId, Entry>> {
+        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Carrying {
+    fn drop(&mut self) {
+        // The next leg of the same task may have entered meanwhile.
+        let mut entries = self.carried.entries();
+        if entries
+            .get(&self.id)
+            .is_some_and(|entry| Arc::ptr_eq(&entry.stop, &self.stop))
+        {
+            entries.remove(&self.id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    #[test]
+    fn only_its_caller_stops_a_call_and_the_next_leg_outlives_the_last() {
+        let carried = Arc::new(Carried::default());
+        let (id, caller) = (TaskId::random(), Caller::from_bytes([1; 16]));
+        let first = carried.enter(id, caller);
+        carried.stop(id, &Caller::from_bytes([2; 16]));
+        assert!(first.stop.notified().now_or_never().is_none());
+        carried.stop(id, &caller);
+        assert!(first.stop.notified().now_or_never().is_some());
+
+        let second = carried.enter(id, caller);
+        drop(first);
+        assert!(carried.contains(id));
+        drop(second);
+        assert!(!carried.contains(id));
+    }
+}

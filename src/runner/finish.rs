@@ -1,0 +1,145 @@
+//! Writes the end of a task. It exists nowhere else: a store that is away is asked again until the
+//! task's own deadline has passed.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+use tracing::{error, info};
+
+use super::Runner;
+use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::mcp::result;
+use crate::store::StoreError;
+use crate::store::ledger::{INLINE_BYTES_MAX, Loaded, NotApplied};
+use crate::task::id::Fence;
+use crate::task::machine::{Event, OwnerEvent};
+use crate::task::state::{Outcome, Payload, Task};
+
+/// So long a full store may make room for a result; then the task fails in a few bytes instead.
+const FULL_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Pauses between attempts.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LAST_PAUSE: Duration = Duration::from_secs(5);
+
+/// A result, or a JSON-RPC error.
+pub(super) type End = Result<Box<RawValue>, Box<RawValue>>;
+
+/// The pauses between attempts to write what must not be lost.
+struct Attempts<'a> {
+    runner: &'a Runner,
+    until_ms: u64,
+    pause: Duration,
+}
+
+impl Runner {
+    /// Writes how the call ended, as the owner of that fence.
+    pub(super) async fn finish(&self, loaded: &Loaded, fence: Fence, mut end: End) {
+        let mut attempts = self.attempts(&loaded.task);
+        let (mut room, mut full_since) = (None, None);
+        loop {
+            let why = match self.try_finish(loaded, fence, &end).await {
+                Ok(()) => return,
+                Err(why) => why,
+            };
+            if !attempts.another().await {
+                let bytes = length(&end);
+                error!(task = ?loaded.task.id, bytes, error = %why, "a result was lost with the store");
+                return;
+            }
+            if room.is_none() {
+                room = self.unsaved.hold(length(&end));
+            }
+            let now = Instant::now();
+            let is_full = matches!(why, StoreError::Full);
+            let full_for = is_full.then(|| now - *full_since.get_or_insert(now));
+            let gives_up = full_for.is_some_and(|full_for| full_for >= FULL_PATIENCE);
+            if room.is_none() || gives_up {
+                error!(task = ?loaded.task.id, bytes = length(&end), "a result is given up for want of room");
+                end = Err(given_up());
+            }
+        }
+    }
+
+    /// Writes that the client cancelled, as soon as the store can be asked.
+    pub(super) async fn finish_cancelled(&self, loaded: &Loaded) {
+        let mut attempts = self.attempts(&loaded.task);
+        loop {
+            let event = Event::Cancel { reason: None };
+            match self.ledger.apply(loaded, event).await {
+                Ok((cancelled, _)) => return self.note_told(&cancelled).await,
+                Err(NotApplied::Rejected(..) | NotApplied::Gone) => return,
+                Err(NotApplied::Store(_)) => {}
+            }
+            if !attempts.another().await {
+                return;
+            }
+        }
+    }
+
+    fn attempts(&self, task: &Task) -> Attempts<'_> {
+        Attempts {
+            runner: self,
+            until_ms: task.deadline_ms,
+            pause: FIRST_PAUSE,
+        }
+    }
+
+    async fn try_finish(&self, loaded: &Loaded, fence: Fence, end: &End) -> Result<(), StoreError> {
+        let (outcome, message) = match end {
+            Ok(result) if result.get().len() > INLINE_BYTES_MAX => {
+                let bytes = Bytes::copy_from_slice(result.get().as_bytes());
+                let kept = Payload::Kept {
+                    fence,
+                    bytes: bytes.len() as u64,
+                };
+                self.ledger.keep(&loaded.task, fence, bytes).await?;
+                (Outcome::Completed(kept), None)
+            }
+            Ok(result) => (Outcome::Completed(Payload::Inline(result.clone())), None),
+            Err(error) => {
+                let message = result::error_message(error).map(Into::into);
+                (Outcome::Failed(error.clone()), message)
+            }
+        };
+        let event = Event::Owner(fence, OwnerEvent::Ended { outcome, message });
+        match self.ledger.apply(loaded, event).await {
+            Ok(_) => Ok(()),
+            Err(NotApplied::Rejected(..) | NotApplied::Gone) => {
+                info!(task = ?loaded.task.id, "an answer came after the task's end; dropped");
+                Ok(())
+            }
+            Err(NotApplied::Store(why)) => Err(why),
+        }
+    }
+}
+
+impl Attempts<'_> {
+    /// Waits for the next attempt; a shutdown allows one last at once. False: there is none.
+    async fn another(&mut self) -> bool {
+        let runner = self.runner;
+        if runner.ledger.now_ms() > self.until_ms || runner.halt.is_cancelled() {
+            return false;
+        }
+        runner
+            .halt
+            .run_until_cancelled(tokio::time::sleep(self.pause))
+            .await;
+        self.pause = (self.pause * 2).min(LAST_PAUSE);
+        true
+    }
+}
+
+fn given_up() -> Box<RawValue> {
+    Failure::new(Reason::StoreLost, SideEffect::Unknown)
+        .to_error()
+        .to_raw()
+}
+
+fn length(end: &End) -> usize {
+    match end {
+        Ok(text) | Err(text) => text.get().len(),
+    }
+}

@@ -1,0 +1,111 @@
+//! Shows that this replica lives, and who else does: one command a second, however much it carries.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tracing::warn;
+
+use super::Runner;
+use crate::store::{Beat, Dead, StoreError};
+use crate::task::id::Incarnation;
+
+/// Between two heartbeats, and the most that chance adds, so that replicas do not beat in step.
+const BEAT: Duration = Duration::from_secs(1);
+const JITTER_MS: u64 = 250;
+
+/// Who was found dead, by the last heartbeat.
+#[derive(Debug, Clone, Default)]
+pub(super) struct View {
+    pub(super) now_ms: u64,
+    /// Empty while the contact with the store is too young to judge anybody.
+    pub(super) dead: Vec<Dead>,
+}
+
+impl View {
+    pub(super) fn lost(&self, incarnation: &Incarnation) -> bool {
+        self.dead
+            .iter()
+            .any(|dead| dead.incarnation == *incarnation)
+    }
+}
+
+impl Runner {
+    pub(super) fn view(&self) -> watch::Ref<'_, View> {
+        self.view.borrow()
+    }
+
+    /// The first heartbeat, before the first call.
+    pub(super) async fn first_beat(&self) -> Result<(), StoreError> {
+        self.beat().await
+    }
+
+    pub(super) async fn beat_until_halted(self: Arc<Self>) {
+        loop {
+            let pause = BEAT + Duration::from_millis(chance() % JITTER_MS);
+            let halted = self.halt.run_until_cancelled(tokio::time::sleep(pause));
+            if halted.await.is_none() {
+                return;
+            }
+            let began = Instant::now();
+            let beaten = self.beat().await;
+            let answers = beaten.is_ok();
+            self.store_answers
+                .send_if_modified(|last| std::mem::replace(last, answers) != answers);
+            if let Err(error) = beaten {
+                warn!(%error, "the store did not take a heartbeat");
+                self.contact_broke();
+            } else if Instant::now().saturating_duration_since(began) > BEAT {
+                self.contact_broke();
+            }
+        }
+    }
+
+    /// A store that was away may have let every lease run out: nobody is declared dead before the
+    /// contact has held for one whole lease.
+    async fn beat(&self) -> Result<(), StoreError> {
+        let began = Instant::now();
+        let store = self.ledger.store();
+        let beat = store
+            .beat(Some(&self.incarnation), self.settings.lease)
+            .await?;
+        if let Some(clock) = &self.settings.shared_clock {
+            clock.set(beat.now_ms);
+        }
+        self.ledger.write_for(&beat.living);
+        let since = *self
+            .contact
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get_or_insert(began);
+        let held = Instant::now().saturating_duration_since(since) >= self.settings.lease;
+        self.view.send_replace(self.judge(beat, held));
+        Ok(())
+    }
+
+    fn judge(&self, beat: Beat, held: bool) -> View {
+        let mut dead = beat.dead;
+        if !held && !self.settings.exclusive_store {
+            dead.clear();
+        }
+        dead.retain(|dead| dead.incarnation != self.incarnation);
+        View {
+            now_ms: beat.now_ms,
+            dead,
+        }
+    }
+
+    /// A command failed or took too long: whoever seems dead may only have met the same.
+    pub(super) fn contact_broke(&self) {
+        *self.contact.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.view.send_modify(|view| view.dead.clear());
+    }
+}
+
+/// Sixty-four random bits; where the system gives none, replicas beat in step.
+fn chance() -> u64 {
+    let mut bytes = [0; 8];
+    let _ = getrandom::fill(&mut bytes);
+    u64::from_le_bytes(bytes)
+}

@@ -1,0 +1,188 @@
+//! Takes over what a lost owner left behind: claimed by a commit, so that of two finders one wins.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt as _;
+use futures_util::stream;
+use tracing::info;
+
+use super::Runner;
+use super::carrier::{Carrier, Charge};
+use super::heartbeat::View;
+use crate::mcp::error::Reason;
+use crate::store::ledger::{Loaded, NotApplied};
+use crate::store::seal::Place;
+use crate::store::{Dead, StoreError};
+use crate::task::id::TaskId;
+use crate::task::machine::{Event, OwnerEvent, Takeover};
+use crate::task::recovery::{Finder, Verdict, decide};
+use crate::task::state::{Reach, Task};
+use crate::upstream::Exchange;
+
+/// Tasks of one lost owner that are looked at together.
+const TOGETHER: usize = 16;
+
+/// Under which name a resume point is sealed.
+const RESUME: &str = "resume";
+
+impl Runner {
+    /// Looks at everything that a lost owner must still do, then forgets the owner if nothing is
+    /// left. What can be done better later stays.
+    pub(super) async fn recover(self: &Arc<Self>, dead: &Dead) -> Result<(), StoreError> {
+        let store = self.ledger.store();
+        let left_behind = store.indexed(&dead.incarnation).await?;
+        let recovered: Vec<Result<(), StoreError>> = stream::iter(left_behind)
+            .map(|id| self.recover_task(id, dead))
+            .buffer_unordered(TOGETHER)
+            .collect()
+            .await;
+        recovered.into_iter().collect::<Result<(), StoreError>>()?;
+        if store.indexed(&dead.incarnation).await?.is_empty() {
+            store.retire(&dead.incarnation).await?;
+        }
+        Ok(())
+    }
+
+    async fn recover_task(self: &Arc<Self>, id: TaskId, dead: &Dead) -> Result<(), StoreError> {
+        // A frozen owner may have come back since.
+        if !self.view().lost(&dead.incarnation) {
+            return Ok(());
+        }
+        let Some(loaded) = self.ledger.load(id).await? else {
+            return self
+                .ledger
+                .store()
+                .forget(id, Some(&dead.incarnation))
+                .await;
+        };
+        let task = &loaded.task;
+        if task.owner.as_ref() != Some(&dead.incarnation) {
+            return Ok(());
+        }
+        let point = self.unseal(task);
+        let finder = Finder {
+            within_reach: self.is_within_reach(&task.reach),
+            unseals: point.is_some(),
+            waited: self.has_waited(dead),
+        };
+        match decide(task, finder) {
+            Verdict::Leave | Verdict::Wait => {}
+            Verdict::Resume => self.resume(loaded, point).await,
+            Verdict::Dispatch => self.dispatch_again(loaded).await?,
+            Verdict::Tell => {
+                if let Some(exchange) = self.adopt(task, point) {
+                    exchange.control.cancel().await;
+                }
+                self.note_told(&loaded).await;
+            }
+            Verdict::Untellable => self.note_told(&loaded).await,
+            Verdict::Fail(_) => self.abandon(&loaded, Reason::OwnerLost).await,
+        }
+        Ok(())
+    }
+
+    /// Fetches the answer of a call that still runs at the server.
+    async fn resume(self: &Arc<Self>, loaded: Loaded, point: Option<String>) {
+        // Without room here another replica may have some.
+        let Ok(permit) = self.permit() else { return };
+        let Some(exchange) = self.adopt(&loaded.task, point) else {
+            return self.abandon(&loaded, Reason::OwnerLost).await;
+        };
+        let charge = Charge::of(self, &loaded.task);
+        match self.claim(&loaded, Takeover::Resume).await {
+            Some(claimed) => {
+                info!(task = ?claimed.task.id, "a call is carried on for its lost owner");
+                self.spawn(
+                    Carrier::adopted(Arc::clone(self), claimed, charge, exchange),
+                    permit,
+                );
+            }
+            // Somebody else carries it, on the same session.
+            None => exchange.control.leave(),
+        }
+    }
+
+    /// Sends a call for the first time, or again where that is safe.
+    async fn dispatch_again(self: &Arc<Self>, loaded: Loaded) -> Result<(), StoreError> {
+        let Ok(permit) = self.permit() else {
+            return Ok(());
+        };
+        // A server that cannot be reached now may be in a second; the deadline stands.
+        let Ok(era) = self.upstream.era(None).await else {
+            return Ok(());
+        };
+        let Some(request) = self.ledger.load_request(loaded.task.id).await? else {
+            self.abandon(&loaded, Reason::OwnerLost).await;
+            return Ok(());
+        };
+        let charge = Charge::of(self, &loaded.task);
+        let Some(claimed) = self.claim(&loaded, Takeover::Dispatch).await else {
+            return Ok(());
+        };
+        info!(task = ?claimed.task.id, attempts = claimed.task.attempts, "a call is sent for its lost owner");
+        let id = claimed.task.id;
+        match Carrier::dispatched(Arc::clone(self), claimed, charge, era, &request, None) {
+            Ok(carrier) => self.spawn(carrier, permit),
+            Err(_unreadable) => self.abandon_by_id(id, Reason::OwnerLost).await,
+        }
+        Ok(())
+    }
+
+    /// Only by whoever is about to claim or to cancel the call: dropped, what was adopted ends the
+    /// session at the server.
+    fn adopt(&self, task: &Task, point: Option<String>) -> Option<Exchange> {
+        self.upstream.adopt(*task.caller.as_bytes(), &point?)
+    }
+
+    async fn claim(&self, loaded: &Loaded, takeover: Takeover) -> Option<Loaded> {
+        let event = Event::Claimed {
+            fence: loaded.task.fence,
+            by: self.incarnation.clone(),
+            reach: self.settings.reach.clone(),
+            takeover,
+        };
+        match self.ledger.apply(loaded, event).await {
+            Ok((claimed, _)) => Some(claimed),
+            // In doubt, the claim may stand: then the reconcile of this replica ends it.
+            Err(NotApplied::Rejected(..) | NotApplied::Gone | NotApplied::Store(_)) => None,
+        }
+    }
+
+    /// The server was told that nobody waits, or nobody can tell it.
+    pub(super) async fn note_told(&self, loaded: &Loaded) {
+        let told = Event::Owner(loaded.task.fence, OwnerEvent::Told);
+        // Found again by the next sweep.
+        let _ = self.ledger.apply(loaded, told).await;
+    }
+
+    /// Whether the task's server is one that this replica can get at.
+    pub(super) fn is_within_reach(&self, reach: &Reach) -> bool {
+        self.settings.exclusive_store || *reach == self.settings.reach
+    }
+
+    fn has_waited(&self, dead: &Dead) -> bool {
+        let View { now_ms, .. } = *self.view();
+        let lease_ms = u64::try_from(self.settings.lease.as_millis()).unwrap_or(u64::MAX);
+        now_ms.saturating_sub(dead.since_ms) >= lease_ms.saturating_mul(2)
+    }
+
+    /// Where the call can be carried on, for the record.
+    pub(super) fn seal(&self, task: &Task, point: &str) -> Option<Box<str>> {
+        let place = Place {
+            task: task.id,
+            caller: &task.caller,
+            field: RESUME,
+        };
+        self.settings.sealer.as_ref()?.seal(place, point).ok()
+    }
+
+    fn unseal(&self, task: &Task) -> Option<String> {
+        let place = Place {
+            task: task.id,
+            caller: &task.caller,
+            field: RESUME,
+        };
+        let sealer = self.settings.sealer.as_ref()?;
+        sealer.open(place, task.resume.as_deref()?)
+    }
+}

@@ -1,0 +1,38 @@
+//! Results that wait in memory for a store that is away: bounded in all.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// KiB of results that wait; beyond it a call fails with `store_lost` instead.
+const KIB_MAX: usize = 256 * 1024;
+
+#[derive(Debug)]
+pub(super) struct Unsaved(Arc<Semaphore>);
+
+impl Unsaved {
+    pub(super) fn new() -> Self {
+        Self(Arc::new(Semaphore::new(KIB_MAX)))
+    }
+
+    /// Room for a result while it waits; given back when dropped. `None`: there is none.
+    pub(super) fn hold(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let kib = u32::try_from(bytes.div_ceil(1024)).ok()?;
+        Arc::clone(&self.0).try_acquire_many_owned(kib).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_room_for_so_much_and_no_more() {
+        let unsaved = Unsaved::new();
+        let all = unsaved.hold(KIB_MAX * 1024).unwrap();
+        assert!(unsaved.hold(1).is_none());
+        drop(all);
+        assert!(unsaved.hold(1).is_some());
+        assert!(unsaved.hold(usize::MAX).is_none());
+    }
+}

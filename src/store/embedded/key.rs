@@ -1,0 +1,69 @@
+//! The seal key beside the file: made at first use, readable by its owner only.
+
+use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use super::super::seal::Master;
+
+/// Reads or makes the key that belongs to this store file. Whoever calls has the store open: no
+/// other process makes one at the same time.
+pub fn seal_key(store: &Path) -> io::Result<Master> {
+    let path = beside(store);
+    match read(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        // Cut short by a crash of its first writer: nothing was sealed under it yet.
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            std::fs::remove_file(&path)?;
+        }
+        answered => return answered,
+    }
+    let mut key = [0; 32];
+    getrandom::fill(&mut key).map_err(io::Error::other)?;
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&path)?;
+    file.write_all(&key)?;
+    file.sync_all()?;
+    Ok(key)
+}
+
+fn read(path: &Path) -> io::Result<Master> {
+    let mut key = [0; 32];
+    OpenOptions::new()
+        .read(true)
+        .open(path)?
+        .read_exact(&mut key)?;
+    Ok(key)
+}
+
+fn beside(store: &Path) -> PathBuf {
+    let mut path = OsString::from(store);
+    path.push(".key");
+    path.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn it_is_made_once_and_for_its_owner_only() {
+        let name = format!("raincheck-key-{}", uuid::Uuid::new_v4());
+        let store = std::env::temp_dir().join(name);
+        let key = seal_key(&store).unwrap();
+        assert_eq!(seal_key(&store).unwrap(), key);
+        let path = beside(&store);
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        std::fs::write(&path, b"short").unwrap();
+        assert_ne!(seal_key(&store).unwrap(), key);
+        std::fs::remove_file(path).unwrap();
+    }
+}

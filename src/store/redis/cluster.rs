@@ -1,0 +1,110 @@
+//! Asks the nodes of a cluster who holds which slots.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use redis::{RedisResult, Value};
+
+use super::address::Template;
+use super::open::OpenError;
+use super::reach::Reach;
+use super::topology::{Map, Server, most_common};
+
+/// A range of slots and the address of its primary.
+type Range = (u16, u16, (String, u16));
+
+/// The map that most of the nodes that answer draw.
+pub(super) async fn find(
+    reach: &Reach,
+    seeds: &[(String, u16)],
+    at: &Template,
+    known: &[Arc<Server>],
+) -> Result<Map, OpenError> {
+    let mut asked: Vec<Arc<Server>> = known.to_vec();
+    for (host, port) in seeds {
+        let seed = reach.server(&at.url(host, *port), 0)?;
+        if !asked.iter().any(|server| server.is(&seed)) {
+            asked.push(Arc::new(seed));
+        }
+    }
+    let asked = asked.iter().take(ASKED_MAX);
+    let (mut drawn, mut cause) = (Vec::new(), None);
+    for answer in join_all(asked.map(|server| ask(reach, server))).await {
+        match answer {
+            Ok(Some(ranges)) if !ranges.is_empty() => drawn.push(ranges),
+            Ok(_) => {}
+            Err(error) => cause = Some(error),
+        }
+    }
+    let Some(ranges) = most_common(drawn) else {
+        return Err(cause.map_or(OpenError::NoSlots, |cause| OpenError::Nodes { cause }));
+    };
+    let addresses: BTreeSet<_> = ranges.iter().map(|(_, _, address)| address).collect();
+    let addresses: Vec<_> = addresses.into_iter().collect();
+    let servers = addresses.iter().map(|(host, port)| {
+        let server = reach.server(&at.url(host, *port), 0)?;
+        let same = known.iter().find(|known| known.is(&server));
+        Ok(same.map_or_else(|| Arc::new(server), Arc::clone))
+    });
+    let servers = servers.collect::<Result<Vec<_>, OpenError>>()?;
+    let place = |address| addresses.iter().position(|other| *other == address);
+    let ranges = ranges
+        .iter()
+        .filter_map(|(first, last, address)| Some((*first, *last, place(address)?)));
+    Ok(Map {
+        ranges: ranges.collect(),
+        servers,
+    })
+}
+
+async fn ask(reach: &Reach, server: &Server) -> RedisResult<Option<Vec<Range>>> {
+    let mut connection = reach.connect(&server.client).await?;
+    let mut command = redis::cmd("CLUSTER");
+    let slots: Vec<Value> = command.arg("SLOTS").query_async(&mut connection).await?;
+    let host = server.client.get_connection_info().addr();
+    let own_host = match host {
+        redis::ConnectionAddr::Tcp(host, _) | redis::ConnectionAddr::TcpTls { host, .. } => host,
+        redis::ConnectionAddr::Unix(_) | _ => "",
+    };
+    let mut ranges = slots
+        .into_iter()
+        .map(|range| read(range, own_host))
+        .collect::<Option<Vec<_>>>();
+    if let Some(ranges) = &mut ranges {
+        ranges.sort();
+    }
+    Ok(ranges)
+}
+
+/// One entry of CLUSTER SLOTS: first, last, the primary, its replicas. `None` for anything else.
+/// A node that does not know how it is called leaves its host out: then it is the one we asked.
+fn read(range: Value, own_host: &str) -> Option<Range> {
+    let Value::Array(range) = range else {
+        return None;
+    };
+    let mut range = range.into_iter();
+    let (first, last) = (number(&range.next()?)?, number(&range.next()?)?);
+    let Value::Array(primary) = range.next()? else {
+        return None;
+    };
+    let host = if let Value::BulkString(host) = primary.first()?
+        && !host.is_empty()
+    {
+        String::from_utf8(host.clone()).ok()?
+    } else {
+        own_host.to_owned()
+    };
+    Some((first, last, (host, number(primary.get(1)?)?)))
+}
+
+fn number(value: &Value) -> Option<u16> {
+    if let Value::Int(number) = value {
+        u16::try_from(*number).ok()
+    } else {
+        None
+    }
+}
+
+/// Nodes asked at once: enough for a majority of any cluster that raincheck has a use for.
+const ASKED_MAX: usize = 16;

@@ -1,0 +1,221 @@
+//! Writes that count only when replicas or the disk have them.
+//!
+//! WAIT holds up its connection and knows only what that connection wrote. So these writes have a
+//! connection of their own to each server, and go there in batches: while one is waited for, the
+//! next one gathers. Whatever is not acknowledged in time is in doubt, although it stands.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, Value};
+use tokio::sync::{mpsc, oneshot};
+
+use super::super::StoreError;
+use super::keys::slot_of;
+use super::link::{Link, Script, fault, is_unknown};
+use super::topology::{Server, Topology};
+
+/// What is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wait {
+    /// So many replicas acknowledge it.
+    pub replicas: usize,
+    /// The server's append-only file is synced (Redis 7.2).
+    pub aof: bool,
+    /// Then the write is in doubt.
+    pub timeout: Duration,
+}
+
+/// Where writes are handed in.
+pub(super) struct Durable {
+    jobs: mpsc::Sender<Job>,
+    timeout: Duration,
+}
+
+struct Job {
+    slot: u16,
+    command: Cmd,
+    answer: oneshot::Sender<RedisResult<Value>>,
+}
+
+impl Durable {
+    /// The second part does the work, for as long as it is polled.
+    pub(super) fn new(
+        topology: Arc<Topology>,
+        wait: Wait,
+        command_timeout: Duration,
+    ) -> (Self, Worker) {
+        let (sender, jobs) = mpsc::channel(BATCH);
+        let timeout = wait.timeout * waits(wait) + command_timeout;
+        let worker = Worker {
+            link: Link::new(Arc::clone(&topology), timeout),
+            topology,
+            wait,
+            jobs,
+        };
+        // A write waits for the batch before its own, and then for its own.
+        let timeout = timeout * 2;
+        let durable = Self {
+            jobs: sender,
+            timeout,
+        };
+        (durable, worker)
+    }
+
+    /// By its digest, and with its text where the server does not know it.
+    pub(super) async fn call(
+        &self,
+        script: &Script,
+        key: &str,
+        fill: impl Fn(&mut Cmd),
+    ) -> Result<Vec<Value>, StoreError> {
+        let answered = match self.send(key, script.by_digest(&fill)).await {
+            Err(error) if is_unknown(&error) => self.send(key, script.by_text(&fill)).await,
+            answered => answered,
+        };
+        if let Value::Array(values) = answered.map_err(fault)? {
+            Ok(values)
+        } else {
+            Err(StoreError::Corrupt("an answer of another shape"))
+        }
+    }
+
+    /// Sends once. After any error but the server's own the write is in doubt.
+    async fn send(&self, key: &str, command: Cmd) -> RedisResult<Value> {
+        let (answer, answered) = oneshot::channel();
+        let job = Job {
+            slot: slot_of(key),
+            command,
+            answer,
+        };
+        let work = async {
+            self.jobs.send(job).await.ok()?;
+            answered.await.ok()
+        };
+        // The worker ends with the store; nobody asks after that.
+        let in_time = tokio::time::timeout(self.timeout, work).await;
+        in_time.ok().flatten().unwrap_or_else(|| Err(unconfirmed()))
+    }
+}
+
+/// Takes writes and tells what became of them.
+pub(super) struct Worker {
+    link: Link,
+    topology: Arc<Topology>,
+    wait: Wait,
+    jobs: mpsc::Receiver<Job>,
+}
+
+impl Worker {
+    /// May be dropped at any point: what is under way is in doubt then.
+    pub(super) async fn run(mut self) {
+        let mut gathered: HashMap<String, (Arc<Server>, Vec<Job>)> = HashMap::new();
+        let mut busy = HashSet::new();
+        let mut running = FuturesUnordered::new();
+        loop {
+            let held: usize = gathered.values().map(|(_, jobs)| jobs.len()).sum();
+            tokio::select! {
+                Some(done) = running.next() => { busy.remove(&done); }
+                Some(job) = self.jobs.recv(), if held < BATCH => {
+                    let map = self.topology.map();
+                    if let Some(server) = map.server_of(job.slot) {
+                        let place = gathered.entry(server.name.clone());
+                        let (_, jobs) = place.or_insert_with(|| (Arc::clone(server), Vec::new()));
+                        jobs.push(job);
+                    } else {
+                        // Dropped: nothing was sent.
+                        self.topology.doubt(&down());
+                    }
+                }
+                else => return,
+            }
+            let ready: Vec<_> = gathered
+                .keys()
+                .filter(|name| !busy.contains(*name))
+                .cloned()
+                .collect();
+            for name in ready {
+                if let Some((server, jobs)) = gathered.remove(&name) {
+                    busy.insert(name.clone());
+                    running.push(perform(&self.link, &self.topology, self.wait, server, jobs));
+                }
+            }
+        }
+    }
+}
+
+/// One batch; the name of its server when it is over.
+async fn perform(
+    link: &Link,
+    topology: &Topology,
+    wait: Wait,
+    server: Arc<Server>,
+    jobs: Vec<Job>,
+) -> String {
+    let (commands, answers): (Vec<_>, Vec<_>) = jobs
+        .into_iter()
+        .map(|job| (job.command, job.answer))
+        .unzip();
+    let mut pipeline = redis::pipe();
+    pipeline.ignore_errors();
+    for command in commands {
+        pipeline.add_command(command);
+    }
+    add_waits(&mut pipeline, wait);
+    match link.batch(&server, &pipeline).await {
+        Ok(mut told) => {
+            let kept = told.split_off(answers.len().min(told.len()));
+            let kept = kept.len() == waits(wait) as usize
+                && kept.iter().all(|told| has_enough(told, wait));
+            for (answer, told) in answers.into_iter().zip(told) {
+                let told = match told {
+                    Ok(_) if !kept => Err(unconfirmed()),
+                    told => told.inspect_err(|error| topology.doubt(error)),
+                };
+                // Whoever asked may have gone.
+                let _ = answer.send(told);
+            }
+        }
+        Err(error) => topology.doubt(&error),
+    }
+    server.name.clone()
+}
+
+fn add_waits(pipeline: &mut Pipeline, wait: Wait) {
+    let ms = u64::try_from(wait.timeout.as_millis()).unwrap_or(u64::MAX);
+    if wait.replicas > 0 {
+        pipeline.cmd("WAIT").arg(wait.replicas).arg(ms);
+    }
+    if wait.aof {
+        pipeline.cmd("WAITAOF").arg(1).arg(0).arg(ms);
+    }
+}
+
+fn waits(wait: Wait) -> u32 {
+    u32::from(wait.replicas > 0) + u32::from(wait.aof)
+}
+
+/// WAIT tells how many replicas have it, WAITAOF how many local files (0 or 1) and replicas'.
+fn has_enough(told: &RedisResult<Value>, wait: Wait) -> bool {
+    match told {
+        Ok(Value::Int(replicas)) => {
+            usize::try_from(*replicas).is_ok_and(|replicas| replicas >= wait.replicas)
+        }
+        Ok(Value::Array(told)) => matches!(told.first(), Some(Value::Int(1))),
+        _ => false,
+    }
+}
+
+fn unconfirmed() -> RedisError {
+    (ErrorKind::Io, "not confirmed by replicas or disk in time").into()
+}
+
+fn down() -> RedisError {
+    let kind = ErrorKind::Server(ServerErrorKind::ClusterDown);
+    (kind, "nobody holds the slot").into()
+}
+
+/// Writes that wait for their turn; more wait for a place.
+const BATCH: usize = 256;

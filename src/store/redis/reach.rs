@@ -1,0 +1,92 @@
+//! How one server is reached: its URL, our certificates, links that notice when they are dead.
+
+use std::fmt;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
+use redis::{
+    AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, IntoConnectionInfo,
+    RedisResult, TlsCertificates,
+};
+
+use super::open::OpenError;
+use super::topology::Server;
+
+/// Certificates for the connection to Redis, in PEM.
+#[derive(Clone, Default)]
+pub struct Tls {
+    /// Trusted instead of the machine's roots.
+    pub roots: Option<Vec<u8>>,
+    /// Certificate chain and key that we show.
+    pub identity: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Tls")
+    }
+}
+
+/// Reaches any server of one store.
+pub(super) struct Reach {
+    tls: Tls,
+}
+
+impl Reach {
+    pub(super) fn new(tls: Tls) -> Self {
+        // The first provider stands; ours is the same one. Redis-rs asks for the process's default.
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        Self { tls }
+    }
+
+    /// Does not connect.
+    pub(super) fn server(&self, url: &str, generation: u64) -> Result<Server, OpenError> {
+        // The library's own text could quote the URL, and with it the password.
+        let info = url.into_connection_info().map_err(|_| OpenError::Url)?;
+        let keepalive = TcpKeepalive::new()
+            .with_time(Duration::from_secs(15))
+            .with_interval(Duration::from_secs(5))
+            .with_retries(3);
+        let tcp = TcpSettings::default()
+            .set_nodelay(true)
+            .set_keepalive(keepalive)
+            .set_user_timeout(USER_TIMEOUT);
+        let info = info.set_tcp_settings(tcp);
+        let name = info.addr().to_string();
+        let client = if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
+            Client::build_with_tls(info, self.certificates()).map_err(OpenError::Certificates)?
+        } else {
+            Client::open(info).map_err(|_| OpenError::Url)?
+        };
+        Ok(Server {
+            name,
+            generation,
+            client,
+        })
+    }
+
+    /// For a few commands, one after the other.
+    pub(super) async fn connect(&self, client: &Client) -> RedisResult<MultiplexedConnection> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(super::CONNECT_TIMEOUT))
+            .set_response_timeout(Some(super::CONNECT_TIMEOUT));
+        client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await
+    }
+
+    fn certificates(&self) -> TlsCertificates {
+        let identity = self.tls.identity.clone();
+        TlsCertificates {
+            client_tls: identity.map(|(client_cert, client_key)| ClientTlsConfig {
+                client_cert,
+                client_key,
+            }),
+            root_cert: self.tls.roots.clone(),
+        }
+    }
+}
+
+/// Sent and not acknowledged for so long, a connection is taken for dead.
+const USER_TIMEOUT: Duration = Duration::from_secs(5);

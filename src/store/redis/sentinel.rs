@@ -1,0 +1,74 @@
+//! Asks the Sentinels who the primary is, and the primary whether it knows.
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use redis::{ErrorKind, RedisResult, ServerErrorKind, Value};
+
+use super::address::Template;
+use super::open::OpenError;
+use super::reach::Reach;
+use super::topology::{Map, Server, most_common};
+
+/// The primary that most of the Sentinels that answer name, if it takes itself for one: during a
+/// failover a Sentinel names one that is not ready yet. The `known` one is not asked again.
+pub(super) async fn find(
+    reach: &Reach,
+    sentinels: &[String],
+    primary: &str,
+    at: &Template,
+    known: Option<&Arc<Server>>,
+) -> Result<Map, OpenError> {
+    let asked = join_all(sentinels.iter().map(|url| ask(reach, url, primary))).await;
+    let (mut named, mut cause) = (Vec::new(), None);
+    for answer in asked {
+        match answer? {
+            Ok(Some(address)) => named.push(address),
+            Ok(None) => {}
+            Err(error) => cause = Some(error),
+        }
+    }
+    let Some((host, port)) = most_common(named) else {
+        let primary = primary.to_owned();
+        return Err(match cause {
+            Some(cause) => OpenError::Sentinels { primary, cause },
+            None => OpenError::NoSuchPrimary { primary },
+        });
+    };
+    let server = reach.server(&at.url(&host, port), 0)?;
+    if known.is_some_and(|known| known.is(&server)) {
+        return Ok(Map::of_one(server));
+    }
+    let name = || server.name.clone();
+    let unreachable = |cause| OpenError::Unreachable {
+        server: name(),
+        cause,
+    };
+    let mut connection = reach.connect(&server.client).await.map_err(unreachable)?;
+    let role: RedisResult<Vec<Value>> = redis::cmd("ROLE").query_async(&mut connection).await;
+    match role {
+        Ok(role) if role.first() == Some(&Value::BulkString(b"master".to_vec())) => {}
+        Ok(_) => return Err(OpenError::Replica { server: name() }),
+        // It may not tell us; a write will.
+        Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm) => {}
+        Err(cause) => return Err(unreachable(cause)),
+    }
+    Ok(Map::of_one(server))
+}
+
+async fn ask(
+    reach: &Reach,
+    url: &str,
+    primary: &str,
+) -> Result<RedisResult<Option<(String, u16)>>, OpenError> {
+    let server = reach.server(url, 0)?;
+    Ok(async {
+        let mut connection = reach.connect(&server.client).await?;
+        redis::cmd("SENTINEL")
+            .arg("get-master-addr-by-name")
+            .arg(primary)
+            .query_async(&mut connection)
+            .await
+    }
+    .await)
+}

@@ -1,0 +1,240 @@
+//! Which server holds which slot now, and finding out again when that comes into doubt.
+//!
+//! One server is simply there. Sentinels are asked who the primary is, cluster nodes who holds
+//! what; several are asked at once and the answer that most of them give counts, because one that
+//! was cut off still tells of the past.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::{Client, ErrorKind, RedisError, ServerErrorKind};
+use tokio::sync::{Notify, watch};
+use tracing::{info, warn};
+
+use super::address::Target;
+use super::open::OpenError;
+use super::reach::Reach;
+use super::{cluster, sentinel};
+
+/// Where everything is.
+pub(super) struct Topology {
+    target: Target,
+    reach: Reach,
+    map: watch::Sender<Arc<Map>>,
+    /// Somebody met an answer, or none, that does not fit the map.
+    doubted: Notify,
+}
+
+/// One server that can be asked.
+pub(super) struct Server {
+    /// Its address: what is said of it, and what tells it from others.
+    pub(super) name: String,
+    /// A new one means: connect again, although the name is the same.
+    pub(super) generation: u64,
+    pub(super) client: Client,
+}
+
+/// Who holds what.
+pub(super) struct Map {
+    pub(super) servers: Vec<Arc<Server>>,
+    /// First and last slot, and whose they are among `servers`.
+    pub(super) ranges: Vec<(u16, u16, usize)>,
+}
+
+impl Map {
+    /// Everything is on one server.
+    pub(super) fn of_one(server: Server) -> Self {
+        Self {
+            servers: vec![Arc::new(server)],
+            ranges: vec![(0, SLOTS - 1, 0)],
+        }
+    }
+
+    pub(super) fn server_of(&self, slot: u16) -> Option<&Arc<Server>> {
+        let holds = |range: &&(u16, u16, usize)| (range.0..=range.1).contains(&slot);
+        let (_, _, server) = self.ranges.iter().find(holds)?;
+        self.servers.get(*server)
+    }
+
+    fn is_like(&self, other: &Self) -> bool {
+        let same = |(a, b): (&Arc<Server>, &Arc<Server>)| a.is(b);
+        self.ranges == other.ranges
+            && self.servers.len() == other.servers.len()
+            && self.servers.iter().zip(&other.servers).all(same)
+    }
+}
+
+impl Server {
+    pub(super) fn is(&self, other: &Self) -> bool {
+        self.name == other.name && self.generation == other.generation
+    }
+}
+
+impl Topology {
+    /// Asks once where everything is.
+    pub(super) async fn find(target: Target, reach: Reach) -> Result<Self, OpenError> {
+        let map = match &target {
+            Target::Single(url) => Map::of_one(reach.server(url, 0)?),
+            Target::Sentinel {
+                sentinels,
+                primary,
+                at,
+            } => sentinel::find(&reach, sentinels, primary, at, None).await?,
+            Target::Cluster { seeds, at } => cluster::find(&reach, seeds, at, &[]).await?,
+        };
+        Ok(Self {
+            target,
+            reach,
+            map: watch::Sender::new(Arc::new(map)),
+            doubted: Notify::new(),
+        })
+    }
+
+    pub(super) fn is_cluster(&self) -> bool {
+        matches!(self.target, Target::Cluster { .. })
+    }
+
+    pub(super) fn reach(&self) -> &Reach {
+        &self.reach
+    }
+
+    pub(super) fn map(&self) -> Arc<Map> {
+        Arc::clone(&self.map.borrow())
+    }
+
+    /// Changes with the map.
+    pub(super) fn watch(&self) -> watch::Receiver<Arc<Map>> {
+        self.map.subscribe()
+    }
+
+    /// Another server of the cluster, which one of its nodes named.
+    pub(super) fn named(&self, host: &str, port: u16) -> Option<Arc<Server>> {
+        let Target::Cluster { at, .. } = &self.target else {
+            return None;
+        };
+        let server = self.reach.server(&at.url(host, port), 0).ok()?;
+        let map = self.map();
+        let known = map.servers.iter().find(|known| known.is(&server));
+        Some(known.map_or_else(|| Arc::new(server), Arc::clone))
+    }
+
+    /// What a command came to, where it may mean that the map is old.
+    pub(super) fn doubt(&self, error: &RedisError) {
+        let old = if let ErrorKind::Server(kind) = error.kind() {
+            is_elsewhere(kind)
+        } else {
+            // One server that is away is waited for where it was.
+            error.is_io_error() && !matches!(self.target, Target::Single(_))
+        };
+        if old {
+            self.doubted.notify_one();
+        }
+    }
+
+    /// Keeps the map true, for as long as it is polled. May be dropped at any point.
+    pub(super) async fn keep(&self) {
+        let mut told = false;
+        loop {
+            if matches!(self.target, Target::Sentinel { .. }) {
+                // A primary that was cut off with us answers as ever: only the Sentinels know.
+                let _ = tokio::time::timeout(LOOK, self.doubted.notified()).await;
+            } else {
+                self.doubted.notified().await;
+            }
+            match self.look().await {
+                Ok(map) => {
+                    told = false;
+                    self.publish(map);
+                }
+                Err(error) => {
+                    if !std::mem::replace(&mut told, true) {
+                        warn!(%error, "it is not known where Redis is now; asking on");
+                    }
+                    self.doubted.notify_one();
+                }
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    async fn look(&self) -> Result<Map, OpenError> {
+        match &self.target {
+            // Only a new connection asks the name again, and finds the new primary behind it.
+            Target::Single(url) => {
+                let map = self.map();
+                let last = map.servers.iter().map(|server| server.generation).max();
+                let next = last.unwrap_or_default().wrapping_add(1);
+                Ok(Map::of_one(self.reach.server(url, next)?))
+            }
+            Target::Sentinel {
+                sentinels,
+                primary,
+                at,
+            } => {
+                let map = self.map();
+                let known = map.servers.first();
+                sentinel::find(&self.reach, sentinels, primary, at, known).await
+            }
+            Target::Cluster { seeds, at } => {
+                cluster::find(&self.reach, seeds, at, &self.map().servers).await
+            }
+        }
+    }
+
+    fn publish(&self, map: Map) {
+        self.map.send_if_modified(|now| {
+            let changed = !now.is_like(&map);
+            if changed {
+                let names: Vec<_> = map.servers.iter().map(|server| &*server.name).collect();
+                info!(servers = ?names, "Redis is elsewhere now");
+                *now = Arc::new(map);
+            }
+            changed
+        });
+    }
+}
+
+/// Answers of a server that is not, or not now, the one to ask.
+fn is_elsewhere(kind: ServerErrorKind) -> bool {
+    matches!(
+        kind,
+        ServerErrorKind::ReadOnly
+            | ServerErrorKind::Moved
+            | ServerErrorKind::ClusterDown
+            | ServerErrorKind::MasterDown
+    )
+}
+
+/// What most say; of two that are said equally often, the one that was said first.
+pub(super) fn most_common<T: PartialEq>(answers: Vec<T>) -> Option<T> {
+    let mut best: Option<(usize, usize)> = None;
+    for (at, answer) in answers.iter().enumerate() {
+        let count = answers.iter().filter(|other| *other == answer).count();
+        if best.is_none_or(|(most, _)| count > most) {
+            best = Some((count, at));
+        }
+    }
+    let (_, at) = best?;
+    answers.into_iter().nth(at)
+}
+
+/// Of a cluster, and so of every namespace.
+pub(super) const SLOTS: u16 = 16384;
+
+/// Between two looks in doubt: every command of an undecided failover would ask.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Between two looks without any doubt.
+const LOOK: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_most_say_counts() {
+        assert_eq!(most_common(vec![1, 2, 2]), Some(2));
+        assert_eq!(most_common(vec![1, 2]), Some(1));
+        assert_eq!(most_common(Vec::<u8>::new()), None);
+    }
+}

@@ -1,0 +1,122 @@
+//! The way back to a legacy server while a call is under way: answers, the cancel, and what
+//! another process needs to carry the call on.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use hyper::header::HeaderValue;
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+use super::super::modern::CANCEL_PATIENCE;
+use super::super::session::{Passport, Session};
+use super::super::{Answer, Control, translate};
+use crate::mcp::error::Failure;
+use crate::mcp::json::Writer;
+
+/// Where another process can carry a call on.
+#[derive(Serialize, Deserialize)]
+pub(super) struct ResumePoint {
+    pub(super) session: Passport,
+    /// Our JSON-RPC id of the call.
+    pub(super) request: u64,
+    /// The last event taken.
+    pub(super) event: String,
+    /// What was declared for the client.
+    pub(super) capabilities: String,
+}
+
+/// The call under way.
+#[derive(Clone)]
+pub(super) struct Call {
+    pub(super) session: Arc<Session>,
+    pub(super) id: u64,
+    /// The last event taken.
+    pub(super) event_id: Option<HeaderValue>,
+}
+
+pub(super) type Current = Arc<Mutex<Option<Call>>>;
+
+/// The way back to the call's session while the call is under way.
+pub(super) struct Side {
+    pub(super) current: Current,
+    pub(super) capabilities: Arc<str>,
+    /// The server has begun to answer: it knows the call.
+    pub(super) taken: watch::Receiver<bool>,
+}
+
+impl Side {
+    async fn tell_cancelled(&self) {
+        let Some(Call { session, id, .. }) = self.current() else {
+            return;
+        };
+        let mut params = Writer::object();
+        params
+            .number("requestId", id)
+            .str("reason", "The client no longer waits");
+        let message = translate::notification("notifications/cancelled", &params.end());
+        let _ = session.tell(message).await;
+    }
+
+    fn current(&self) -> Option<Call> {
+        self.current
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+#[async_trait]
+impl Control for Side {
+    async fn answer(&self, id: &str, answer: Answer) -> Result<(), Failure> {
+        let Some(Call { session, .. }) = self.current() else {
+            return Ok(());
+        };
+        session.tell(response(id, &answer)).await
+    }
+
+    async fn cancel(&self) {
+        if self.current().is_none() {
+            // Nothing was sent, and nothing will be once the exchange is dropped.
+            return;
+        }
+        let mut taken = self.taken.clone();
+        let was_taken = *taken.borrow();
+        let told = async {
+            self.tell_cancelled().await;
+            // On a connection of its own the notification may overtake the call, and a server
+            // ignores one for a call that it does not know: once more when it does.
+            if !was_taken && taken.wait_for(|taken| *taken).await.is_ok() {
+                self.tell_cancelled().await;
+            }
+        };
+        let _ = tokio::time::timeout(CANCEL_PATIENCE, told).await;
+    }
+
+    fn resume_point(&self) -> Option<Box<str>> {
+        let call = self.current()?;
+        let point = ResumePoint {
+            session: call.session.passport()?,
+            request: call.id,
+            event: call.event_id?.to_str().ok()?.to_owned(),
+            capabilities: self.capabilities.as_ref().to_owned(),
+        };
+        serde_json::to_string(&point).ok().map(Into::into)
+    }
+
+    fn leave(&self) {
+        if let Some(call) = self.current() {
+            call.session.leave();
+        }
+    }
+}
+
+pub(in crate::upstream) fn response(id: &str, answer: &Answer) -> String {
+    let mut out = Writer::object();
+    out.str("jsonrpc", "2.0").raw("id", id);
+    match answer {
+        Answer::Result(result) => out.raw("result", result),
+        Answer::Refused(error) => out.raw("error", error),
+    };
+    out.end()
+}

@@ -1,0 +1,97 @@
+//! One address for the servers of a pair each: behind it every replica finds its own, as sidecars do on their loopback.
+//!
+//! Who connects is told by the owner of the other end's socket, which the kernel knows.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// A listener before the servers of a pair each. Closed when dropped.
+#[derive(Debug)]
+pub(crate) struct Door {
+    address: SocketAddr,
+    /// Whose connections go where, by pid.
+    rooms: Arc<Mutex<BTreeMap<u32, SocketAddr>>>,
+    _stop: DropGuard,
+}
+
+impl Door {
+    pub(crate) async fn open() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("the port that was bound");
+        let rooms = Arc::default();
+        let stop = CancellationToken::new();
+        let serving = serve(listener, Arc::clone(&rooms));
+        let stopped = stop.clone();
+        tokio::spawn(async move { stopped.run_until_cancelled(serving).await });
+        Self {
+            address,
+            rooms,
+            _stop: stop.drop_guard(),
+        }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/mcp", self.address)
+    }
+
+    /// From now on the connections of this process go to this server.
+    pub(crate) fn lead(&self, pid: u32, server: SocketAddr) {
+        let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
+        rooms.insert(pid, server);
+    }
+}
+
+async fn serve(listener: TcpListener, rooms: Arc<Mutex<BTreeMap<u32, SocketAddr>>>) {
+    loop {
+        let Ok((mut stream, peer)) = listener.accept().await else {
+            continue;
+        };
+        let rooms = Arc::clone(&rooms);
+        tokio::spawn(async move {
+            let Some(socket) = socket_at(peer.port()) else {
+                return;
+            };
+            // A replica connects as soon as it starts, maybe before its pid is known here.
+            let mut server = None;
+            for _ in 0..200 {
+                let known = rooms.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let owner = known.iter().find(|(pid, _)| owns(**pid, &socket));
+                if let Some((_, address)) = owner {
+                    server = Some(*address);
+                    break;
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+            let Some(server) = server else { return };
+            let Ok(mut inside) = TcpStream::connect(server).await else {
+                return;
+            };
+            let _ = (stream.set_nodelay(true), inside.set_nodelay(true));
+            let _ = tokio::io::copy_bidirectional(&mut stream, &mut inside).await;
+        });
+    }
+}
+
+/// What the kernel calls the socket at this local port.
+fn socket_at(port: u16) -> Option<String> {
+    let table = std::fs::read_to_string("/proc/net/tcp").ok()?;
+    let here = format!(":{port:04X}");
+    let inode = table.lines().skip(1).find_map(|line| {
+        let mut fields = line.split_whitespace();
+        let ours = fields.nth(1)?.ends_with(&here);
+        ours.then(|| fields.nth(7)).flatten()
+    });
+    Some(format!("socket:[{}]", inode?))
+}
+
+fn owns(pid: u32, socket: &str) -> bool {
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd"));
+    let links = open.into_iter().flatten();
+    let mut links = links.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    links.any(|link| link == Path::new(socket))
+}

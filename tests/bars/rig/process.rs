@@ -1,0 +1,18 @@
+//! Ending and pausing the processes that a bar started, by their pid.
+
+use std::process::{Child, Command};
+
+/// SIGKILL, which a stopped process gets too, and the end of the process.
+pub(super) fn kill(child: &mut Child) {
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+pub(super) fn signal(child: Option<&Child>, signal: &str) {
+    let pid = child.expect("the process runs").id().to_string();
+    let sent = Command::new("kill").args(["-s", signal, &pid]).status();
+    assert!(
+        sent.is_ok_and(|status| status.success()),
+        "kill -s {signal}"
+    );
+}

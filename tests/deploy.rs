@@ -1,0 +1,60 @@
+//! What `deploy/` says is so: the manifests as they are rendered, the image and the compose file as they
+//! are written, and the program run as the rendered pod runs it, probed from another network.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a starting redis-server is asked until it answers"
+)]
+#![expect(clippy::print_stdout, reason = "shown with a test that failed")]
+
+use std::fs;
+use std::path::Path;
+
+use yaml_rust2::{Yaml, YamlLoader};
+
+#[path = "deploy/files.rs"]
+mod files;
+#[path = "deploy/manifests.rs"]
+mod manifests;
+#[path = "support/netns.rs"]
+mod netns;
+#[path = "deploy/pod.rs"]
+mod pod;
+#[path = "support/redis.rs"]
+#[expect(dead_code, reason = "this binary only starts one and stops it")]
+mod redis_server;
+
+fn text(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("deploy")
+        .join(name);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn documents(name: &str) -> Vec<Yaml> {
+    YamlLoader::load_from_str(&text(name)).unwrap()
+}
+
+/// The rendered object of this kind: there is one.
+fn rendered(kind: &str) -> Yaml {
+    let mut all = documents("kubernetes/rendered.yaml");
+    all.retain(|document| document["kind"].as_str() == Some(kind));
+    assert_eq!(all.len(), 1, "objects of kind {kind}");
+    all.remove(0)
+}
+
+fn pod_spec() -> Yaml {
+    rendered("Deployment")["spec"]["template"]["spec"].clone()
+}
+
+/// The member of a list with this name.
+fn named<'a>(list: &'a Yaml, name: &str) -> &'a Yaml {
+    let mut members = list.as_vec().into_iter().flatten();
+    members
+        .find(|member| member["name"].as_str() == Some(name))
+        .unwrap_or_else(|| panic!("no {name} in {list:?}"))
+}
+
+/// "45s" as it is written in the manifests.
+fn seconds(text: &str) -> i64 {
+    text.strip_suffix('s').unwrap().parse().unwrap()
+}

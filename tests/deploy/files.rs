@@ -1,0 +1,131 @@
+//! The image and the compose file, as far as they can be checked without an engine.
+
+use super::*;
+
+/// Comments out, continued lines together.
+fn instructions() -> Vec<(String, String)> {
+    let lines: Vec<String> = text("Dockerfile")
+        .lines()
+        .filter(|line| !line.trim_start().starts_with('#') && !line.trim().is_empty())
+        .map(ToOwned::to_owned)
+        .collect();
+    let joined = lines.join("\n").replace("\\\n", " ");
+    let split = |line: &str| {
+        let (word, rest) = line.split_once(' ').unwrap();
+        (word.to_owned(), rest.trim().to_owned())
+    };
+    joined.lines().map(split).collect()
+}
+
+fn all<'a>(instructions: &'a [(String, String)], word: &str) -> Vec<&'a str> {
+    let own = instructions.iter().filter(|(other, _)| other == word);
+    own.map(|(_, rest)| &**rest).collect()
+}
+
+#[test]
+fn the_image_is_built_in_stages_of_pinned_tags() {
+    let instructions = instructions();
+    let from = all(&instructions, "FROM");
+    assert_eq!(from.len(), 2, "{from:?}");
+    for image in from {
+        let image = image.split(' ').next().unwrap();
+        let (_, tag) = image.rsplit_once(':').expect("a tag");
+        assert!(tag != "latest" && !tag.contains('/'), "{image}");
+    }
+}
+
+#[test]
+fn the_compiler_is_one_that_can_build_it() {
+    let instructions = instructions();
+    let wanted = format!("rust:{}-", env!("CARGO_PKG_RUST_VERSION"));
+    let from = all(&instructions, "FROM");
+    assert!(from[0].starts_with(&wanted), "{}", from[0]);
+}
+
+#[test]
+fn the_image_runs_as_a_number_and_not_through_a_shell() {
+    let instructions = instructions();
+    let user = all(&instructions, "USER");
+    assert_eq!(user.len(), 1);
+    let numeric = |id: &str| id.parse::<u32>().is_ok_and(|id| id > 0);
+    assert!(user[0].split(':').all(numeric), "{}", user[0]);
+    for word in ["ENTRYPOINT", "CMD"] {
+        for form in all(&instructions, word) {
+            let parsed: Vec<String> = serde_json::from_str(form).expect("the exec form");
+            assert!(!parsed.is_empty());
+        }
+    }
+    assert_eq!(all(&instructions, "ENTRYPOINT").len(), 1);
+    let uid = user[0].split(':').next().unwrap().parse::<i64>().unwrap();
+    let sidecar = named(&pod_spec()["initContainers"], "raincheck").clone();
+    assert_eq!(sidecar["securityContext"]["runAsUser"].as_i64(), Some(uid));
+}
+
+#[test]
+fn what_is_copied_is_sent_and_nothing_else() {
+    let instructions = instructions();
+    let mut copied: Vec<&str> = all(&instructions, "COPY")
+        .into_iter()
+        .filter(|files| !files.starts_with("--from"))
+        .flat_map(|files| files.rsplit_once(' ').unwrap().0.split(' '))
+        .collect();
+    copied.sort_unstable();
+    let ignored = text("Dockerfile.dockerignore");
+    let lines = ignored.lines().filter(|line| !line.starts_with('#'));
+    let (mut sent, all_else): (Vec<&str>, Vec<&str>) = lines.partition(|l| l.starts_with('!'));
+    assert_eq!(all_else, ["*"]);
+    sent.sort_unstable();
+    let sent: Vec<&str> = sent
+        .iter()
+        .map(|line| line.trim_start_matches('!'))
+        .collect();
+    assert_eq!(copied, sent);
+}
+
+#[test]
+fn the_compose_file_keeps_tasks() {
+    let compose = &documents("compose.yaml")[0];
+    let services = &compose["services"];
+    let names: Vec<_> = services.as_hash().unwrap().keys().cloned().collect();
+    assert_eq!(names.len(), 3, "{names:?}");
+    let command: Vec<&str> = services["redis"]["command"]
+        .as_vec()
+        .unwrap()
+        .iter()
+        .map(|word| word.as_str().unwrap())
+        .collect();
+    for pair in [
+        ["--appendonly", "yes"],
+        ["--maxmemory-policy", "noeviction"],
+    ] {
+        assert!(command.windows(2).any(|two| two == pair), "{pair:?}");
+    }
+    assert!(!compose["volumes"]["redis"].is_badvalue());
+    let ours = &services["raincheck"];
+    let published = ours["ports"][0].as_str().unwrap();
+    assert!(published.starts_with("127.0.0.1:"), "{published}");
+    let period = seconds(ours["stop_grace_period"].as_str().unwrap());
+    let grace = seconds(
+        ours["environment"]["RAINCHECK_DRAIN__GRACE"]
+            .as_str()
+            .unwrap(),
+    );
+    assert!(period > grace);
+}
+
+/// The settings are ones that the program knows, with values that it takes.
+#[test]
+fn the_compose_file_configures_what_there_is() {
+    let compose = &documents("compose.yaml")[0];
+    let environment = compose["services"]["raincheck"]["environment"]
+        .as_hash()
+        .unwrap();
+    let pairs: Vec<(String, String)> = environment
+        .iter()
+        .map(|(key, value)| (key.as_str().unwrap().into(), value.as_str().unwrap().into()))
+        .collect();
+    let flags = raincheck::config::load::Flags::default();
+    let config = raincheck::config::load::load(&flags, &pairs).unwrap();
+    assert!(config.exposure().is_ok());
+    assert_eq!(config.listen.address.port(), 8440);
+}

@@ -1,0 +1,99 @@
+//! A store between which and its user a write gets lost, or its answer.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use raincheck::store::{Beat, Changes, Commit, Store, StoreError, Stored, Write};
+use raincheck::task::id::{Fence, Incarnation, TaskId};
+
+use crate::reference::Fault;
+
+#[derive(Debug)]
+pub(crate) struct Faulty {
+    pub(crate) inner: Arc<dyn Store>,
+    next: Mutex<Fault>,
+}
+
+impl Faulty {
+    pub(crate) fn new(inner: Arc<dyn Store>) -> Arc<Self> {
+        Arc::new(Self {
+            inner,
+            next: Mutex::new(Fault::None),
+        })
+    }
+
+    /// What happens to the next commit.
+    pub(crate) fn set(&self, fault: Fault) {
+        *self.next.lock().unwrap() = fault;
+    }
+}
+
+#[async_trait]
+impl Store for Faulty {
+    async fn commit(&self, write: &Write) -> Result<Commit, StoreError> {
+        let fault = std::mem::replace(&mut *self.next.lock().unwrap(), Fault::None);
+        match fault {
+            Fault::None => return self.inner.commit(write).await,
+            Fault::Before => {}
+            Fault::After => drop(self.inner.commit(write).await?),
+        }
+        Err(StoreError::Unavailable("the link broke".into()))
+    }
+
+    async fn load(&self, id: TaskId) -> Result<Option<Stored>, StoreError> {
+        self.inner.load(id).await
+    }
+
+    async fn load_request(&self, id: TaskId) -> Result<Option<Bytes>, StoreError> {
+        self.inner.load_request(id).await
+    }
+
+    async fn put_result(
+        &self,
+        id: TaskId,
+        fence: Fence,
+        result: Bytes,
+        expires_ms: u64,
+    ) -> Result<(), StoreError> {
+        self.inner.put_result(id, fence, result, expires_ms).await
+    }
+
+    async fn load_result(&self, id: TaskId, fence: Fence) -> Result<Option<Bytes>, StoreError> {
+        self.inner.load_result(id, fence).await
+    }
+
+    async fn indexed(&self, incarnation: &Incarnation) -> Result<Vec<TaskId>, StoreError> {
+        self.inner.indexed(incarnation).await
+    }
+
+    async fn due(&self, now_ms: u64, limit: usize) -> Result<Vec<TaskId>, StoreError> {
+        self.inner.due(now_ms, limit).await
+    }
+
+    async fn forget(&self, id: TaskId, from: Option<&Incarnation>) -> Result<(), StoreError> {
+        self.inner.forget(id, from).await
+    }
+
+    async fn beat(
+        &self,
+        incarnation: Option<&Incarnation>,
+        lease: Duration,
+    ) -> Result<Beat, StoreError> {
+        self.inner.beat(incarnation, lease).await
+    }
+
+    async fn retire(&self, incarnation: &Incarnation) -> Result<(), StoreError> {
+        self.inner.retire(incarnation).await
+    }
+
+    async fn caller_key(&self) -> Result<[u8; 32], StoreError> {
+        self.inner.caller_key().await
+    }
+
+    fn changes(&self) -> Changes {
+        self.inner.changes()
+    }
+}

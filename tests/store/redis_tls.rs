@@ -1,0 +1,56 @@
+//! TLS to Redis: whom we trust, and who we are.
+
+use raincheck::store::Store as _;
+use raincheck::store::redis::{Namespace, OpenError, Options, Redis};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::rig::{create_until, done, hour};
+use crate::tls_server::{Authority, TlsServer};
+
+#[tokio::test]
+async fn tls_works_for_whom_we_trust_and_only_for_them() {
+    let server = TlsServer::start("no");
+    let mut options = options(&server.url);
+    let refused = open(&options).await.unwrap_err();
+    assert!(
+        matches!(refused, OpenError::Unreachable { .. }),
+        "{refused:?}"
+    );
+    options.tls.roots = Some(Authority::new().roots());
+    let refused = open(&options).await.unwrap_err();
+    let why = std::error::Error::source(&refused).unwrap().to_string();
+    assert!(why.contains("certificate") && !why.contains('\n'), "{why}");
+    options.tls.roots = Some(server.authority.roots());
+    let store = open(&options).await.unwrap();
+    done(store.commit(&create_until(hour())).await.unwrap());
+    options.tls.roots = Some(b"-----BEGIN CERTIFICATE-----\n".to_vec());
+    assert!(open(&options).await.is_err());
+}
+
+#[tokio::test]
+async fn a_server_that_asks_who_we_are_is_shown_our_certificate() {
+    let server = TlsServer::start("yes");
+    let mut options = options(&server.url);
+    options.tls.roots = Some(server.authority.roots());
+    let refused = open(&options).await.unwrap_err();
+    assert!(
+        matches!(refused, OpenError::Unreachable { .. }),
+        "{refused:?}"
+    );
+    let stranger = Authority::new().issue();
+    options.tls.identity = Some((stranger.0.into(), stranger.1.into()));
+    assert!(open(&options).await.is_err());
+    let ours = server.authority.issue();
+    options.tls.identity = Some((ours.0.into(), ours.1.into()));
+    let store = open(&options).await.unwrap();
+    done(store.commit(&create_until(hour())).await.unwrap());
+}
+
+fn options(url: &str) -> Options {
+    Options::new(url, Namespace::parse("ns").unwrap())
+}
+
+async fn open(options: &Options) -> Result<Redis, OpenError> {
+    Redis::open(options, &TaskTracker::new(), &CancellationToken::new()).await
+}

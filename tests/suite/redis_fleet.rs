@@ -1,0 +1,123 @@
+//! A task from its creation to its result over several Redis servers, with one of them dying on the
+//! way.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::fleet::{Cluster, Sentinels, ask};
+use crate::support::client::{Client, Task};
+use crate::support::{Config, Era, Rig, in_both_eras, within};
+
+in_both_eras!(
+    a_task_outlives_the_primary_that_it_was_made_on,
+    tasks_live_on_every_node_of_a_cluster,
+    a_task_waits_for_a_node_that_comes_back,
+);
+
+async fn a_task_outlives_the_primary_that_it_was_made_on(era: Era) {
+    let mut fleet = Sentinels::start();
+    let rig = Rig::start(era, Config::always().redis(&fleet.url())).await;
+    let client = rig.client();
+    let task = client.call("ask", json!({})).await.into_task();
+    let key = question(&client, &task).await;
+    // What the replica does not have yet, a failover may lose: that is told in the README.
+    let copied: u64 = ask(&mut fleet.servers[0].connect(), &["WAIT", "1", "5000"]);
+    assert_eq!(copied, 1);
+    fleet.servers[0].kill();
+    until_served(&client, &task).await;
+    assert_eq!(question(&client, &task).await, key);
+    answer(&client, &task, &key).await;
+    completed(&client, &task).await;
+    assert_eq!(rig.upstream.tally("ask").finished, 1);
+    // And new ones are made there.
+    whole(&client).await;
+}
+
+async fn tasks_live_on_every_node_of_a_cluster(era: Era) {
+    let cluster = Cluster::start();
+    let rig = Rig::start(era, Config::always().redis(&cluster.url())).await;
+    let client = rig.client();
+    for _ in 0..8 {
+        whole(&client).await;
+    }
+    let mut nodes_with_tasks = 0;
+    for node in &cluster.nodes {
+        let tasks: Vec<String> = ask(&mut node.connect(), &["KEYS", "{suite:*}:t:*"]);
+        nodes_with_tasks += usize::from(!tasks.is_empty());
+    }
+    assert!(nodes_with_tasks > 1, "eight tasks on one node of three");
+    assert_eq!(rig.upstream.tally("ask").finished, 8);
+}
+
+async fn a_task_waits_for_a_node_that_comes_back(era: Era) {
+    let mut cluster = Cluster::start();
+    let rig = Rig::start(era, Config::always().redis(&cluster.url())).await;
+    let client = rig.client();
+    let task = client.call("ask", json!({})).await.into_task();
+    let key = question(&client, &task).await;
+    let holds = |node: &crate::redis_server::RedisServer| {
+        let tasks: Vec<String> = ask(&mut node.connect(), &["KEYS", "{suite:*}:t:*"]);
+        !tasks.is_empty()
+    };
+    let node = cluster
+        .nodes
+        .iter()
+        .position(holds)
+        .expect("a node has the task");
+    cluster.nodes[node].kill();
+    // Never that the task is unknown.
+    let refused = client.asking("tasks/get", &task).send().await;
+    assert_eq!(refused.refusal(), AWAY, "{}", refused.body);
+    cluster.nodes[node].restart();
+    cluster.wait();
+    until_served(&client, &task).await;
+    assert_eq!(question(&client, &task).await, key);
+    answer(&client, &task, &key).await;
+    completed(&client, &task).await;
+    assert_eq!(rig.upstream.tally("ask").finished, 1);
+}
+
+/// Polls through an outage: that it lasts is all that may be said in it.
+async fn until_served(client: &Client, task: &Task) {
+    let served = async {
+        loop {
+            let answer = client.asking("tasks/get", task).send().await;
+            if answer.status == 200 {
+                answer.into_result();
+                return;
+            }
+            assert_eq!(answer.refusal(), AWAY, "{}", answer.body);
+        }
+    };
+    within(Duration::from_secs(30), "the store is back", served).await;
+}
+
+/// From creation to completion.
+async fn whole(client: &Client) {
+    let task = client.call("ask", json!({})).await.into_task();
+    let key = question(client, &task).await;
+    answer(client, &task, &key).await;
+    completed(client, &task).await;
+}
+
+async fn question(client: &Client, task: &Task) -> String {
+    let asked = |state: &Value| state["inputRequests"].is_object();
+    let state = client.until_it(task, "asking", asked).await;
+    let keys = state["inputRequests"].as_object().unwrap().keys();
+    let keys: Vec<_> = keys.collect();
+    assert_eq!(keys.len(), 1);
+    keys[0].clone()
+}
+
+async fn answer(client: &Client, task: &Task, key: &str) {
+    let accepted = json!({key: {"action": "accept", "content": {"name": "Ada"}}});
+    client.update(task, accepted).await.assert_acknowledged();
+}
+
+async fn completed(client: &Client, task: &Task) {
+    let state = client.until(task, "completed").await;
+    assert_eq!(state["result"]["content"][0]["text"], "Ada");
+}
+
+const AWAY: (u16, i64) = (503, -32603);

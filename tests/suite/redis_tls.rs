@@ -1,0 +1,55 @@
+//! A Redis that asks for TLS and for a certificate, as the configuration names them.
+
+use serde_json::json;
+
+use crate::support::{Config, Era, Rig, TempDir, in_both_eras};
+use crate::tls_server::{Authority, TlsServer};
+
+in_both_eras!(a_task_is_kept_over_tls_with_the_configured_files);
+
+async fn a_task_is_kept_over_tls_with_the_configured_files(era: Era) {
+    let redis = TlsServer::start("yes");
+    let (certificate, key) = redis.authority.issue();
+    let roots = String::from_utf8(redis.authority.roots()).unwrap();
+    let files = TempDir::new();
+    let lines = format!(
+        "roots = {:?}\ncertificate = {:?}\nkey = {:?}",
+        write(&files, "our-roots", &roots),
+        write(&files, "our-certificate", &certificate),
+        write(&files, "our-key", &key),
+    );
+    let config = Config::always().redis(&redis.url);
+    let rig = Rig::start(era, config.section("store.tls", &lines)).await;
+    let client = rig.client();
+    let task = client.call("echo", json!({"text": "sealed"})).await;
+    let state = client.until(&task.into_task(), "completed").await;
+    assert_eq!(state["result"]["content"][0]["text"], "sealed");
+}
+
+#[test]
+fn roots_that_did_not_sign_are_told_in_one_line() {
+    let redis = TlsServer::start("no");
+    let roots = String::from_utf8(Authority::new().roots()).unwrap();
+    let files = TempDir::new();
+    let roots = write(&files, "other-roots", &roots);
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_raincheck"))
+        .args(["run", "--upstream", "http://127.0.0.1:9/mcp"])
+        .args(["--listen", "127.0.0.1:0", "--store", &redis.url])
+        .env("RAINCHECK_STORE__NAMESPACE", "suite")
+        .env("RAINCHECK_STORE__TLS__ROOTS", roots)
+        .output()
+        .unwrap();
+    assert!(!output.status.success());
+    let told = String::from_utf8(output.stderr).unwrap();
+    let told = told.trim_end();
+    println!("{told}");
+    assert!(told.contains("certificate"), "{told}");
+    assert!(!told.contains('\n'), "{told}");
+}
+
+/// The path of a new file.
+fn write(files: &TempDir, name: &str, text: &str) -> String {
+    let path = files.path().join(name);
+    std::fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}

@@ -1,0 +1,239 @@
+//! Several Redis servers that belong together, on loopback: a cluster, or a primary with a replica
+//! and Sentinels. Gone when the test ends.
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use redis::{Cmd, Connection, FromRedisValue};
+
+use crate::redis_server::RedisServer;
+
+/// Three primaries that share the slots and keep everything on disk.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    pub(crate) nodes: Vec<RedisServer>,
+    ports: Vec<u16>,
+}
+
+impl Cluster {
+    pub(crate) fn start() -> Self {
+        // A port and the one of the cluster's own talk: the usual distance of 10,000 may be taken.
+        let free = free_ports(6);
+        let (ports, buses) = free.split_at(3);
+        let nodes = ports.iter().zip(buses).map(|(port, bus)| {
+            let (port, bus) = (port.to_string(), bus.to_string());
+            RedisServer::with(&[
+                "--port",
+                &port,
+                "--bind",
+                "127.0.0.1",
+                "--cluster-enabled",
+                "yes",
+                "--cluster-port",
+                &bus,
+                "--cluster-node-timeout",
+                "1000",
+                "--appendonly",
+                "yes",
+                // With "everysec" an acknowledged write waits in memory while a sync is under way.
+                "--appendfsync",
+                "always",
+            ])
+        });
+        let cluster = Self {
+            nodes: nodes.collect(),
+            ports: ports.to_vec(),
+        };
+        for (at, (from, to)) in [(0, 5461), (5462, 10922), (10923, 16383)]
+            .iter()
+            .enumerate()
+        {
+            let mut node = cluster.nodes[at].connect();
+            let (from, to) = (from.to_string(), to.to_string());
+            let epoch = (at + 1).to_string();
+            ask::<()>(&mut node, &["CLUSTER", "SET-CONFIG-EPOCH", &epoch]);
+            ask::<()>(&mut node, &["CLUSTER", "ADDSLOTSRANGE", &from, &to]);
+        }
+        // After all of that: a node that knows others takes no epoch any more.
+        let mut first = cluster.nodes[0].connect();
+        for (port, bus) in ports.iter().zip(buses) {
+            let (port, bus) = (port.to_string(), bus.to_string());
+            ask::<()>(&mut first, &["CLUSTER", "MEET", "127.0.0.1", &port, &bus]);
+        }
+        cluster.wait();
+        cluster
+    }
+
+    pub(crate) fn url(&self) -> String {
+        // The others are learned.
+        format!(
+            "redis-cluster://127.0.0.1:{},127.0.0.1:{}",
+            self.ports[0], self.ports[1]
+        )
+    }
+
+    /// Until every node knows every other one and all slots are served.
+    pub(crate) fn wait(&self) {
+        for node in &self.nodes {
+            let mut connection = node.connect();
+            until("the cluster is whole", || {
+                let info: String = ask(&mut connection, &["CLUSTER", "INFO"]);
+                info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:3")
+            });
+        }
+    }
+}
+
+/// A primary, its replica and three Sentinels that watch them as `main`.
+#[derive(Debug)]
+pub(crate) struct Sentinels {
+    /// At first, the first is the primary.
+    pub(crate) servers: Vec<RedisServer>,
+    sentinels: Vec<Sentinel>,
+}
+
+impl Sentinels {
+    pub(crate) fn start() -> Self {
+        let free = free_ports(5);
+        let (primary, replica) = (free[0].to_string(), free[1].to_string());
+        let server = |port: &str, rest: &[&str]| {
+            let usual = ["--port", port, "--bind", "127.0.0.1"];
+            RedisServer::with(&[&usual, rest].concat())
+        };
+        let servers = vec![
+            server(&primary, &["--repl-diskless-sync-delay", "0"]),
+            server(&replica, &["--replicaof", &format!("127.0.0.1 {primary}")]),
+        ];
+        let mut connection = servers[1].connect();
+        until("the replica follows", || {
+            let info: String = ask(&mut connection, &["INFO", "replication"]);
+            info.contains("master_link_status:up")
+        });
+        let sentinels = free[2..]
+            .iter()
+            .map(|port| Sentinel::start(*port, &primary));
+        let sentinels = Self {
+            sentinels: sentinels.collect(),
+            servers,
+        };
+        sentinels.wait();
+        sentinels
+    }
+
+    pub(crate) fn url(&self) -> String {
+        let hosts: Vec<_> = self
+            .sentinels
+            .iter()
+            .map(|one| format!("127.0.0.1:{}", one.port))
+            .collect();
+        format!("redis-sentinel://{}/main", hosts.join(","))
+    }
+
+    /// Until each Sentinel knows the others and the replica: before that, they would not fail over.
+    fn wait(&self) {
+        for sentinel in &self.sentinels {
+            let mut connection = sentinel.connect();
+            until("the Sentinels know each other and the replica", || {
+                let known: Vec<redis::Value> =
+                    ask(&mut connection, &["SENTINEL", "SENTINELS", "main"]);
+                let replicas: Vec<redis::Value> =
+                    ask(&mut connection, &["SENTINEL", "REPLICAS", "main"]);
+                known.len() == 2 && replicas.len() == 1
+            });
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Sentinel {
+    child: Child,
+    port: u16,
+    directory: PathBuf,
+}
+
+impl Sentinel {
+    fn start(port: u16, primary: &str) -> Self {
+        let random = uuid::Uuid::new_v4().simple().to_string();
+        let directory = std::env::temp_dir().join(format!("rcw-{}", &random[..12]));
+        std::fs::create_dir(&directory).unwrap();
+        // It writes its own state there.
+        let file = directory.join("sentinel.conf");
+        let text = format!(
+            "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor main 127.0.0.1 {primary} 2\n\
+             sentinel down-after-milliseconds main 500\nsentinel failover-timeout main 3000\n",
+            directory.display()
+        );
+        std::fs::write(&file, text).unwrap();
+        let child = Command::new("redis-server")
+            .arg(&file)
+            .arg("--sentinel")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("redis-server must be installed: Sentinel is not tested without it");
+        Self {
+            child,
+            port,
+            directory,
+        }
+    }
+
+    fn connect(&self) -> Connection {
+        let client = redis::Client::open(("127.0.0.1", self.port)).unwrap();
+        let mut found = None;
+        until("the Sentinel answers", || {
+            found = client.get_connection().ok();
+            found.is_some()
+        });
+        found.unwrap()
+    }
+}
+
+impl Drop for Sentinel {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+impl RedisServer {
+    pub(crate) fn connect(&self) -> Connection {
+        let client = redis::Client::open(self.url()).unwrap();
+        client.get_connection().unwrap()
+    }
+}
+
+pub(crate) fn ask<T: FromRedisValue>(connection: &mut Connection, words: &[&str]) -> T {
+    let mut command = Cmd::new();
+    for word in words {
+        command.arg(word);
+    }
+    command.query(connection).unwrap()
+}
+
+/// Free a moment ago; Redis cannot be asked to choose them. Below those that the system gives to
+/// clients, one of which would take the port of a server that is to come back.
+fn free_ports(count: usize) -> Vec<u16> {
+    let mut held = Vec::new();
+    while held.len() < count {
+        let (random, _) = uuid::Uuid::new_v4().as_u64_pair();
+        let port = 12_000 + u16::try_from(random % 18_000).unwrap();
+        held.extend(TcpListener::bind(("127.0.0.1", port)));
+    }
+    held.iter()
+        .map(|listener| listener.local_addr().unwrap().port())
+        .collect()
+}
+
+/// For a bounded time: no server tells when it is so far.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "twenty seconds in vain: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

@@ -1,0 +1,115 @@
+//! A Redis that speaks TLS, and who signs for it.
+
+use std::path::PathBuf;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair,
+};
+
+use crate::redis_server::RedisServer;
+
+/// Signs certificates for localhost.
+#[derive(Debug)]
+pub(crate) struct Authority {
+    certificate: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    pub(crate) fn new() -> Self {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let certificate = params.self_signed(&key).unwrap().pem();
+        Self {
+            certificate,
+            issuer: Issuer::new(params, key),
+        }
+    }
+
+    pub(crate) fn roots(&self) -> Vec<u8> {
+        self.certificate.clone().into()
+    }
+
+    /// Certificate and key.
+    pub(crate) fn issue(&self) -> (String, String) {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+        // Named like its authority, OpenSSL would take it for one that signed itself.
+        params.distinguished_name = DistinguishedName::new();
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "localhost");
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        (certificate.pem(), key.serialize_pem())
+    }
+}
+
+/// A server that speaks only TLS on TCP, beside its socket.
+#[derive(Debug)]
+pub(crate) struct TlsServer {
+    pub(crate) url: String,
+    pub(crate) authority: Authority,
+    _server: RedisServer,
+    _files: Files,
+}
+
+impl TlsServer {
+    /// `asks`: whether clients must show a certificate.
+    pub(crate) fn start(asks: &str) -> Self {
+        let authority = Authority::new();
+        let (certificate, key) = authority.issue();
+        let files = Files::new();
+        let port = free_port().to_string();
+        let server = RedisServer::with(&[
+            "--tls-port",
+            &port,
+            "--tls-auth-clients",
+            asks,
+            "--tls-cert-file",
+            &files.write("certificate", &certificate),
+            "--tls-key-file",
+            &files.write("key", &key),
+            "--tls-ca-cert-file",
+            &files.write("roots", &authority.certificate),
+        ]);
+        Self {
+            url: format!("rediss://localhost:{port}/0"),
+            authority,
+            _server: server,
+            _files: files,
+        }
+    }
+}
+
+/// Free a moment ago; Redis cannot be asked to choose one.
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// A directory that goes with the test.
+#[derive(Debug)]
+struct Files(PathBuf);
+
+impl Files {
+    fn new() -> Self {
+        let random = uuid::Uuid::new_v4().simple().to_string();
+        let path = std::env::temp_dir().join(format!("rct-{}", &random[..12]));
+        std::fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    /// The path of a new file.
+    fn write(&self, name: &str, text: &str) -> String {
+        let path = self.0.join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

@@ -266,6 +266,7 @@ impl<E: Ear> Life<E> {
             return self.ear.over(End::Gone);
         };
         debug!(pid, "a process of the server was started");
+        let group = Group(pid);
         let errors = self.services.spawn(stderr::drain(errors, pid));
         let stop = self.mouth.stop.clone();
         let closing = stop.child_token();
@@ -301,9 +302,7 @@ impl<E: Ear> Life<E> {
             let reading = (end == End::Stopped).then_some(reading);
             end_process(&mut self.process, reading, end, pid).await;
         }
-        // What the process left behind. The group's number is free for others once all of it have
-        // ended, but not so soon that this could meet them.
-        signal(pid, Signal::KILL);
+        drop(group);
         let status = self.process.wait().await;
         let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
         if end == End::Stopped {
@@ -357,6 +356,17 @@ where
         }
     };
     timeout(LEAVE_PATIENCE, left).await.is_ok()
+}
+
+/// Dropped, it ends what the process left behind, also where the runtime ends before the process
+/// did. The group's number is free for others once all of it have ended, but not so soon that this
+/// could meet them.
+struct Group(u32);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        signal(self.0, Signal::KILL);
+    }
 }
 
 fn signal(pid: u32, signal: Signal) {

@@ -188,11 +188,10 @@ impl App {
 
         close.cancel();
         front.closing.cancel();
-        let end = Instant::now() + self.grace;
+        let from = Instant::now();
         // A program that does not end when it is asked to takes its time out of the grace, too.
         let ending = front.upstream.stop_patience().min(self.grace / 4);
-        let grace = self.grace - ending;
-        let deadline = end - ending;
+        let grace = self.grace.saturating_sub(ending);
         // What is left is for answers on their way to clients.
         let patience = grace.saturating_sub(LAST_ANSWERS.min(grace / 8));
         let drained = async {
@@ -203,13 +202,13 @@ impl App {
             stop.cancel();
         };
         let settled = async { tokio::join!(serving, drained) };
-        if timeout_at(deadline, settled).await.is_err() {
+        if timeout_at(from + grace, settled).await.is_err() {
             warn!("drain.grace is over; what is left ends with the process");
         }
         self.drain.finish();
         self.stop.cancel();
         // After the last bytes: what clients of a program were told came from its processes.
-        let _ = timeout_at(end, front.upstream.stop()).await;
+        let _ = timeout_at(from + self.grace, front.upstream.stop()).await;
         // With it go the idle connections to the server, which nothing else would end.
         drop(front);
         self.services.close();

@@ -488,24 +488,3 @@ fn off_loopback_must_be_meant() {
             .is_ok()
     );
 }
-
-#[test]
-fn credentials_go_to_loopback_only() {
-    let local = |url: &str| {
-        let flags = Flags {
-            upstream: Some(url.into()),
-            ..Flags::default()
-        };
-        load(&flags, &pairs(&[]))
-            .unwrap()
-            .upstream
-            .server
-            .is_local()
-    };
-    assert!(local("http://127.0.0.1:8000/mcp"));
-    assert!(local("http://127.9.9.9/mcp"));
-    assert!(local("http://localhost/mcp"));
-    assert!(local("http://[::1]:8000/mcp"));
-    assert!(!local("http://10.0.0.1/mcp"));
-    assert!(!local("https://localhost.example.com/mcp"));
-}

@@ -68,6 +68,7 @@ impl Health {
 
     /// Not ready, either, while the server's program cannot be run: it is ours, where a server
     /// elsewhere that goes later is its own container's matter.
+    #[must_use]
     pub fn in_front_of(mut self, upstream: &Arc<Upstream>) -> Self {
         self.program = Arc::downgrade(upstream);
         self

@@ -107,7 +107,7 @@ fn store(location: &Location) -> String {
 /// What becomes of a call whose process dies.
 fn recovery(config: &Config) -> String {
     if matches!(config.upstream.server, Wrapped::Command(_)) {
-        return "a call whose process dies is lost with its child, the server".to_owned();
+        return "a call whose process dies is lost with its child".to_owned();
     }
     let own = "only by a replica of the same id, the server being its own";
     let text = match &config.store.location {

@@ -113,3 +113,34 @@ fn mistakes_about_the_program() {
         assert_eq!(program(text, &[], &[]).unwrap_err(), expected);
     }
 }
+
+#[test]
+fn credentials_go_to_loopback_only() {
+    let local = |url: &str| {
+        let flags = Flags {
+            upstream: Some(url.into()),
+            ..Flags::default()
+        };
+        load(&flags, &pairs(&[]))
+            .unwrap()
+            .upstream
+            .server
+            .is_local()
+    };
+    assert!(local("http://127.0.0.1:8000/mcp"));
+    assert!(local("http://127.9.9.9/mcp"));
+    assert!(local("http://localhost/mcp"));
+    assert!(local("http://[::1]:8000/mcp"));
+    assert!(!local("http://10.0.0.1/mcp"));
+    assert!(!local("https://localhost.example.com/mcp"));
+}
+
+/// A program is one replica's own, and so is what runs on its machine.
+#[test]
+fn who_shares_the_server() {
+    let shared = |text: &str| from_file(text).upstream.shared;
+    assert!(!shared("[upstream]\ncommand = ['server']"));
+    assert!(shared("[upstream]\ncommand = ['server']\nshared = true"));
+    assert!(!shared("[upstream]\nurl = 'http://127.0.0.1/mcp'"));
+    assert!(shared("[upstream]\nurl = 'http://server/mcp'"));
+}

@@ -1,6 +1,6 @@
 //! A server that raincheck runs itself: tasks in front of it, and processes that end.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -255,4 +255,17 @@ async fn no_process_outlives_a_drain(era: Era) {
     assert!(proxy.stop().await.success());
     gone(process).await;
     gone(left).await;
+}
+
+/// One that ends neither with its input nor when it is asked to.
+#[tokio::test]
+async fn a_stubborn_process_does_not_outlast_the_grace() {
+    let config = Config::never().section("drain", "grace = \"2s\"");
+    let mut proxy = config.run("stubborn").await;
+    let process = pid(&Client::of(proxy.address())).await;
+    let from = Instant::now();
+    assert!(proxy.stop().await.success());
+    let took = from.elapsed();
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    gone(process).await;
 }

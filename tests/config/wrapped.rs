@@ -138,7 +138,10 @@ fn credentials_go_to_loopback_only() {
 /// A program is one replica's own, and so is what runs on its machine.
 #[test]
 fn who_shares_the_server() {
-    let shared = |text: &str| from_file(text).upstream.shared;
+    let shared = |text: &str| {
+        let config = File::new(text).load(&Flags::default(), &[]).unwrap();
+        config.upstream.shared
+    };
     assert!(!shared("[upstream]\ncommand = ['server']"));
     assert!(shared("[upstream]\ncommand = ['server']\nshared = true"));
     assert!(!shared("[upstream]\nurl = 'http://127.0.0.1/mcp'"));

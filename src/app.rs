@@ -13,7 +13,7 @@ use crate::admin::drain::Drain;
 use crate::admin::health::{Degraded, Health};
 use crate::admin::server::{Probes, Token};
 use crate::clock::{Anchored, Clock, System};
-use crate::config::{self, Config, EraChoice, Location, SealKey, SessionUse};
+use crate::config::{self, Config, EraChoice, Location, SealKey, Secret, SessionUse, Wrapped};
 use crate::downstream::auth::Callers;
 use crate::downstream::route::Names;
 use crate::downstream::server::{self, Server};
@@ -29,6 +29,7 @@ use crate::store::{self, Store, record};
 use crate::task::id::Incarnation;
 use crate::task::state::Reach;
 use crate::tls;
+use crate::upstream::stdio::Program;
 use crate::upstream::wrapped::{SessionMode, Settings as UpstreamSettings, Upstream};
 
 /// The end of `drain.grace` is for answers on their way to clients: at most so long, and at most an
@@ -76,6 +77,11 @@ impl App {
         let key = opened.store.caller_key().await.map_err(line)?;
         let upstream = Upstream::new(&upstream_settings(&config), services.clone());
         let upstream = Arc::new(upstream.map_err(line)?);
+        if !upstream.speaks_http() {
+            // `npx` may have to fetch the server first: nobody should have to wait for that.
+            let early = Arc::clone(&upstream);
+            services.spawn(async move { early.era(None).await.map(drop) });
+        }
         let rules = Arc::new(config.rules.clone());
         let patience = Patience {
             read: config.store.read_patience,
@@ -93,7 +99,8 @@ impl App {
         runner.start().await.map_err(line)?;
         let server = bind(&config.listen, &config.limits).await?;
         let address = server.address().map_err(line)?;
-        let health = Arc::new(Health::new(config.admin.ready_needs_store));
+        let health = Health::new(config.admin.ready_needs_store).in_front_of(&upstream);
+        let health = Arc::new(health);
         let drain = Drain::default();
         let probes = probes(&config.admin, &config.drain, &health, &drain).await?;
         if probes.is_some() {
@@ -181,9 +188,12 @@ impl App {
 
         close.cancel();
         front.closing.cancel();
-        let deadline = Instant::now() + self.grace;
+        let from = Instant::now();
+        // A program that does not end when it is asked to takes its time out of the grace, too.
+        let ending = front.upstream.stop_patience().min(self.grace / 4);
+        let grace = self.grace.saturating_sub(ending);
         // What is left is for answers on their way to clients.
-        let patience = self.grace.saturating_sub(LAST_ANSWERS.min(self.grace / 8));
+        let patience = grace.saturating_sub(LAST_ANSWERS.min(grace / 8));
         let drained = async {
             front.passing.close();
             let passed = timeout(patience, front.passing.wait());
@@ -192,11 +202,13 @@ impl App {
             stop.cancel();
         };
         let settled = async { tokio::join!(serving, drained) };
-        if timeout_at(deadline, settled).await.is_err() {
+        if timeout_at(from + grace, settled).await.is_err() {
             warn!("drain.grace is over; what is left ends with the process");
         }
         self.drain.finish();
         self.stop.cancel();
+        // After the last bytes: what clients of a program were told came from its processes.
+        let _ = timeout_at(from + self.grace, front.upstream.stop()).await;
         // With it go the idle connections to the server, which nothing else would end.
         drop(front);
         self.services.close();
@@ -249,7 +261,8 @@ fn watch(
                 }
             }
         };
-        // Once: a server that goes later is its own container's matter.
+        // Once: a server that goes later is its own container's matter, and a program is asked about
+        // by each probe.
         tokio::join!(store, health.watch_upstream(&upstream));
     }
 }
@@ -302,7 +315,7 @@ async fn open(
             let sealed_for = namespace.to_string();
             let options = Options {
                 allow_eviction: config.store.allow_eviction,
-                serves: Some(config.upstream.url.to_string()),
+                serves: Some(config.upstream.server.identity()),
                 tls: certificates(&config.store.tls)?,
                 wait: config.store.wait.is_on().then_some(Wait {
                     replicas: config.store.wait.replicas,
@@ -373,8 +386,14 @@ fn certificates(files: &config::StoreTls) -> Result<Tls, AppError> {
 
 /// What the upstream side is told.
 pub fn upstream_settings(config: &Config) -> UpstreamSettings {
+    let (url, command) = match &config.upstream.server {
+        Wrapped::Url(url) => (url.to_string(), None),
+        Wrapped::Command(command) => (String::new(), Some(program(command))),
+    };
     UpstreamSettings {
-        url: config.upstream.url.to_string(),
+        url,
+        command,
+        children_max: config.upstream.children_max,
         era: match config.upstream.era {
             EraChoice::Auto => None,
             EraChoice::Legacy => Some(Era::Legacy),
@@ -391,6 +410,21 @@ pub fn upstream_settings(config: &Config) -> UpstreamSettings {
             .unwrap_or(usize::MAX)
             .saturating_add(64 * 1024),
         ..UpstreamSettings::default()
+    }
+}
+
+fn program(command: &config::Command) -> Program {
+    let exposed = |(name, value): &(String, Secret)| (name.clone(), value.expose().to_owned());
+    let arguments = command
+        .arguments
+        .iter()
+        .map(|text| text.expose().to_owned());
+    Program {
+        name: command.program.clone(),
+        arguments: arguments.collect(),
+        environment: command.environment.iter().map(exposed).collect(),
+        directory: command.directory.clone(),
+        ..Program::default()
     }
 }
 

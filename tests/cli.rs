@@ -19,7 +19,7 @@ fn mistakes_are_one_line_and_exit_with_2() {
         (
             &["run"],
             "raincheck: upstream.url: not set; say which server to wrap: --upstream \
-             http://127.0.0.1:8000/mcp\n",
+             http://127.0.0.1:8000/mcp, or its command after --\n",
         ),
         (
             &["run", "--upstream", "ftp://x/"],

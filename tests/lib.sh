@@ -138,13 +138,14 @@ redis() {
   REDIS=redis://127.0.0.1:$port
 }
 
-# raincheck UPSTREAM STORE CONFIG LOG: the proxy in front of an upstream; its address is in $PROXY, its pid in $STARTED.
+# raincheck UPSTREAM STORE CONFIG LOG [COMMAND..]: the proxy in front of an upstream, or of a command if UPSTREAM is empty; its
+# address is in $PROXY, its pid in $STARTED.
 raincheck() {
   local port binary
   binary=$(raincheck_path)
   [ -x "$binary" ] || die "$binary is missing: cargo build"
   port=$(free_port)
-  start "$4" "$binary" run --config "$3" --upstream "$1" --store "$2" --listen "127.0.0.1:$port"
+  start "$4" "$binary" run --config "$3" ${1:+--upstream "$1"} --store "$2" --listen "127.0.0.1:$port" ${5:+-- "${@:5}"}
   wait_port "$port" "$4"
   # shellcheck disable=SC2034
   PROXY=http://127.0.0.1:$port/mcp

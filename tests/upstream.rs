@@ -14,6 +14,8 @@ mod knowing;
 mod server;
 #[path = "upstream/sessions.rs"]
 mod sessions;
+#[path = "upstream/stdio/mod.rs"]
+mod stdio;
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! What the process knows of itself, and what an orchestrator makes of it.
 
 use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use serde_json::json;
@@ -19,6 +19,8 @@ pub struct Health {
     /// Not ready while the store is away, also after it was reached.
     ready_needs_store: bool,
     facts: Mutex<Facts>,
+    /// Not kept alive by probes, which are answered also after the drain.
+    program: Weak<Upstream>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -60,7 +62,16 @@ impl Health {
         Self {
             ready_needs_store,
             facts: Mutex::default(),
+            program: Weak::new(),
         }
+    }
+
+    /// Not ready, either, while the server's program cannot be run: it is ours, where a server
+    /// elsewhere that goes later is its own container's matter.
+    #[must_use]
+    pub fn in_front_of(mut self, upstream: &Arc<Upstream>) -> Self {
+        self.program = Arc::downgrade(upstream);
+        self
     }
 
     /// The wrapped server answered, once.
@@ -82,11 +93,20 @@ impl Health {
     }
 
     pub fn readiness(&self) -> Readiness {
+        let program = self.program.upgrade();
+        self.readiness_of(!program.is_some_and(|upstream| upstream.cannot_run()))
+    }
+
+    fn readiness_of(&self, can_run: bool) -> Readiness {
         let facts = *self.lock();
-        let missing: Vec<&str> = [("upstream", facts.upstream), ("store", facts.store)]
-            .into_iter()
-            .filter_map(|(part, reached)| (!reached).then_some(part))
-            .collect();
+        let missing: Vec<&str> = [
+            ("upstream", facts.upstream),
+            ("upstream_cannot_run", can_run),
+            ("store", facts.store),
+        ]
+        .into_iter()
+        .filter_map(|(part, is_there)| (!is_there).then_some(part))
+        .collect();
         // A store that is there and only may evict can be used: nobody is helped by fewer pods.
         let lacks_store = self.ready_needs_store && facts.degraded == Some(Degraded::Away);
         let ready = missing.is_empty() && !facts.draining && !lacks_store;
@@ -177,6 +197,16 @@ mod tests {
         assert!(health.readiness().ready);
         health.store_is(None);
         assert!(health.readiness().ready);
+    }
+
+    #[test]
+    fn a_program_that_cannot_be_run_is_missing_until_it_can() {
+        let health = reached(false);
+        assert_eq!(
+            health.readiness_of(false).json,
+            r#"{"degraded":null,"draining":false,"missing":["upstream_cannot_run"],"ready":false}"#
+        );
+        assert!(health.readiness_of(true).ready);
     }
 
     #[test]

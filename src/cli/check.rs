@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use super::inspect::{Inspection, inspect};
 use super::table::{duration, printable, table};
 use super::{Failure, runtime};
-use crate::config::{Config, Location};
+use crate::config::{Config, Location, Wrapped};
 use crate::mcp::version::Era;
 use crate::task::policy::{Mode, Rules};
 use crate::tls;
@@ -51,12 +51,12 @@ fn report(
     }
     verdicts.push(("store", Ok(store(&config.store.location))));
     verdicts.push(("recovery", Ok(recovery(config))));
-    let url = &config.upstream.url;
+    let server = &config.upstream.server;
     verdicts.push((
         "upstream",
         match inspection {
-            Ok(found) => Ok(format!("{url} answers{}", named(found))),
-            Err(why) => Err(format!("{url}: {}", printable(why))),
+            Ok(found) => Ok(format!("{server} answers{}", named(found))),
+            Err(why) => Err(format!("{server}: {}", printable(why))),
         },
     ));
     if let Ok(found) = inspection {
@@ -106,6 +106,9 @@ fn store(location: &Location) -> String {
 
 /// What becomes of a call whose process dies.
 fn recovery(config: &Config) -> String {
+    if matches!(config.upstream.server, Wrapped::Command(_)) {
+        return "a call whose process dies is lost with its child".to_owned();
+    }
     let own = "only by a replica of the same id, the server being its own";
     let text = match &config.store.location {
         Location::Memory => "a call whose process dies is lost with it",
@@ -253,6 +256,13 @@ mod tests {
         assert!(said(&redis[..2]).starts_with("no store.seal_key"));
         assert!(said(&redis[..3]).ends_with("the server being its own"));
         assert!(said(&redis).starts_with("any replica"));
+        let flags = Flags {
+            store: Some("memory:".into()),
+            command: vec!["some-server".into()],
+            ..Flags::default()
+        };
+        let program = load(&flags, &[]).unwrap();
+        assert!(recovery(&program).contains("lost with its child"));
     }
 
     #[test]

@@ -28,15 +28,16 @@ pub(super) struct Inspection {
 pub(super) async fn inspect(config: &Config) -> Result<Inspection, String> {
     let settings = upstream_settings(config);
     let upstream = Upstream::new(&settings, TaskTracker::new()).map_err(|e| e.to_string())?;
-    timeout(PATIENCE, ask(&upstream))
-        .await
+    let asked = timeout(PATIENCE, ask(&upstream)).await;
+    upstream.stop().await;
+    asked
         .map_err(|_| format!("no answer within {} s", PATIENCE.as_secs()))?
         .map_err(|e| sentence(&e))
 }
 
 async fn ask(upstream: &Upstream) -> Result<Inspection, DiscoverError> {
     let era = upstream.era(None).await?;
-    let discovered = upstream.discover(NOBODY, None).await?;
+    let discovered = upstream.discover(NOBODY, None, "{}").await?;
     let capabilities = names(discovered.capabilities.get());
     let tools = if capabilities.iter().any(|name| name == "tools") {
         upstream.tools(NOBODY, None, Arc::from("{}")).await?

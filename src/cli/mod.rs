@@ -12,6 +12,7 @@ use crate::config::{Config, ConfigError, LogFormat, Telemetry};
 use crate::{telemetry, tls};
 
 mod check;
+mod child;
 mod demo;
 mod inspect;
 mod run;
@@ -31,6 +32,9 @@ enum Command {
     Run(Settings),
     /// Say what the configuration means and whether the server answers; exit code 0 or 1
     Check(Settings),
+    /// Become the server to wrap, and end with the raincheck that asked for it
+    #[command(name = "__child", hide = true)]
+    Child(child::Line),
     /// Show in this terminal what a task is: a slow server, the proxy and a client, in 15 seconds
     Demo,
 }
@@ -68,6 +72,12 @@ struct Settings {
         help = "What to log, such as debug or info,raincheck=debug [default: info]"
     )]
     log: Option<String>,
+    #[arg(
+        last = true,
+        value_name = "COMMAND",
+        help = "Or the server's command, such as -- npx -y some-server"
+    )]
+    command: Vec<String>,
 }
 
 impl Settings {
@@ -78,6 +88,7 @@ impl Settings {
             listen: self.listen,
             store: self.store,
             log: self.log,
+            command: self.command,
         };
         Ok(load(&flags, &environment())?)
     }
@@ -130,8 +141,12 @@ pub fn main() -> ExitCode {
 }
 
 fn dispatch(command: Command) -> Result<ExitCode, Failure> {
+    if let Command::Child(line) = command {
+        return Err(child::become_it(&line));
+    }
     tls::install_provider();
     match command {
+        Command::Child(_) => Ok(ExitCode::SUCCESS),
         Command::Run(settings) => {
             let config = settings.load()?;
             config.exposure()?;

@@ -20,7 +20,7 @@ pub(super) fn run(config: Config) -> Result<ExitCode, Failure> {
         let mut stop = Stop::new().map_err(|e| Failure::runtime(format!("no signals: {e}")))?;
         let shutdown = CancellationToken::new();
         let path = config.listen.path.clone();
-        let upstream = config.upstream.url.clone();
+        let upstream = config.upstream.server.to_string();
         let app = App::build(config)
             .await
             .map_err(|e| Failure::runtime(e.to_string()))?;

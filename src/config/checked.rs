@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use hyper::Uri;
 use tracing_subscriber::EnvFilter;
 
 use super::host::Host;
@@ -13,13 +12,17 @@ use super::problem::Problem;
 use super::scalar::{FromText, word};
 use super::{
     Admin, Auth, Config, Drain, EraChoice, Limits, Listen, LogFormat, Replica, SessionUse,
-    Telemetry, Tls, Upstream, file, rules, store,
+    Telemetry, Tls, Upstream, file, rules, store, wrapped,
 };
 
 impl Config {
-    pub(super) fn check(file: file::File, host: &Host) -> Result<Self, Problem> {
+    pub(super) fn check(
+        file: file::File,
+        host: &Host,
+        environment: &[(String, String)],
+    ) -> Result<Self, Problem> {
         let listen = Listen::try_from(file.listen)?;
-        let upstream = Upstream::try_from(file.upstream)?;
+        let upstream = wrapped::upstream(&file.upstream, environment)?;
         let admin = admin(file.admin, &listen)?;
         let usual_file = || usual_file(&listen, &upstream, host);
         Ok(Self {
@@ -124,58 +127,10 @@ pub(super) fn tls(
     }
 }
 
-impl TryFrom<file::Upstream> for Upstream {
-    type Error = Problem;
-
-    fn try_from(file: file::Upstream) -> Result<Self, Problem> {
-        let refused = |setting: &str, text: &str| Problem::new(format!("upstream.{setting}"), text);
-        let Some(url) = file.url else {
-            return Err(refused(
-                "url",
-                "not set; say which server to wrap: --upstream http://127.0.0.1:8000/mcp",
-            ));
-        };
-        // The URL is not quoted: people put credentials into URLs.
-        let not_a_url = "not a URL that can be wrapped; write \"http://127.0.0.1:8000/mcp\"";
-        let url: Uri = url.parse().map_err(|_| refused("url", not_a_url))?;
-        let authority = url.authority().ok_or_else(|| refused("url", not_a_url))?;
-        if !matches!(url.scheme_str(), Some("http" | "https"))
-            || url.host().is_none_or(str::is_empty)
-        {
-            return Err(refused("url", not_a_url));
-        }
-        if authority.as_str().contains('@') {
-            return Err(refused(
-                "url",
-                "credentials in the URL are not used; take them out, clients send their own",
-            ));
-        }
-        if file.sessions_max == 0 {
-            return Err(refused(
-                "sessions_max",
-                "no call could run; the default is 256",
-            ));
-        }
-        positive("upstream.connect_timeout", file.connect_timeout)?;
-        let mut upstream = Self {
-            url,
-            era: file.era,
-            session: file.session,
-            sessions_max: file.sessions_max,
-            connect_timeout: file.connect_timeout,
-            shared: false,
-            trust_annotations: file.trust_annotations,
-        };
-        // On loopback each replica has a server of its own, as in a sidecar.
-        upstream.shared = file.shared.unwrap_or_else(|| !upstream.is_local());
-        Ok(upstream)
-    }
-}
-
 /// A file for each pair of upstream and listen address, so that two rainchecks on one laptop do
 /// not meet.
 fn usual_file(listen: &Listen, upstream: &Upstream, host: &Host) -> Option<PathBuf> {
-    let text = format!("{} {}", upstream.url, listen.address);
+    let text = format!("{} {}", upstream.server.identity(), listen.address);
     let hash = digest(&SHA256, text.as_bytes());
     let name = u64::from_be_bytes(*hash.as_ref().first_chunk()?);
     let directory: &Path = host.state_directory.as_deref()?;
@@ -342,4 +297,4 @@ const TOKEN_MIN: usize = 16;
 const TOKEN_MAX: usize = 256;
 
 /// Beyond any machine, and within what a semaphore can count.
-const PERMITS_MAX: usize = 1_000_000;
+pub(super) const PERMITS_MAX: usize = 1_000_000;

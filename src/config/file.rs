@@ -2,6 +2,7 @@
 //!
 //! Nothing here runs: the parent module checks it and turns it into what does.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -70,6 +71,15 @@ pub(super) struct Tls {
 pub(super) struct Upstream {
     #[serde(deserialize_with = "optional")]
     pub(super) url: Option<String>,
+    #[serde(deserialize_with = "names")]
+    pub(super) command: Vec<String>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) cwd: Option<String>,
+    pub(super) env: BTreeMap<String, Value>,
+    #[serde(deserialize_with = "list")]
+    pub(super) env_allow: Vec<String>,
+    #[serde(deserialize_with = "scalar")]
+    pub(super) children_max: usize,
     #[serde(deserialize_with = "scalar")]
     pub(super) era: EraChoice,
     #[serde(deserialize_with = "scalar")]
@@ -88,6 +98,11 @@ impl Default for Upstream {
     fn default() -> Self {
         Self {
             url: None,
+            command: Vec::new(),
+            cwd: None,
+            env: BTreeMap::new(),
+            env_allow: Vec::new(),
+            children_max: 32,
             era: EraChoice::Auto,
             session: SessionUse::Pool,
             sessions_max: 256,
@@ -97,6 +112,11 @@ impl Default for Upstream {
         }
     }
 }
+
+/// The value of a variable, which is as likely as not a secret.
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Value(#[serde(deserialize_with = "scalar")] pub(super) Secret);
 
 #[derive(Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]

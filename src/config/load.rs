@@ -20,6 +20,8 @@ pub struct Flags {
     pub listen: Option<String>,
     pub store: Option<String>,
     pub log: Option<String>,
+    /// What is written after `--`: the program to wrap and its arguments.
+    pub command: Vec<String>,
 }
 
 /// The process's environment. A variable that is not Unicode is none of ours.
@@ -39,7 +41,8 @@ pub fn load(flags: &Flags, environment: &[(String, String)]) -> Result<Config, C
         .merge(environment_layer(environment))
         .merge(flag_layer(flags));
     let file: File = figment.extract().map_err(explain)?;
-    Config::check(file, &Host::new(environment)).map_err(|problem| problem.located(&figment))
+    Config::check(file, &Host::new(environment), environment)
+        .map_err(|problem| problem.located(&figment))
 }
 
 /// One source of settings under the name that errors give it.
@@ -85,7 +88,7 @@ fn environment_layer(environment: &[(String, String)]) -> Layer {
         };
         let path: Vec<String> = key.split("__").map(str::to_lowercase).collect();
         if path.len() > 1 && path.iter().all(|part| !part.is_empty()) {
-            insert(&mut settings, &path, value);
+            insert(&mut settings, &path, &Value::from(value.as_str()));
         }
     }
     Layer {
@@ -105,8 +108,12 @@ fn flag_layer(flags: &Flags) -> Layer {
         };
         if let Some(value) = value {
             let path: Vec<String> = key.split('.').map(str::to_owned).collect();
-            insert(&mut settings, &path, value);
+            insert(&mut settings, &path, &Value::from(value.as_str()));
         }
+    }
+    if !flags.command.is_empty() {
+        let path = ["upstream", "command"].map(str::to_owned);
+        insert(&mut settings, &path, &Value::from(flags.command.clone()));
     }
     Layer {
         name: FLAGS.into(),
@@ -116,12 +123,12 @@ fn flag_layer(flags: &Flags) -> Layer {
 
 /// Values stay text: each setting reads itself from text, so nothing is lost on the way (a secret
 /// `007` is not 7).
-fn insert(settings: &mut Dict, path: &[String], text: &str) {
+fn insert(settings: &mut Dict, path: &[String], value: &Value) {
     let Some((first, rest)) = path.split_first() else {
         return;
     };
     if rest.is_empty() {
-        settings.insert(first.clone(), Value::from(text));
+        settings.insert(first.clone(), value.clone());
         return;
     }
     let section = settings
@@ -131,6 +138,6 @@ fn insert(settings: &mut Dict, path: &[String], text: &str) {
         *section = Value::from(Dict::new());
     }
     if let Value::Dict(_, section) = section {
-        insert(section, rest, text);
+        insert(section, rest, value);
     }
 }

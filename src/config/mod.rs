@@ -7,8 +7,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hyper::Uri;
-
 use crate::task::policy::Rules;
 
 mod checked;
@@ -21,9 +19,11 @@ mod rules;
 mod scalar;
 mod secret;
 mod store;
+mod wrapped;
 
 pub use problem::ConfigError;
 pub use secret::{SealKey, Secret};
+pub use wrapped::{Command, Wrapped};
 
 /// Everything that can be set, and is right.
 #[derive(Debug, Clone)]
@@ -88,29 +88,17 @@ pub struct Tls {
 /// The wrapped server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Upstream {
-    /// `http` or `https`, with a host, without credentials.
-    pub url: Uri,
+    pub server: Wrapped,
     pub era: EraChoice,
     pub session: SessionUse,
     pub sessions_max: usize,
     pub connect_timeout: Duration,
+    /// Processes of a command at the same time.
+    pub children_max: usize,
     /// All replicas reach this same server; else each has its own.
     pub shared: bool,
     /// What the server calls read-only or idempotent may be run again.
     pub trust_annotations: bool,
-}
-
-impl Upstream {
-    /// Loopback only: the caller's `Authorization` may go there, proxy and server being one
-    /// resource.
-    pub fn is_local(&self) -> bool {
-        let host = self.url.host().unwrap_or_default();
-        let host = host.trim_start_matches('[').trim_end_matches(']');
-        host.eq_ignore_ascii_case("localhost")
-            || host
-                .parse::<std::net::IpAddr>()
-                .is_ok_and(|ip| ip.to_canonical().is_loopback())
-    }
 }
 
 /// Which era the wrapped server speaks.

@@ -32,7 +32,10 @@ pub(super) async fn answer(
     credentials: Option<HeaderValue>,
 ) -> Rpc {
     let id = modern.request.id.get();
-    let asked = front.upstream.discover(*caller.as_bytes(), credentials);
+    let capabilities = modern.meta.capabilities.get();
+    let asked = front
+        .upstream
+        .discover(*caller.as_bytes(), credentials, capabilities);
     match tokio::time::timeout(PATIENCE, asked).await {
         Ok(Ok(discovered)) => Rpc::result(id, &result(&discovered, front.upstream.known_era())),
         // An OAuth client must see the challenge, not a guess.

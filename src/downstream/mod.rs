@@ -32,6 +32,7 @@ mod pass;
 mod reply;
 pub mod route;
 pub mod server;
+mod session;
 mod tasks;
 
 use auth::Callers;
@@ -89,6 +90,9 @@ async fn handle(front: Shared, request: Request<Incoming>) -> Response<Body> {
     }
     match names.door(&parts.uri) {
         None => reply::empty(StatusCode::NOT_FOUND),
+        Some(Door::ProtectedResource) if !front.upstream.speaks_http() => {
+            reply::empty(StatusCode::NOT_FOUND)
+        }
         Some(Door::ProtectedResource) => pass::stream(&front, parts, body).await,
         Some(Door::Mcp) => mcp(&front, parts, body).await,
     }
@@ -101,14 +105,17 @@ async fn mcp(front: &Shared, parts: Parts, body: Incoming) -> Response<Body> {
         if era == Some(Era::Modern) {
             return reply::empty(StatusCode::METHOD_NOT_ALLOWED);
         }
-        return pass::stream(front, parts, body).await;
+        return legacy(front, parts, body).await;
     }
     let body = match read(body, front.settings.body_bytes_max).await {
         Ok(body) => body,
         Err(refusal) => return refusal,
     };
     if era.is_none() && intercept::era_by_body(&body) == Era::Legacy {
-        return pass::bytes(front, parts, body).await;
+        if front.upstream.speaks_http() {
+            return pass::bytes(front, parts, body).await;
+        }
+        return session::post(front, &parts, &body).await;
     }
     match intercept::modern(&body, &parts.headers) {
         Ok(Intercepted::Request(modern)) => answer(front, &parts, &body, &modern).await,
@@ -121,6 +128,20 @@ async fn mcp(front: &Shared, parts: Parts, body: Incoming) -> Response<Body> {
         Err(request::Refused { id: None, error }) => {
             reply::refusal(StatusCode::BAD_REQUEST, &error)
         }
+    }
+}
+
+/// The legacy world: the server's own business where it speaks HTTP, raincheck's where it does not.
+async fn legacy(front: &Shared, parts: Parts, body: Incoming) -> Response<Body> {
+    if front.upstream.speaks_http() {
+        return pass::stream(front, parts, body).await;
+    }
+    if parts.method != Method::POST {
+        return session::answer(front, &parts);
+    }
+    match read(body, front.settings.body_bytes_max).await {
+        Ok(body) => session::post(front, &parts, &body).await,
+        Err(refusal) => refusal,
     }
 }
 
@@ -211,7 +232,8 @@ async fn forward(
     };
     // What speaks of tasks must not reach the server: only then the body is edited.
     let untouched = !meta.declares_tasks && !request.params.contains("task");
-    if era == Era::Modern && plan == Plan::Held && (untouched || !is_call) {
+    let can_pass = front.upstream.speaks_http() && (untouched || !is_call);
+    if era == Era::Modern && plan == Plan::Held && can_pass {
         return pass::again(front, parts, body.clone()).await;
     }
     if era == Era::Legacy && !intercept::is_translated(&request.method) {

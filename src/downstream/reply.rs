@@ -125,6 +125,13 @@ fn status_of(number: i64) -> StatusCode {
     }
 }
 
+/// An answer of the wrapped server as it is.
+pub(super) fn passed(json: String) -> Response<Body> {
+    let mut response = Response::new(Body::ready(json));
+    response.headers_mut().insert(CONTENT_TYPE, JSON);
+    response
+}
+
 /// A refusal before any request was read: an error response without an id.
 pub(super) fn refusal(status: StatusCode, error: &RpcError) -> Response<Body> {
     let mut out = Writer::object();

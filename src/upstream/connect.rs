@@ -32,6 +32,8 @@ pub enum UrlError {
     Scheme,
     #[error("the system's certificates cannot be used: {0}")]
     Tls(#[from] rustls::Error),
+    #[error("there is no thread to start the server from: {0}")]
+    Thread(#[from] io::Error),
 }
 
 impl Connector {

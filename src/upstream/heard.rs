@@ -326,7 +326,7 @@ pub(super) enum Message {
 }
 
 /// Reads a message leniently: what a server may get wrong without harm is let pass.
-fn read(text: &str) -> Result<Message, Failure> {
+pub(super) fn read(text: &str) -> Result<Message, Failure> {
     let text = scan(text.as_bytes()).map_err(|fault| match fault {
         Fault::Depth => TOO_LARGE,
         Fault::Utf8 | Fault::ByteOrderMark | Fault::Surrogate | Fault::Syntax => INVALID,

@@ -14,7 +14,8 @@ use super::modern::note;
 use super::origin::{METHOD, Origin, PROTOCOL_VERSION};
 use super::sessions::{Key, Lease, Sessions};
 use super::translate;
-use crate::mcp::json::{Object, Writer, quote, string};
+use super::wanted::{Wanted, is_change};
+use crate::mcp::json::{Object, Writer};
 use crate::mcp::version::{Era, MODERN};
 
 /// What the wrapped server says to a listener.
@@ -55,7 +56,7 @@ pub(super) fn listen(
         source: None,
         said: VecDeque::new(),
         over: false,
-        honoured: String::new(),
+        wanted: Wanted::default(),
     };
     stream::unfold(ear, |mut ear| async {
         let event = ear.next().await?;
@@ -73,7 +74,7 @@ struct Ear {
     said: VecDeque<ListenEvent>,
     over: bool,
     /// What a legacy server was found to serve of the wish.
-    honoured: String,
+    wanted: Wanted,
 }
 
 struct Source {
@@ -146,34 +147,16 @@ impl Ear {
                 let honoured = Object::parse(params.get()).ok()?.get("notifications")?;
                 Some(ListenEvent::Acknowledged(honoured.get().to_owned()))
             }
-            "notifications/tools/list_changed"
-            | "notifications/prompts/list_changed"
-            | "notifications/resources/list_changed"
-            | "notifications/resources/updated" => {
-                let wanted = self.era == Some(Era::Modern) || self.is_wanted(method);
-                wanted.then(|| ListenEvent::Notification {
+            change if is_change(change) => {
+                let is_modern = self.era == Some(Era::Modern);
+                let hears = is_modern || self.wanted.hears(method, params.as_deref());
+                hears.then(|| ListenEvent::Notification {
                     method: method.to_owned(),
                     params,
                 })
             }
             // Nothing else belongs on such a stream.
             _ => None,
-        }
-    }
-
-    /// A legacy session says everything; the client asked for some of it, and got some of that.
-    fn is_wanted(&self, method: &str) -> bool {
-        let filter = Object::parse(&self.honoured).unwrap_or_default();
-        let is_true = |key| {
-            filter
-                .get(key)
-                .is_some_and(|raw: &RawValue| raw.get() == "true")
-        };
-        match method {
-            "notifications/tools/list_changed" => is_true("toolsListChanged"),
-            "notifications/prompts/list_changed" => is_true("promptsListChanged"),
-            "notifications/resources/list_changed" => is_true("resourcesListChanged"),
-            _ => filter.contains("resourceSubscriptions"),
         }
     }
 
@@ -226,43 +209,21 @@ impl Ear {
         else {
             return None;
         };
-        let capabilities = Object::parse(session.capabilities.get()).unwrap_or_default();
-        let filter = Object::parse(&self.wish.filter).unwrap_or_default();
-        let offers = |kind: &str, what: &str| {
-            let kind = capabilities.get_object(kind);
-            kind.and_then(|kind| kind.get(what))
-                .is_some_and(|raw| raw.get() == "true")
-        };
-        let mut honoured = Writer::object();
-        for (key, kind) in [
-            ("toolsListChanged", "tools"),
-            ("promptsListChanged", "prompts"),
-            ("resourcesListChanged", "resources"),
-        ] {
-            let asked = filter.get(key).is_some_and(|raw| raw.get() == "true");
-            if asked && offers(kind, "listChanged") {
-                honoured.raw(key, "true");
+        let mut wanted = Wanted::of(&self.wish.filter, session.capabilities.get());
+        let mut taken = Vec::new();
+        for uri in wanted.uris.iter().flatten() {
+            let mut params = Writer::object();
+            params.str("uri", uri);
+            let id = self.origin.next_id();
+            let subscribe = translate::request(id, "resources/subscribe", &params.end());
+            if session.tell(subscribe).await.is_ok() {
+                taken.push(uri.clone());
             }
         }
-        if let Some(uris) = filter.get("resourceSubscriptions")
-            && offers("resources", "subscribe")
-        {
-            let uris: Vec<&RawValue> = serde_json::from_str(uris.get()).unwrap_or_default();
-            let mut taken = Vec::new();
-            for uri in uris.into_iter().filter_map(string) {
-                let mut params = Writer::object();
-                params.str("uri", &uri);
-                let id = self.origin.next_id();
-                let subscribe = translate::request(id, "resources/subscribe", &params.end());
-                if session.tell(subscribe).await.is_ok() {
-                    taken.push(quote(&uri));
-                }
-            }
-            honoured.raw("resourceSubscriptions", &format!("[{}]", taken.join(",")));
-        }
-        self.honoured = honoured.end();
+        wanted.uris = wanted.uris.map(|_| taken);
         self.said
-            .push_back(ListenEvent::Acknowledged(self.honoured.clone()));
+            .push_back(ListenEvent::Acknowledged(wanted.honoured()));
+        self.wanted = wanted;
         self.source = Some(Source {
             messages,
             lease: Some(lease),

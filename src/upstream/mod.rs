@@ -22,7 +22,10 @@ mod origin;
 mod probe;
 mod session;
 mod sessions;
+mod settings;
+pub mod stdio;
 mod translate;
+mod wanted;
 pub mod wrapped;
 
 /// One request to the wrapped server, in the client's words. The connector translates: it takes

@@ -81,7 +81,7 @@ async fn ask(origin: &Origin, credentials: Option<&HeaderValue>) -> Result<Era, 
     }
 }
 
-fn era_of_result(result: &RawValue) -> Era {
+pub(super) fn era_of_result(result: &RawValue) -> Era {
     let object = Object::parse(result.get()).unwrap_or_default();
     let versions = object.get("supportedVersions");
     let versions: Vec<String> = versions
@@ -95,7 +95,7 @@ fn era_of_result(result: &RawValue) -> Era {
 }
 
 /// Only a modern server knows these codes; -32601 and -32602 are everybody's.
-fn era_of_error(error: &RawValue) -> Era {
+pub(super) fn era_of_error(error: &RawValue) -> Era {
     match result::error_code(error) {
         Some(code::HEADER_MISMATCH | code::MISSING_CLIENT_CAPABILITY) => Era::Modern,
         Some(code::UNSUPPORTED_VERSION) => {

@@ -19,8 +19,11 @@ pub use super::listen::{ListenEvent, Listening};
 use super::origin::Origin;
 use super::probe::{self, Undecided};
 use super::sessions::{Key, NoSession, Sessions};
-use super::{Event, Exchange, Outgoing, UpstreamError, hop, legacy, modern, translate};
-use crate::mcp::error::{Failure, Reason, SideEffect};
+pub use super::settings::{SessionMode, Settings};
+use super::stdio::session::Session;
+use super::stdio::{self, Stdio};
+use super::{Answer, Event, Exchange, Outgoing, UpstreamError, hop, legacy, modern, translate};
+use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::json::{Object, quote};
 use crate::mcp::tools::Tools;
 use crate::mcp::version::Era;
@@ -30,51 +33,22 @@ const PAGES_MAX: usize = 64;
 
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
-/// What the upstream side is told.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    pub url: String,
-    /// `None`: asked.
-    pub era: Option<Era>,
-    pub session: SessionMode,
-    pub sessions_max: usize,
-    /// How long a call waits for a session when all are in use.
-    pub session_wait: Duration,
-    pub connect_timeout: Duration,
-    /// A message of the server above this size ends its call.
-    pub message_bytes_max: usize,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            url: String::new(),
-            era: None,
-            session: SessionMode::Pool,
-            sessions_max: 256,
-            session_wait: Duration::from_secs(30),
-            connect_timeout: Duration::from_secs(5),
-            message_bytes_max: 32 << 20,
-        }
-    }
-}
-
-/// How translated calls use the sessions of a legacy server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SessionMode {
-    /// One call at a time takes a session.
-    Pool,
-    /// All calls of a caller share one, for servers whose session holds state.
-    Caller,
-}
-
 /// The wrapped server.
 #[derive(Debug)]
 pub struct Upstream {
-    origin: Arc<Origin>,
-    sessions: Arc<Sessions>,
-    era: OnceCell<Era>,
+    server: Server,
+    era: Arc<OnceCell<Era>>,
     discovered: Mutex<Option<Arc<Discovered>>>,
+}
+
+/// How it is reached.
+#[derive(Debug)]
+enum Server {
+    Http {
+        origin: Arc<Origin>,
+        sessions: Arc<Sessions>,
+    },
+    Stdio(Arc<Stdio>),
 }
 
 /// What the server says of itself, in its own words.
@@ -107,38 +81,83 @@ impl From<Undecided> for DiscoverError {
 impl Upstream {
     /// Connections and their like run on `services` for as long as they are used.
     pub fn new(settings: &Settings, services: TaskTracker) -> Result<Self, UrlError> {
-        let url: Uri = settings.url.parse().map_err(|_| UrlError::Scheme)?;
-        let connector = Connector::new(&url, settings.connect_timeout)?;
-        let http = Http::new(connector, services.clone());
-        let origin = Origin::new(&url, http, settings.message_bytes_max).ok_or(UrlError::Scheme)?;
-        let origin = Arc::new(origin);
-        let sessions = Sessions::new(
-            Arc::clone(&origin),
-            settings.session,
-            settings.sessions_max,
-            settings.session_wait,
-            services,
-        );
         let era = settings
             .era
             .map_or_else(OnceCell::new, |era| OnceCell::new_with(Some(era)));
         Ok(Self {
-            origin,
-            sessions,
-            era,
+            server: Server::new(settings, services)?,
+            era: Arc::new(era),
             discovered: Mutex::default(),
         })
     }
 
     /// Loopback: the client's credentials may go there.
     pub fn forwards_credentials(&self) -> bool {
-        self.origin.http.is_local()
+        match &self.server {
+            Server::Http { origin, .. } => origin.http.is_local(),
+            Server::Stdio(_) => false,
+        }
+    }
+
+    /// Whether requests can be passed on as bytes.
+    pub fn speaks_http(&self) -> bool {
+        matches!(self.server, Server::Http { .. })
+    }
+
+    /// The server's program died quickly five times in a row, and no process has answered since.
+    pub fn cannot_run(&self) -> bool {
+        match &self.server {
+            Server::Http { .. } => false,
+            Server::Stdio(stdio) => stdio.cannot_run(),
+        }
+    }
+
+    /// A session for one legacy client of a program, with a process of its own; its id. Bounded as
+    /// processes are.
+    pub async fn open_session(
+        &self,
+        caller: [u8; 16],
+    ) -> Result<(Box<str>, Arc<Session>), Failure> {
+        match &self.server {
+            Server::Http { .. } => Err(INVALID),
+            Server::Stdio(stdio) => stdio.open_session(caller).await,
+        }
+    }
+
+    /// That session, for the caller that began it.
+    pub fn session(&self, id: &str, caller: [u8; 16]) -> Option<Arc<Session>> {
+        match &self.server {
+            Server::Http { .. } => None,
+            Server::Stdio(stdio) => stdio.session(id, caller),
+        }
+    }
+
+    /// How long [`Self::stop`] may take.
+    pub fn stop_patience(&self) -> Duration {
+        match &self.server {
+            Server::Http { .. } => Duration::ZERO,
+            Server::Stdio(_) => stdio::STOP_PATIENCE,
+        }
+    }
+
+    /// Ends what runs on its behalf, within a few seconds: the server's processes.
+    pub async fn stop(&self) {
+        if let Server::Stdio(stdio) = &self.server {
+            stdio.stop().await;
+        }
     }
 
     /// The era, asked by one of all who want to know and remembered.
     pub async fn era(&self, credentials: Option<HeaderValue>) -> Result<Era, DiscoverError> {
+        let origin = match &self.server {
+            Server::Http { origin, .. } => origin,
+            Server::Stdio(stdio) => {
+                let era = stdio.era(&self.era).await;
+                return era.map_err(DiscoverError::Failed);
+            }
+        };
         let probed = self.era.get_or_try_init(|| async {
-            let era = Box::pin(probe::probe(&self.origin, credentials.as_ref())).await?;
+            let era = Box::pin(probe::probe(origin, credentials.as_ref())).await?;
             tracing::info!(?era, "the upstream's era is known");
             Ok::<_, Undecided>(era)
         });
@@ -148,9 +167,12 @@ impl Upstream {
     /// Whether the server can be reached at all. Anonymous: a refusal is an answer, too.
     pub async fn answers(&self) -> bool {
         // A configured era says nothing of whether anybody is there.
-        let asked = match self.known_era() {
-            None => self.era(None).await,
-            Some(_) => probe::probe(&self.origin, None).await.map_err(Into::into),
+        let asked = match (self.known_era(), &self.server) {
+            (None, _) => self.era(None).await,
+            (Some(_), Server::Http { origin, .. }) => {
+                probe::probe(origin, None).await.map_err(Into::into)
+            }
+            (Some(_), Server::Stdio(stdio)) => stdio.probe().await.map_err(DiscoverError::Failed),
         };
         match asked {
             Ok(_) | Err(DiscoverError::Unauthorized(_)) => true,
@@ -164,24 +186,38 @@ impl Upstream {
 
     /// Begins one request. Nothing is sent until its events are polled.
     pub fn begin(&self, era: Era, outgoing: Outgoing) -> Exchange {
-        match era {
-            Era::Modern => modern::begin(Arc::clone(&self.origin), outgoing),
-            Era::Legacy => legacy::begin(&self.origin, Arc::clone(&self.sessions), outgoing),
+        match (&self.server, era) {
+            (Server::Http { origin, .. }, Era::Modern) => {
+                modern::begin(Arc::clone(origin), outgoing)
+            }
+            (Server::Http { origin, sessions }, Era::Legacy) => {
+                legacy::begin(origin, Arc::clone(sessions), outgoing)
+            }
+            (Server::Stdio(stdio), era) => stdio.begin(era, outgoing),
         }
     }
 
     /// Carries on a call that another process sent to a server that still runs it. `None`: the
-    /// resume point is not of this program.
+    /// resume point is not of this program, or the server was a process of a process that is gone.
     pub fn adopt(&self, caller: [u8; 16], resume_point: &str) -> Option<Exchange> {
-        legacy::adopt(&self.origin, &self.sessions, caller, resume_point)
+        match &self.server {
+            Server::Http { origin, sessions } => {
+                legacy::adopt(origin, sessions, caller, resume_point)
+            }
+            Server::Stdio(_) => None,
+        }
     }
 
-    /// Passes a client's request on, bytes as they come, and the answer back.
+    /// Passes a client's request on, bytes as they come, and the answer back. To a program there is
+    /// no such way, see [`Self::speaks_http`].
     pub async fn pass(
         &self,
         mut parts: Parts,
         body: RequestBody,
     ) -> Result<Response<ResponseBody>, Failure> {
+        let Server::Http { origin, .. } = &self.server else {
+            return Err(Failure::new(Reason::UpstreamUnreachable, SideEffect::None));
+        };
         hop::strip(&mut parts.headers);
         parts.headers.remove(ORIGIN);
         if !self.forwards_credentials() {
@@ -192,27 +228,27 @@ impl Upstream {
             .path()
             .starts_with(WELL_KNOWN)
             .then_some(WELL_KNOWN);
-        self.origin.readdress(&mut parts, well_known);
-        let mut response = self
-            .origin
-            .http
-            .send(Request::from_parts(parts, body))
-            .await?;
+        origin.readdress(&mut parts, well_known);
+        let request = Request::from_parts(parts, body);
+        let mut response = origin.http.send(request).await?;
         hop::strip(response.headers_mut());
         Ok(response)
     }
 
-    /// What the server says of itself to this caller.
+    /// What the server says of itself to this caller, who has these capabilities.
     pub async fn discover(
         &self,
         caller: [u8; 16],
         credentials: Option<HeaderValue>,
+        capabilities: &str,
     ) -> Result<Arc<Discovered>, DiscoverError> {
         let discovered = match self.era(credentials.clone()).await? {
-            Era::Modern => self.discover_modern(caller, credentials).await?,
-            Era::Legacy => self.discover_legacy(caller, credentials).await?,
+            Era::Modern => Arc::new(self.discover_modern(caller, credentials).await?),
+            Era::Legacy => {
+                self.discover_legacy(caller, credentials, capabilities)
+                    .await?
+            }
         };
-        let discovered = Arc::new(discovered);
         *self
             .discovered
             .lock()
@@ -253,16 +289,21 @@ impl Upstream {
         &self,
         caller: [u8; 16],
         credentials: Option<HeaderValue>,
-    ) -> Result<Discovered, DiscoverError> {
+        capabilities: &str,
+    ) -> Result<Arc<Discovered>, DiscoverError> {
+        let sessions = match &self.server {
+            Server::Http { sessions, .. } => sessions,
+            Server::Stdio(stdio) => {
+                let described = stdio.described(caller, capabilities).await;
+                return described.map_err(no_session);
+            }
+        };
         let key = Key {
             caller,
             capabilities: "{}".into(),
         };
-        let lease = self.sessions.check_out(&key, credentials.as_ref()).await;
-        let lease = lease.map_err(|why| match why {
-            NoSession::Failed(failure) => DiscoverError::Failed(failure),
-            NoSession::Error(error) => refused(error),
-        })?;
+        let lease = sessions.check_out(&key, credentials.as_ref()).await;
+        let lease = lease.map_err(no_session)?;
         let session = &lease.session;
         let discovered = Discovered {
             capabilities: session.capabilities.clone(),
@@ -271,7 +312,7 @@ impl Upstream {
             supported_versions: None,
         };
         lease.give_back();
-        Ok(discovered)
+        Ok(Arc::new(discovered))
     }
 
     /// The caller's tools, listed at most once a minute and anew after a change.
@@ -281,8 +322,11 @@ impl Upstream {
         credentials: Option<HeaderValue>,
         capabilities: Arc<str>,
     ) -> Result<Arc<Tools>, DiscoverError> {
-        self.origin
-            .tools
+        let known = match &self.server {
+            Server::Http { origin, .. } => &origin.tools,
+            Server::Stdio(stdio) => stdio.tools(),
+        };
+        known
             .get(caller, self.list_tools(caller, credentials, capabilities))
             .await
     }
@@ -330,7 +374,13 @@ impl Upstream {
                 Event::Result(result) => return Ok(result),
                 Event::Error(error) => return Err(refused(error)),
                 Event::Failed(failure) => return Err(DiscoverError::Failed(failure)),
-                Event::Progress(_) | Event::Log(_) | Event::Question(_) | Event::Resumable => {}
+                // There is no client to ask, and a server may wait for the answer for ever.
+                Event::Question(question) => {
+                    let refusal = RpcError::method_not_found().to_json();
+                    let answer = Answer::Refused(refusal.into());
+                    let _ = exchange.control.answer(&question.id, answer).await;
+                }
+                Event::Progress(_) | Event::Log(_) | Event::Resumable => {}
             }
         }
         Err(DiscoverError::Failed(INVALID))
@@ -350,8 +400,48 @@ impl Upstream {
             capabilities,
             filter,
         };
-        let (origin, sessions) = (Arc::clone(&self.origin), Arc::clone(&self.sessions));
-        listen::listen(origin, sessions, self.known_era(), wish)
+        match &self.server {
+            Server::Http { origin, sessions } => {
+                let (origin, sessions) = (Arc::clone(origin), Arc::clone(sessions));
+                listen::listen(origin, sessions, self.known_era(), wish)
+            }
+            Server::Stdio(stdio) => stdio.listen(self.known_era(), wish),
+        }
+    }
+}
+
+impl Server {
+    fn new(settings: &Settings, services: TaskTracker) -> Result<Self, UrlError> {
+        if let Some(program) = &settings.command {
+            let stdio = Stdio::new(
+                program,
+                settings.children_max,
+                settings.session_wait,
+                settings.message_bytes_max,
+                services,
+            )?;
+            return Ok(Self::Stdio(stdio));
+        }
+        let url: Uri = settings.url.parse().map_err(|_| UrlError::Scheme)?;
+        let connector = Connector::new(&url, settings.connect_timeout)?;
+        let http = Http::new(connector, services.clone());
+        let origin = Origin::new(&url, http, settings.message_bytes_max).ok_or(UrlError::Scheme)?;
+        let origin = Arc::new(origin);
+        let sessions = Sessions::new(
+            Arc::clone(&origin),
+            settings.session,
+            settings.sessions_max,
+            settings.session_wait,
+            services,
+        );
+        Ok(Self::Http { origin, sessions })
+    }
+}
+
+fn no_session(why: NoSession) -> DiscoverError {
+    match why {
+        NoSession::Failed(failure) => DiscoverError::Failed(failure),
+        NoSession::Error(error) => refused(error),
     }
 }
 

@@ -3,6 +3,7 @@
 #   rmcp                 tests/interop.rs: rmcp 3.9 as a client, in front of the legacy and the modern upstream
 #   legacy, modern       clients.mjs: ext-tasks 0.2.2 on client 2.4.0, in front of each
 #   everything           everything.mjs: server-everything 2026.8.31 as the wrapped server
+#   program              the same server, run by raincheck over standard input and output
 set -euo pipefail
 # shellcheck source=tests/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
@@ -15,18 +16,28 @@ lane() {
     rust_clients "$dir" || FAILED=yes
     return
   fi
-  if [ "$1" = everything ]; then everything "$dir"; else upstream "$1" "$dir/upstream.log"; fi
-  raincheck "$UPSTREAM" "redb:$dir/tasks.redb" "$TESTS/conformance/raincheck.toml" "$dir/raincheck.log"
+  case $1 in
+    everything) everything "$dir" ;;
+    program) UPSTREAM= ;;
+    *) upstream "$1" "$dir/upstream.log" ;;
+  esac
+  if [ "$1" = program ]; then set -- "$1" "$(node_path)" "$EVERYTHING" stdio; fi
+  raincheck "$UPSTREAM" "redb:$dir/tasks.redb" "$TESTS/conformance/raincheck.toml" "$dir/raincheck.log" "${@:2}"
   export RAINCHECK_URL=$PROXY UPSTREAM_URL=$UPSTREAM
-  if [ "$1" = everything ]; then node_tests everything.mjs "$dir"; else node_tests clients.mjs "$dir"; fi
+  case $1 in
+    everything | program) node_tests everything.mjs "$dir" ;;
+    *) node_tests clients.mjs "$dir" ;;
+  esac
   [ -z "${FAILED:-}" ] || tail -n 40 "$dir/raincheck.log"
 }
+
+EVERYTHING=$CACHE/npm-interop/node_modules/@modelcontextprotocol/server-everything/dist/index.js
 
 everything() {
   local port
   port=$(free_port)
   PORT=$port start "$1/upstream.log" "$(node_path)" \
-    "$CACHE/npm-interop/node_modules/@modelcontextprotocol/server-everything/dist/index.js" streamableHttp
+    "$EVERYTHING" streamableHttp
   wait_port "$port" "$1/upstream.log"
   UPSTREAM=http://127.0.0.1:$port/mcp
 }
@@ -54,7 +65,7 @@ rust_clients() {
 }
 
 LANES=("$@")
-[ $# -gt 0 ] || LANES=(rmcp legacy modern everything)
+[ $# -gt 0 ] || LANES=(rmcp legacy modern everything program)
 
 arm
 scratch

@@ -39,4 +39,6 @@ mod redis_tls;
 mod replicas;
 mod restart;
 mod results;
+mod stdio;
+mod stdio_sessions;
 mod store_down;

@@ -6,7 +6,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 
 use crate::redis_server::RedisServer;
-use crate::support::{Client, Config, Era, PATIENCE, Rig, Upstream, in_both_eras, within};
+use crate::support::{Client, Config, Era, PATIENCE, Rig, TempDir, Upstream, in_both_eras, within};
 
 in_both_eras!(
     it_is_ready_when_the_server_was_reached,
@@ -48,6 +48,28 @@ async fn a_server_that_wants_credentials_is_reached() {
         let config = config.section("upstream", &format!("era = {era:?}"));
         let proxy = config.start(&upstream.url()).await;
         let probes = Client::of(proxy.probes().await);
+        probes.until_page("/readyz", 200).await;
+    }
+}
+
+/// Whether or not its era has to be found out.
+#[tokio::test]
+async fn a_program_that_cannot_be_run_is_missing_until_it_can() {
+    let directory = TempDir::new();
+    for era in ["auto", "legacy"] {
+        let file = directory.path().join(era);
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/stdio_server.py");
+        let upstream =
+            format!("command = [\"python3\", {script:?}, \"dies\", {file:?}]\nera = {era:?}");
+        let config = Config::always().probed("").section("upstream", &upstream);
+        let proxy = config.start("").await;
+        let probes = Client::of(proxy.probes().await);
+        let missing = json!(["upstream", "upstream_cannot_run"]);
+        let asking = async { while probes.page("/readyz").await.json()["missing"] != missing {} };
+        within(PATIENCE, "it dies again and again", asking).await;
+        assert_eq!(probes.page("/readyz").await.status, 503);
+
+        std::fs::write(&file, "").unwrap();
         probes.until_page("/readyz", 200).await;
     }
 }

@@ -42,7 +42,7 @@ async fn discovery_of_either_era() {
             server.on_discover(Reply::error(404, r#"{"code":-32601,"message":"m"}"#));
         }
         let up = upstream(&server);
-        let found = up.discover([1; 16], None).await.unwrap();
+        let found = up.discover([1; 16], None, "{}").await.unwrap();
         assert!(found.capabilities.get().contains("tools"));
         assert!(
             found

@@ -78,11 +78,11 @@ async fn tell(tracker: &TaskTracker, stop: &CancellationToken) -> Result<(), Fai
 /// Fast, so that the whole demo is: a task after 300 ms, polled every 200 ms.
 fn config(upstream: &str) -> Result<Config, Failure> {
     let flags = Flags {
-        config: None,
         upstream: Some(upstream.to_owned()),
         listen: Some("127.0.0.1:0".into()),
         store: Some("memory:".into()),
         log: Some("error".into()),
+        ..Flags::default()
     };
     let settings = [
         ("RAINCHECK_TASKS__GRACE_WINDOW", "300ms"),

@@ -25,7 +25,8 @@ use crate::mcp::result;
 
 mod side;
 
-use side::{Call, Current, ResumePoint, Side, response};
+pub(in crate::upstream) use side::response;
+use side::{Call, Current, ResumePoint, Side};
 
 /// Between attempts to resume a cut stream.
 const RESUME_PAUSE: Duration = Duration::from_millis(500);
@@ -435,7 +436,7 @@ impl Conversation {
     }
 }
 
-fn capability(kind: Kind) -> &'static str {
+pub(super) fn capability(kind: Kind) -> &'static str {
     match kind {
         Kind::Elicitation => "elicitation",
         Kind::Sampling => "sampling",

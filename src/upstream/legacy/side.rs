@@ -111,7 +111,7 @@ impl Control for Side {
     }
 }
 
-pub(super) fn response(id: &str, answer: &Answer) -> String {
+pub(in crate::upstream) fn response(id: &str, answer: &Answer) -> String {
     let mut out = Writer::object();
     out.str("jsonrpc", "2.0").raw("id", id);
     match answer {

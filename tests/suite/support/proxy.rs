@@ -101,6 +101,18 @@ impl Config {
         self
     }
 
+    /// In front of the scripted program, in this mode.
+    pub(crate) async fn run(self, mode: &str) -> Proxy {
+        self.run_with(mode, "").await
+    }
+
+    /// The same, with further lines for the section `upstream`.
+    pub(crate) async fn run_with(self, mode: &str, lines: &str) -> Proxy {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/stdio_server.py");
+        let command = format!("command = [\"python3\", {script:?}, {mode:?}]\n{lines}");
+        self.section("upstream", &command).start("").await
+    }
+
     fn text(&self) -> String {
         let namespace = match &self.store {
             Store::Memory | Store::Embedded => "",
@@ -293,11 +305,14 @@ pub(crate) fn command(
         Store::Redis(url) => url.clone(),
     };
     let mut command = Command::new(env!("CARGO_BIN_EXE_raincheck"));
+    command.arg("run");
+    if !upstream.is_empty() {
+        command.args(["--upstream", upstream]);
+    }
     command
-        .arg("run")
         .arg("--config")
         .arg(directory.path().join("raincheck.toml"))
-        .args(["--upstream", upstream, "--store", &store])
+        .args(["--store", &store])
         .args(["--listen", &address.to_string()])
         .stdin(Stdio::null())
         .stdout(log.try_clone().unwrap())

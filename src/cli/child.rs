@@ -1,0 +1,61 @@
+//! `raincheck __child PID -- COMMAND`: becomes the wrapped server, tied to the life of its parent.
+//!
+//! The tie has to be made by the process itself, between fork and exec. A program that does it and
+//! nothing else needs no unsafe code for that.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+use clap::Args;
+
+use super::Failure;
+
+#[derive(Debug, Args)]
+pub(super) struct Line {
+    /// The raincheck that asked
+    parent: i32,
+    #[arg(last = true, required = true)]
+    command: Vec<OsString>,
+}
+
+/// Returns only if the program cannot be run, with the exit code that shells give for that.
+pub(super) fn become_it(line: &Line) -> Failure {
+    let Some((program, arguments)) = line.command.split_first() else {
+        return Failure::usage("no command");
+    };
+    if let Err(error) = tie_to(line.parent) {
+        return Failure::runtime(format!("not started: {error}"));
+    }
+    let error = Command::new(program).args(arguments).exec();
+    Failure {
+        code: if error.kind() == io::ErrorKind::NotFound {
+            127
+        } else {
+            126
+        },
+        text: format!("{} cannot be run: {error}", program.to_string_lossy()),
+    }
+}
+
+/// The kernel ends this process when its parent ends, however that comes about. A parent that
+/// ended before the kernel was told is found by looking.
+#[cfg(target_os = "linux")]
+fn tie_to(parent: i32) -> io::Result<()> {
+    use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    let is_there = getppid().is_some_and(|now| now.as_raw_pid() == parent);
+    if is_there {
+        Ok(())
+    } else {
+        Err(io::Error::other("its parent has ended"))
+    }
+}
+
+/// Elsewhere a server learns of it by the end of its standard input.
+#[cfg(not(target_os = "linux"))]
+fn tie_to(_parent: i32) -> io::Result<()> {
+    Ok(())
+}

@@ -1,0 +1,227 @@
+//! The wrapped server: an address, or a program to run. Exactly one of them.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use hyper::Uri;
+
+use super::checked::{PERMITS_MAX, positive};
+use super::problem::Problem;
+use super::{Secret, Upstream, file};
+
+/// Where the wrapped server is. Prints as its URL, or as the name of its program: arguments may
+/// hold secrets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wrapped {
+    /// `http` or `https`, with a host, without credentials.
+    Url(Uri),
+    Command(Command),
+}
+
+/// A program that speaks MCP over its standard input and output. No shell is asked to run it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Command {
+    pub program: String,
+    pub arguments: Vec<Secret>,
+    /// All that the program sees of any environment.
+    pub environment: Vec<(String, Secret)>,
+    /// `None`: our own.
+    pub directory: Option<PathBuf>,
+}
+
+impl Wrapped {
+    /// What tells this server from others: of a command only a hash, for its arguments may hold
+    /// secrets and this is stored.
+    pub fn identity(&self) -> String {
+        match self {
+            Self::Url(url) => url.to_string(),
+            Self::Command(command) => {
+                let mut text = command.program.clone();
+                for argument in &command.arguments {
+                    text.push('\0');
+                    text.push_str(argument.expose());
+                }
+                let hash = digest(&SHA256, text.as_bytes());
+                let hash = hash.as_ref().first_chunk().copied().unwrap_or_default();
+                format!("stdio:{:016x}", u64::from_be_bytes(hash))
+            }
+        }
+    }
+
+    /// Loopback only: the caller's `Authorization` may go there, proxy and server being one
+    /// resource. A program has no header to take it from.
+    pub fn is_local(&self) -> bool {
+        let Self::Url(url) = self else {
+            return false;
+        };
+        let host = url.host().unwrap_or_default();
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        host.eq_ignore_ascii_case("localhost")
+            || host
+                .parse::<std::net::IpAddr>()
+                .is_ok_and(|ip| ip.to_canonical().is_loopback())
+    }
+}
+
+impl fmt::Display for Wrapped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Url(url) => url.fmt(f),
+            Self::Command(command) => command.program.fmt(f),
+        }
+    }
+}
+
+pub(super) fn upstream(
+    file: &file::Upstream,
+    environment: &[(String, String)],
+) -> Result<Upstream, Problem> {
+    let server = match (file.url.as_deref(), file.command.is_empty()) {
+        (None, true) => {
+            return Err(refused(
+                "url",
+                "not set; say which server to wrap: --upstream http://127.0.0.1:8000/mcp, or its \
+                 command after --",
+            ));
+        }
+        (Some(_), false) => {
+            return Err(refused(
+                "command",
+                "set, and upstream.url too; a server has an address or is run, keep one",
+            ));
+        }
+        (Some(text), true) => {
+            program_only(file)?;
+            Wrapped::Url(url(text)?)
+        }
+        (None, false) => Wrapped::Command(command(file, environment)?),
+    };
+    if file.sessions_max == 0 {
+        return Err(refused(
+            "sessions_max",
+            "no call could run; the default is 256",
+        ));
+    }
+    if file.children_max == 0 || file.children_max > PERMITS_MAX {
+        return Err(refused(
+            "children_max",
+            "must be from 1 to 1000000; the default is 32",
+        ));
+    }
+    positive("upstream.connect_timeout", file.connect_timeout)?;
+    // On loopback each replica has a server of its own, as in a sidecar; a program is its own, too.
+    let usual = matches!(server, Wrapped::Url(_)) && !server.is_local();
+    let shared = file.shared.unwrap_or(usual);
+    Ok(Upstream {
+        shared,
+        trust_annotations: file.trust_annotations,
+        server,
+        era: file.era,
+        session: file.session,
+        sessions_max: file.sessions_max,
+        connect_timeout: file.connect_timeout,
+        children_max: file.children_max,
+    })
+}
+
+fn refused(setting: &str, text: &str) -> Problem {
+    Problem::new(format!("upstream.{setting}"), text)
+}
+
+fn url(text: &str) -> Result<Uri, Problem> {
+    // The URL is not quoted: people put credentials into URLs.
+    let not_a_url = "not a URL that can be wrapped; write \"http://127.0.0.1:8000/mcp\"";
+    let url: Uri = text.parse().map_err(|_| refused("url", not_a_url))?;
+    let authority = url.authority().ok_or_else(|| refused("url", not_a_url))?;
+    if !matches!(url.scheme_str(), Some("http" | "https")) || url.host().is_none_or(str::is_empty) {
+        return Err(refused("url", not_a_url));
+    }
+    if authority.as_str().contains('@') {
+        return Err(refused(
+            "url",
+            "credentials in the URL are not used; take them out, clients send their own",
+        ));
+    }
+    Ok(url)
+}
+
+/// A setting that would do nothing is a mistake.
+fn program_only(file: &file::Upstream) -> Result<(), Problem> {
+    let set = [
+        ("cwd", file.cwd.is_some()),
+        ("env", !file.env.is_empty()),
+        ("env_allow", !file.env_allow.is_empty()),
+    ];
+    match set.iter().find(|(_, is_set)| *is_set) {
+        Some((key, _)) => Err(refused(
+            key,
+            "is for a server that raincheck runs, and this one has a URL; take it out",
+        )),
+        None => Ok(()),
+    }
+}
+
+fn command(file: &file::Upstream, environment: &[(String, String)]) -> Result<Command, Problem> {
+    let (program, arguments) = file
+        .command
+        .split_first()
+        .map_or(("", &[][..]), |(p, a)| (p, a));
+    let is_line = arguments.is_empty() && program.contains(' ') && !program.contains('/');
+    if program.is_empty() || is_line {
+        return Err(refused(
+            "command",
+            "is a program and its arguments, which no shell takes apart; write \
+             [\"npx\", \"-y\", \"some-server\"]",
+        ));
+    }
+    if file.command.iter().any(|word| word.contains('\0')) {
+        return Err(refused("command", "holds a zero byte"));
+    }
+    Ok(Command {
+        program: program.to_owned(),
+        arguments: arguments.iter().map(Secret::new).collect(),
+        environment: variables(file, environment)?,
+        directory: file.cwd.as_ref().map(PathBuf::from),
+    })
+}
+
+/// What the official SDKs let a server inherit, and not a variable more: what is in our environment
+/// is ours.
+const INHERITED: [&str; 6] = ["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"];
+
+fn variables(
+    file: &file::Upstream,
+    environment: &[(String, String)],
+) -> Result<Vec<(String, Secret)>, Problem> {
+    let is_name = |name: &str| !name.is_empty() && !name.contains(['=', '\0']);
+    for (key, mut names) in [
+        (
+            "env_allow",
+            Box::new(file.env_allow.iter()) as Box<dyn Iterator<Item = &String>>,
+        ),
+        ("env", Box::new(file.env.keys())),
+    ] {
+        if let Some(name) = names.find(|name| !is_name(name)) {
+            return Err(refused(
+                key,
+                &format!("{name:?} is not the name of a variable"),
+            ));
+        }
+    }
+    let allowed = |name: &str| {
+        INHERITED.contains(&name) || file.env_allow.iter().any(|allowed| allowed == name)
+    };
+    let inherited = environment.iter().filter(|(name, value)| {
+        // A shell's exported functions are code.
+        allowed(name) && !file.env.contains_key(name) && !value.starts_with("()")
+    });
+    let own = file
+        .env
+        .iter()
+        .map(|(name, value)| (name.clone(), value.0.clone()));
+    Ok(inherited
+        .map(|(name, value)| (name.clone(), Secret::new(value)))
+        .chain(own)
+        .collect())
+}

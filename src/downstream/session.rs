@@ -1,0 +1,262 @@
+//! Legacy clients of a server that raincheck runs itself: Streamable HTTP as of 2025-11-25, with a
+//! process for each session. Messages pass as they are; which stream they take is decided upstream.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream::{self, StreamExt as _};
+use hyper::header::{ACCEPT, HeaderName, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::{HeaderMap, Method, Response, StatusCode};
+use tokio::sync::mpsc;
+
+use super::body::Body;
+use super::call::keep_alive;
+use super::reply::{self, Rpc};
+use super::tasks::Shared;
+use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
+use crate::mcp::json::{Object, scan};
+use crate::mcp::sse;
+use crate::upstream::stdio::session::{Asked, News, Said, Session, Untaken};
+
+const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+
+/// An answer that comes within this is one JSON body; a stream is begun for what takes longer.
+const HEAD_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long a server may take to answer `initialize`: `npx -y` may have to fetch it first.
+const HANDSHAKE_PATIENCE: Duration = Duration::from_mins(1);
+
+const RESERVED: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
+
+/// GET and DELETE. Everything else is not allowed.
+pub(super) fn answer(front: &Shared, parts: &Parts) -> Response<Body> {
+    let is_get = parts.method == Method::GET;
+    if !is_get && parts.method != Method::DELETE {
+        return reply::empty(StatusCode::METHOD_NOT_ALLOWED);
+    }
+    let session = match find(front, &parts.headers) {
+        Ok(session) => session,
+        Err(unfound) => return unfound.into_response(),
+    };
+    if !is_get {
+        session.close();
+        return reply::empty(StatusCode::OK);
+    }
+    if !accepts(&parts.headers, "text/event-stream") {
+        return reply::empty(StatusCode::NOT_ACCEPTABLE);
+    }
+    match session.news() {
+        Some(news) => reply::event_stream(Body::Events(read(front, news).boxed())),
+        None => refuse(
+            StatusCode::CONFLICT,
+            "Conflict: this session has a stream already",
+        ),
+    }
+}
+
+/// A message of the client.
+pub(super) async fn post(front: &Shared, parts: &Parts, body: &Bytes) -> Response<Body> {
+    let Ok(text) = scan(body) else {
+        let error = RpcError::parse("Parse error: not JSON");
+        return reply::refusal(StatusCode::BAD_REQUEST, &error);
+    };
+    let object = match Object::parse(text) {
+        Ok(object) if !object.is_ambiguous(&RESERVED) => object,
+        // Revision 2025-06-18 removed batches, and over a pipe nobody ever answered one.
+        Ok(_) | Err(_) => {
+            return refuse(
+                StatusCode::BAD_REQUEST,
+                "Invalid request: not one JSON-RPC message",
+            );
+        }
+    };
+    let (Some(id), Some(method)) = (object.get("id"), object.get_str("method")) else {
+        // A notification, or the answer to a question.
+        let session = match find(front, &parts.headers) {
+            Ok(session) => session,
+            Err(unfound) => return unfound.into_response(),
+        };
+        let told = session.tell(text.to_owned()).await;
+        if object.get_str("method").as_deref() == Some("notifications/cancelled")
+            && let Some(params) = object.get_object("params")
+            && let Some(id) = params.get("requestId")
+        {
+            session.cancelled(id);
+        }
+        return if told {
+            reply::empty(StatusCode::ACCEPTED)
+        } else {
+            Unfound::Unknown.into_response()
+        };
+    };
+    let is_id = id.get().starts_with('"') || id.get().parse::<i64>().is_ok();
+    if !is_id {
+        return refuse(
+            StatusCode::BAD_REQUEST,
+            "Invalid request: id must be a string or an integer",
+        );
+    }
+    let asked = Asked {
+        id,
+        method: &method,
+        params: object.get_object("params"),
+        text,
+        streams: accepts(&parts.headers, "text/event-stream"),
+    };
+    if method == "initialize" && !parts.headers.contains_key(SESSION_ID) {
+        return initialize(front, parts, &asked).await;
+    }
+    let session = match find(front, &parts.headers) {
+        Ok(session) => session,
+        Err(unfound) => return unfound.into_response(),
+    };
+    match session.ask(&asked).await {
+        Ok(said) => respond(said, asked.streams).await,
+        Err(untaken) => refused(&asked, untaken),
+    }
+}
+
+/// Begins a session. It has an id once the server has agreed to it.
+async fn initialize(front: &Shared, parts: &Parts, asked: &Asked<'_>) -> Response<Body> {
+    let caller = *front.callers.of(&parts.headers).as_bytes();
+    let failed = |failure| Rpc::failure(asked.id.get(), failure).into_response();
+    let (id, session) = match front.upstream.open_session(caller).await {
+        Ok(opened) => opened,
+        Err(failure) => return failed(failure),
+    };
+    // Dropped before the server has answered, nobody will ever know of this session.
+    let unknown = Unknown(Some(Arc::clone(&session)));
+    let answer = async {
+        let mut said = session.ask(asked).await.ok()?;
+        while let Some(said) = said.recv().await {
+            if let Said::Answer(answer) = said {
+                return Some(answer);
+            }
+        }
+        None
+    };
+    let answer = tokio::time::timeout(HANDSHAKE_PATIENCE, answer).await;
+    let Ok(Some(answer)) = answer else {
+        return failed(Failure::new(Reason::UpstreamUnreachable, SideEffect::None));
+    };
+    let agreed = Object::parse(&answer).is_ok_and(|answer| answer.contains("result"));
+    let mut response = reply::passed(answer);
+    if agreed && let Ok(id) = HeaderValue::try_from(&*id) {
+        response.headers_mut().insert(SESSION_ID, id);
+        unknown.becomes_known();
+    }
+    response
+}
+
+/// A session that no client knows ends with its handshake.
+struct Unknown(Option<Arc<Session>>);
+
+impl Unknown {
+    fn becomes_known(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Unknown {
+    fn drop(&mut self) {
+        if let Some(session) = &self.0 {
+            session.close();
+        }
+    }
+}
+
+fn find(front: &Shared, headers: &HeaderMap) -> Result<Arc<Session>, Unfound> {
+    let Some(id) = headers.get(SESSION_ID) else {
+        return Err(Unfound::Unnamed);
+    };
+    let caller = *front.callers.of(headers).as_bytes();
+    let id = id.to_str().unwrap_or_default();
+    let session = front.upstream.session(id, caller);
+    session.ok_or(Unfound::Unknown)
+}
+
+/// Why there is no session.
+enum Unfound {
+    Unnamed,
+    Unknown,
+}
+
+impl Unfound {
+    fn into_response(self) -> Response<Body> {
+        match self {
+            Self::Unnamed => refuse(
+                StatusCode::BAD_REQUEST,
+                "Bad request: Mcp-Session-Id is missing",
+            ),
+            // Whoever hears this begins anew.
+            Self::Unknown => refuse(StatusCode::NOT_FOUND, "Session not found"),
+        }
+    }
+}
+
+fn refuse(status: StatusCode, message: &'static str) -> Response<Body> {
+    reply::refusal(status, &RpcError::invalid_request(message))
+}
+
+fn refused(asked: &Asked<'_>, untaken: Untaken) -> Response<Body> {
+    match untaken {
+        Untaken::Over => Unfound::Unknown.into_response(),
+        Untaken::SameId => {
+            let error = RpcError::invalid_request("Invalid request: this id is in use");
+            Rpc::error(asked.id.get(), &error).into_response()
+        }
+        Untaken::Busy => Rpc::busy(asked.id.get()).into_response(),
+    }
+}
+
+fn accepts(headers: &HeaderMap, kind: &str) -> bool {
+    let mut values = headers.get_all(ACCEPT).iter();
+    values.any(|value| {
+        let value = value.to_str().unwrap_or_default();
+        value.contains(kind) || value.contains("*/*")
+    })
+}
+
+/// One JSON body where the answer comes soon and alone, else a stream.
+async fn respond(mut said: mpsc::Receiver<Said>, streams: bool) -> Response<Body> {
+    let patience = if streams {
+        HEAD_PATIENCE
+    } else {
+        Duration::MAX
+    };
+    let first = match tokio::time::timeout(patience, said.recv()).await {
+        Ok(Some(Said::Answer(answer))) => return reply::passed(answer),
+        Ok(Some(Said::Message(message))) => Some(message),
+        Ok(None) | Err(_) => None,
+    };
+    let first = stream::iter(first.map(|message| sse::event(&message)));
+    let rest = stream::unfold((Some(said), keep_alive()), |(said, mut beat)| async {
+        let mut said = said?;
+        tokio::select! {
+            next = said.recv() => match next? {
+                Said::Message(message) => Some((sse::event(&message), (Some(said), beat))),
+                Said::Answer(answer) => Some((sse::event(&answer), (None, beat))),
+            },
+            _ = beat.tick() => Some((sse::COMMENT, (Some(said), beat))),
+        }
+    });
+    reply::event_stream(Body::Events(first.chain(rest).boxed()))
+}
+
+/// What belongs to no request, until the session or raincheck ends.
+fn read(front: &Shared, news: News) -> impl stream::Stream<Item = Bytes> + Send + use<> {
+    let closing = front.closing.clone();
+    stream::unfold(
+        (news, keep_alive(), closing),
+        |(mut news, mut beat, closing)| async {
+            let event = tokio::select! {
+                message = news.next() => sse::event(&message?),
+                _ = beat.tick() => sse::COMMENT,
+                () = closing.cancelled() => return None,
+            };
+            Some((event, (news, beat, closing)))
+        },
+    )
+}

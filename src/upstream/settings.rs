@@ -1,0 +1,51 @@
+//! What the upstream side is told.
+
+use std::time::Duration;
+
+use super::stdio::Program;
+use crate::mcp::version::Era;
+
+/// What the upstream side is told.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Of no meaning where there is a command.
+    pub url: String,
+    /// The program to run instead.
+    pub command: Option<Program>,
+    /// Processes of it at the same time.
+    pub children_max: usize,
+    /// `None`: asked.
+    pub era: Option<Era>,
+    pub session: SessionMode,
+    pub sessions_max: usize,
+    /// How long a call waits for a session when all are in use.
+    pub session_wait: Duration,
+    pub connect_timeout: Duration,
+    /// A message of the server above this size ends its call.
+    pub message_bytes_max: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            url: String::new(),
+            command: None,
+            children_max: 32,
+            era: None,
+            session: SessionMode::Pool,
+            sessions_max: 256,
+            session_wait: Duration::from_secs(30),
+            connect_timeout: Duration::from_secs(5),
+            message_bytes_max: 32 << 20,
+        }
+    }
+}
+
+/// How translated calls use the sessions of a legacy server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionMode {
+    /// One call at a time takes a session.
+    Pool,
+    /// All calls of a caller share one, for servers whose session holds state.
+    Caller,
+}

@@ -1,0 +1,457 @@
+//! Many requests over one child: each under an id of ours, each answer to its own.
+//!
+//! What names a request (an id, a progress token, a subscription) goes to that request. A question
+//! names none: it is put only while exactly one request runs that may ask.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use tokio::sync::{broadcast, mpsc};
+use tokio::time::Instant;
+use tracing::{debug, warn};
+
+use super::child::{Ear, End, Line, Mouth, Passage};
+use crate::mcp::error::{Failure, Reason, RpcError, SideEffect, code};
+use crate::mcp::input::Kind;
+use crate::mcp::json::{Object, Writer};
+use crate::mcp::meta::{PROGRESS_TOKEN, SUBSCRIPTION_ID};
+use crate::mcp::tools::Tools;
+use crate::upstream::cache::Cache;
+use crate::upstream::heard::Message;
+use crate::upstream::legacy::{capability, response};
+use crate::upstream::wrapped::Discovered;
+use crate::upstream::{Answer, Question, translate};
+
+/// Notifications and questions that wait for whoever made the request; the answer has a place of
+/// its own. More are dropped: one reader serves all requests and must not wait for one of them.
+const EVENTS_MAX: usize = 16;
+
+/// Changes of the server that wait for a listener; one that is slower starts anew.
+const NOTICES_MAX: usize = 64;
+
+/// A notification larger than this is dropped.
+const NOTICE_BYTES_MAX: usize = 1 << 20;
+
+/// A cancelled request that was not answered may go on and ask. After so long it is taken to have
+/// ended: many servers never answer what was cancelled.
+const ABANDONED: Duration = Duration::from_secs(30);
+
+/// Abandoned requests that are remembered.
+const ABANDONED_MAX: usize = 1024;
+
+impl fmt::Debug for Channel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Channel")
+    }
+}
+
+/// What the child says about one request.
+#[derive(Debug)]
+pub(super) enum Said {
+    Progress(Box<RawValue>),
+    Log(Box<RawValue>),
+    Question(Question),
+    /// Any other notification that names the request.
+    Notice(Arc<Notice>),
+    Result(Box<RawValue>),
+    Error(Box<RawValue>),
+    Failed(Failure),
+}
+
+/// A notification.
+#[derive(Debug)]
+pub(super) struct Notice {
+    pub(super) method: Box<str>,
+    pub(super) params: Option<Box<RawValue>>,
+}
+
+/// One child, shared by everything that one caller asks.
+pub(super) struct Channel {
+    mouth: Mouth,
+    table: Mutex<Table>,
+    next_id: AtomicU64,
+    /// What was declared to the server, as JSON; nothing to a modern one.
+    capabilities: Arc<str>,
+    tools: Arc<Cache<Tools>>,
+    /// What a legacy server said of itself.
+    pub(super) described: std::sync::OnceLock<Arc<Discovered>>,
+    pub(super) log_level: Mutex<Option<Arc<str>>>,
+}
+
+struct Table {
+    pending: HashMap<u64, Pending>,
+    abandoned: Vec<(u64, Instant)>,
+    is_open: bool,
+    /// Listeners, which may have no request.
+    listeners: usize,
+    /// Gone with the child, so that listeners come to an end.
+    notices: Option<broadcast::Sender<Arc<Notice>>>,
+    used: Instant,
+    ignored: u64,
+}
+
+struct Pending {
+    events: mpsc::Sender<Said>,
+    answer: mpsc::OwnedPermit<Said>,
+    passage: Arc<Passage>,
+    may_ask: bool,
+}
+
+impl Channel {
+    pub(super) fn new(mouth: Mouth, capabilities: Arc<str>, tools: Arc<Cache<Tools>>) -> Arc<Self> {
+        Arc::new(Self {
+            mouth,
+            table: Mutex::new(Table {
+                pending: HashMap::new(),
+                abandoned: Vec::new(),
+                is_open: true,
+                listeners: 0,
+                notices: Some(broadcast::Sender::new(NOTICES_MAX)),
+                used: Instant::now(),
+                ignored: 0,
+            }),
+            next_id: AtomicU64::new(1),
+            capabilities,
+            tools,
+            described: std::sync::OnceLock::new(),
+            log_level: Mutex::default(),
+        })
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.table().is_open
+    }
+
+    /// Since when nobody has used it; `None` while somebody does.
+    pub(super) fn unused_since(&self) -> Option<Instant> {
+        let table = self.table();
+        let is_used = !table.pending.is_empty() || table.listeners > 0;
+        (!is_used).then_some(table.used)
+    }
+
+    /// Takes no more requests and ends the child.
+    pub(super) fn close(&self) {
+        self.table().is_open = false;
+        self.mouth.stop();
+    }
+
+    /// A place for one request; `None` where the child has ended.
+    pub(super) fn open(self: &Arc<Self>, kind: Asks) -> Option<Ticket> {
+        let (events, receiver) = mpsc::channel(EVENTS_MAX + 1);
+        let answer = events.clone().try_reserve_owned().ok()?;
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let passage = Arc::new(Passage::default());
+        let pending = Pending {
+            events,
+            answer,
+            passage: Arc::clone(&passage),
+            may_ask: kind == Asks::Maybe,
+        };
+        let mut table = self.table();
+        if !table.is_open {
+            return None;
+        }
+        table.pending.insert(id, pending);
+        drop(table);
+        Some(Ticket {
+            channel: Arc::clone(self),
+            id,
+            passage,
+            said: receiver,
+            cancel_on_drop: false,
+        })
+    }
+
+    pub(super) async fn tell(&self, text: String) {
+        let line = Line {
+            text,
+            passage: None,
+        };
+        self.mouth.say(line).await;
+    }
+
+    /// Nobody waits for this request any more. True if the server has to be told.
+    fn withdraw(&self, id: u64) -> bool {
+        let mut table = self.table();
+        let Some(pending) = table.pending.remove(&id) else {
+            return false;
+        };
+        table.used = Instant::now();
+        let may_run = !pending.passage.withdraw();
+        if may_run && pending.may_ask {
+            if table.abandoned.len() >= ABANDONED_MAX {
+                table.abandoned.remove(0);
+            }
+            table.abandoned.push((id, Instant::now()));
+        }
+        may_run
+    }
+
+    /// Tells the server that nobody waits; nothing, where it never heard of the request.
+    pub(super) async fn cancel(&self, id: u64) {
+        if self.withdraw(id) {
+            self.tell(cancelled(id)).await;
+        }
+    }
+
+    /// The server's changes, until the listener is dropped.
+    pub(super) fn listen(self: &Arc<Self>) -> Option<Listener> {
+        let mut table = self.table();
+        if !table.is_open {
+            return None;
+        }
+        let notices = table.notices.as_ref()?.subscribe();
+        table.listeners += 1;
+        Some(Listener {
+            notices,
+            channel: Arc::clone(self),
+        })
+    }
+
+    fn on_answer(&self, id: &str, answer: impl FnOnce() -> Said) {
+        let mut table = self.table();
+        let known = id.parse::<u64>().ok();
+        // A server that could not read a request cannot know its id. If there is only one, it is
+        // that one.
+        let only = || match table.pending.keys().next() {
+            Some(only) if id == "null" && table.pending.len() == 1 => Some(*only),
+            _ => None,
+        };
+        let Some((id, pending)) = known
+            .or_else(only)
+            .and_then(|id| table.pending.remove_entry(&id))
+        else {
+            let was_abandoned = table.abandoned.len();
+            table
+                .abandoned
+                .retain(|(abandoned, _)| Some(*abandoned) != known);
+            if table.abandoned.len() == was_abandoned {
+                table.ignored += 1;
+                debug!(
+                    ignored = table.ignored,
+                    "an answer to no request of ours was ignored"
+                );
+            }
+            return;
+        };
+        table.used = Instant::now();
+        drop(table);
+        if pending.may_ask {
+            self.mouth.answered();
+        }
+        debug!(id, "answered");
+        pending.answer.send(answer());
+    }
+
+    fn on_notification(&self, method: Box<str>, params: Option<Box<RawValue>>) {
+        let size = params.as_ref().map_or(0, |params| params.get().len());
+        if size > NOTICE_BYTES_MAX {
+            warn!(method = ?&*method, size, "a notification that is too large was dropped");
+            return;
+        }
+        match (&*method, params) {
+            ("notifications/progress", Some(params)) => {
+                if let Some(id) = token(&params) {
+                    self.put(id, Said::Progress(params));
+                }
+            }
+            ("notifications/message", Some(params)) => {
+                let only = self.table().only_one();
+                if let Some(id) = only {
+                    self.put(id, Said::Log(params));
+                }
+            }
+            (_, params) => {
+                if &*method == "notifications/tools/list_changed" {
+                    self.tools.clear();
+                }
+                let subscription = params.as_deref().and_then(subscription);
+                let notice = Arc::new(Notice { method, params });
+                if let Some(id) = subscription {
+                    self.put(id, Said::Notice(notice));
+                } else if let Some(notices) = &self.table().notices {
+                    // Nobody listens, most likely.
+                    let _ = notices.send(notice);
+                }
+            }
+        }
+    }
+
+    /// To the request; dropped where it has ended or its reader is slow.
+    fn put(&self, id: u64, said: Said) {
+        let table = self.table();
+        if let Some(pending) = table.pending.get(&id)
+            && pending.events.try_send(said).is_err()
+        {
+            debug!(id, "a notification to a slow reader was dropped");
+        }
+    }
+
+    fn on_request(&self, id: &str, method: &str, params: Option<Box<RawValue>>) {
+        let refused = |number, message: &'static str| {
+            Answer::Refused(RpcError::new(number, message).to_json().into())
+        };
+        let declared = Object::parse(&self.capabilities).unwrap_or_default();
+        let answer = match Kind::of(method) {
+            Some(kind) if declared.contains(capability(kind)) => {
+                let question = Question {
+                    id: id.into(),
+                    method: method.into(),
+                    params,
+                };
+                let table = self.table();
+                let only = table.only_one().and_then(|id| table.pending.get(&id));
+                if only.is_some_and(|only| only.events.try_send(Said::Question(question)).is_ok()) {
+                    return;
+                }
+                let running = table.pending.len();
+                drop(table);
+                warn!(method, running, "a question that names no call was refused");
+                refused(
+                    code::INTERNAL,
+                    "It cannot be told which call asks; the client was not asked",
+                )
+            }
+            None if method == "ping" => Answer::Result("{}".into()),
+            _ => refused(code::METHOD_NOT_FOUND, "The client does not answer this"),
+        };
+        self.mouth.try_say(response(id, &answer));
+    }
+}
+
+impl Table {
+    /// The only request that can be meant by what names none.
+    fn only_one(&self) -> Option<u64> {
+        let now = Instant::now();
+        let lives = |since: Instant| now.saturating_duration_since(since) < ABANDONED;
+        if self.abandoned.iter().any(|(_, since)| lives(*since)) {
+            return None;
+        }
+        let mut asking = self.pending.iter().filter(|(_, pending)| pending.may_ask);
+        match (asking.next(), asking.next()) {
+            (Some((id, _)), None) => Some(*id),
+            _ => None,
+        }
+    }
+}
+
+impl Ear for Channel {
+    fn heard(&self, message: Message, _text: &str) {
+        match message {
+            // Only streams of events have such.
+            Message::Primed => {}
+            Message::Result { id, result } => self.on_answer(&id, || Said::Result(result)),
+            Message::Error { id, error } => self.on_answer(&id, || Said::Error(error)),
+            Message::Notification { method, params } => self.on_notification(method, params),
+            Message::Request { id, method, params } => self.on_request(&id, &method, params),
+        }
+    }
+
+    fn over(&self, end: End) {
+        let mut table = self.table();
+        table.is_open = false;
+        table.notices = None;
+        let pending = std::mem::take(&mut table.pending);
+        drop(table);
+        let begun: Vec<_> = pending
+            .into_values()
+            .map(|pending| (pending.passage.withdraw(), pending.answer))
+            .collect();
+        let running = begun.iter().filter(|(is_unsent, _)| !is_unsent).count();
+        for (is_unsent, answer) in begun {
+            let failure = match end {
+                _ if is_unsent => Failure::new(Reason::UpstreamUnreachable, SideEffect::None),
+                // With several it cannot be told whose answer it was.
+                End::TooLarge if running == 1 => {
+                    Failure::new(Reason::UpstreamTooLarge, SideEffect::Unknown)
+                }
+                End::TooLarge | End::Gone | End::Stopped => {
+                    Failure::new(Reason::UpstreamReset, SideEffect::Unknown)
+                }
+            };
+            answer.send(Said::Failed(failure));
+        }
+    }
+}
+
+/// Whether a request may ask the client something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asks {
+    Maybe,
+    Never,
+}
+
+/// One request under way. Dropped before its answer, nobody waits for it.
+pub(super) struct Ticket {
+    channel: Arc<Channel>,
+    pub(super) id: u64,
+    passage: Arc<Passage>,
+    said: mpsc::Receiver<Said>,
+    /// Whether dropping it tells the server, too.
+    pub(super) cancel_on_drop: bool,
+}
+
+impl Ticket {
+    /// Sends the request, which bears the ticket's id. Waits while the child does not read.
+    pub(super) async fn send(&self, text: String) {
+        let line = Line {
+            text,
+            passage: Some(Arc::clone(&self.passage)),
+        };
+        self.channel.mouth.say(line).await;
+    }
+
+    /// Cancel safe. An answer is the last.
+    pub(super) async fn next(&mut self) -> Said {
+        let reset = Said::Failed(Failure::new(Reason::UpstreamReset, SideEffect::Unknown));
+        self.said.recv().await.unwrap_or(reset)
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if self.channel.withdraw(self.id) && self.cancel_on_drop {
+            self.channel.mouth.try_say(cancelled(self.id));
+        }
+    }
+}
+
+/// Hears the changes of the server that name no request. The child lives while somebody listens.
+pub(super) struct Listener {
+    pub(super) notices: broadcast::Receiver<Arc<Notice>>,
+    pub(super) channel: Arc<Channel>,
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let mut table = self.channel.table();
+        table.listeners = table.listeners.saturating_sub(1);
+        table.used = Instant::now();
+    }
+}
+
+fn cancelled(id: u64) -> String {
+    let mut params = Writer::object();
+    params
+        .number("requestId", id)
+        .str("reason", "The client no longer waits");
+    translate::notification("notifications/cancelled", &params.end())
+}
+
+fn token(params: &RawValue) -> Option<u64> {
+    let params = Object::parse(params.get()).ok()?;
+    params.get(PROGRESS_TOKEN)?.get().parse().ok()
+}
+
+fn subscription(params: &RawValue) -> Option<u64> {
+    let meta = Object::parse(params.get()).ok()?.get_object("_meta")?;
+    meta.get(SUBSCRIPTION_ID)?.get().parse().ok()
+}

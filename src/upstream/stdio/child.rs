@@ -1,0 +1,461 @@
+//! One child process, from its start to the end of its process group: lines in, lines out.
+
+use std::pin::Pin;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::process::{Child, Command};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{debug, info, warn};
+
+use super::health::Health;
+use super::lines::{Lines, TooLong};
+use super::spawner::Spawner;
+use super::{Program, stderr};
+use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::upstream::heard::{self, Message};
+
+/// Messages that wait for a child that does not read; whoever has more waits as well.
+const LINES_MAX: usize = 64;
+
+/// How long a child may take to end by itself, once its standard input is closed and again after
+/// SIGTERM. Then comes SIGKILL.
+const LEAVE_PATIENCE: Duration = Duration::from_secs(2);
+
+/// What a process has written comes through its pipe soon after its end. A process of its own that
+/// it left behind may hold the pipe for longer.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// Unreadable lines that are logged; all are counted.
+const GARBAGE_LOGGED: u64 = 5;
+
+/// Who listens to a child. Called by the task that reads: neither may wait.
+pub(super) trait Ear: Send + Sync + 'static {
+    /// One message, and its text.
+    fn heard(&self, message: Message, text: &str);
+    /// Nothing more will be heard, and nothing more is written.
+    fn over(&self, end: End);
+}
+
+/// Why nothing more will be heard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// The process ended, or closed its standard input or output.
+    Gone,
+    /// It wrote a line that is longer than allowed.
+    TooLarge,
+    /// It was asked to end.
+    Stopped,
+}
+
+/// A message on its way to the child.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) text: String,
+    /// For a request whose fate matters.
+    pub(super) passage: Option<Arc<Passage>>,
+}
+
+/// Whether a message has begun to be written. Decided once: what was withdrawn will never be
+/// written, and what was begun may have been read.
+#[derive(Debug, Default)]
+pub(super) struct Passage(AtomicU8);
+
+const WAITING: u8 = 0;
+const BEGUN: u8 = 1;
+const WITHDRAWN: u8 = 2;
+
+impl Passage {
+    /// True if the message will never be written.
+    pub(super) fn withdraw(&self) -> bool {
+        self.settle(WITHDRAWN)
+    }
+
+    fn begin(&self) -> bool {
+        self.settle(BEGUN)
+    }
+
+    fn settle(&self, verdict: u8) -> bool {
+        let settled =
+            self.0
+                .compare_exchange(WAITING, verdict, Ordering::AcqRel, Ordering::Acquire);
+        settled.is_ok() || settled == Err(verdict)
+    }
+}
+
+/// The way to a child. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(super) struct Mouth {
+    lines: mpsc::Sender<Line>,
+    stop: CancellationToken,
+    vitals: Arc<Vitals>,
+}
+
+impl Mouth {
+    /// Waits while the child does not read. Where it has ended, its ear is told.
+    pub(super) async fn say(&self, line: Line) {
+        let _ = self.lines.send(line).await;
+    }
+
+    /// Waits while the child does not read. Whoever has room sends without waiting; `None` where
+    /// the child has ended.
+    pub(super) async fn room(&self) -> Option<mpsc::Permit<'_, Line>> {
+        self.lines.reserve().await.ok()
+    }
+
+    /// Drops a message without an answer where the child does not read.
+    pub(super) fn try_say(&self, text: String) {
+        let line = Line {
+            text,
+            passage: None,
+        };
+        if self.lines.try_send(line).is_err() {
+            debug!("a message to a server that does not read was dropped");
+        }
+    }
+
+    /// Closes the child's standard input, and ends it if that does not.
+    pub(super) fn stop(&self) {
+        self.stop.cancel();
+    }
+
+    /// The child answered a call: it works.
+    pub(super) fn answered(&self) {
+        if !self.vitals.has_answered.swap(true, Ordering::Relaxed) {
+            self.vitals.health().answered();
+        }
+    }
+}
+
+/// What one process adds to what is known of the program.
+#[derive(Debug)]
+struct Vitals {
+    health: Arc<Mutex<Health>>,
+    has_answered: AtomicBool,
+}
+
+impl Vitals {
+    fn health(&self) -> MutexGuard<'_, Health> {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What all children of one program have in common.
+#[derive(Debug)]
+pub(super) struct Nursery {
+    pub(super) program: Program,
+    pub(super) spawner: Arc<Spawner>,
+    pub(super) services: TaskTracker,
+    pub(super) health: Arc<Mutex<Health>>,
+    /// A line of a child above this size ends it.
+    pub(super) bytes_max: usize,
+    /// Ends every child, also one that is being started.
+    pub(super) stop: CancellationToken,
+}
+
+const UNREACHABLE: Failure = Failure {
+    reason: Reason::UpstreamUnreachable,
+    effect: SideEffect::None,
+};
+
+impl Nursery {
+    /// What is known of the program. Held for a moment only.
+    pub(super) fn health(&self) -> MutexGuard<'_, Health> {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts a process; it holds the permit until nothing is left of it. Waits where the last ones
+    /// died quickly, and fails at once where the program cannot be run.
+    pub(super) async fn start<E: Ear>(
+        &self,
+        permit: OwnedSemaphorePermit,
+        ear: impl FnOnce(Mouth) -> Arc<E>,
+    ) -> Result<Arc<E>, Failure> {
+        let (pause, cannot_run) = {
+            let health = self.health();
+            (health.pause(Instant::now()), health.cannot_run())
+        };
+        if cannot_run && !pause.is_zero() {
+            return Err(UNREACHABLE);
+        }
+        tokio::time::sleep(pause).await;
+        let vitals = Arc::new(Vitals {
+            health: Arc::clone(&self.health),
+            has_answered: AtomicBool::new(false),
+        });
+        let process = match self.spawner.spawn(self.command()).await {
+            Ok(process) => process,
+            Err(error) => {
+                warn!(%error, "the server's process could not be started");
+                vitals.health().died(Duration::ZERO, false, Instant::now());
+                return Err(UNREACHABLE);
+            }
+        };
+        let (lines, receiver) = mpsc::channel(LINES_MAX);
+        let mouth = Mouth {
+            lines,
+            stop: self.stop.child_token(),
+            vitals,
+        };
+        let ear = ear(mouth.clone());
+        let life = Life {
+            process,
+            mouth,
+            ear: Arc::clone(&ear),
+            services: self.services.clone(),
+            bytes_max: self.bytes_max,
+            _thread: Arc::clone(&self.spawner),
+            _permit: permit,
+        };
+        self.services.spawn(life.run(receiver));
+        Ok(ear)
+    }
+
+    fn command(&self) -> Command {
+        let program = &self.program;
+        let mut command = Command::new(&program.launcher);
+        command
+            .arg("__child")
+            .arg(std::process::id().to_string())
+            .arg("--")
+            .arg(&program.name)
+            .args(&program.arguments)
+            .env_clear()
+            .envs(program.environment.iter().map(|(k, v)| (k, v)))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            // What the process starts (npx starts node) is signalled with it.
+            .process_group(0)
+            .kill_on_drop(true);
+        if let Some(directory) = &program.directory {
+            command.current_dir(directory);
+        }
+        command
+    }
+}
+
+struct Life<E> {
+    process: Child,
+    mouth: Mouth,
+    ear: Arc<E>,
+    services: TaskTracker,
+    bytes_max: usize,
+    /// The child dies with the thread that started it.
+    _thread: Arc<Spawner>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl<E: Ear> Life<E> {
+    async fn run(mut self, lines: mpsc::Receiver<Line>) {
+        let born = Instant::now();
+        let pid = self.process.id().unwrap_or_default();
+        let pipes = (
+            self.process.stdin.take(),
+            self.process.stdout.take(),
+            self.process.stderr.take(),
+        );
+        let (Some(stdin), Some(stdout), Some(errors)) = pipes else {
+            return self.ear.over(End::Gone);
+        };
+        debug!(pid, "a process of the server was started");
+        let group = Group(pid);
+        let errors = self.services.spawn(stderr::drain(errors, pid));
+        let stop = self.mouth.stop.clone();
+        let closing = stop.child_token();
+        self.services.spawn(write(stdin, lines, closing.clone()));
+        let reading = read(stdout, self.bytes_max, &*self.ear, pid);
+        let mut reading = std::pin::pin!(reading);
+        let end = tokio::select! {
+            end = &mut reading => end,
+            _ = self.process.wait() => {
+                timeout(LAST_WORDS, &mut reading).await.unwrap_or(End::Gone)
+            }
+            () = closing.cancelled() => {
+                if stop.is_cancelled() {
+                    End::Stopped
+                } else {
+                    // It reads no more, and may have ended: what it said before counts.
+                    timeout(LAST_WORDS, &mut reading).await.unwrap_or(End::Gone)
+                }
+            }
+        };
+        // Before anybody hears of it and wants another process.
+        if end != End::Stopped {
+            let vitals = &self.mouth.vitals;
+            let lived = Instant::now().saturating_duration_since(born);
+            let has_answered = vitals.has_answered.load(Ordering::Relaxed);
+            vitals.health().died(lived, has_answered, Instant::now());
+        }
+        self.ear.over(end);
+        // The writer ends, and with it the child's standard input.
+        closing.cancel();
+        if end != End::Gone || self.process.try_wait().ok().flatten().is_none() {
+            // What it still says is read and ignored, so that it need not wait to say it.
+            let reading = (end == End::Stopped).then_some(reading);
+            end_process(&mut self.process, reading, end, pid).await;
+        }
+        drop(group);
+        let status = self.process.wait().await;
+        let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+        if end == End::Stopped {
+            debug!(pid, status, "a process of the server has ended");
+        } else {
+            warn!(pid, status, ?end, "a process of the server ended by itself");
+        }
+        // Somebody who left the group may still hold the pipe.
+        let abort = errors.abort_handle();
+        if timeout(LAST_WORDS, errors).await.is_err() {
+            abort.abort();
+        }
+    }
+}
+
+/// Its standard input is closed: waits for its end, and helps.
+async fn end_process<R>(process: &mut Child, mut reading: Option<Pin<&mut R>>, end: End, pid: u32)
+where
+    R: Future<Output = End>,
+{
+    if end != End::TooLarge {
+        if leaves(process, &mut reading).await {
+            return;
+        }
+        info!(pid, "the server does not end with its input: SIGTERM");
+        signal(pid, Signal::TERM);
+        if leaves(process, &mut reading).await {
+            return;
+        }
+    }
+    info!(pid, "the server is killed");
+    signal(pid, Signal::KILL);
+}
+
+async fn leaves<R>(process: &mut Child, reading: &mut Option<Pin<&mut R>>) -> bool
+where
+    R: Future<Output = End>,
+{
+    let left = async {
+        loop {
+            let read = async {
+                match reading.as_mut() {
+                    Some(reading) => reading.as_mut().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                _ = process.wait() => return,
+                _ = read => *reading = None,
+            }
+        }
+    };
+    timeout(LEAVE_PATIENCE, left).await.is_ok()
+}
+
+/// Dropped, it ends what the process left behind, also where the runtime ends before the process
+/// did. The group's number is free for others once all of it have ended, but not so soon that this
+/// could meet them.
+struct Group(u32);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        signal(self.0, Signal::KILL);
+    }
+}
+
+fn signal(pid: u32, signal: Signal) {
+    let group = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    if let Some(group) = group {
+        // Nobody there is what was wanted.
+        let _ = kill_process_group(group, signal);
+    }
+}
+
+/// Writes messages, a line each, until the child is told to end or does not read any more.
+async fn write(
+    mut stdin: impl AsyncWrite + Unpin,
+    mut lines: mpsc::Receiver<Line>,
+    closing: CancellationToken,
+) {
+    let work = async {
+        while let Some(line) = lines.recv().await {
+            if line.passage.is_some_and(|passage| !passage.begin()) {
+                continue;
+            }
+            let mut text = line.text.into_bytes();
+            // A line feed between tokens is white space; inside strings it is escaped.
+            for byte in &mut text {
+                if *byte == b'\n' || *byte == b'\r' {
+                    *byte = b' ';
+                }
+            }
+            text.push(b'\n');
+            if stdin.write_all(&text).await.is_err() || stdin.flush().await.is_err() {
+                return;
+            }
+        }
+    };
+    closing.run_until_cancelled(work).await;
+    closing.cancel();
+}
+
+/// Reads messages until there are no more. What is no message is counted and skipped.
+async fn read(
+    mut stdout: impl AsyncRead + Unpin,
+    bytes_max: usize,
+    ear: &impl Ear,
+    pid: u32,
+) -> End {
+    let mut lines = Lines::new(bytes_max, TooLong::Refuse);
+    let mut garbage = Garbage { pid, lines: 0 };
+    let mut buffer = vec![0; 64 * 1024];
+    while let Ok(count @ 1..) = stdout.read(&mut buffer).await {
+        let bytes = buffer.get(..count).unwrap_or_default();
+        let fed = lines.feed(bytes, |line| hear(line, ear, &mut garbage));
+        if fed.is_err() {
+            warn!(pid, bytes_max, "the server wrote a line that is too long");
+            return End::TooLarge;
+        }
+    }
+    // Complete all the same, if it is a message.
+    hear(lines.rest(), ear, &mut garbage);
+    End::Gone
+}
+
+fn hear(line: &[u8], ear: &impl Ear, garbage: &mut Garbage) {
+    if line.trim_ascii().is_empty() {
+        return;
+    }
+    let read = std::str::from_utf8(line)
+        .ok()
+        .and_then(|text| heard::read(text).ok().map(|message| (message, text)));
+    match read {
+        Some((message, text)) => ear.heard(message, text),
+        None => garbage.count(),
+    }
+}
+
+struct Garbage {
+    pid: u32,
+    lines: u64,
+}
+
+impl Garbage {
+    fn count(&mut self) {
+        self.lines = self.lines.saturating_add(1);
+        // Not its text: it may be anybody's data.
+        if self.lines <= GARBAGE_LOGGED || self.lines.is_power_of_two() {
+            let (pid, lines) = (self.pid, self.lines);
+            warn!(
+                pid,
+                lines, "the server wrote what is no message to its standard output"
+            );
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! One request to a child, of either era.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::StreamExt as _;
+use futures_util::stream;
+
+use super::channel::{Asks, Channel, Said, Ticket};
+use super::children::{Children, Key};
+use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::mcp::json::Writer;
+use crate::mcp::version::Era;
+use crate::upstream::legacy::{no_session, response};
+use crate::upstream::modern::{CANCEL_PATIENCE, log};
+use crate::upstream::{Answer, Control, Event, Exchange, Outgoing, UpstreamError, translate};
+
+/// A request that was provably not written is written to another child, at most so often.
+const TRIES: u32 = 3;
+
+/// A server that asks is expected to read the answer.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
+
+/// A server that does not answer how much it shall log is asked to work all the same.
+const LOG_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Begins one request; it is sent when the events are first polled.
+pub(super) fn begin(children: Arc<Children>, era: Era, outgoing: Outgoing) -> Exchange {
+    let current = Current::default();
+    let conversation = Conversation {
+        key: Key::of(era, &outgoing),
+        children,
+        era,
+        outgoing,
+        current: Arc::clone(&current),
+        phase: Phase::Unsent,
+    };
+    let events = stream::unfold(conversation, |mut conversation| async {
+        let event = conversation.next().await?;
+        Some((event, conversation))
+    });
+    Exchange {
+        events: events.boxed(),
+        control: Arc::new(Side { current }),
+    }
+}
+
+/// The child that the request was sent to, and its id there.
+type Current = Arc<Mutex<Option<(Arc<Channel>, u64)>>>;
+
+struct Side {
+    current: Current,
+}
+
+impl Side {
+    fn current(&self) -> Option<(Arc<Channel>, u64)> {
+        self.current
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+#[async_trait]
+impl Control for Side {
+    async fn answer(&self, id: &str, answer: Answer) -> Result<(), Failure> {
+        let Some((channel, _)) = self.current() else {
+            return Ok(());
+        };
+        let told = channel.tell(response(id, &answer));
+        let told = tokio::time::timeout(ANSWER_PATIENCE, told).await;
+        told.map_err(|_| Failure::new(Reason::UpstreamReset, SideEffect::Unknown))
+    }
+
+    async fn cancel(&self) {
+        if let Some((channel, id)) = self.current() {
+            let _ = tokio::time::timeout(CANCEL_PATIENCE, channel.cancel(id)).await;
+        }
+    }
+}
+
+struct Conversation {
+    children: Arc<Children>,
+    era: Era,
+    outgoing: Outgoing,
+    key: Key,
+    current: Current,
+    phase: Phase,
+}
+
+enum Phase {
+    Unsent,
+    Reading(Ticket),
+    Over,
+}
+
+impl Conversation {
+    async fn next(&mut self) -> Option<Event> {
+        let mut tries = 1;
+        loop {
+            let ticket = match &mut self.phase {
+                Phase::Reading(ticket) => ticket,
+                Phase::Over => return None,
+                Phase::Unsent => {
+                    match self.send().await {
+                        Ok(ticket) => self.phase = Phase::Reading(ticket),
+                        Err(event) => return Some(self.end(event)),
+                    }
+                    continue;
+                }
+            };
+            match ticket.next().await {
+                Said::Progress(params) if self.outgoing.wants_progress => {
+                    return Some(Event::Progress(params));
+                }
+                Said::Log(params) => {
+                    if let Some(event) = log(Some(params), &self.outgoing) {
+                        return Some(event);
+                    }
+                }
+                Said::Question(question) => return Some(Event::Question(question)),
+                Said::Progress(_) | Said::Notice(_) => {}
+                Said::Result(result) => return Some(self.end(Event::Result(result))),
+                Said::Error(error) => {
+                    let error = UpstreamError {
+                        error,
+                        status: 200,
+                        www_authenticate: None,
+                    };
+                    return Some(self.end(Event::Error(error)));
+                }
+                Said::Failed(failure) if failure.effect == SideEffect::None && tries < TRIES => {
+                    tries += 1;
+                    self.phase = Phase::Unsent;
+                }
+                Said::Failed(failure) => return Some(self.end(Event::Failed(failure))),
+            }
+        }
+    }
+
+    fn end(&mut self, event: Event) -> Event {
+        self.phase = Phase::Over;
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        event
+    }
+
+    async fn send(&self) -> Result<Ticket, Event> {
+        let failed = |reason| Event::Failed(Failure::new(reason, SideEffect::None));
+        for _ in 0..TRIES {
+            let channel = self.children.get(&self.key).await.map_err(no_session)?;
+            if self.era == Era::Legacy
+                && let Some(level) = &self.outgoing.log_level
+            {
+                set_log_level(&channel, level).await;
+            }
+            // It may have ended in between.
+            let Some(mut ticket) = channel.open(asks(&self.outgoing.method)) else {
+                continue;
+            };
+            let params = match self.era {
+                Era::Legacy => translate::for_legacy(&self.outgoing, ticket.id),
+                Era::Modern => translate::for_modern(&self.outgoing, ticket.id),
+            };
+            let params = params.map_err(|_| failed(Reason::UpstreamInvalid))?;
+            // A modern server learns of a cancel when nobody waits; a legacy call runs on until
+            // it is cancelled.
+            ticket.cancel_on_drop = self.era == Era::Modern;
+            *self.current.lock().unwrap_or_else(PoisonError::into_inner) =
+                Some((Arc::clone(&channel), ticket.id));
+            let text = translate::request(ticket.id, &self.outgoing.method, &params);
+            ticket.send(text).await;
+            return Ok(ticket);
+        }
+        Err(failed(Reason::UpstreamUnreachable))
+    }
+}
+
+/// The requests in whose course a server may ask (2026-07-28 says so, and nobody does otherwise).
+fn asks(method: &str) -> Asks {
+    match method {
+        "tools/call" | "prompts/get" | "resources/read" => Asks::Maybe,
+        _ => Asks::Never,
+    }
+}
+
+/// The child's log level, set where the call wants another one. What each call gets of it is
+/// filtered by its own.
+async fn set_log_level(channel: &Arc<Channel>, level: &Arc<str>) {
+    let known = {
+        let mut known = channel
+            .log_level
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        known.replace(Arc::clone(level))
+    };
+    if known.as_ref() == Some(level) {
+        return;
+    }
+    let mut params = Writer::object();
+    params.str("level", level);
+    let params = params.end();
+    let asked = ask(channel, "logging/setLevel", &params);
+    // A server without logging refuses; then it will not log either.
+    let _ = tokio::time::timeout(LOG_PATIENCE, asked).await;
+}
+
+/// One request of raincheck's own, of which only the answer is of interest.
+pub(super) async fn ask(channel: &Arc<Channel>, method: &str, params: &str) -> Said {
+    let unsent = Failure::new(Reason::UpstreamUnreachable, SideEffect::None);
+    let Some(mut ticket) = channel.open(Asks::Never) else {
+        return Said::Failed(unsent);
+    };
+    let text = translate::request(ticket.id, method, params);
+    ticket.send(text).await;
+    loop {
+        match ticket.next().await {
+            Said::Progress(_) | Said::Log(_) | Said::Notice(_) | Said::Question(_) => {}
+            answer @ (Said::Result(_) | Said::Error(_) | Said::Failed(_)) => return answer,
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Which era a program speaks, asked of a child that is thrown away: servers that speak both keep
+//! to the era of the first message they hear.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::channel::{Channel, Said};
+use super::children::{Children, START_PATIENCE};
+use super::exchange::ask;
+use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::mcp::json::Writer;
+use crate::mcp::version::{Era, LEGACY_NEWEST};
+use crate::upstream::probe::{era_of_error, era_of_result};
+use crate::upstream::translate;
+
+/// A server that ignores what it does not know gets a handshake after this silence.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// Asks `server/discover`. Whatever is no word of a modern server is one of a legacy server.
+pub(super) async fn probe(children: &Children) -> Result<Era, Failure> {
+    let permit = children.permit().await?;
+    let tools = Arc::clone(&children.tools);
+    let start = children
+        .nursery
+        .start(permit, |mouth| Channel::new(mouth, "{}".into(), tools));
+    let channel = start.await?;
+    let asked = timeout(START_PATIENCE, first_word(&channel)).await;
+    channel.close();
+    asked.map_err(|_| unreachable())?
+}
+
+/// A slow start is no silence: both questions wait in the pipe, and a server answers the first
+/// that it knows.
+async fn first_word(channel: &Arc<Channel>) -> Result<Era, Failure> {
+    let discover = translate::own_params("{}", &[]);
+    let discovered = ask(channel, "server/discover", &discover);
+    let initialized = async {
+        tokio::time::sleep(SILENCE).await;
+        let mut params = Writer::object();
+        params
+            .str("protocolVersion", LEGACY_NEWEST)
+            .raw("capabilities", "{}")
+            .raw("clientInfo", &translate::client_info());
+        ask(channel, "initialize", &params.end()).await
+    };
+    let said = tokio::select! {
+        said = discovered => said,
+        said = initialized => said,
+    };
+    match said {
+        Said::Result(result) => Ok(era_of_result(&result)),
+        Said::Error(error) => Ok(era_of_error(&error)),
+        Said::Failed(_)
+        | Said::Progress(_)
+        | Said::Log(_)
+        | Said::Notice(_)
+        | Said::Question(_) => Err(unreachable()),
+    }
+}
+
+fn unreachable() -> Failure {
+    Failure::new(Reason::UpstreamUnreachable, SideEffect::None)
+}

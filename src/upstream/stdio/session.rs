@@ -1,0 +1,371 @@
+//! One legacy client with a child of its own: every message passes as it is, in both directions.
+//!
+//! The ids are the client's, and nobody else's are there, so none is changed. All that is decided
+//! here is on which of the client's streams a message of the server goes.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tracing::{debug, warn};
+
+use super::child::{Ear, End, Line, Mouth, Passage};
+use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
+use crate::mcp::json::{Object, Writer, string};
+use crate::mcp::meta::PROGRESS_TOKEN;
+use crate::upstream::heard::Message;
+
+/// Messages that wait for the reader of one stream.
+const MESSAGES_MAX: usize = 64;
+
+/// Requests of one client at the same time.
+const REQUESTS_MAX: usize = 1024;
+
+/// A message for a stream that is slow, or that nobody reads, is dropped if it is larger.
+const MESSAGE_BYTES_MAX: usize = 1 << 20;
+
+/// What the server says on the stream of one request, as JSON.
+#[derive(Debug)]
+pub enum Said {
+    /// A notification, or a request of the server's own.
+    Message(String),
+    /// The answer. Nothing follows.
+    Answer(String),
+}
+
+/// One legacy client's session.
+pub struct Session {
+    pub(super) caller: [u8; 16],
+    mouth: Mouth,
+    table: Mutex<Table>,
+}
+
+struct Table {
+    is_open: bool,
+    running: HashMap<Box<str>, Running>,
+    /// Where goes what belongs to no request. Gone with the child.
+    news: Option<mpsc::Sender<String>>,
+    /// The other end of it, while nobody reads it.
+    unread: Option<mpsc::Receiver<String>>,
+    used: Instant,
+}
+
+struct Running {
+    id: Box<RawValue>,
+    said: mpsc::Sender<Said>,
+    answer: mpsc::OwnedPermit<Said>,
+    passage: Arc<Passage>,
+    token: Option<Box<str>>,
+    may_ask: bool,
+    is_handshake: bool,
+}
+
+/// Why a request was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Untaken {
+    /// The child has ended, and the session with it.
+    Over,
+    /// A request with this id is under way.
+    SameId,
+    /// Too many requests are under way.
+    Busy,
+}
+
+/// A request of the client, read as far as it must be.
+#[derive(Debug)]
+pub struct Asked<'a> {
+    pub id: &'a RawValue,
+    pub method: &'a str,
+    pub params: Option<Object<'a>>,
+    /// The whole message.
+    pub text: &'a str,
+    /// The client reads event streams; if not, only the answer goes to it here.
+    pub streams: bool,
+}
+
+impl Session {
+    pub(super) fn new(mouth: Mouth, caller: [u8; 16]) -> Arc<Self> {
+        let (news, unread) = mpsc::channel(MESSAGES_MAX);
+        Arc::new(Self {
+            caller,
+            mouth,
+            table: Mutex::new(Table {
+                is_open: true,
+                running: HashMap::new(),
+                news: Some(news),
+                unread: Some(unread),
+                used: Instant::now(),
+            }),
+        })
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.table().is_open
+    }
+
+    /// Since when the client was silent; `None` while it waits for anything.
+    pub(super) fn unused_since(&self) -> Option<Instant> {
+        let table = self.table();
+        let waits = |running: &Running| !running.said.is_closed();
+        let is_used = table.running.values().any(waits) || table.unread.is_none();
+        (!is_used).then_some(table.used)
+    }
+
+    /// The client needs it no more.
+    pub fn close(&self) {
+        self.table().is_open = false;
+        self.mouth.stop();
+    }
+
+    /// Passes a request on. What is said about it ends with the answer; dropped before, the call
+    /// runs on, as legacy calls do.
+    pub async fn ask(&self, asked: &Asked<'_>) -> Result<mpsc::Receiver<Said>, Untaken> {
+        // Before it is known to run: dropped while it waits, nothing was asked.
+        let room = self.mouth.room().await.ok_or(Untaken::Over)?;
+        let (said, receiver) = mpsc::channel(MESSAGES_MAX + 1);
+        let passage = Arc::new(Passage::default());
+        let answer = said
+            .clone()
+            .try_reserve_owned()
+            .map_err(|_| Untaken::Over)?;
+        let meta = asked
+            .params
+            .as_ref()
+            .and_then(|params| params.get_object("_meta"));
+        let token = meta.and_then(|meta| meta.get(PROGRESS_TOKEN));
+        let running = Running {
+            id: asked.id.to_owned(),
+            said,
+            answer,
+            passage: Arc::clone(&passage),
+            token: token.filter(|_| asked.streams).map(name),
+            may_ask: asked.streams
+                && matches!(
+                    asked.method,
+                    "tools/call" | "prompts/get" | "resources/read"
+                ),
+            is_handshake: asked.method == "initialize",
+        };
+        let mut table = self.table();
+        table.used = Instant::now();
+        if !table.is_open {
+            return Err(Untaken::Over);
+        }
+        if table.running.len() >= REQUESTS_MAX {
+            return Err(Untaken::Busy);
+        }
+        let name = name(asked.id);
+        if table.running.contains_key(&name) {
+            return Err(Untaken::SameId);
+        }
+        table.running.insert(name, running);
+        drop(table);
+        room.send(Line {
+            text: asked.text.to_owned(),
+            passage: Some(passage),
+        });
+        Ok(receiver)
+    }
+
+    /// The client waits no more for this request of its own: what is said about it ends. Many
+    /// servers never answer what was cancelled.
+    pub fn cancelled(&self, id: &RawValue) {
+        let cancelled = self.table().running.remove(&name(id));
+        if let Some(running) = cancelled {
+            // Where it was not written yet, it never will be.
+            running.passage.withdraw();
+        }
+    }
+
+    /// Passes a notification or an answer on. False where the session is over.
+    pub async fn tell(&self, text: String) -> bool {
+        {
+            let mut table = self.table();
+            table.used = Instant::now();
+            if !table.is_open {
+                return false;
+            }
+        }
+        let line = Line {
+            text,
+            passage: None,
+        };
+        self.mouth.say(line).await;
+        true
+    }
+
+    /// What belongs to no request; `None` while somebody else reads it. It ends with the session.
+    pub fn news(self: &Arc<Self>) -> Option<News> {
+        let messages = self.table().unread.take()?;
+        Some(News {
+            session: Arc::clone(self),
+            messages: Some(messages),
+        })
+    }
+
+    fn answered(&self, id: &str, text: &str) {
+        let mut table = self.table();
+        let id = RawValue::from_string(id.to_owned());
+        let known = id.ok().and_then(|id| table.running.remove(&name(&id)));
+        table.used = Instant::now();
+        drop(table);
+        let Some(running) = known else {
+            debug!("an answer to no request of the client was ignored");
+            return;
+        };
+        if !running.is_handshake {
+            self.mouth.answered();
+        }
+        running.answer.send(Said::Answer(text.to_owned()));
+    }
+
+    /// False where nobody took it.
+    fn route(&self, method: &str, params: Option<&RawValue>, text: &str) -> bool {
+        if text.len() > MESSAGE_BYTES_MAX {
+            warn!(
+                method,
+                size = text.len(),
+                "a message that is too large was dropped"
+            );
+            return false;
+        }
+        let table = self.table();
+        let token = || {
+            Object::parse(params?.get())
+                .ok()?
+                .get(PROGRESS_TOKEN)
+                .map(name)
+        };
+        let own = match method {
+            "notifications/progress" => {
+                let token = token();
+                let of_token = |running: &&Running| token.is_some() && running.token == token;
+                table.running.values().find(of_token)
+            }
+            // A change is nobody's in particular.
+            "notifications/tools/list_changed"
+            | "notifications/prompts/list_changed"
+            | "notifications/resources/list_changed"
+            | "notifications/resources/updated"
+                if table.unread.is_none() =>
+            {
+                None
+            }
+            _ => table.only_one(),
+        };
+        let said = |running: &Running| {
+            let message = Said::Message(text.to_owned());
+            running.said.try_send(message).is_ok()
+        };
+        if own.is_some_and(said) {
+            return true;
+        }
+        let news = table.news.as_ref();
+        news.is_some_and(|news| news.try_send(text.to_owned()).is_ok())
+    }
+}
+
+impl Table {
+    /// The only request that can be meant by what names none.
+    fn only_one(&self) -> Option<&Running> {
+        let mut asking = self.running.values().filter(|running| running.may_ask);
+        match (asking.next(), asking.next()) {
+            (only, None) => only,
+            (_, Some(_)) => None,
+        }
+    }
+}
+
+impl Ear for Session {
+    fn heard(&self, message: Message, text: &str) {
+        match message {
+            // Only streams of events have such.
+            Message::Primed => {}
+            Message::Result { id, .. } | Message::Error { id, .. } => self.answered(&id, text),
+            Message::Notification { method, params } => {
+                if !self.route(&method, params.as_deref(), text) {
+                    debug!(
+                        method = &*method,
+                        "a notification that nobody reads was dropped"
+                    );
+                }
+            }
+            Message::Request { id, method, params } => {
+                if !self.route(&method, params.as_deref(), text) {
+                    warn!(
+                        method = &*method,
+                        "a question that nobody reads was refused"
+                    );
+                    let error = RpcError::internal("The client does not read its stream");
+                    let mut out = Writer::object();
+                    out.str("jsonrpc", "2.0").raw("id", &id);
+                    out.raw("error", &error.to_json());
+                    self.mouth.try_say(out.end());
+                }
+            }
+        }
+    }
+
+    fn over(&self, _end: End) {
+        let mut table = self.table();
+        table.is_open = false;
+        table.news = None;
+        let running = std::mem::take(&mut table.running);
+        drop(table);
+        for running in running.into_values() {
+            let failure = if running.passage.withdraw() {
+                Failure::new(Reason::UpstreamUnreachable, SideEffect::None)
+            } else {
+                Failure::new(Reason::UpstreamReset, SideEffect::Unknown)
+            };
+            let mut out = Writer::object();
+            out.str("jsonrpc", "2.0").raw("id", running.id.get());
+            out.raw("error", &failure.to_error().to_json());
+            running.answer.send(Said::Answer(out.end()));
+        }
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Session")
+    }
+}
+
+/// The reader of what belongs to no request. What it has not read when it is dropped waits for the
+/// next.
+#[derive(Debug)]
+pub struct News {
+    session: Arc<Session>,
+    messages: Option<mpsc::Receiver<String>>,
+}
+
+impl News {
+    /// Cancel safe. `None` when the session is over.
+    pub async fn next(&mut self) -> Option<String> {
+        self.messages.as_mut()?.recv().await
+    }
+}
+
+impl Drop for News {
+    fn drop(&mut self) {
+        let mut table = self.session.table();
+        table.unread = self.messages.take();
+        table.used = Instant::now();
+    }
+}
+
+/// An id or a token by its value: a string may be written with other escapes when it comes back.
+fn name(raw: &RawValue) -> Box<str> {
+    match string(raw) {
+        Some(text) => format!("\"{text}").into(),
+        None => raw.get().into(),
+    }
+}

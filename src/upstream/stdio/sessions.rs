@@ -1,0 +1,63 @@
+//! The sessions of legacy clients, by the id that raincheck gave them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::children::Children;
+use super::session::Session;
+use crate::mcp::error::Failure;
+
+/// A client that neither says nor hears anything for so long has gone without a word. Servers do
+/// the same; a session holds what a user has done in it.
+const IDLE: Duration = Duration::from_mins(30);
+
+#[derive(Debug, Default)]
+pub(super) struct Sessions {
+    by_id: Mutex<HashMap<Box<str>, Arc<Session>>>,
+}
+
+impl Sessions {
+    fn by_id(&self) -> MutexGuard<'_, HashMap<Box<str>, Arc<Session>>> {
+        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A new session with a process of its own. Bounded as processes are.
+    pub(super) async fn open(
+        &self,
+        children: &Children,
+        caller: [u8; 16],
+    ) -> Result<(Box<str>, Arc<Session>), Failure> {
+        let permit = children.permit().await?;
+        let start = children
+            .nursery
+            .start(permit, |mouth| Session::new(mouth, caller));
+        let session = start.await?;
+        // 122 random bits of the operating system: nobody guesses it.
+        let id: Box<str> = Uuid::new_v4().to_string().into();
+        self.by_id().insert(id.clone(), Arc::clone(&session));
+        Ok((id, session))
+    }
+
+    /// Another caller's session is as unknown as one that never was.
+    pub(super) fn get(&self, id: &str, caller: [u8; 16]) -> Option<Arc<Session>> {
+        let by_id = self.by_id();
+        let session = by_id.get(id)?;
+        (session.caller == caller && session.is_open()).then(|| Arc::clone(session))
+    }
+
+    /// Ends those whose clients are silent for too long, and forgets those that have ended.
+    pub(super) fn close_unused(&self) {
+        let now = Instant::now();
+        self.by_id().retain(|_, session| {
+            let unused = session.unused_since();
+            if unused.is_some_and(|since| now.saturating_duration_since(since) >= IDLE) {
+                session.close();
+            }
+            session.is_open()
+        });
+    }
+}

@@ -1,0 +1,55 @@
+//! The one thread that starts processes.
+//!
+//! The kernel ends a child that is tied to its parent when the *thread* that started it ends, and
+//! the runtime's threads come and go. This one stays for as long as anybody holds the spawner.
+
+use std::io;
+
+use tokio::process::{Child, Command};
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot};
+
+/// Starts that wait for their turn; whoever comes later waits before the door.
+const ORDERS_MAX: usize = 16;
+
+#[derive(Debug)]
+pub(super) struct Spawner {
+    orders: mpsc::Sender<Order>,
+}
+
+struct Order {
+    command: Command,
+    /// Whose pipes they will be.
+    runtime: Handle,
+    done: oneshot::Sender<io::Result<Child>>,
+}
+
+impl Spawner {
+    pub(super) fn start() -> io::Result<Self> {
+        let (orders, mut receiver) = mpsc::channel::<Order>(ORDERS_MAX);
+        let work = move || {
+            while let Some(mut order) = receiver.blocking_recv() {
+                let _inside = order.runtime.enter();
+                // Nobody waits any more: the child is dropped, and with that killed.
+                let _ = order.done.send(order.command.spawn());
+            }
+        };
+        std::thread::Builder::new()
+            .name("spawner".into())
+            .spawn(work)?;
+        Ok(Self { orders })
+    }
+
+    /// Dropped before it resolves, the process is killed if it was started.
+    pub(super) async fn spawn(&self, command: Command) -> io::Result<Child> {
+        let gone = || io::Error::other("the thread that starts processes has ended");
+        let (done, spawned) = oneshot::channel();
+        let order = Order {
+            command,
+            runtime: Handle::current(),
+            done,
+        };
+        self.orders.send(order).await.map_err(|_| gone())?;
+        spawned.await.map_err(|_| gone())?
+    }
+}

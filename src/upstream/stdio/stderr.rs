@@ -1,0 +1,96 @@
+//! What a child says on its standard error goes to the log: always read, so that the child never
+//! waits, and logged at a bounded rate.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use super::lines::{Lines, TooLong};
+
+/// Of a longer line the beginning is logged.
+const LINE_BYTES_MAX: usize = 1024;
+
+/// Lines a second that are logged; what comes beyond is counted.
+const LINES_MAX: u32 = 50;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+pub(super) async fn drain(mut stderr: impl AsyncRead + Unpin, pid: u32) {
+    let mut lines = Lines::new(LINE_BYTES_MAX, TooLong::Clip);
+    let mut rate = Rate::new(Instant::now());
+    let mut buffer = vec![0; 16 * 1024];
+    while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
+        let bytes = buffer.get(..count).unwrap_or_default();
+        // Clipped lines are never refused.
+        let _ = lines.feed(bytes, |line| say(&mut rate, pid, line));
+    }
+    say(&mut rate, pid, lines.rest());
+    rate.confess(pid);
+}
+
+fn say(rate: &mut Rate, pid: u32, line: &[u8]) {
+    if line.is_empty() {
+        return;
+    }
+    if rate.allows(Instant::now(), pid) {
+        // Debug escapes control characters: a server cannot write into the operator's terminal.
+        info!(pid, line = ?String::from_utf8_lossy(line), "the server's standard error");
+    }
+}
+
+/// So many lines a second, and how many were too many.
+struct Rate {
+    since: Instant,
+    said: u32,
+    left_out: u64,
+}
+
+impl Rate {
+    fn new(now: Instant) -> Self {
+        Self {
+            since: now,
+            said: 0,
+            left_out: 0,
+        }
+    }
+
+    fn allows(&mut self, now: Instant, pid: u32) -> bool {
+        if now.saturating_duration_since(self.since) >= SECOND {
+            self.confess(pid);
+            *self = Self::new(now);
+        }
+        if self.said >= LINES_MAX {
+            self.left_out = self.left_out.saturating_add(1);
+            return false;
+        }
+        self.said = self.said.saturating_add(1);
+        true
+    }
+
+    fn confess(&self, pid: u32) {
+        if self.left_out > 0 {
+            warn!(
+                pid,
+                lines = self.left_out,
+                "the server wrote more to its standard error than is logged"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_lines_a_second() {
+        let start = Instant::now();
+        let mut rate = Rate::new(start);
+        let allowed = (0..1000).filter(|_| rate.allows(start, 1)).count();
+        assert_eq!((allowed, rate.left_out), (50, 950));
+        assert!(rate.allows(start + SECOND, 1));
+        assert_eq!(rate.left_out, 0);
+    }
+}

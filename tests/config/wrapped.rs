@@ -1,0 +1,149 @@
+//! The wrapped server: an address or a program.
+
+use raincheck::config::{Command, Secret, Wrapped};
+
+use super::*;
+
+fn program(file: &str, words: &[&str], environment: &[(&str, &str)]) -> Result<Command, String> {
+    let flags = Flags {
+        command: words.iter().map(|word| (*word).to_owned()).collect(),
+        ..Flags::default()
+    };
+    let config = File::new(file).load(&flags, environment)?;
+    match config.upstream.server {
+        Wrapped::Command(command) => Ok(command),
+        Wrapped::Url(url) => panic!("{url}"),
+    }
+}
+
+fn exposed(command: &Command) -> Vec<&str> {
+    command.arguments.iter().map(Secret::expose).collect()
+}
+
+#[test]
+fn a_program_comes_after_the_dashes_or_from_the_file() {
+    let command = program("", &["npx", "-y", "some server"], &[]).unwrap();
+    assert_eq!(command.program, "npx");
+    assert_eq!(exposed(&command), ["-y", "some server"]);
+    let text = "[upstream]\ncommand = ['uvx', 'mcp-server-time']\ncwd = '/srv'";
+    let command = program(text, &[], &[]).unwrap();
+    assert_eq!(command.program, "uvx");
+    assert_eq!(exposed(&command), ["mcp-server-time"]);
+    assert_eq!(command.directory, Some("/srv".into()));
+    // What is said last counts whole, not word by word.
+    let command = program(text, &["other"], &[]).unwrap();
+    assert_eq!(
+        (command.program.as_str(), exposed(&command).len()),
+        ("other", 0)
+    );
+}
+
+#[test]
+fn a_program_gets_what_is_named_and_nothing_else() {
+    let text = "[upstream]\ncommand = ['x']\nenv_allow = ['TOKEN', 'NONE']\nenv = { LEVEL = 1, SHELL = '/bin/none' }";
+    let ours = [
+        ("PATH", "/usr/bin"),
+        ("SHELL", "/bin/bash"),
+        ("TERM", "() { :; }"),
+        ("TOKEN", "t"),
+        ("AWS_SECRET", "s"),
+        ("RAINCHECK_STORE__URL", "memory:"),
+    ];
+    let command = program(text, &[], &ours).unwrap();
+    let mut variables: Vec<_> = command
+        .environment
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.expose()))
+        .collect();
+    variables.sort_unstable();
+    assert_eq!(
+        variables,
+        [
+            ("HOME", "/srv/ada"),
+            ("LEVEL", "1"),
+            ("PATH", "/usr/bin"),
+            ("SHELL", "/bin/none"),
+            ("TOKEN", "t"),
+        ]
+    );
+}
+
+#[test]
+fn secrets_of_a_program_are_not_shown() {
+    let text = "[upstream]\ncommand = ['x', '--token=hunter2']\nenv = { KEY = 'hunter2' }";
+    let config = File::new(text).load(&Flags::default(), &[]).unwrap();
+    let server = &config.upstream.server;
+    let shown = format!("{config:?} {server} {}", server.identity());
+    assert!(!shown.contains("hunter2"), "{shown}");
+    // But two programs that differ only by it are two.
+    let other = text.replace("--token=hunter2", "--token=hunter3");
+    let other = File::new(&other).load(&Flags::default(), &[]).unwrap();
+    assert_ne!(server.identity(), other.upstream.server.identity());
+    assert!(!server.is_local());
+}
+
+#[test]
+fn mistakes_about_the_program() {
+    for (text, expected) in [
+        (
+            "[upstream]\nurl = 'http://127.0.0.1:1/'\ncommand = ['x']",
+            "config.toml: upstream.command: set, and upstream.url too; a server has an address or is run, keep one",
+        ),
+        (
+            "[upstream]\ncommand = 'npx -y some-server'",
+            "config.toml: upstream.command: is a program and its arguments, which no shell takes apart; write [\"npx\", \"-y\", \"some-server\"]",
+        ),
+        (
+            "[upstream]\ncommand = ['']",
+            "config.toml: upstream.command: is a program and its arguments, which no shell takes apart; write [\"npx\", \"-y\", \"some-server\"]",
+        ),
+        (
+            "[upstream]\nurl = 'http://127.0.0.1:1/'\ncwd = '/srv'",
+            "config.toml: upstream.cwd: is for a server that raincheck runs, and this one has a URL; take it out",
+        ),
+        (
+            "[upstream]\ncommand = ['x']\nenv_allow = ['A=B']",
+            "config.toml: upstream.env_allow: \"A=B\" is not the name of a variable",
+        ),
+        (
+            "[upstream]\ncommand = ['x']\nchildren_max = 0",
+            "config.toml: upstream.children_max: must be from 1 to 1000000; the default is 32",
+        ),
+    ] {
+        assert_eq!(program(text, &[], &[]).unwrap_err(), expected);
+    }
+}
+
+#[test]
+fn credentials_go_to_loopback_only() {
+    let local = |url: &str| {
+        let flags = Flags {
+            upstream: Some(url.into()),
+            ..Flags::default()
+        };
+        load(&flags, &pairs(&[]))
+            .unwrap()
+            .upstream
+            .server
+            .is_local()
+    };
+    assert!(local("http://127.0.0.1:8000/mcp"));
+    assert!(local("http://127.9.9.9/mcp"));
+    assert!(local("http://localhost/mcp"));
+    assert!(local("http://[::1]:8000/mcp"));
+    assert!(!local("http://10.0.0.1/mcp"));
+    assert!(!local("https://localhost.example.com/mcp"));
+}
+
+/// A program is one replica's own, and so is what runs on its machine.
+#[test]
+fn who_shares_the_server() {
+    let shared = |text: &str| {
+        let config = File::new(text).load(&Flags::default(), &[]).unwrap();
+        config.upstream.shared
+    };
+    assert!(!shared("[upstream]\ncommand = ['server']"));
+    assert!(shared("[upstream]\ncommand = ['server']\nshared = true"));
+    assert!(!shared("[upstream]\nurl = 'http://127.0.0.1/mcp'"));
+    assert!(shared("[upstream]\nurl = 'http://server/mcp'"));
+}

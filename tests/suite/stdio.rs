@@ -1,0 +1,271 @@
+//! A server that raincheck runs itself: tasks in front of it, and processes that end.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::support::client::Client;
+use crate::support::shape::assert_state;
+use crate::support::{Config, Era, PATIENCE, Proxy, in_both_eras, within};
+
+in_both_eras!(
+    a_call_is_a_task,
+    a_quick_call_is_no_task,
+    progress_is_seen_in_the_task,
+    a_held_call_streams_its_progress,
+    a_question_waits_in_the_task,
+    a_cancelled_task_is_cancelled_at_the_server,
+    a_dead_process_fails_its_task_and_the_next_call_has_another,
+    changes_of_the_server_are_heard,
+    no_process_outlives_a_kill,
+    no_process_outlives_a_drain,
+);
+
+/// Every call a task but those that look or help.
+async fn proxy(era: Era) -> Proxy {
+    let plain = "{release,seen,pid,echo,changed,orphan}";
+    let config = Config::always().tool(plain, "mode = \"never\"");
+    config
+        .run(match era {
+            Era::Legacy => "legacy",
+            Era::Modern => "modern",
+        })
+        .await
+}
+
+async fn plain(client: &Client, tool: &str, arguments: Value) -> String {
+    client.call(tool, arguments).await.into_text()
+}
+
+async fn release(client: &Client) {
+    let released = plain(client, "release", json!({"nonces": ["a"]})).await;
+    assert_eq!(released, "released");
+}
+
+async fn pid(client: &Client) -> u32 {
+    plain(client, "pid", json!({})).await.parse().unwrap()
+}
+
+async fn gone(pid: u32) {
+    let is_there = || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        !stat.is_empty() && !stat.contains(") Z ")
+    };
+    let waiting = async {
+        while is_there() {
+            tokio::task::yield_now().await;
+        }
+    };
+    within(PATIENCE, "the process is gone", waiting).await;
+}
+
+async fn a_call_is_a_task(era: Era) {
+    let proxy = proxy(era).await;
+    let client = Client::of(proxy.address());
+    let task = client.call("hold", json!({"nonce": "a"})).await.into_task();
+    assert_state(&client.get(&task).await, "working");
+    release(&client).await;
+    let state = client.until(&task, "completed").await;
+    assert_state(&state, "completed");
+    assert_eq!(state["result"]["content"][0]["text"], "a");
+}
+
+async fn a_quick_call_is_no_task(era: Era) {
+    let mode = match era {
+        Era::Legacy => "legacy",
+        Era::Modern => "dual",
+    };
+    let proxy = Config::auto("10s").run(mode).await;
+    let client = Client::of(proxy.address());
+    assert_eq!(plain(&client, "echo", json!({"text": "x"})).await, "x");
+    let listed = client.request("tools/list", json!({})).send().await;
+    let listed = listed.into_result();
+    assert!(listed["tools"].as_array().unwrap().len() > 10);
+    assert_eq!(listed["resultType"], "complete");
+    let discovered = client.request("server/discover", json!({})).send().await;
+    let discovered = discovered.into_result();
+    let info = &discovered["_meta"]["io.modelcontextprotocol/serverInfo"];
+    assert_eq!(info["name"], "stdio-fixture");
+}
+
+async fn progress_is_seen_in_the_task(era: Era) {
+    let proxy = proxy(era).await;
+    let client = Client::of(proxy.address());
+    let call = client.call("progress", json!({"nonce": "a"})).await;
+    let task = call.into_task();
+    let shown = |state: &Value| state["statusMessage"] == "3 of 3";
+    client.until_it(&task, "at its third step", shown).await;
+    release(&client).await;
+    client.until(&task, "completed").await;
+}
+
+async fn a_held_call_streams_its_progress(era: Era) {
+    let proxy = proxy(era).await;
+    let client = Client::of(proxy.address()).without_tasks();
+    let call = client.calling("progress", json!({}));
+    let call = call.edit(|message| message["params"]["_meta"]["progressToken"] = json!("mine"));
+    let mut stream = call.stream().await;
+    for step in [1, 3] {
+        let heard = stream.next_of("notifications/progress").await;
+        assert_eq!(heard["params"]["progressToken"], "mine");
+        assert_eq!(heard["params"]["progress"], step);
+    }
+    let answer = stream.next().await;
+    assert_eq!(answer["result"]["content"][0]["text"], "done", "{answer}");
+}
+
+async fn a_question_waits_in_the_task(era: Era) {
+    let proxy = proxy(era).await;
+    let client = Client::of(proxy.address());
+    let (tool, said) = match era {
+        Era::Legacy => ("ask", "Ada"),
+        Era::Modern => ("input", "Ada!"),
+    };
+    let task = client.call(tool, json!({})).await.into_task();
+    let state = client.until(&task, "input_required").await;
+    assert_state(&state, "input_required");
+    let asked = state["inputRequests"].as_object().unwrap();
+    assert_eq!(asked.len(), 1);
+    let key = asked.keys().next().unwrap();
+    assert_eq!(asked[key]["params"]["message"], "Your name?");
+    let answer = json!({key: {"action": "accept", "content": {"name": "Ada"}}});
+    client.update(&task, answer).await.assert_acknowledged();
+    let state = client.until(&task, "completed").await;
+    assert_eq!(state["result"]["content"][0]["text"], said);
+}
+
+async fn a_cancelled_task_is_cancelled_at_the_server(era: Era) {
+    let proxy = proxy(era).await;
+    let client = Client::of(proxy.address());
+    let task = client.call("hold", json!({"nonce": "a"})).await.into_task();
+    client.cancel(&task).await.assert_acknowledged();
+    client.until(&task, "cancelled").await;
+    let told = async {
+        loop {
+            let seen: Vec<Value> =
+                serde_json::from_str(&plain(&client, "seen", json!({})).await).unwrap();
+            let hold = seen.iter().find(|m| m["params"]["name"] == "hold");
+            let cancelled = seen
+                .iter()
+                .find(|m| m["method"] == "notifications/cancelled");
+            if let Some(cancelled) = cancelled {
+                assert_eq!(cancelled["params"]["requestId"], hold.unwrap()["id"]);
+                return;
+            }
+        }
+    };
+    within(Duration::from_secs(2), "the server is told", told).await;
+}
+
+async fn a_dead_process_fails_its_task_and_the_next_call_has_another(era: Era) {
+    let proxy = proxy(era).await;
+    let client = Client::of(proxy.address());
+    for tool in ["exit", "segv", "unfinished", "close_stdout"] {
+        let before = pid(&client).await;
+        let task = client.call(tool, json!({})).await.into_task();
+        let state = client.until(&task, "failed").await;
+        assert_state(&state, "failed");
+        let data = &state["error"]["data"];
+        assert_eq!(data["io.raincheck/reason"], "upstream_reset", "{state}");
+        assert_eq!(data["io.raincheck/effect"], "unknown");
+        assert_ne!(pid(&client).await, before);
+        gone(before).await;
+    }
+}
+
+async fn changes_of_the_server_are_heard(era: Era) {
+    let proxy = proxy(era).await;
+    let client = Client::of(proxy.address());
+    let listening = client.listening(json!({"toolsListChanged": true}));
+    let mut stream = listening.stream().await;
+    let first = stream.next().await;
+    assert_eq!(first["method"], "notifications/subscriptions/acknowledged");
+    assert_eq!(first["params"]["notifications"]["toolsListChanged"], true);
+    plain(&client, "changed", json!({})).await;
+    stream.next_of("notifications/tools/list_changed").await;
+}
+
+async fn no_process_outlives_a_kill(era: Era) {
+    let mut proxy = proxy(era).await;
+    let clients = [
+        Client::of(proxy.address()),
+        Client::of(proxy.address()).named("Bearer b"),
+    ];
+    let mut processes = Vec::new();
+    for client in &clients {
+        processes.push(pid(client).await);
+        client.call("hold", json!({"nonce": "a"})).await.into_task();
+    }
+    assert_ne!(processes[0], processes[1]);
+    proxy.kill();
+    for process in processes {
+        gone(process).await;
+    }
+}
+
+#[tokio::test]
+async fn what_the_server_writes_to_standard_error_is_logged_safely() {
+    let proxy = Config::never().run("legacy").await;
+    let client = Client::of(proxy.address());
+    plain(&client, "stderr", json!({"bytes": 10 << 20})).await;
+    // Its end says how much was left out.
+    client.call("exit", json!({})).await;
+    let left_out = async {
+        while !proxy
+            .log()
+            .contains("more to its standard error than is logged")
+        {
+            tokio::task::yield_now().await;
+        }
+    };
+    within(PATIENCE, "the log says that lines were left out", left_out).await;
+    let log = proxy.log();
+    assert!(log.contains("line=\"\\u{1b}[31mxxx"), "{log}");
+    assert!(
+        !log.contains("\u{1b}[31m"),
+        "an escape sequence of the server's"
+    );
+    assert!(log.len() < 1 << 20, "{} bytes", log.len());
+}
+
+/// As `npx` does it: what was started starts the server.
+#[tokio::test]
+async fn the_server_behind_a_launcher_ends_as_well() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/stdio_server.py");
+    let line = format!("python3 {script} legacy; exit 0");
+    for drains in [true, false] {
+        let command = format!("command = [\"sh\", \"-c\", {line:?}]");
+        let config = Config::never().section("upstream", &command);
+        let mut proxy = config.start("").await;
+        let server = pid(&Client::of(proxy.address())).await;
+        if drains {
+            assert!(proxy.stop().await.success());
+        } else {
+            proxy.kill();
+        }
+        gone(server).await;
+    }
+}
+
+async fn no_process_outlives_a_drain(era: Era) {
+    let mut proxy = proxy(era).await;
+    let client = Client::of(proxy.address());
+    let process = pid(&client).await;
+    let left: u32 = plain(&client, "orphan", json!({})).await.parse().unwrap();
+    assert!(proxy.stop().await.success());
+    gone(process).await;
+    gone(left).await;
+}
+
+/// One that ends neither with its input nor when it is asked to.
+#[tokio::test]
+async fn a_stubborn_process_does_not_outlast_the_grace() {
+    let config = Config::never().section("drain", "grace = \"2s\"");
+    let mut proxy = config.run("stubborn").await;
+    let process = pid(&Client::of(proxy.address())).await;
+    let from = Instant::now();
+    assert!(proxy.stop().await.success());
+    let took = from.elapsed();
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    gone(process).await;
+}

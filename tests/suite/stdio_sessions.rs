@@ -1,0 +1,301 @@
+//! Legacy clients of a server that raincheck runs itself: real sessions, a process each.
+
+use hyper::Method;
+use serde_json::{Value, json};
+
+use crate::support::client::{Answer, Client, Request};
+use crate::support::{Config, Proxy};
+
+const SESSION: &str = "mcp-session-id";
+
+async fn proxy() -> Proxy {
+    Config::always().run("dual").await
+}
+
+/// A legacy session, as its client sees it.
+#[derive(Debug)]
+struct Session {
+    client: Client,
+    name: String,
+}
+
+impl Session {
+    async fn open(proxy: &Proxy) -> Self {
+        Self::of(Client::of(proxy.address())).await
+    }
+
+    async fn of(client: Client) -> Self {
+        let answer = client.post(initialize()).send().await;
+        assert_eq!(answer.headers["content-type"], "application/json");
+        let name = answer.headers[SESSION].to_str().unwrap().to_owned();
+        let opened = answer.json();
+        assert_eq!(opened["id"], "one");
+        assert_eq!(opened["result"]["serverInfo"]["name"], "stdio-fixture");
+        assert_eq!(opened["result"]["protocolVersion"], "2025-06-18");
+        let session = Self { client, name };
+        let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        assert_eq!(session.post(&ready).send().await.status, 202);
+        session
+    }
+
+    fn post(&self, message: &Value) -> Request {
+        self.with_session(self.client.post(message.to_string()))
+    }
+
+    fn http(&self, verb: Method) -> Request {
+        let request = self.client.http(verb, "/mcp");
+        self.with_session(request.header("accept", "text/event-stream"))
+    }
+
+    fn with_session(&self, request: Request) -> Request {
+        request
+            .header(SESSION, &self.name)
+            .header("mcp-protocol-version", "2025-06-18")
+    }
+
+    fn calling(&self, id: Value, tool: &str, arguments: Value) -> Request {
+        let params = json!({"name": tool, "arguments": arguments, "_meta": {"progressToken": "t"}});
+        self.post(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}))
+    }
+
+    async fn call(&self, tool: &str, arguments: Value) -> Answer {
+        self.calling(json!(7), tool, arguments).send().await
+    }
+
+    async fn text(&self, tool: &str, arguments: Value) -> String {
+        let answer = self.call(tool, arguments).await.json();
+        let text = &answer["result"]["content"][0]["text"];
+        text.as_str()
+            .unwrap_or_else(|| panic!("{answer}"))
+            .to_owned()
+    }
+}
+
+fn initialize() -> String {
+    json!({"jsonrpc": "2.0", "id": "one", "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {"elicitation": {}},
+        "clientInfo": {"name": "suite", "version": "1"},
+    }})
+    .to_string()
+}
+
+#[tokio::test]
+async fn a_session_has_a_process_of_its_own() {
+    let proxy = proxy().await;
+    let (one, other) = (Session::open(&proxy).await, Session::open(&proxy).await);
+    assert_ne!(one.name, other.name);
+    assert_ne!(
+        one.text("pid", json!({})).await,
+        other.text("pid", json!({})).await
+    );
+    let answer = one.call("echo", json!({"text": "x"})).await;
+    assert_eq!(answer.headers["content-type"], "application/json");
+    assert_eq!(answer.json()["id"], 7);
+    // What the client said arrived as it was.
+    let seen: Value = serde_json::from_str(&one.text("seen", json!({})).await).unwrap();
+    assert_eq!(seen[0]["id"], "one");
+    assert_eq!(seen[0]["params"]["clientInfo"]["name"], "suite");
+    assert_eq!(seen[1]["method"], "notifications/initialized");
+}
+
+#[tokio::test]
+async fn an_id_may_be_any_and_is_echoed() {
+    let proxy = proxy().await;
+    let session = Session::open(&proxy).await;
+    for id in [json!(0), json!(-5), json!("7"), json!("a\u{e9}\"b")] {
+        let answer = session.calling(id.clone(), "echo", json!({"text": "x"}));
+        assert_eq!(answer.send().await.json()["id"], id);
+    }
+    for id in [json!(1.5), json!(null), json!({}), json!(true)] {
+        let answer = session.calling(id, "echo", json!({})).send().await;
+        assert_eq!(answer.refusal(), (400, -32600));
+    }
+    let batch = session.post(&json!([{"jsonrpc": "2.0", "id": 1, "method": "ping"}]));
+    assert_eq!(batch.send().await.refusal(), (400, -32600));
+}
+
+#[tokio::test]
+async fn the_same_id_twice_at_once_is_refused() {
+    let proxy = proxy().await;
+    let session = Session::open(&proxy).await;
+    let mut first = session
+        .calling(json!(7), "progress", json!({"nonce": "a"}))
+        .stream()
+        .await;
+    first.next_of("notifications/progress").await;
+    let second = session.calling(json!(7), "echo", json!({"text": "x"}));
+    assert_eq!(second.send().await.refusal(), (400, -32600));
+    let release = session.calling(json!(8), "release", json!({"nonces": ["a"]}));
+    release.send().await;
+    loop {
+        let message = first.next().await;
+        if message["id"] == 7 {
+            break;
+        }
+    }
+}
+
+#[tokio::test]
+async fn progress_and_questions_come_on_the_stream_of_the_call() {
+    let proxy = proxy().await;
+    let session = Session::open(&proxy).await;
+    let mut stream = session
+        .calling(json!(1), "progress", json!({}))
+        .stream()
+        .await;
+    assert_eq!(stream.next().await["params"]["progress"], 1);
+    // What names no call of the client's is for its other stream.
+    assert_eq!(stream.next().await["params"]["progress"], 3);
+    assert_eq!(stream.next().await["result"]["content"][0]["text"], "done");
+    assert!(stream.next_or_end().await.is_none());
+
+    let mut stream = session.calling(json!(2), "ask", json!({})).stream().await;
+    let question = stream.next().await;
+    assert_eq!(question["method"], "elicitation/create");
+    let content = json!({"action": "accept", "content": {"name": "Ada"}});
+    let answer = json!({"jsonrpc": "2.0", "id": question["id"], "result": content});
+    assert_eq!(session.post(&answer).send().await.status, 202);
+    assert_eq!(stream.next().await["result"]["content"][0]["text"], "Ada");
+}
+
+#[tokio::test]
+async fn what_belongs_to_no_call_comes_on_the_other_stream() {
+    let proxy = proxy().await;
+    let session = Session::open(&proxy).await;
+    let mut news = session.http(Method::GET).stream().await;
+    assert_eq!(news.status, 200);
+    assert_eq!(session.http(Method::GET).send().await.status, 409);
+    session.call("changed", json!({})).await;
+    news.next_of("notifications/tools/list_changed").await;
+
+    // Two calls run: neither can be meant, and the client has to know.
+    let mut first = session
+        .calling(json!(1), "progress", json!({"nonce": "a"}))
+        .stream()
+        .await;
+    first.next_of("notifications/progress").await;
+    let asking = session.calling(json!(2), "ask", json!({}));
+    let asking = tokio::spawn(asking.send());
+    let question = news.next_of("elicitation/create").await;
+    let content = json!({"action": "accept", "content": {"name": "Ada"}});
+    let answer = json!({"jsonrpc": "2.0", "id": question["id"], "result": content});
+    assert_eq!(session.post(&answer).send().await.status, 202);
+    let answer = asking.await.unwrap().json();
+    assert_eq!(answer["result"]["content"][0]["text"], "Ada");
+
+    // A stream that was closed may be opened again.
+    drop(news);
+    loop {
+        let news = session.http(Method::GET).stream().await;
+        if news.status == 200 {
+            break;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_cancel_and_a_hang_up_are_different_things() {
+    let proxy = proxy().await;
+    let session = Session::open(&proxy).await;
+    let mut stream = session
+        .calling(json!(1), "progress", json!({"nonce": "a"}))
+        .stream()
+        .await;
+    stream.next_of("notifications/progress").await;
+    drop(stream);
+    let seen = session.text("seen", json!({})).await;
+    assert!(!seen.contains("cancelled"), "{seen}");
+    let cancel =
+        json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}});
+    assert_eq!(session.post(&cancel).send().await.status, 202);
+    let seen: Vec<Value> = serde_json::from_str(&session.text("seen", json!({})).await).unwrap();
+    assert!(seen.contains(&cancel));
+
+    // What is said about a cancelled call ends, and its id is free.
+    let mut stream = session
+        .calling(json!(2), "progress", json!({"nonce": "b"}))
+        .stream()
+        .await;
+    stream.next_of("notifications/progress").await;
+    let cancel =
+        json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 2}});
+    assert_eq!(session.post(&cancel).send().await.status, 202);
+    while let Some(message) = stream.next_or_end().await {
+        assert_eq!(message["method"], "notifications/progress");
+    }
+    let again = session.calling(json!(2), "echo", json!({"text": "x"}));
+    assert_eq!(again.send().await.json()["id"], 2);
+}
+
+#[tokio::test]
+async fn a_session_belongs_to_its_caller_and_ends() {
+    let proxy = proxy().await;
+    let session = Session::open(&proxy).await;
+    let nobody = session
+        .client
+        .post(json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string());
+    assert_eq!(nobody.send().await.status, 400);
+    let other = Session {
+        client: session.client.clone().named("Bearer b"),
+        name: session.name.clone(),
+    };
+    let unknown = Session {
+        client: session.client.clone(),
+        name: "no-such-session".into(),
+    };
+    for stranger in [&other, &unknown] {
+        assert_eq!(stranger.call("pid", json!({})).await.status, 404);
+        assert_eq!(stranger.http(Method::GET).send().await.status, 404);
+        assert_eq!(stranger.http(Method::DELETE).send().await.status, 404);
+    }
+    session.text("pid", json!({})).await;
+    assert_eq!(session.http(Method::DELETE).send().await.status, 200);
+    assert_eq!(session.call("pid", json!({})).await.status, 404);
+    assert_eq!(session.http(Method::PUT).send().await.status, 405);
+}
+
+#[tokio::test]
+async fn the_end_of_the_process_is_the_end_of_the_session() {
+    let proxy = proxy().await;
+    let session = Session::open(&proxy).await;
+    let mut news = session.http(Method::GET).stream().await;
+    let answer = session.call("exit", json!({})).await;
+    assert_eq!(answer.status, 200);
+    let error = answer.json()["error"].take();
+    assert_eq!(error["code"], -32603);
+    assert_eq!(error["data"]["io.raincheck/reason"], "upstream_reset");
+    assert_eq!(error["data"]["io.raincheck/effect"], "unknown");
+    assert!(news.next_or_end().await.is_none());
+    assert_eq!(session.call("pid", json!({})).await.status, 404);
+    Session::open(&proxy).await;
+}
+
+#[tokio::test]
+async fn a_handshake_that_is_refused_leaves_no_session() {
+    let proxy = Config::always().run("modern").await;
+    let client = Client::of(proxy.address());
+    let answer = client.post(initialize()).send().await;
+    assert_eq!(answer.json()["error"]["code"], -32022);
+    assert!(!answer.headers.contains_key(SESSION));
+    let dies = Config::always().run("dies").await;
+    let answer = Client::of(dies.address()).post(initialize()).send().await;
+    assert_eq!(
+        answer.json()["error"]["data"]["io.raincheck/reason"],
+        "upstream_reset"
+    );
+    assert!(!answer.headers.contains_key(SESSION));
+}
+
+#[tokio::test]
+async fn sessions_are_bounded() {
+    let proxy = Config::always()
+        .run_with("legacy", "children_max = 1")
+        .await;
+    let session = Session::open(&proxy).await;
+    let closing = session.http(Method::DELETE);
+    // Waits for the first one's process to end.
+    let second = tokio::spawn(Session::of(session.client.clone()));
+    assert_eq!(closing.send().await.status, 200);
+    let second = second.await.unwrap();
+    second.text("pid", json!({})).await;
+}

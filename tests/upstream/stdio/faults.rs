@@ -1,0 +1,184 @@
+//! Every way in which a program can go wrong, and the word for it.
+
+use super::*;
+
+#[tokio::test]
+async fn every_fault_has_its_word_and_the_next_call_its_child() {
+    for era in BOTH {
+        let mut settings = of(mode(era));
+        settings.message_bytes_max = 1 << 20;
+        let upstream = run(&settings);
+        for (tool, arguments, expected) in [
+            ("exit", "{}", "upstream_reset unknown"),
+            ("segv", "{}", "upstream_reset unknown"),
+            ("unfinished", "{}", "upstream_reset unknown"),
+            ("close_stdout", "{}", "upstream_reset unknown"),
+            ("long", r#"{"bytes":1048577}"#, "upstream_too_large unknown"),
+            // A message is complete with its last brace.
+            ("no_newline", "{}", r#"result {"content": []}"#),
+        ] {
+            let outcome = outcome_of(upstream.begin(era, call_with(tool, arguments))).await;
+            assert_eq!(outcome, expected, "{tool}");
+            assert_eq!(text(&upstream, era, "echo", r#"{"text":"on"}"#).await, "on");
+        }
+    }
+}
+
+#[tokio::test]
+async fn all_calls_of_a_dead_child_end() {
+    for era in BOTH {
+        let mut settings = of(mode(era));
+        settings.message_bytes_max = 1 << 20;
+        for (tool, arguments) in [("exit", "{}"), ("long", r#"{"bytes":1048577}"#)] {
+            let upstream = run(&settings);
+            let mut calls = Vec::new();
+            for n in 0..20 {
+                let nonce = format!(r#"{{"nonce":"n{n}"}}"#);
+                calls.push(begun(&upstream, era, call_with("hold", &nonce)).await);
+            }
+            let end = outcome_of(upstream.begin(era, call_with(tool, arguments))).await;
+            assert_eq!(
+                end, "upstream_reset unknown",
+                "whose line it was is not known"
+            );
+            for call in calls {
+                assert_eq!(outcome_of(call).await, "upstream_reset unknown");
+            }
+        }
+    }
+}
+
+/// What was never written is written to the next child; what was begun is not.
+#[tokio::test]
+async fn only_what_was_not_sent_is_sent_again() {
+    for era in BOTH {
+        let upstream = upstream(era);
+        let child = pid(&upstream, era).await;
+        let freeze = outcome_of(upstream.begin(era, call_with("freeze", "{}")));
+        let frozen = async {
+            let stat = || std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap();
+            while !stat().contains(") T ") {
+                tokio::task::yield_now().await;
+            }
+            // More than a pipe holds: it is begun and cannot be ended.
+            let large = format!(r#"{{"text":"{}"}}"#, "x".repeat(1 << 20));
+            let large = outcome_of(upstream.begin(era, call_with("echo", &large)));
+            let waiting = text(&upstream, era, "echo", r#"{"text":"on"}"#);
+            let kill = async {
+                // One thread: all that can run has run by then.
+                for _ in 0..1000 {
+                    tokio::task::yield_now().await;
+                }
+                let child = i32::try_from(child)
+                    .ok()
+                    .and_then(rustix::process::Pid::from_raw);
+                let kill = rustix::process::Signal::KILL;
+                rustix::process::kill_process(child.unwrap(), kill).unwrap();
+            };
+            let (large, waiting, ()) = tokio::join!(large, waiting, kill);
+            assert_eq!(large, "upstream_reset unknown");
+            assert_eq!(waiting, "on");
+        };
+        let (freeze, ()) = tokio::join!(freeze, frozen);
+        assert_eq!(freeze, "upstream_reset unknown");
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_answer_is_skipped() {
+    for era in BOTH {
+        let upstream = upstream(era);
+        assert_eq!(text(&upstream, era, "garbage", "{}").await, "clean");
+        assert_eq!(text(&upstream, era, "twice", "{}").await, "first");
+        assert_eq!(text(&upstream, era, "echo", r#"{"text":"on"}"#).await, "on");
+        let wrong = begun(&upstream, era, call_with("wrong_id", "{}")).await;
+        wrong.control.cancel().await;
+        assert_eq!(text(&upstream, era, "echo", r#"{"text":"on"}"#).await, "on");
+    }
+}
+
+#[tokio::test]
+async fn ten_mebibytes_on_standard_error_stop_nobody() {
+    for era in BOTH {
+        let upstream = upstream(era);
+        let ten = r#"{"bytes":10485760}"#;
+        assert_eq!(text(&upstream, era, "stderr", ten).await, "loud");
+    }
+}
+
+#[tokio::test]
+async fn a_line_of_the_largest_size_ends_the_child_and_not_us() {
+    let upstream = upstream(Era::Legacy);
+    let own = pid(&upstream, Era::Legacy).await;
+    let long = call_with("long", r#"{"bytes":33554433}"#);
+    assert_eq!(
+        outcome_of(upstream.begin(Era::Legacy, long)).await,
+        "upstream_too_large unknown"
+    );
+    assert_ne!(pid(&upstream, Era::Legacy).await, own);
+}
+
+#[tokio::test]
+async fn a_program_that_cannot_be_run_is_said_to_be_so() {
+    let mut missing = of("legacy");
+    missing.command.as_mut().unwrap().name = "no-such-program-anywhere".into();
+    for settings in [of("dies"), missing] {
+        let upstream = run(&settings);
+        for deaths in 0..5 {
+            assert!(!upstream.cannot_run(), "after {deaths}");
+            assert_eq!(
+                outcome_of(upstream.begin(Era::Legacy, call("echo"))).await,
+                "upstream_unreachable none"
+            );
+        }
+        assert!(upstream.cannot_run());
+        // Without waiting for the next try.
+        assert_eq!(
+            outcome_of(upstream.begin(Era::Legacy, call("echo"))).await,
+            "upstream_unreachable none"
+        );
+    }
+}
+
+/// Nobody has to call for it: who routes by readiness sends no call.
+#[tokio::test]
+async fn a_program_that_could_not_be_run_is_tried_again() {
+    let name = format!("raincheck-dies-{}", std::process::id());
+    let file = std::env::temp_dir().join(name);
+    let mut settings = of("dies");
+    let arguments = &mut settings.command.as_mut().unwrap().arguments;
+    arguments.push(file.to_str().unwrap().to_owned());
+    let upstream = run(&settings);
+    while !upstream.cannot_run() {
+        outcome_of(upstream.begin(Era::Legacy, call("echo"))).await;
+    }
+    std::fs::write(&file, "").unwrap();
+    let runs = async {
+        let mut look = tokio::time::interval(Duration::from_millis(20));
+        while upstream.cannot_run() {
+            look.tick().await;
+        }
+    };
+    let waited = timeout(Duration::from_secs(20), runs).await;
+    std::fs::remove_file(&file).unwrap();
+    waited.unwrap();
+}
+
+#[tokio::test]
+async fn a_program_that_crashes_on_every_call_cannot_be_run_until_it_answers() {
+    let upstream = upstream(Era::Legacy);
+    for _ in 0..5 {
+        assert!(!upstream.cannot_run());
+        outcome_of(upstream.begin(Era::Legacy, call_with("exit", "{}"))).await;
+    }
+    assert!(upstream.cannot_run());
+    // The pause after the fifth is over by then; a call that is answered proves that it runs.
+    let answered = async {
+        let echo = || upstream.begin(Era::Legacy, call_with("echo", r#"{"text":"x"}"#));
+        while outcome_of(echo()).await == "upstream_unreachable none" {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(Duration::from_secs(20), answered).await.unwrap();
+    assert!(!upstream.cannot_run());
+}

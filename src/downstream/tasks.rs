@@ -109,7 +109,7 @@ impl Front {
             )
             .into());
         }
-        match self.runner.answer(&loaded, answers, credentials).await {
+        match self.runner.answer(loaded, answers, credentials).await {
             Ok(()) => Ok(ACKNOWLEDGED.to_owned()),
             Err(AnswerError::Busy) => Err(Refusal::Busy),
             Err(AnswerError::Gone) => Err(RpcError::unknown_task().into()),

@@ -39,10 +39,27 @@ impl From<StoreError> for AnswerError {
 }
 
 impl Runner {
+    /// Takes the answers of an update. Whatever becomes of the client that sent it, what is
+    /// committed is carried out.
+    pub async fn answer(
+        self: &Arc<Self>,
+        loaded: Loaded,
+        answers: BTreeMap<Box<str>, Box<RawValue>>,
+        credentials: Option<HeaderValue>,
+    ) -> Result<(), AnswerError> {
+        let runner = Arc::clone(self);
+        let answering = self
+            .calls
+            .spawn(async move { runner.take_answers(&loaded, answers, credentials).await });
+        answering
+            .await
+            .unwrap_or_else(|error| Err(AnswerError::Store(StoreError::Unavailable(error.into()))))
+    }
+
     /// Commits answers. Whoever carries the call sees them in the change log and passes them on;
     /// where they complete the round of a modern server, nobody does: then this replica carries
     /// the next leg, under the credentials of this update.
-    pub async fn answer(
+    async fn take_answers(
         self: &Arc<Self>,
         loaded: &Loaded,
         answers: BTreeMap<Box<str>, Box<RawValue>>,

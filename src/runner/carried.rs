@@ -1,7 +1,7 @@
 //! The tasks that this replica carries, and the way to stop one without asking the store.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
@@ -9,7 +9,7 @@ use crate::task::id::{Caller, TaskId};
 
 #[derive(Debug, Default)]
 pub(super) struct Carried {
-    by_id: Mutex<HashMap<TaskId, Entry>>,
+    by_id: Mutex<HashMap<TaskId, Vec<Entry>>>,
 }
 
 #[derive(Debug)]
@@ -35,7 +35,8 @@ impl Carried {
             caller,
             stop: Arc::clone(&stop),
         };
-        self.entries().insert(id, entry);
+        // Two updates of one task may each be about to carry its next leg.
+        self.entries().entry(id).or_default().push(entry);
         Carrying {
             carried: Arc::clone(self),
             id,
@@ -49,27 +50,26 @@ impl Carried {
 
     /// Stops the call if it is carried here and belongs to this caller.
     pub(super) fn stop(&self, id: TaskId, caller: &Caller) {
-        if let Some(entry) = self.entries().get(&id)
-            && entry.caller == *caller
-        {
-            entry.stop.notify_one();
+        for entry in self.entries().get(&id).into_iter().flatten() {
+            if entry.caller == *caller {
+                entry.stop.notify_one();
+            }
         }
     }
 
-    fn entries(&self) -> std::sync::MutexGuard<'_, HashMap<TaskId, Entry>> {
+    fn entries(&self) -> MutexGuard<'_, HashMap<TaskId, Vec<Entry>>> {
         self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Carrying {
     fn drop(&mut self) {
-        // The next leg of the same task may have entered meanwhile.
         let mut entries = self.carried.entries();
-        if entries
-            .get(&self.id)
-            .is_some_and(|entry| Arc::ptr_eq(&entry.stop, &self.stop))
-        {
-            entries.remove(&self.id);
+        if let Some(of_task) = entries.get_mut(&self.id) {
+            of_task.retain(|entry| !Arc::ptr_eq(&entry.stop, &self.stop));
+            if of_task.is_empty() {
+                entries.remove(&self.id);
+            }
         }
     }
 }
@@ -93,6 +93,9 @@ mod tests {
         let second = carried.enter(id, caller);
         drop(first);
         assert!(carried.contains(id));
+        let third = carried.enter(id, caller);
+        drop(third);
+        assert!(carried.contains(id), "the second still carries it");
         drop(second);
         assert!(!carried.contains(id));
     }

@@ -15,7 +15,7 @@ use crate::mcp::result;
 use crate::store::StoreError;
 use crate::store::ledger::{INLINE_BYTES_MAX, Loaded, NotApplied};
 use crate::task::id::Fence;
-use crate::task::machine::{Event, OwnerEvent};
+use crate::task::machine::{Event, OwnerEvent, Rejected};
 use crate::task::state::{Outcome, Payload, Task};
 
 /// So long a full store may make room for a result; then the task fails in a few bytes instead.
@@ -110,6 +110,13 @@ impl Runner {
         match self.ledger.apply(loaded, event).await {
             Ok(_) => {
                 hit(Point::EndAfter);
+                Ok(())
+            }
+            Err(NotApplied::Rejected(Rejected::Ended, stands))
+                if stands.task.must_tell && stands.task.fence == fence =>
+            {
+                // The server itself has ended the call: nobody needs to tell it any more.
+                self.note_told(&stands).await;
                 Ok(())
             }
             Err(NotApplied::Rejected(..) | NotApplied::Gone) => {

@@ -79,7 +79,10 @@ impl Runner {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .get_or_insert(began);
-        let held = Instant::now().saturating_duration_since(since) >= self.settings.lease;
+        let now = Instant::now();
+        // What took long may be old news.
+        let held = now.saturating_duration_since(since) >= self.settings.lease
+            && now.saturating_duration_since(began) <= BEAT;
         self.view.send_replace(self.judge(beat, held));
         Ok(())
     }

@@ -95,6 +95,8 @@ pub struct Runner {
     /// Since when no command to the store failed or took too long.
     contact: Mutex<Option<Instant>>,
     view: watch_channel::Sender<View>,
+    /// The era of the server is asked for by one at a time.
+    asking: Arc<Semaphore>,
     /// Whether the store answered when it was last asked.
     store_answers: watch_channel::Sender<bool>,
 }
@@ -145,6 +147,7 @@ impl Runner {
             in_doubt: Mutex::default(),
             contact: Mutex::default(),
             view: watch_channel::Sender::new(View::default()),
+            asking: Arc::new(Semaphore::new(1)),
             store_answers: watch_channel::Sender::new(true),
         })
     }
@@ -262,7 +265,9 @@ impl Runner {
     }
 
     async fn abandon_by_id(&self, id: TaskId, reason: Reason) {
-        if let Ok(Some(loaded)) = self.ledger.load(id).await {
+        if let Ok(Some(loaded)) = self.ledger.load(id).await
+            && loaded.task.owner.as_ref() == Some(&self.incarnation)
+        {
             self.abandon(&loaded, reason).await;
         }
     }

@@ -9,9 +9,10 @@ use tracing::info;
 use super::Runner;
 use super::carrier::{Carrier, Charge};
 use super::heartbeat::View;
+use super::sweeper::Look;
 use crate::failpoint::{Point, hit};
-use crate::mcp::error::Reason;
-use crate::store::ledger::{Loaded, NotApplied};
+use crate::mcp::error::{Failure, Reason};
+use crate::store::ledger::{Loaded, NotApplied, Tried};
 use crate::store::seal::Place;
 use crate::store::{Dead, StoreError};
 use crate::task::id::TaskId;
@@ -49,12 +50,13 @@ impl Runner {
         if !self.view().lost(&dead.incarnation) {
             return Ok(());
         }
-        let Some(loaded) = self.ledger.load(id).await? else {
-            return self
-                .ledger
-                .store()
-                .forget(id, Some(&dead.incarnation))
-                .await;
+        let loaded = match self.look(id).await? {
+            Look::Record(loaded) => *loaded,
+            Look::Unreadable => return Ok(()),
+            Look::Gone => {
+                let store = self.ledger.store();
+                return store.forget(id, Some(&dead.incarnation)).await;
+            }
         };
         let task = &loaded.task;
         if task.owner.as_ref() != Some(&dead.incarnation) {
@@ -73,13 +75,25 @@ impl Runner {
             Verdict::Tell => {
                 if let Some(exchange) = self.adopt(task, point) {
                     exchange.control.cancel().await;
+                    exchange.control.hold();
                 }
                 self.note_told(&loaded).await;
             }
             Verdict::Untellable => self.note_told(&loaded).await,
-            Verdict::Fail(_) => self.abandon(&loaded, Reason::OwnerLost).await,
+            Verdict::Fail(failure) => self.fail_lost(&loaded, failure).await,
         }
         Ok(())
+    }
+
+    /// A record that changed since it was read has an owner that lives, or a better finder.
+    async fn fail_lost(&self, loaded: &Loaded, failure: Failure) {
+        let event = Event::Abandoned {
+            fence: loaded.task.fence,
+            failure,
+        };
+        if let Ok(Tried::Done(ended, _)) = self.ledger.try_apply(loaded, event).await {
+            info!(task = ?ended.task.id, reason = failure.reason.word(), "task ended");
+        }
     }
 
     /// Fetches the answer of a call that still runs at the server.
@@ -90,16 +104,12 @@ impl Runner {
             return self.abandon(&loaded, Reason::OwnerLost).await;
         };
         let charge = Charge::of(self, &loaded.task);
-        match self.claim(&loaded, Takeover::Resume).await {
-            Some(claimed) => {
-                info!(task = ?claimed.task.id, "a call is carried on for its lost owner");
-                self.spawn(
-                    Carrier::adopted(Arc::clone(self), claimed, charge, exchange),
-                    permit,
-                );
-            }
-            // Somebody else carries it, on the same session.
-            None => exchange.control.leave(),
+        // Otherwise somebody else carries it, on the same session, which is not ours to close.
+        if let Some(claimed) = self.claim(&loaded, Takeover::Resume).await {
+            exchange.control.hold();
+            info!(task = ?claimed.task.id, "a call is carried on for its lost owner");
+            let runner = Arc::clone(self);
+            self.spawn(Carrier::adopted(runner, claimed, charge, exchange), permit);
         }
     }
 
@@ -108,8 +118,8 @@ impl Runner {
         let Ok(permit) = self.permit() else {
             return Ok(());
         };
-        // A server that cannot be reached now may be in a second; the deadline stands.
-        let Ok(era) = self.upstream.era(None).await else {
+        let Some(era) = self.upstream.known_era() else {
+            self.ask_era();
             return Ok(());
         };
         let Some(request) = self.ledger.load_request(loaded.task.id).await? else {
@@ -129,10 +139,21 @@ impl Runner {
         Ok(())
     }
 
-    /// Only by whoever is about to claim or to cancel the call: dropped, what was adopted ends the
-    /// session at the server.
+    /// Dropped before it is held, it leaves no trace at the server.
     fn adopt(&self, task: &Task, point: Option<String>) -> Option<Exchange> {
         self.upstream.adopt(*task.caller.as_bytes(), &point?)
+    }
+
+    /// Beside the sweep, which must not wait for a server that is away: it comes back to this task.
+    fn ask_era(self: &Arc<Self>) {
+        let Ok(asking) = Arc::clone(&self.asking).try_acquire_owned() else {
+            return;
+        };
+        let runner = Arc::clone(self);
+        self.services.spawn(async move {
+            let asked = runner.halt.run_until_cancelled(runner.upstream.era(None));
+            drop((asked.await, asking));
+        });
     }
 
     async fn claim(&self, loaded: &Loaded, takeover: Takeover) -> Option<Loaded> {
@@ -142,13 +163,15 @@ impl Runner {
             reach: self.settings.reach.clone(),
             takeover,
         };
-        match self.ledger.apply(loaded, event).await {
-            Ok((claimed, _)) => {
+        match self.ledger.try_apply(loaded, event).await {
+            Ok(Tried::Done(claimed, _)) => {
                 hit(Point::ClaimAfter);
-                Some(claimed)
+                Some(*claimed)
             }
-            // In doubt, the claim may stand: then the reconcile of this replica ends it.
-            Err(NotApplied::Rejected(..) | NotApplied::Gone | NotApplied::Store(_)) => None,
+            // It changed since it was read: its owner lives, or somebody else was first. In doubt,
+            // the claim may stand: then the reconcile of this replica ends it.
+            Ok(Tried::Conflict(_))
+            | Err(NotApplied::Rejected(..) | NotApplied::Gone | NotApplied::Store(_)) => None,
         }
     }
 

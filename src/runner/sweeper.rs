@@ -6,12 +6,13 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::Runner;
 use crate::mcp::error::Reason;
 use crate::store::StoreError;
-use crate::task::id::{Fence, Incarnation};
+use crate::store::ledger::Loaded;
+use crate::task::id::{Fence, Incarnation, TaskId};
 use crate::task::machine::Event;
 
 /// Once a lease is this replica's own index gone through, and no more often than this: it may name
@@ -20,6 +21,13 @@ const RECONCILE: Duration = Duration::from_secs(15);
 
 /// Overdue tasks looked at in one sweep; the rest wait for the next.
 const DUE_MAX: usize = 256;
+
+/// A task of an index, as its record stands.
+pub(super) enum Look {
+    Record(Box<Loaded>),
+    Gone,
+    Unreadable,
+}
 
 impl Runner {
     /// Before the first call: what a dead process of the same store left behind.
@@ -80,13 +88,30 @@ impl Runner {
         Ok(())
     }
 
+    /// A record that cannot be read concerns nobody but its own task: what else is to be done is
+    /// done all the same.
+    pub(super) async fn look(&self, id: TaskId) -> Result<Look, StoreError> {
+        match self.ledger.load(id).await {
+            Ok(Some(loaded)) => Ok(Look::Record(Box::new(loaded))),
+            Ok(None) => Ok(Look::Gone),
+            Err(error @ (StoreError::Corrupt(_) | StoreError::Newer)) => {
+                debug!(task = ?id, %error, "a record is left to others");
+                Ok(Look::Unreadable)
+            }
+            Err(error @ (StoreError::Unavailable(_) | StoreError::Full)) => Err(error),
+        }
+    }
+
     /// Owned or not: an owner that is frozen ends nothing.
     async fn end_overdue(&self) -> Result<(), StoreError> {
         let store = self.ledger.store();
         for id in store.due(self.ledger.now_ms(), DUE_MAX).await? {
-            match self.ledger.load(id).await? {
-                Some(loaded) => self.settle(&loaded, Event::Tick, Reason::Deadline).await,
-                None => store.forget(id, None).await?,
+            match self.look(id).await? {
+                Look::Record(loaded) => {
+                    self.settle(&loaded, Event::Tick, Reason::Deadline).await;
+                }
+                Look::Unreadable => {}
+                Look::Gone => store.forget(id, None).await?,
             }
         }
         Ok(())
@@ -100,12 +125,13 @@ impl Runner {
             if self.carried.contains(id) {
                 continue;
             }
-            match self.ledger.load(id).await? {
-                Some(loaded) if loaded.task.owner.as_ref() != Some(&self.incarnation) => {}
+            match self.look(id).await? {
+                Look::Record(loaded) if loaded.task.owner.as_ref() != Some(&self.incarnation) => {}
                 // Entered between the index and the record.
-                Some(_) if self.carried.contains(id) => {}
-                Some(loaded) => self.abandon(&loaded, Reason::StoreLost).await,
-                None => store.forget(id, Some(&self.incarnation)).await?,
+                Look::Record(_) if self.carried.contains(id) => {}
+                Look::Record(loaded) => self.abandon(&loaded, Reason::StoreLost).await,
+                Look::Unreadable => {}
+                Look::Gone => store.forget(id, Some(&self.incarnation)).await?,
             }
         }
         Ok(())
@@ -121,7 +147,7 @@ impl Runner {
                 .front()
                 .copied();
             let Some(id) = next else { return Ok(()) };
-            if let Some(loaded) = self.ledger.load(id).await? {
+            if let Look::Record(loaded) = self.look(id).await? {
                 let event = Event::Abandoned {
                     fence: Fence(1),
                     failure: super::not_sent(Reason::StoreLost),

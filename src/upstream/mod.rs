@@ -154,6 +154,9 @@ pub trait Control: Send + Sync {
         None
     }
 
+    /// An adopted call is this process's own now: its session may be closed after it.
+    fn hold(&self) {}
+
     /// Somebody else carries the call on: dropping the exchange must tell the server nothing.
     fn leave(&self) {}
 }

@@ -16,6 +16,9 @@ use super::translate;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::json::{Object, Writer, string};
 
+/// How long a server may take to take a message.
+const TELL: Duration = Duration::from_secs(30);
+
 /// One session, as the server described it.
 #[derive(Debug)]
 pub(super) struct Session {
@@ -27,7 +30,9 @@ pub(super) struct Session {
     pub(super) server_info: Option<Box<RawValue>>,
     pub(super) instructions: Option<Box<RawValue>>,
     log_level: Mutex<Option<Arc<str>>>,
-    /// Another process uses it now.
+    /// Other calls use it too.
+    shared: bool,
+    /// Another process uses it now, or may.
     left: AtomicBool,
 }
 
@@ -37,6 +42,9 @@ pub(super) struct Passport {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     session: Option<String>,
     version: String,
+    /// Other calls use it too.
+    #[serde(default)]
+    pub(super) shared: bool,
 }
 
 impl Session {
@@ -50,12 +58,26 @@ impl Session {
             None => None,
         };
         let version = self.version.to_str().ok()?.to_owned();
-        Some(Passport { session, version })
+        Some(Passport {
+            session,
+            version,
+            shared: self.shared,
+        })
+    }
+
+    /// Whether other calls use it beside the one that opened it.
+    pub(super) fn shared_by(self, shared: bool) -> Self {
+        Self { shared, ..self }
     }
 
     /// From here on it is not ours to close.
     pub(super) fn leave(&self) {
         self.left.store(true, Ordering::Release);
+    }
+
+    /// From here on it is.
+    pub(super) fn hold(&self) {
+        self.left.store(false, Ordering::Release);
     }
 
     /// What `initialize` answered.
@@ -76,11 +98,12 @@ impl Session {
             server_info: result.get("serverInfo").map(ToOwned::to_owned),
             instructions: result.get("instructions").map(ToOwned::to_owned),
             log_level: Mutex::default(),
+            shared: false,
             left: AtomicBool::new(false),
         })
     }
 
-    /// A session that another process opened; what the server said of itself is not known.
+    /// A session that another process opened, and that is not ours before its call is; what the server said of itself is not known.
     pub(super) fn carried_over(origin: &Arc<Origin>, passport: &Passport) -> Option<Self> {
         let id = passport.session.as_deref().map(HeaderValue::try_from);
         Some(Self {
@@ -92,7 +115,8 @@ impl Session {
             server_info: None,
             instructions: None,
             log_level: Mutex::default(),
-            left: AtomicBool::new(false),
+            shared: passport.shared,
+            left: AtomicBool::new(true),
         })
     }
 
@@ -116,12 +140,13 @@ impl Session {
         }
     }
 
-    /// Posts a message that has no answer of its own.
+    /// Posts a message that has no answer of its own. A server that does not even take it in time
+    /// is not waited for: whoever tells has other things to hear.
     pub(super) async fn tell(&self, message: String) -> Result<(), Failure> {
-        let response = self
-            .origin
-            .send(self.post(), RequestBody::json(message))
-            .await?;
+        let sent = self.origin.send(self.post(), RequestBody::json(message));
+        let response = tokio::time::timeout(TELL, sent)
+            .await
+            .map_err(|_| Failure::new(Reason::UpstreamReset, SideEffect::Unknown))??;
         let is_taken = response.status().is_success();
         self.origin.http.finish(response.into_body());
         if is_taken {

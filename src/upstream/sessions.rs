@@ -155,7 +155,7 @@ impl Sessions {
         let session = tokio::time::timeout(PATIENCE, opening)
             .await
             .map_err(|_| unreachable)??;
-        let session = Arc::new(session);
+        let session = Arc::new(session.shared_by(self.mode == SessionMode::Caller));
         if self.mode == SessionMode::Caller {
             self.keep(key.clone(), Arc::clone(&session), permit);
             return Ok(Lease {
@@ -322,7 +322,11 @@ impl Sessions {
             session: Arc::new(session),
             key,
             sessions: Arc::clone(self),
-            claim: Claim::Adopted,
+            claim: if passport.shared {
+                Claim::Shared
+            } else {
+                Claim::Adopted
+            },
         })
     }
 }

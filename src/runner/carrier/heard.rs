@@ -277,8 +277,8 @@ impl Carrier {
             Err(NotApplied::Rejected(Rejected::NotOwner | Rejected::Ended, stands)) => {
                 Box::pin(self.see(*stands)).await
             }
-            Err(why) => {
-                debug!(error = ?why, "a round of questions was not kept");
+            Err(_) => {
+                debug!("a round of questions was not kept");
                 self.give_up(Reason::UpstreamInvalid).await
             }
         }

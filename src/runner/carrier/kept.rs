@@ -22,6 +22,9 @@ use crate::task::state::{Leg, Task};
 use crate::task::view;
 use crate::upstream;
 
+/// A change that could not be read is read again after so long.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
 /// A call that is answered sooner never needs it.
 const RESUMABLE_AFTER: Duration = Duration::from_millis(100);
 
@@ -164,14 +167,18 @@ impl Carrier {
 
     /// The record changed, here or on another replica.
     pub(super) async fn on_change(&mut self) -> Flow {
+        self.look_again = None;
         let Some(kept) = &self.kept else {
             return Flow::Continue;
         };
         match self.runner.ledger.load(kept.loaded.task.id).await {
             Ok(Some(loaded)) => self.see(loaded).await,
             Ok(None) => self.lost().await,
-            // Marked again when the store is back and something changes; the deadline stands.
-            Err(_) => Flow::Continue,
+            // The mark is gone, the change is not.
+            Err(_) => {
+                self.look_again = Some(Instant::now() + LOOK_AGAIN);
+                Flow::Continue
+            }
         }
     }
 

@@ -52,6 +52,8 @@ pub(super) struct Carrier {
     progress: PendingProgress,
     /// When to write down where the call can be resumed.
     resumable: Option<Instant>,
+    /// When to read the record again, where a change could not be read.
+    look_again: Option<Instant>,
     /// Another process sent the call: of its request only what is stored is known.
     adopted: bool,
     carried: Arc<OnceLock<TaskId>>,
@@ -151,6 +153,7 @@ impl Carrier {
             gather: None,
             progress: PendingProgress::default(),
             resumable: None,
+            look_again: None,
             adopted: false,
             carried: Arc::default(),
         }
@@ -217,6 +220,7 @@ impl Carrier {
             gather: None,
             progress: PendingProgress::default(),
             resumable: None,
+            look_again: None,
             adopted: false,
             carried,
         }
@@ -284,6 +288,7 @@ impl Carrier {
         let due = self.due();
         let progress_due = self.progress_due();
         let (window, gather, resumable) = (self.window, self.gather, self.resumable);
+        let look_again = self.look_again;
         let exchange = self.exchange.as_mut();
         let charge = self.kept.as_ref().map(|kept| &kept.charge);
         let seat = self.seat.as_ref();
@@ -298,6 +303,7 @@ impl Carrier {
             () = at(window) => Woke::Window,
             () = at(progress_due) => Woke::ProgressDue,
             () = at(resumable) => Woke::Resumable,
+            () = at(look_again) => Woke::Changed,
             () = tokio::time::sleep_until(due) => Woke::Due,
         }
     }

@@ -23,8 +23,20 @@ impl Carrier {
                 self.step_back().await
             }
             Err(NotApplied::Rejected(_, stands)) => self.see(*stands).await,
+            // Only our own way to the store is broken: others find it as a lost owner's.
+            Err(NotApplied::Store(_)) if self.is_resumable() => {
+                if let Some(exchange) = self.exchange.take() {
+                    exchange.control.leave();
+                }
+                Flow::Done
+            }
             Err(NotApplied::Gone | NotApplied::Store(_)) => self.give_up(Reason::Shutdown).await,
         }
+    }
+
+    fn is_resumable(&self) -> bool {
+        let kept = self.kept.as_ref();
+        kept.is_some_and(|kept| kept.loaded.task.resume.is_some())
     }
 
     fn may_leave(&self, task: &Task) -> bool {

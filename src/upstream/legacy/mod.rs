@@ -340,7 +340,7 @@ impl Conversation {
         loop {
             // Whoever waits for this call has a deadline, and drops it then.
             tokio::time::sleep(pause.min(RESUME_PAUSE_MAX)).await;
-            pause = (pause * 2).max(RESUME_PAUSE);
+            pause = (pause * 2).clamp(RESUME_PAUSE, RESUME_PAUSE_MAX);
             let request = session.get().header("last-event-id", event_id);
             hit(Point::ResumeBefore);
             let Ok(response) = self.origin.send(request, RequestBody::empty()).await else {
@@ -350,7 +350,8 @@ impl Conversation {
                 Heard::Messages(mut resumed) => {
                     // Nothing new was said yet: the old id still counts.
                     resumed.last_event_id = Some(event_id.clone());
-                    resumed.retry = retry;
+                    // A stream that ends again and again is not asked for without a pause.
+                    resumed.retry = retry.filter(|retry| *retry >= RESUME_PAUSE);
                     self.phase = Phase::Reading(resumed);
                     return Ok(());
                 }

@@ -104,6 +104,12 @@ impl Control for Side {
         serde_json::to_string(&point).ok().map(Into::into)
     }
 
+    fn hold(&self) {
+        if let Some(call) = self.current() {
+            call.session.hold();
+        }
+    }
+
     fn leave(&self) {
         if let Some(call) = self.current() {
             call.session.leave();

@@ -14,6 +14,8 @@ mod knowing;
 mod server;
 #[path = "upstream/sessions.rs"]
 mod sessions;
+#[path = "upstream/standing.rs"]
+mod standing;
 #[path = "upstream/stdio/mod.rs"]
 mod stdio;
 

@@ -1,5 +1,6 @@
 //! A modern server: stateless, one POST a request, questions as `input_required` results.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -184,15 +185,16 @@ pub(super) fn is_answer(id: &str, own: &str) -> bool {
 
 /// A log message, if the client asked for its level.
 pub(super) fn log(params: Option<Box<RawValue>>, outgoing: &Outgoing) -> Option<Event> {
-    let asked = outgoing.log_level.as_deref()?;
-    params
-        .filter(|params| {
-            let level = Object::parse(params.get())
-                .ok()
-                .and_then(|params| params.get_str("level"));
-            level.is_some_and(|level| is_at_least(&level, asked))
-        })
-        .map(Event::Log)
+    log_at(outgoing.log_level.as_deref(), params?)
+}
+
+/// A log message at or above a level; nothing where none was asked for.
+pub(super) fn log_at(asked: Option<&str>, params: Box<RawValue>) -> Option<Event> {
+    let asked = asked?;
+    let level = Object::parse(params.get())
+        .ok()
+        .and_then(|params| params.get_str("level").map(Cow::into_owned))?;
+    is_at_least(&level, asked).then_some(Event::Log(params))
 }
 
 /// What any notification tells of the server itself.

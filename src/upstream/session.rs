@@ -9,8 +9,13 @@ use hyper::header::HeaderValue;
 use hyper::http::request;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use tokio::sync::OnceCell;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
 
 use super::http::RequestBody;
+use super::legacy::hearers::Hearers;
+use super::legacy::standing;
 use super::origin::{Origin, PROTOCOL_VERSION, SESSION_ID};
 use super::translate;
 use crate::mcp::error::{Failure, Reason, SideEffect};
@@ -34,6 +39,34 @@ pub(super) struct Session {
     shared: bool,
     /// Another process uses it now, or may.
     left: AtomicBool,
+    /// What was declared to the server, as JSON.
+    declared: Arc<str>,
+    beside: Beside,
+}
+
+/// What goes on beside a session's calls, until it ends.
+#[derive(Debug)]
+struct Beside {
+    hearers: Arc<Hearers>,
+    /// The stream on which the server speaks unasked was asked for.
+    standing: OnceCell<()>,
+    ending: DropGuard,
+    services: TaskTracker,
+}
+
+impl Beside {
+    fn new(services: TaskTracker) -> Self {
+        Self {
+            hearers: Arc::default(),
+            standing: OnceCell::new(),
+            ending: CancellationToken::new().drop_guard(),
+            services,
+        }
+    }
+
+    fn end(&self) {
+        self.ending.token().cancel();
+    }
 }
 
 /// What another process needs to use a session.
@@ -70,9 +103,10 @@ impl Session {
         Self { shared, ..self }
     }
 
-    /// From here on it is not ours to close.
+    /// From here on it is not ours to close, nor to hear.
     pub(super) fn leave(&self) {
         self.left.store(true, Ordering::Release);
+        self.beside.end();
     }
 
     /// From here on it is.
@@ -83,6 +117,8 @@ impl Session {
     /// What `initialize` answered.
     pub(super) fn described(
         origin: &Arc<Origin>,
+        services: TaskTracker,
+        declared: Arc<str>,
         result: &RawValue,
         id: Option<HeaderValue>,
         credentials: Option<&HeaderValue>,
@@ -100,11 +136,19 @@ impl Session {
             log_level: Mutex::default(),
             shared: false,
             left: AtomicBool::new(false),
+            declared,
+            beside: Beside::new(services),
         })
     }
 
-    /// A session that another process opened, and that is not ours before its call is; what the server said of itself is not known.
-    pub(super) fn carried_over(origin: &Arc<Origin>, passport: &Passport) -> Option<Self> {
+    /// A session that another process opened, and that is not ours before its call is; what the
+    /// server said of itself is not known.
+    pub(super) fn carried_over(
+        origin: &Arc<Origin>,
+        services: TaskTracker,
+        declared: Arc<str>,
+        passport: &Passport,
+    ) -> Option<Self> {
         let id = passport.session.as_deref().map(HeaderValue::try_from);
         Some(Self {
             origin: Arc::clone(origin),
@@ -117,6 +161,8 @@ impl Session {
             log_level: Mutex::default(),
             shared: passport.shared,
             left: AtomicBool::new(true),
+            declared,
+            beside: Beside::new(services),
         })
     }
 
@@ -126,6 +172,33 @@ impl Session {
 
     pub(super) fn get(&self) -> request::Builder {
         self.stamp(self.origin.get(self.credentials.as_ref()))
+    }
+
+    pub(super) fn origin(&self) -> &Arc<Origin> {
+        &self.origin
+    }
+
+    /// What was declared to the server, as JSON.
+    pub(super) fn declared(&self) -> &str {
+        &self.declared
+    }
+
+    pub(super) fn hearers(&self) -> &Arc<Hearers> {
+        &self.beside.hearers
+    }
+
+    /// Hears what the server says unasked, from here to the session's end. Resolves when the server
+    /// has taken the request for it, or after a moment.
+    pub(super) async fn hear(self: &Arc<Self>) {
+        let opening = || Box::pin(standing::open(self));
+        self.beside.standing.get_or_init(opening).await;
+    }
+
+    /// Runs until the session ends.
+    pub(super) fn accompany(&self, going_on: impl Future<Output = ()> + Send + 'static) {
+        let ending = self.beside.ending.token().clone();
+        let services = &self.beside.services;
+        services.spawn(ending.run_until_cancelled_owned(going_on));
     }
 
     pub(super) fn has_id(&self) -> bool {
@@ -180,6 +253,7 @@ impl Session {
 
     /// Ends it at the server, unless it was left to another process.
     pub(super) async fn close(&self) {
+        self.beside.end();
         let Some(id) = &self.id else { return };
         if self.left.load(Ordering::Acquire) {
             return;

@@ -307,8 +307,15 @@ impl Sessions {
             }
         };
         self.origin.http.finish(messages.into_body());
-        let session = Session::described(&self.origin, &result, session_id, credentials)
-            .ok_or_else(invalid)?;
+        let session = Session::described(
+            &self.origin,
+            self.closers.clone(),
+            Arc::clone(&key.capabilities),
+            &result,
+            session_id,
+            credentials,
+        )
+        .ok_or_else(invalid)?;
         let ready = translate::notification("notifications/initialized", "{}");
         session.tell(ready).await.map_err(|_| invalid())?;
         Ok(session)
@@ -317,7 +324,9 @@ impl Sessions {
     /// A session that another process opened. Beyond the limit of sessions, because the server
     /// counts it already; its call is the last on it.
     pub(super) fn adopt(self: &Arc<Self>, key: Key, passport: &Passport) -> Option<Lease> {
-        let session = Session::carried_over(&self.origin, passport)?;
+        let declared = Arc::clone(&key.capabilities);
+        let session =
+            Session::carried_over(&self.origin, self.closers.clone(), declared, passport)?;
         Some(Lease {
             session: Arc::new(session),
             key,

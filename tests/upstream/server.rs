@@ -27,6 +27,8 @@ pub(crate) struct Reply {
     /// Sent on the stream; the result follows when it was answered.
     asks: Option<String>,
     after: Duration,
+    /// What is said after the head waits for a call.
+    on_call: bool,
 }
 
 impl Reply {
@@ -42,6 +44,7 @@ impl Reply {
             raw: None,
             asks: None,
             after: Duration::ZERO,
+            on_call: false,
         }
     }
 
@@ -106,6 +109,11 @@ impl Reply {
         self
     }
 
+    pub(crate) fn on_call(mut self) -> Self {
+        self.on_call = true;
+        self
+    }
+
     pub(crate) fn after(mut self, after: Duration) -> Self {
         self.after = after;
         self
@@ -142,7 +150,8 @@ struct Script {
     seen: Vec<Seen>,
     first: VecDeque<Reply>,
     always: Option<Reply>,
-    gets: VecDeque<Reply>,
+    streams: VecDeque<Reply>,
+    resumed: VecDeque<Reply>,
     discover: Option<Reply>,
     sessions: usize,
     stateless: bool,
@@ -155,6 +164,9 @@ struct Inner {
     hung_up: AtomicUsize,
     closing: Mutex<CancellationToken>,
     answered: tokio::sync::Notify,
+    /// Calls that a stream waits for, see [`Reply::on_call`].
+    awaited: AtomicUsize,
+    called: tokio::sync::Notify,
 }
 
 pub(crate) struct Server {
@@ -195,6 +207,8 @@ impl Server {
                 hung_up: AtomicUsize::new(0),
                 closing: Mutex::default(),
                 answered: tokio::sync::Notify::new(),
+                awaited: AtomicUsize::new(1),
+                called: tokio::sync::Notify::new(),
             }),
             authority,
             stop: CancellationToken::new(),
@@ -221,12 +235,23 @@ impl Server {
         self.script(|s| s.always = Some(reply));
     }
 
+    /// The streams on which the server speaks unasked.
     pub(crate) fn on_get(&self, replies: Vec<Reply>) {
-        self.script(|s| s.gets = replies.into());
+        self.script(|s| s.streams = replies.into());
+    }
+
+    /// What is left of streams that were cut.
+    pub(crate) fn on_resume(&self, replies: Vec<Reply>) {
+        self.script(|s| s.resumed = replies.into());
     }
 
     pub(crate) fn on_discover(&self, reply: Reply) {
         self.script(|s| s.discover = Some(reply));
+    }
+
+    /// So many calls must have come before a stream with [`Reply::on_call`] goes on.
+    pub(crate) fn await_calls(&self, calls: usize) {
+        self.inner.awaited.store(calls, Ordering::SeqCst);
     }
 
     pub(crate) fn without_sessions(&self) {
@@ -336,6 +361,7 @@ async fn read_request<T: AsyncRead + Unpin>(
     let body = String::from_utf8(body).unwrap();
     let json: Value = serde_json::from_str(&body).unwrap_or_default();
     let what = match json["method"].as_str() {
+        _ if headers.contains_key("last-event-id") => "resume".into(),
         _ if method != "POST" => method.clone(),
         Some(method) => method.to_owned(),
         None => "answer".into(),
@@ -355,11 +381,13 @@ impl Inner {
         let (what, id, body) = (seen.what.clone(), seen.id(), seen.body.clone());
         script.seen.push(seen);
         match what.as_str() {
-            "GET" => {
-                let reply = script.gets.pop_front();
-                let mut reply = reply.unwrap_or_else(|| Reply::sse_open(": nothing\n\n"));
-                reply.body = reply.body.replace("ID", &script.last_call_id);
-                reply
+            "GET" | "resume" => {
+                let scripted = match what.as_str() {
+                    "GET" => &mut script.streams,
+                    _ => &mut script.resumed,
+                };
+                let reply = scripted.pop_front();
+                reply.unwrap_or_else(|| Reply::sse_open(": nothing\n\n"))
             }
             "DELETE" => Reply::json(200, ""),
             "answer" => {
@@ -385,6 +413,10 @@ impl Inner {
             "subscriptions/listen" => Reply::events(LISTENED),
             "tools/call" => {
                 script.last_call_id = id;
+                let calls = script.seen.iter().filter(|s| s.what == "tools/call");
+                if calls.count() >= self.awaited.load(Ordering::SeqCst) {
+                    self.called.notify_one();
+                }
                 let first = script.first.pop_front();
                 first.or_else(|| script.always.clone()).unwrap()
             }
@@ -420,11 +452,18 @@ where
     if stream.write_all(head.as_bytes()).await.is_err() {
         return false;
     }
+    if reply.on_call {
+        inner.called.notified().await;
+    }
     if let Some(question) = reply.asks {
         chunk(stream, &format!("data: {question}\n\n")).await;
         inner.answered.notified().await;
     }
-    chunk(stream, &reply.body.replace("ID", &seen.id())).await;
+    let id = match seen.what.as_str() {
+        "GET" | "resume" => inner.script.lock().unwrap().last_call_id.clone(),
+        _ => seen.id(),
+    };
+    chunk(stream, &reply.body.replace("ID", &id)).await;
     if reply.open {
         hang(stream, inner).await;
         return false;

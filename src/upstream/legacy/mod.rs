@@ -5,35 +5,31 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream;
-use hyper::StatusCode;
 use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
-use super::heard::{self, Heard, Message, Messages, RESET};
-use super::http::RequestBody;
+use super::heard::{Message, Messages};
 use super::modern::{is_answer, is_token, log, note};
 use super::origin::Origin;
-use super::session::Session;
 use super::sessions::{Key, Lease, NoSession, Sessions};
 use super::{Answer, Event, Exchange, Outgoing, Question, UpstreamError, translate};
-use crate::failpoint::{Point, hit};
-use crate::mcp::error::{Failure, Reason, RpcError, SideEffect, code};
+use crate::mcp::error::{RpcError, code};
 use crate::mcp::input::Kind;
 use crate::mcp::json::Object;
-use crate::mcp::result;
 
+mod both;
+pub(in crate::upstream) mod hearers;
+mod resume;
+mod send;
 mod side;
+pub(in crate::upstream) mod standing;
 
+use both::Both;
+use hearers::Hearing;
 pub(in crate::upstream) use side::response;
+use resume::RESUMED_SILENCE;
 use side::{Call, Current, ResumePoint, Side};
-
-/// Between attempts to resume a cut stream.
-const RESUME_PAUSE: Duration = Duration::from_millis(500);
-const RESUME_PAUSE_MAX: Duration = Duration::from_secs(10);
-
-/// How often a server that says "later" is asked.
-const TRIES: u32 = 3;
 
 /// Begins one request; it is sent when the events are first polled.
 pub(in crate::upstream) fn begin(
@@ -43,6 +39,7 @@ pub(in crate::upstream) fn begin(
 ) -> Exchange {
     let current = Current::default();
     let (taken, is_taken) = watch::channel(false);
+    let (beside, said_beside) = hearers::events();
     let conversation = Conversation {
         key: Key {
             caller: outgoing.caller,
@@ -56,10 +53,13 @@ pub(in crate::upstream) fn begin(
         taken,
         id: 0,
         phase: Phase::Unsent,
+        resumed: false,
         told_resumable: false,
+        beside,
+        hearing: None,
     };
     let key = conversation.key.clone();
-    exchange(conversation, key, current, is_taken)
+    exchange(conversation, key, said_beside, is_taken)
 }
 
 /// Carries on a call that another process sent, from where it says; nothing is sent but the
@@ -84,8 +84,12 @@ pub(in crate::upstream) fn adopt(
         event_id: Some(event_id.clone()),
     })));
     let (taken, is_taken) = watch::channel(true);
+    let (beside, said_beside) = hearers::events();
+    let outgoing = Outgoing::adopted(caller, capabilities);
+    let hearers = lease.session.hearers();
+    let hearing = hearers.join(point.request, &outgoing, beside.clone());
     let conversation = Conversation {
-        outgoing: Outgoing::adopted(caller, capabilities),
+        outgoing,
         key: key.clone(),
         origin: Arc::clone(origin),
         sessions: Arc::clone(sessions),
@@ -97,20 +101,34 @@ pub(in crate::upstream) fn adopt(
             event_id,
             retry: Some(Duration::ZERO),
         },
+        resumed: true,
         told_resumable: true,
+        beside,
+        hearing: Some(hearing),
     };
-    Some(exchange(conversation, key, current, is_taken))
+    Some(exchange(conversation, key, said_beside, is_taken))
 }
 
 fn exchange(
     conversation: Conversation,
     key: Key,
-    current: Current,
+    said_beside: mpsc::Receiver<Event>,
     taken: watch::Receiver<bool>,
 ) -> Exchange {
-    let events = stream::unfold(conversation, |mut conversation| async {
+    let current = Arc::clone(&conversation.current);
+    let on_stream = stream::unfold(conversation, |mut conversation| async {
         let event = conversation.next().await?;
         Some((event, conversation))
+    });
+    let both = Both {
+        on_stream: on_stream.boxed(),
+        said_beside,
+        current: Arc::clone(&current),
+        is_over: false,
+    };
+    let events = stream::unfold(both, |mut both| async {
+        let event = both.next().await?;
+        Some((event, both))
     });
     Exchange {
         events: events.boxed(),
@@ -132,7 +150,12 @@ struct Conversation {
     taken: watch::Sender<bool>,
     id: u64,
     phase: Phase,
+    /// What is read is the rest of a stream that was cut.
+    resumed: bool,
     told_resumable: bool,
+    /// Where the session's own stream puts what it says to this call, while it is joined.
+    beside: mpsc::Sender<Event>,
+    hearing: Option<Hearing>,
 }
 
 enum Phase {
@@ -144,12 +167,6 @@ enum Phase {
         retry: Option<Duration>,
     },
     Over,
-}
-
-/// Why a request was not taken.
-enum Untaken {
-    End(Event),
-    SessionLost,
 }
 
 impl Conversation {
@@ -168,6 +185,13 @@ impl Conversation {
             }
             let heard = match &mut self.phase {
                 Phase::Unsent | Phase::Over => return None,
+                Phase::Reading(messages) if self.resumed => {
+                    // Some servers tell what was missed, and nothing of what comes after.
+                    match tokio::time::timeout(RESUMED_SILENCE, messages.next()).await {
+                        Ok(heard) => heard,
+                        Err(_elapsed) => Ok(None),
+                    }
+                }
                 Phase::Reading(messages) => messages.next().await,
                 Phase::Cut { event_id, retry } => {
                     let (event_id, retry) = (event_id.clone(), *retry);
@@ -194,44 +218,6 @@ impl Conversation {
         }
     }
 
-    fn note_event_id(&self) {
-        let Phase::Reading(messages) = &self.phase else {
-            return;
-        };
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(call) = current.as_mut()
-            && call.event_id != messages.last_event_id
-        {
-            call.event_id.clone_from(&messages.last_event_id);
-        }
-    }
-
-    fn has_become_resumable(&mut self) -> bool {
-        if self.told_resumable || self.outgoing.credentials.is_some() {
-            return false;
-        }
-        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        self.told_resumable = current.as_ref().is_some_and(|call| call.event_id.is_some());
-        self.told_resumable
-    }
-
-    /// The stream ended without the answer: it can be come back to where an event had an id.
-    fn cut(&mut self) -> Result<(), Failure> {
-        let Phase::Reading(messages) = &self.phase else {
-            return Err(RESET);
-        };
-        let Some(event_id) = messages
-            .last_event_id
-            .clone()
-            .filter(|_| messages.is_stream())
-        else {
-            return Err(messages.without_answer());
-        };
-        let retry = messages.retry;
-        self.phase = Phase::Cut { event_id, retry };
-        Ok(())
-    }
-
     /// Ends the conversation. Only after an answer is the session fit for another call.
     fn end(&mut self, event: Event) -> Event {
         let is_answered = matches!(event, Event::Result(_) | Event::Error(_));
@@ -241,138 +227,16 @@ impl Conversation {
             self.origin.http.finish(messages.into_body());
         }
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        match self.hearing.take() {
+            Some(hearing) if is_answered => hearing.answered(),
+            _ => {}
+        }
         if let Some(lease) = self.lease.take()
             && is_answered
         {
             lease.give_back();
         }
         event
-    }
-
-    async fn send(&mut self) -> Result<Box<Messages>, Event> {
-        let lease = self
-            .sessions
-            .check_out(&self.key, self.outgoing.credentials.as_ref())
-            .await;
-        self.lease = Some(lease.map_err(no_session)?);
-        match self.send_once().await {
-            Ok(messages) => return Ok(messages),
-            Err(Untaken::End(event)) => return Err(event),
-            Err(Untaken::SessionLost) => {}
-        }
-        // The server refused the session before it ran anything: once more on a new one.
-        if let Some(lease) = self.lease.take() {
-            lease.lost();
-        }
-        let lease = self
-            .sessions
-            .open(&self.key, self.outgoing.credentials.as_ref())
-            .await;
-        self.lease = Some(lease.map_err(no_session)?);
-        self.send_once().await.map_err(|untaken| match untaken {
-            Untaken::End(event) => event,
-            Untaken::SessionLost => {
-                Event::Failed(Failure::new(Reason::UpstreamHttp, SideEffect::None))
-            }
-        })
-    }
-
-    async fn send_once(&mut self) -> Result<Box<Messages>, Untaken> {
-        let Some(lease) = &self.lease else {
-            return Err(Untaken::SessionLost);
-        };
-        let session = Arc::clone(&lease.session);
-        if let Some(level) = &self.outgoing.log_level {
-            session.set_log_level(level).await;
-        }
-        let mut tries = 0;
-        loop {
-            tries += 1;
-            self.id = self.origin.next_id();
-            let unsent = Failure::new(Reason::UpstreamInvalid, SideEffect::None);
-            let params = translate::for_legacy(&self.outgoing, self.id)
-                .map_err(|_| Untaken::End(Event::Failed(unsent)))?;
-            let body = translate::request(self.id, &self.outgoing.method, &params);
-            *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(Call {
-                session: Arc::clone(&session),
-                id: self.id,
-                event_id: None,
-            });
-            let method = &self.outgoing.method;
-            let sent = self.origin.request(session.post(), method, body).await;
-            let response = sent.map_err(|failure| Untaken::End(Event::Failed(failure)))?;
-            match heard::judge(response, self.origin.message_bytes_max).await {
-                Heard::Messages(messages) => {
-                    self.taken.send_replace(true);
-                    return Ok(messages);
-                }
-                Heard::Error(error) if is_session_lost(&session, error.status, &error.error) => {
-                    return Err(Untaken::SessionLost);
-                }
-                Heard::Error(error) => return Err(Untaken::End(Event::Error(error))),
-                Heard::Refused {
-                    status: StatusCode::NOT_FOUND,
-                    ..
-                } if session.has_id() => {
-                    return Err(Untaken::SessionLost);
-                }
-                Heard::Refused { failure, .. } => return Err(Untaken::End(Event::Failed(failure))),
-                Heard::Later(pause) if tries < TRIES => tokio::time::sleep(pause).await,
-                Heard::Later(_) => {
-                    let failure = Failure::new(Reason::UpstreamHttp, SideEffect::None);
-                    return Err(Untaken::End(Event::Failed(failure)));
-                }
-            }
-        }
-    }
-
-    /// Comes back to a stream that was cut.
-    async fn resume(
-        &mut self,
-        event_id: &HeaderValue,
-        retry: Option<Duration>,
-    ) -> Result<(), Failure> {
-        let Some(lease) = &self.lease else {
-            return Err(RESET);
-        };
-        let mut pause = retry.unwrap_or(RESUME_PAUSE);
-        let session = Arc::clone(&lease.session);
-        loop {
-            // Whoever waits for this call has a deadline, and drops it then.
-            tokio::time::sleep(pause.min(RESUME_PAUSE_MAX)).await;
-            pause = (pause * 2).clamp(RESUME_PAUSE, RESUME_PAUSE_MAX);
-            let request = session.get().header("last-event-id", event_id);
-            hit(Point::ResumeBefore);
-            let Ok(response) = self.origin.send(request, RequestBody::empty()).await else {
-                continue;
-            };
-            match heard::judge(response, self.origin.message_bytes_max).await {
-                Heard::Messages(mut resumed) => {
-                    // Nothing new was said yet: the old id still counts.
-                    resumed.last_event_id = Some(event_id.clone());
-                    // A stream that ends again and again is not asked for without a pause.
-                    resumed.retry = retry.filter(|retry| *retry >= RESUME_PAUSE);
-                    self.phase = Phase::Reading(resumed);
-                    return Ok(());
-                }
-                Heard::Later(later) => pause = later,
-                // It is not there, or not to be had this way.
-                Heard::Error(UpstreamError {
-                    status: 400..=405, ..
-                })
-                | Heard::Refused {
-                    status:
-                        StatusCode::BAD_REQUEST
-                        | StatusCode::UNAUTHORIZED
-                        | StatusCode::FORBIDDEN
-                        | StatusCode::NOT_FOUND
-                        | StatusCode::METHOD_NOT_ALLOWED,
-                    ..
-                } => return Err(RESET),
-                // Another stream is still open there, or a gateway is away for a moment.
-                Heard::Error(_) | Heard::Refused { .. } => {}
-            }
-        }
     }
 
     async fn on_message(&mut self, message: Message) -> Option<Event> {
@@ -437,27 +301,17 @@ impl Conversation {
     }
 }
 
+/// The requests in whose course a server may ask (2026-07-28 says so, and nobody does otherwise).
+pub(in crate::upstream) fn may_ask(method: &str) -> bool {
+    matches!(method, "tools/call" | "prompts/get" | "resources/read")
+}
+
 pub(super) fn capability(kind: Kind) -> &'static str {
     match kind {
         Kind::Elicitation => "elicitation",
         Kind::Sampling => "sampling",
         Kind::Roots => "roots",
     }
-}
-
-/// 404 for a session that the server gave us, or one of the dialects for the same.
-fn is_session_lost(session: &Session, status: u16, error: &RawValue) -> bool {
-    if status == 404 && session.has_id() {
-        return true;
-    }
-    let number = result::error_code(error).unwrap_or_default();
-    let message = result::error_message(error)
-        .unwrap_or_default()
-        .to_ascii_lowercase();
-    status == 400
-        && (number == -32006
-            || ((number == -32000 || number == code::INVALID_REQUEST)
-                && (message.contains("session") || message.contains("not initialized"))))
 }
 
 pub(in crate::upstream) fn no_session(why: NoSession) -> Event {

@@ -1,0 +1,131 @@
+//! How a call gets to a session: taken, told to come later, or sent once more because the session
+//! was lost.
+
+use std::sync::{Arc, PoisonError};
+
+use hyper::StatusCode;
+use serde_json::value::RawValue;
+
+use super::super::heard::{self, Heard, Messages};
+use super::super::session::Session;
+use super::super::{Event, translate};
+use super::{Call, Conversation, may_ask, no_session};
+use crate::mcp::error::{Failure, Reason, SideEffect, code};
+use crate::mcp::result;
+
+/// How often a server that says "later" is asked.
+const TRIES: u32 = 3;
+
+/// Why a request was not taken.
+enum Untaken {
+    End(Event),
+    SessionLost,
+}
+
+impl Conversation {
+    pub(super) async fn send(&mut self) -> Result<Box<Messages>, Event> {
+        let lease = self
+            .sessions
+            .check_out(&self.key, self.outgoing.credentials.as_ref())
+            .await;
+        self.lease = Some(lease.map_err(no_session)?);
+        match self.send_once().await {
+            Ok(messages) => return Ok(messages),
+            Err(Untaken::End(event)) => return Err(event),
+            Err(Untaken::SessionLost) => {}
+        }
+        // The server refused the session before it ran anything: once more on a new one.
+        if let Some(lease) = self.lease.take() {
+            lease.lost();
+        }
+        let lease = self
+            .sessions
+            .open(&self.key, self.outgoing.credentials.as_ref())
+            .await;
+        self.lease = Some(lease.map_err(no_session)?);
+        self.send_once().await.map_err(|untaken| match untaken {
+            Untaken::End(event) => event,
+            Untaken::SessionLost => {
+                Event::Failed(Failure::new(Reason::UpstreamHttp, SideEffect::None))
+            }
+        })
+    }
+
+    async fn send_once(&mut self) -> Result<Box<Messages>, Untaken> {
+        let Some(lease) = &self.lease else {
+            return Err(Untaken::SessionLost);
+        };
+        let session = Arc::clone(&lease.session);
+        if may_ask(&self.outgoing.method) {
+            session.hear().await;
+        }
+        if let Some(level) = &self.outgoing.log_level {
+            session.set_log_level(level).await;
+        }
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            self.id = self.origin.next_id();
+            let unsent = Failure::new(Reason::UpstreamInvalid, SideEffect::None);
+            let params = translate::for_legacy(&self.outgoing, self.id)
+                .map_err(|_| Untaken::End(Event::Failed(unsent)))?;
+            let body = translate::request(self.id, &self.outgoing.method, &params);
+            *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(Call {
+                session: Arc::clone(&session),
+                id: self.id,
+                event_id: None,
+            });
+            if let Some(before) = self.hearing.take() {
+                // It was refused before it ran.
+                before.answered();
+            }
+            if may_ask(&self.outgoing.method) {
+                let hearers = session.hearers();
+                let joined = hearers.join(self.id, &self.outgoing, self.beside.clone());
+                self.hearing = Some(joined);
+            }
+            let method = &self.outgoing.method;
+            let sent = self.origin.request(session.post(), method, body).await;
+            let response = sent.map_err(|failure| Untaken::End(Event::Failed(failure)))?;
+            match heard::judge(response, self.origin.message_bytes_max).await {
+                Heard::Messages(messages) => {
+                    self.taken.send_replace(true);
+                    return Ok(messages);
+                }
+                Heard::Error(error) if is_session_lost(&session, error.status, &error.error) => {
+                    return Err(Untaken::SessionLost);
+                }
+                Heard::Error(error) => return Err(Untaken::End(Event::Error(error))),
+                // Some say so without a word of JSON.
+                Heard::Refused {
+                    status: StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST,
+                    ..
+                } if session.has_id() => {
+                    return Err(Untaken::SessionLost);
+                }
+                Heard::Refused { failure, .. } => return Err(Untaken::End(Event::Failed(failure))),
+                Heard::Later(pause) if tries < TRIES => tokio::time::sleep(pause).await,
+                Heard::Later(_) => {
+                    let failure = Failure::new(Reason::UpstreamHttp, SideEffect::None);
+                    return Err(Untaken::End(Event::Failed(failure)));
+                }
+            }
+        }
+    }
+}
+
+/// 404 for a session that the server gave us, or one of the dialects for the same.
+fn is_session_lost(session: &Session, status: u16, error: &RawValue) -> bool {
+    if status == 404 && session.has_id() {
+        return true;
+    }
+    let number = result::error_code(error).unwrap_or_default();
+    let message = result::error_message(error)
+        .unwrap_or_default()
+        .to_ascii_lowercase();
+    status == 400
+        && (number == -32006
+            || ((number == -32000 || number == code::INVALID_REQUEST)
+                && (message.contains("session") || message.contains("not initialized"))))
+}
+

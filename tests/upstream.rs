@@ -10,6 +10,8 @@ mod calls;
 mod faults;
 #[path = "upstream/knowing.rs"]
 mod knowing;
+#[path = "upstream/reply.rs"]
+mod reply;
 #[path = "upstream/server.rs"]
 mod server;
 #[path = "upstream/sessions.rs"]
@@ -59,6 +61,7 @@ fn call(tool: &str) -> Outgoing {
         wants_progress: true,
         log_level: None,
         retry: None,
+        answer_patience: None,
     }
 }
 

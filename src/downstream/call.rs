@@ -59,7 +59,7 @@ pub(super) async fn carry(
     let call = Call {
         caller: asked.caller,
         era: asked.era,
-        outgoing: outgoing(asked),
+        outgoing: outgoing(asked, &rule),
         rule,
         plan,
         progress_token: asked.modern.meta.progress_token.map(ToOwned::to_owned),
@@ -72,7 +72,7 @@ pub(super) async fn carry(
     }
 }
 
-fn outgoing(asked: &Asked<'_>) -> Outgoing {
+fn outgoing(asked: &Asked<'_>, rule: &Rule) -> Outgoing {
     let (request, meta) = (&asked.modern.request, &asked.modern.meta);
     let may_become_task = request.method == "tools/call" && meta.declares_tasks;
     Outgoing {
@@ -86,6 +86,7 @@ fn outgoing(asked: &Asked<'_>) -> Outgoing {
         wants_progress: may_become_task || meta.progress_token.is_some(),
         log_level: meta.log_level.as_deref().map(Arc::from),
         retry: None,
+        answer_patience: rule.input_timeout_ms.map(Duration::from_millis),
     }
 }
 

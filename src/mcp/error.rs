@@ -119,6 +119,8 @@ pub enum Reason {
     OwnerLost,
     Shutdown,
     Deadline,
+    /// A kind of [`Self::Deadline`] with a sentence of its own.
+    AnswerLost,
     UpstreamUnreachable,
     UpstreamReset,
     UpstreamInvalid,
@@ -135,7 +137,7 @@ impl Reason {
         match self {
             Self::OwnerLost => "owner_lost",
             Self::Shutdown => "shutdown",
-            Self::Deadline => "deadline",
+            Self::Deadline | Self::AnswerLost => "deadline",
             Self::UpstreamUnreachable => "upstream_unreachable",
             Self::UpstreamReset => "upstream_reset",
             Self::UpstreamInvalid => "upstream_invalid",
@@ -152,6 +154,10 @@ impl Reason {
             Self::OwnerLost => "The proxy process that carried this call ended before the call did",
             Self::Shutdown => "The proxy was shut down before the call ended",
             Self::Deadline => "The call did not end within its time limit",
+            Self::AnswerLost => {
+                "The server asked a question and did nothing with the answer: a server without \
+                 sessions loses it"
+            }
             Self::UpstreamUnreachable => "The server could not be reached",
             Self::UpstreamReset => "The connection to the server broke before it answered",
             Self::UpstreamInvalid => "The server's answer was not a valid MCP message",

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::header::{HeaderName, HeaderValue};
@@ -68,6 +69,7 @@ pub(super) fn next(
         wants_progress: true,
         log_level: None,
         retry: (task.round > 0).then(|| retry(task)),
+        answer_patience: task.input_timeout_ms.map(Duration::from_millis),
     })
 }
 

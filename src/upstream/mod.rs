@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
@@ -52,6 +53,9 @@ pub struct Outgoing {
     pub log_level: Option<Arc<str>>,
     /// Answers to the questions of an earlier round (modern upstreams).
     pub retry: Option<Retry>,
+    /// How long a server without sessions may be silent after an answer to its question: most of
+    /// them lose it.
+    pub answer_patience: Option<Duration>,
 }
 
 impl Outgoing {
@@ -68,6 +72,7 @@ impl Outgoing {
             wants_progress: true,
             log_level: None,
             retry: None,
+            answer_patience: None,
         }
     }
 }

@@ -4,12 +4,14 @@
 //! late message on it has one possible call.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use hyper::header::HeaderValue;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
-use tokio::time::Instant;
+use tokio::time::{Instant, MissedTickBehavior};
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::heard::{self, Heard, Message};
@@ -24,6 +26,12 @@ use crate::mcp::version::LEGACY_NEWEST;
 
 /// An unused session is given up after this.
 const IDLE: Duration = Duration::from_mins(5);
+
+/// Between looks at what is unused.
+const ROUND: Duration = Duration::from_secs(30);
+
+/// How long the server may take to end what is unused when raincheck stops.
+const STOP_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long a server's handshake may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -57,9 +65,10 @@ pub(super) struct Sessions {
     permits: Arc<Semaphore>,
     /// For a session to become free.
     wait: Duration,
-    closers: TaskTracker,
+    services: TaskTracker,
     /// One shared session is opened at a time.
     opening: Semaphore,
+    _keeping: DropGuard,
 }
 
 #[derive(Debug)]
@@ -98,18 +107,37 @@ impl Sessions {
         mode: SessionMode,
         sessions_max: usize,
         wait: Duration,
-        closers: TaskTracker,
+        services: TaskTracker,
     ) -> Arc<Self> {
         let permits = Arc::new(Semaphore::new(sessions_max));
-        Arc::new(Self {
+        let keeping = CancellationToken::new();
+        let sessions = Arc::new(Self {
             origin,
             mode,
             idle: Mutex::default(),
             permits,
             wait,
-            closers,
+            services,
             opening: Semaphore::new(1),
-        })
+            _keeping: keeping.clone().drop_guard(),
+        });
+        let round = keep_house(Arc::downgrade(&sessions));
+        sessions
+            .services
+            .spawn(keeping.run_until_cancelled_owned(round));
+        sessions
+    }
+
+    /// Ends what is unused at the server, which would remember it for long.
+    pub(super) async fn stop(&self) {
+        let idle = std::mem::take(&mut *self.idle());
+        let unused = idle.into_values().flatten();
+        let closing = unused.map(|kept| async move { kept.session.close().await });
+        let _ = tokio::time::timeout(STOP_PATIENCE, join_all(closing)).await;
+    }
+
+    fn idle(&self) -> MutexGuard<'_, HashMap<Key, Vec<Idle>>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A session of that caller: the one used last, or a new one.
@@ -174,7 +202,7 @@ impl Sessions {
     }
 
     fn take(self: &Arc<Self>, key: &Key) -> Option<Lease> {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.idle();
         self.close_expired(&mut idle);
         let sessions = idle.get_mut(key)?;
         let (session, claim) = match self.mode {
@@ -200,7 +228,7 @@ impl Sessions {
     }
 
     fn keep(&self, key: Key, session: Arc<Session>, permit: OwnedSemaphorePermit) {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.idle();
         idle.entry(key).or_default().push(Idle {
             session,
             since: Instant::now(),
@@ -209,7 +237,7 @@ impl Sessions {
     }
 
     fn forget(&self, key: &Key, session: &Arc<Session>) {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.idle();
         if let Some(sessions) = idle.get_mut(key) {
             sessions.retain(|kept| !Arc::ptr_eq(&kept.session, session));
         }
@@ -232,7 +260,7 @@ impl Sessions {
 
     /// Makes room for another caller's session.
     fn close_oldest(&self) {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.idle();
         let unused = |kept: &Idle| Arc::strong_count(&kept.session) == 1;
         let oldest = idle
             .iter()
@@ -256,7 +284,7 @@ impl Sessions {
     }
 
     fn close(&self, session: Arc<Session>) {
-        self.closers.spawn(async move { session.close().await });
+        self.services.spawn(async move { session.close().await });
     }
 
     async fn initialize(
@@ -309,7 +337,7 @@ impl Sessions {
         self.origin.http.finish(messages.into_body());
         let session = Session::described(
             &self.origin,
-            self.closers.clone(),
+            self.services.clone(),
             Arc::clone(&key.capabilities),
             &result,
             session_id,
@@ -326,7 +354,7 @@ impl Sessions {
     pub(super) fn adopt(self: &Arc<Self>, key: Key, passport: &Passport) -> Option<Lease> {
         let declared = Arc::clone(&key.capabilities);
         let session =
-            Session::carried_over(&self.origin, self.closers.clone(), declared, passport)?;
+            Session::carried_over(&self.origin, self.services.clone(), declared, passport)?;
         Some(Lease {
             session: Arc::new(session),
             key,
@@ -337,6 +365,20 @@ impl Sessions {
                 Claim::Adopted
             },
         })
+    }
+}
+
+/// Gives up what is unused for too long, also where nobody calls any more: the server need not
+/// remember it, nor its stream stay open.
+async fn keep_house(sessions: Weak<Sessions>) {
+    let mut round = tokio::time::interval(ROUND);
+    round.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        round.tick().await;
+        let Some(sessions) = sessions.upgrade() else {
+            return;
+        };
+        sessions.close_expired(&mut sessions.idle());
     }
 }
 

@@ -169,6 +169,7 @@ mod tests {
             wants_progress: true,
             log_level: None,
             retry: None,
+            answer_patience: None,
         }
     }
 

@@ -135,15 +135,18 @@ impl Upstream {
     /// How long [`Self::stop`] may take.
     pub fn stop_patience(&self) -> Duration {
         match &self.server {
+            // What is left of the grace will do.
             Server::Http { .. } => Duration::ZERO,
             Server::Stdio(_) => stdio::STOP_PATIENCE,
         }
     }
 
-    /// Ends what runs on its behalf, within a few seconds: the server's processes.
+    /// Ends what runs on its behalf, within a few seconds: the server's processes, or the sessions
+    /// there that nobody uses.
     pub async fn stop(&self) {
-        if let Server::Stdio(stdio) = &self.server {
-            stdio.stop().await;
+        match &self.server {
+            Server::Http { sessions, .. } => sessions.stop().await,
+            Server::Stdio(stdio) => stdio.stop().await,
         }
     }
 
@@ -475,5 +478,6 @@ fn own(
         wants_progress: false,
         log_level: None,
         retry: None,
+        answer_patience: None,
     }
 }

@@ -139,3 +139,33 @@ async fn a_resumed_stream_that_is_silent_is_asked_for_again() {
     assert_eq!(server.calls(), 1);
     assert_eq!(server.count("resume"), 2);
 }
+
+#[tokio::test]
+async fn an_answer_that_a_server_without_sessions_loses_ends_its_call() {
+    for (patience, reply, expected) in [
+        (
+            Some(Duration::from_millis(100)),
+            Reply::events(&[QUESTION]).unfinished(),
+            "deadline unknown",
+        ),
+        // A server that goes on has heard it.
+        (
+            Some(Duration::from_secs(5)),
+            Reply::asks(QUESTION),
+            r#"result {"asked":true}"#,
+        ),
+        (None, Reply::asks(QUESTION), r#"result {"asked":true}"#),
+    ] {
+        let server = Server::start(reply).await;
+        server.without_sessions();
+        let mut outgoing = call("t");
+        outgoing.answer_patience = patience;
+        let mut exchange = upstream(&server).begin(Era::Legacy, outgoing);
+        let Event::Question(question) = next(&mut exchange).await else {
+            panic!("no question")
+        };
+        let answer = Answer::Result(r#"{"action":"decline"}"#.into());
+        exchange.control.answer(&question.id, answer).await.unwrap();
+        assert_eq!(outcome_of(exchange).await, expected);
+    }
+}

@@ -27,8 +27,8 @@ pub(in crate::upstream) mod standing;
 
 use both::Both;
 use hearers::Hearing;
-pub(in crate::upstream) use side::response;
 use resume::RESUMED_SILENCE;
+pub(in crate::upstream) use side::response;
 use side::{Call, Current, ResumePoint, Side};
 
 /// Begins one request; it is sent when the events are first polled.
@@ -116,6 +116,8 @@ fn exchange(
     taken: watch::Receiver<bool>,
 ) -> Exchange {
     let current = Arc::clone(&conversation.current);
+    let (answered, was_answered) = watch::channel(None);
+    let patience = conversation.outgoing.answer_patience;
     let on_stream = stream::unfold(conversation, |mut conversation| async {
         let event = conversation.next().await?;
         Some((event, conversation))
@@ -124,6 +126,9 @@ fn exchange(
         on_stream: on_stream.boxed(),
         said_beside,
         current: Arc::clone(&current),
+        answered: was_answered,
+        patience,
+        silent_since: None,
         is_over: false,
     };
     let events = stream::unfold(both, |mut both| async {
@@ -135,6 +140,7 @@ fn exchange(
         control: Arc::new(Side {
             current,
             taken,
+            answered,
             capabilities: key.capabilities,
         }),
     }

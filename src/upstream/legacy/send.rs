@@ -128,4 +128,3 @@ fn is_session_lost(session: &Session, status: u16, error: &RawValue) -> bool {
             || ((number == -32000 || number == code::INVALID_REQUEST)
                 && (message.contains("session") || message.contains("not initialized"))))
 }
-

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use hyper::header::HeaderValue;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::super::modern::CANCEL_PATIENCE;
 use super::super::session::{Passport, Session};
@@ -43,6 +44,8 @@ pub(super) struct Side {
     pub(super) capabilities: Arc<str>,
     /// The server has begun to answer: it knows the call.
     pub(super) taken: watch::Receiver<bool>,
+    /// When a server without sessions was last given an answer.
+    pub(super) answered: watch::Sender<Option<Instant>>,
 }
 
 impl Side {
@@ -72,7 +75,11 @@ impl Control for Side {
         let Some(Call { session, .. }) = self.current() else {
             return Ok(());
         };
-        session.tell(response(id, &answer)).await
+        session.tell(response(id, &answer)).await?;
+        if !session.has_id() {
+            self.answered.send_replace(Some(Instant::now()));
+        }
+        Ok(())
     }
 
     async fn cancel(&self) {

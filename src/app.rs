@@ -17,6 +17,7 @@ use crate::config::{self, Config, EraChoice, Location, SealKey, Secret, SessionU
 use crate::downstream::auth::Callers;
 use crate::downstream::route::Names;
 use crate::downstream::server::{self, Server};
+use crate::downstream::stdio::Lines;
 use crate::downstream::{self, Front};
 use crate::mcp::version::Era;
 use crate::runner::{self, Runner};
@@ -49,8 +50,7 @@ const LAST_SERVICES: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub struct App {
     front: Arc<Front>,
-    server: Server,
-    address: SocketAddr,
+    door: Door,
     embedded: Option<Arc<Embedded>>,
     health: Arc<Health>,
     drain: Drain,
@@ -64,6 +64,28 @@ pub struct App {
     stop: CancellationToken,
 }
 
+/// How clients come in.
+#[derive(Debug)]
+enum Door {
+    Listener(Server),
+    Lines(Lines),
+}
+
+impl Door {
+    async fn serve(
+        self,
+        front: Arc<Front>,
+        close: CancellationToken,
+        stop: CancellationToken,
+        grace: Duration,
+    ) {
+        match self {
+            Self::Listener(server) => server.serve(front, close, stop, grace).await,
+            Self::Lines(lines) => lines.serve(front, close, stop, grace).await,
+        }
+    }
+}
+
 /// Why raincheck cannot start. One line.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -72,6 +94,16 @@ pub struct AppError(String);
 impl App {
     /// Opens the store, builds the parts and binds the listener.
     pub async fn build(config: Config) -> Result<Self, AppError> {
+        Self::behind(None, config).await
+    }
+
+    /// The same for one client on our standard input and output. `ended` is cancelled when it
+    /// closes its side.
+    pub async fn build_stdio(config: Config, ended: CancellationToken) -> Result<Self, AppError> {
+        Self::behind(Some(Lines::new(ended)), config).await
+    }
+
+    async fn behind(lines: Option<Lines>, config: Config) -> Result<Self, AppError> {
         let (services, stop) = (TaskTracker::new(), CancellationToken::new());
         let opened = open(&config, &services, &stop).await?;
         let key = opened.store.caller_key().await.map_err(line)?;
@@ -97,8 +129,10 @@ impl App {
             settings,
         );
         runner.start().await.map_err(line)?;
-        let server = bind(&config.listen, &config.limits).await?;
-        let address = server.address().map_err(line)?;
+        let door = match lines {
+            Some(lines) => Door::Lines(lines),
+            None => Door::Listener(bind(&config.listen, &config.limits).await?),
+        };
         let health = Health::new(config.admin.ready_needs_store).in_front_of(&upstream);
         let health = Arc::new(health);
         let drain = Drain::default();
@@ -128,8 +162,7 @@ impl App {
         };
         Ok(Self {
             front: Arc::new(front),
-            server,
-            address,
+            door,
             embedded: opened.embedded,
             health,
             drain,
@@ -142,8 +175,11 @@ impl App {
     }
 
     /// Where clients reach it, with the port that the system chose if none was asked for.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    pub fn address(&self) -> Option<SocketAddr> {
+        match &self.door {
+            Door::Listener(server) => server.address().ok(),
+            Door::Lines(_) => None,
+        }
     }
 
     /// Where probes are answered, if they are.
@@ -173,9 +209,9 @@ impl App {
     }
 
     async fn serve_and_drain(self, shutdown: &CancellationToken) {
-        let Self { front, server, .. } = self;
+        let Self { front, door, .. } = self;
         let (close, stop) = (CancellationToken::new(), CancellationToken::new());
-        let serving = server.serve(Arc::clone(&front), close.clone(), stop.clone(), LAST_BYTES);
+        let serving = door.serve(Arc::clone(&front), close.clone(), stop.clone(), LAST_BYTES);
         tokio::pin!(serving);
         tokio::select! {
             () = &mut serving => {}

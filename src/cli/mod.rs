@@ -16,6 +16,7 @@ mod child;
 mod demo;
 mod inspect;
 mod run;
+mod stdio;
 mod table;
 
 /// A sidecar reverse proxy that gives unmodified MCP servers the Tasks extension.
@@ -30,6 +31,9 @@ struct Line {
 enum Command {
     /// Serve in front of an MCP server until told to stop
     Run(Settings),
+    /// Be the wrapped server for the one client that launches this command: MCP on standard input
+    /// and output
+    Stdio(OneClient),
     /// Say what the configuration means and whether the server answers; exit code 0 or 1
     Check(Settings),
     /// Become the server to wrap, and end with the raincheck that asked for it
@@ -43,12 +47,6 @@ enum Command {
 struct Settings {
     #[arg(
         long,
-        value_name = "URL",
-        help = "The server to wrap, such as http://127.0.0.1:8000/mcp"
-    )]
-    upstream: Option<String>,
-    #[arg(
-        long,
         value_name = "ADDRESS",
         help = "Where clients reach it [default: 127.0.0.1:8440]"
     )]
@@ -60,6 +58,32 @@ struct Settings {
                 the state directory]"
     )]
     store: Option<String>,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// For one client, which started it.
+#[derive(Debug, Args)]
+struct OneClient {
+    #[arg(
+        long,
+        value_name = "URL",
+        help = "Where tasks live: redis://HOST, redb:PATH or memory: [default: memory:, for as long \
+                as this process]"
+    )]
+    store: Option<String>,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Args)]
+struct Common {
+    #[arg(
+        long,
+        value_name = "URL",
+        help = "The server to wrap, such as http://127.0.0.1:8000/mcp"
+    )]
+    upstream: Option<String>,
     #[arg(
         long,
         value_name = "FILE",
@@ -82,13 +106,32 @@ struct Settings {
 
 impl Settings {
     fn load(self) -> Result<Config, Failure> {
+        self.common.load(Flags {
+            listen: self.listen,
+            store: self.store,
+            ..Flags::default()
+        })
+    }
+}
+
+impl OneClient {
+    fn load(self) -> Result<Config, Failure> {
+        self.common.load(Flags {
+            store: self.store,
+            default_store: Some("memory:"),
+            ..Flags::default()
+        })
+    }
+}
+
+impl Common {
+    fn load(self, others: Flags) -> Result<Config, Failure> {
         let flags = Flags {
             config: self.config,
             upstream: self.upstream,
-            listen: self.listen,
-            store: self.store,
             log: self.log,
             command: self.command,
+            ..others
         };
         Ok(load(&flags, &environment())?)
     }
@@ -152,6 +195,11 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
             config.exposure()?;
             log(&config.telemetry)?;
             run::run(config)
+        }
+        Command::Stdio(settings) => {
+            let config = settings.load()?;
+            log(&config.telemetry)?;
+            stdio::serve(config)
         }
         Command::Check(settings) => {
             let config = settings.load()?;

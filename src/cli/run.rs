@@ -24,7 +24,9 @@ pub(super) fn run(config: Config) -> Result<ExitCode, Failure> {
         let app = App::build(config)
             .await
             .map_err(|e| Failure::runtime(e.to_string()))?;
-        info!(address = %app.address(), %path, %upstream, "serving");
+        if let Some(address) = app.address() {
+            info!(%address, %path, %upstream, "serving");
+        }
         if let Some(address) = app.probes_address() {
             info!(%address, "answering probes");
         }
@@ -48,7 +50,7 @@ pub(super) fn run(config: Config) -> Result<ExitCode, Failure> {
 
 /// A call holds two sockets, and the usual soft limit of 1,024 descriptors would end at 500 calls.
 /// The hard limit is what the operator set; up to it a process may help itself.
-fn raise_file_limit() {
+pub(super) fn raise_file_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
@@ -57,13 +59,13 @@ fn raise_file_limit() {
 }
 
 /// What asks a process to stop: an orchestrator (TERM) or a person (INT).
-struct Stop {
+pub(super) struct Stop {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Stop {
-    fn new() -> std::io::Result<Self> {
+    pub(super) fn new() -> std::io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
@@ -71,7 +73,7 @@ impl Stop {
     }
 
     /// Cancel safe: no signal is lost.
-    async fn asked(&mut self) -> &'static str {
+    pub(super) async fn asked(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",

@@ -20,6 +20,8 @@ pub struct Flags {
     pub listen: Option<String>,
     pub store: Option<String>,
     pub log: Option<String>,
+    /// Where tasks live if nobody says so.
+    pub default_store: Option<&'static str>,
     /// What is written after `--`: the program to wrap and its arguments.
     pub command: Vec<String>,
 }
@@ -33,7 +35,7 @@ pub fn environment() -> Vec<(String, String)> {
 
 /// Reads, layers and checks. Every error is one line with its fix.
 pub fn load(flags: &Flags, environment: &[(String, String)]) -> Result<Config, ConfigError> {
-    let mut figment = Figment::new();
+    let mut figment = Figment::new().merge(default_layer(flags));
     if let Some(path) = &flags.config {
         figment = figment.merge(file_layer(path)?);
     }
@@ -93,6 +95,19 @@ fn environment_layer(environment: &[(String, String)]) -> Layer {
     }
     Layer {
         name: ENVIRONMENT.into(),
+        settings,
+    }
+}
+
+/// What this command has instead of what holds where nothing is written.
+fn default_layer(flags: &Flags) -> Layer {
+    let mut settings = Dict::new();
+    if let Some(url) = flags.default_store {
+        let path = ["store", "url"].map(str::to_owned);
+        insert(&mut settings, &path, &Value::from(url));
+    }
+    Layer {
+        name: "default".into(),
         settings,
     }
 }

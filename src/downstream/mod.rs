@@ -33,6 +33,7 @@ mod reply;
 pub mod route;
 pub mod server;
 mod session;
+pub mod stdio;
 mod tasks;
 
 use auth::Callers;
@@ -107,15 +108,20 @@ async fn mcp(front: &Shared, parts: Parts, body: Incoming) -> Response<Body> {
         }
         return legacy(front, parts, body).await;
     }
-    let body = match read(body, front.settings.body_bytes_max).await {
-        Ok(body) => body,
-        Err(refusal) => return refusal,
-    };
+    match read(body, front.settings.body_bytes_max).await {
+        Ok(body) => post(front, parts, body).await,
+        Err(refusal) => refusal,
+    }
+}
+
+/// A message of a client, whose body was read.
+async fn post(front: &Shared, parts: Parts, body: Bytes) -> Response<Body> {
+    let era = intercept::era_by_headers(&parts.headers);
+    if era == Some(Era::Legacy) {
+        return legacy_post(front, parts, body).await;
+    }
     if era.is_none() && intercept::era_by_body(&body) == Era::Legacy {
-        if front.upstream.speaks_http() {
-            return pass::bytes(front, parts, body).await;
-        }
-        return session::post(front, &parts, &body).await;
+        return legacy_post(front, parts, body).await;
     }
     match intercept::modern(&body, &parts.headers) {
         Ok(Intercepted::Request(modern)) => answer(front, &parts, &body, &modern).await,
@@ -129,6 +135,21 @@ async fn mcp(front: &Shared, parts: Parts, body: Incoming) -> Response<Body> {
             reply::refusal(StatusCode::BAD_REQUEST, &error)
         }
     }
+}
+
+async fn legacy_post(front: &Shared, parts: Parts, body: Bytes) -> Response<Body> {
+    if front.upstream.speaks_http() {
+        return pass::bytes(front, parts, body).await;
+    }
+    session::post(front, &parts, &body).await
+}
+
+/// A GET or DELETE of a legacy session, from a client that speaks no HTTP itself.
+async fn session_stream(front: &Shared, parts: Parts) -> Response<Body> {
+    if front.upstream.speaks_http() {
+        return pass::bytes(front, parts, Bytes::new()).await;
+    }
+    session::answer(front, &parts)
 }
 
 /// The legacy world: the server's own business where it speaks HTTP, raincheck's where it does not.

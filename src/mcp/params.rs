@@ -49,6 +49,18 @@ fn check_one(
     }
 }
 
+/// The headers that mirror these arguments, for a client that has no headers of its own.
+pub fn mirrored<'a>(
+    tool: &'a Tool,
+    arguments: Option<&'a RawValue>,
+) -> impl Iterator<Item = (&'a str, String)> {
+    tool.mirrored.iter().filter_map(move |mirrored| {
+        let value = argument(arguments?, &mirrored.path)?;
+        let text = string(value).unwrap_or_else(|| value.get().into());
+        Some((&*mirrored.header, headers::encode(&text).into_owned()))
+    })
+}
+
 /// The argument at that path; null counts as absent.
 fn argument<'a>(arguments: &'a RawValue, path: &[String]) -> Option<&'a RawValue> {
     let mut value = arguments;

@@ -50,7 +50,9 @@ async fn tell(tracker: &TaskTracker, stop: &CancellationToken) -> Result<(), Fai
     let app = App::build(config)
         .await
         .map_err(|e| Failure::runtime(e.to_string()))?;
-    let address = app.address();
+    let address = app
+        .address()
+        .ok_or_else(|| Failure::runtime("the demo has no address"))?;
     let shutdown = stop.child_token();
     tracker.spawn(async move { app.serve(shutdown).await });
 

@@ -1,0 +1,49 @@
+//! `raincheck stdio`: for clients that launch commands. Serves until the client closes its side or a
+//! signal comes.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use super::run::{Stop, raise_file_limit};
+use super::{Failure, runtime};
+use crate::app::App;
+use crate::config::Config;
+
+/// Clients wait about so long after they closed our input, and kill us then.
+const GRACE: Duration = Duration::from_millis(1_500);
+
+pub(super) fn serve(mut config: Config) -> Result<ExitCode, Failure> {
+    raise_file_limit();
+    // No load balancer has to be told first, and no other client waits.
+    config.drain.delay = Duration::ZERO;
+    config.drain.grace = config.drain.grace.min(GRACE);
+    let runtime = runtime()?;
+    let served = runtime.block_on(async {
+        let mut stop = Stop::new().map_err(|e| Failure::runtime(format!("no signals: {e}")))?;
+        let (shutdown, ended) = (CancellationToken::new(), CancellationToken::new());
+        let upstream = config.upstream.server.to_string();
+        let app = App::build_stdio(config, ended.clone())
+            .await
+            .map_err(|e| Failure::runtime(e.to_string()))?;
+        info!(%upstream, "serving one client");
+        let serving = app.serve(shutdown.clone());
+        tokio::pin!(serving);
+        tokio::select! {
+            () = &mut serving => return Ok(()),
+            () = ended.cancelled() => info!("the client has closed its side"),
+            signal = stop.asked() => info!(signal, "draining"),
+        }
+        shutdown.cancel();
+        tokio::select! {
+            () = &mut serving => {}
+            signal = stop.asked() => info!(signal, "not drained"),
+        }
+        Ok(())
+    });
+    // A thread may still wait for the client's next word.
+    runtime.shutdown_background();
+    served.map(|()| ExitCode::SUCCESS)
+}

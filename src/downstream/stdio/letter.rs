@@ -1,0 +1,109 @@
+//! One message of the client, and the headers that it would have over HTTP.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+
+use super::super::TOOLS_PATIENCE;
+use super::super::intercept::era_by_body;
+use super::super::tasks::Shared;
+use crate::mcp::json::{Object, scan};
+use crate::mcp::meta::{CLIENT_CAPABILITIES, PROTOCOL_VERSION};
+use crate::mcp::version::Era;
+use crate::mcp::{headers, params};
+
+const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// A message as it came, and what decides its way.
+pub(super) struct Letter {
+    pub(super) text: Bytes,
+    pub(super) era: Era,
+    /// A request's, as JSON. What cannot be read has none of its own and is answered under null.
+    pub(super) id: Option<Box<str>>,
+    pub(super) method: Option<Box<str>>,
+    /// The id, as JSON, of the request that a notification cancels.
+    pub(super) cancels: Option<Box<str>>,
+}
+
+impl Letter {
+    pub(super) fn read(text: Bytes) -> Self {
+        let era = era_by_body(&text);
+        let object = scan(&text).ok().and_then(|text| Object::parse(text).ok());
+        let Some(object) = object else {
+            return Self {
+                text,
+                era: Era::Modern,
+                id: Some("null".into()),
+                method: None,
+                cancels: None,
+            };
+        };
+        let method = object.get_str("method").map(Box::from);
+        let id = object.get("id").map(|id| Box::from(id.get()));
+        let cancels = (method.as_deref() == Some("notifications/cancelled"))
+            .then(|| object.get_object("params")?.get("requestId"))
+            .flatten();
+        Self {
+            era,
+            id: id.filter(|_| method.is_some()),
+            method,
+            cancels: cancels.map(|id| id.get().into()),
+            text: text.clone(),
+        }
+    }
+
+    /// What a modern client says beside the message.
+    pub(super) async fn modern_headers(&self, front: &Shared) -> HeaderMap {
+        let mut out = plain_headers();
+        // What is wrong with the message itself is found where all messages are read.
+        let text = std::str::from_utf8(&self.text).unwrap_or_default();
+        let object = Object::parse(text).unwrap_or_default();
+        let params = object.get_object("params").unwrap_or_default();
+        let meta = params.get_object("_meta").unwrap_or_default();
+        let mut put = |name: &str, value: Option<&str>| {
+            let name = HeaderName::try_from(name);
+            let value = value.and_then(|value| HeaderValue::try_from(value).ok());
+            if let (Ok(name), Some(value)) = (name, value) {
+                out.insert(name, value);
+            }
+        };
+        put(
+            "mcp-protocol-version",
+            meta.get_str(PROTOCOL_VERSION).as_deref(),
+        );
+        put("mcp-method", self.method.as_deref());
+        let named = match self.method.as_deref() {
+            Some("tools/call" | "prompts/get") => params.get_str("name"),
+            Some("resources/read") => params.get_str("uri"),
+            Some(method) if method.starts_with("tasks/") => params.get_str("taskId"),
+            _ => None,
+        };
+        put("mcp-name", named.as_deref().map(headers::encode).as_deref());
+        if self.method.as_deref() == Some("tools/call")
+            && let Some(name) = &named
+        {
+            let capabilities = meta.get(CLIENT_CAPABILITIES).map_or("{}", |raw| raw.get());
+            let caller = *front.callers.of(&HeaderMap::new()).as_bytes();
+            let listed = front.upstream.tools(caller, None, capabilities.into());
+            // A list that cannot be had leaves the headers to whoever checks them.
+            let listed = tokio::time::timeout(TOOLS_PATIENCE.min(Duration::from_secs(5)), listed);
+            if let Ok(Ok(tools)) = listed.await
+                && let Some(tool) = tools.get(name)
+            {
+                for (header, value) in params::mirrored(tool, params.get("arguments")) {
+                    put(header, Some(&value));
+                }
+            }
+        }
+        out
+    }
+}
+
+pub(super) fn plain_headers() -> HeaderMap {
+    let mut out = HeaderMap::new();
+    out.insert(ACCEPT, BOTH);
+    out.insert(CONTENT_TYPE, JSON);
+    out
+}

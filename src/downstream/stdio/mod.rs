@@ -1,0 +1,290 @@
+//! A client on our standard input and output, for those that only launch commands: the same server as
+//! over HTTP, one message a line (2026-07-28 and 2025-11-25 transports, stdio).
+//!
+//! Each line in is what an HTTP client would post, each message that would come back is a line out.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::header::HeaderMap;
+use hyper::http::request::Parts;
+use hyper::{Method, Request};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::reply::Rpc;
+use super::tasks::Shared;
+use super::{Front, post};
+use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
+use crate::mcp::version::Era;
+
+mod letter;
+mod relay;
+mod session;
+
+use letter::Letter;
+use session::Session;
+
+/// Requests under way at once; more wait in the pipe.
+const REQUESTS_MAX: usize = 1024;
+
+/// Messages that wait for a client that does not read.
+const LINES_MAX: usize = 64;
+
+/// How long a message without an answer may take to be taken; later ones wait for it, because their
+/// order counts.
+const TELL: Duration = Duration::from_secs(10);
+
+/// The one client of this process.
+#[derive(Debug)]
+pub struct Lines {
+    ended: CancellationToken,
+}
+
+impl Lines {
+    /// `ended` is cancelled when the client closes its side.
+    pub fn new(ended: CancellationToken) -> Self {
+        Self { ended }
+    }
+
+    /// Reads until `close` or the client's end; answers until `stop`, and then for at most `grace`.
+    pub async fn serve(
+        self,
+        front: Arc<Front>,
+        close: CancellationToken,
+        stop: CancellationToken,
+        grace: Duration,
+    ) {
+        let (out, lines) = mpsc::channel(LINES_MAX);
+        let client = Arc::new(Client {
+            front,
+            out,
+            running: Mutex::default(),
+            session: Session::default(),
+            requests: TaskTracker::new(),
+            gone: CancellationToken::new(),
+        });
+        let serving = async {
+            let input = tokio::io::BufReader::new(tokio::io::stdin());
+            if close
+                .run_until_cancelled(client.read(input))
+                .await
+                .is_some()
+            {
+                client.gone.cancel();
+                self.ended.cancel();
+            }
+            stop.cancelled().await;
+            client.requests.close();
+            let _ = tokio::time::timeout(grace, client.requests.wait()).await;
+            client.gone.cancel();
+            client.session.end(&client.front).await;
+            // With the last of it the writer ends.
+            drop(client);
+        };
+        tokio::join!(serving, write(lines));
+    }
+}
+
+/// Writes lines as they come, until nobody has any.
+async fn write(mut lines: mpsc::Receiver<String>) {
+    let mut output = tokio::io::stdout();
+    while let Some(line) = lines.recv().await {
+        let written = async {
+            output.write_all(line.as_bytes()).await?;
+            output.flush().await
+        };
+        if written.await.is_err() {
+            // The client reads no more: its end of the input follows.
+            return;
+        }
+    }
+}
+
+/// What is known of the client.
+struct Client {
+    front: Shared,
+    out: mpsc::Sender<String>,
+    /// Requests under way, by their id as JSON.
+    running: Mutex<HashMap<Box<str>, CancellationToken>>,
+    /// A legacy client's.
+    session: Session,
+    requests: TaskTracker,
+    /// The client hears no more.
+    gone: CancellationToken,
+}
+
+impl Client {
+    async fn read(self: &Arc<Self>, mut input: impl AsyncBufRead + Unpin) {
+        let bytes_max = self.front.settings.body_bytes_max;
+        loop {
+            match next_line(&mut input, bytes_max).await {
+                Ok(Line::Whole(line)) if line.trim_ascii().is_empty() => {}
+                Ok(Line::Whole(line)) => self.take(line.into()).await,
+                Ok(Line::TooLong) => {
+                    let error = RpcError::invalid_request("Invalid request: the line is too long");
+                    self.say(Rpc::error("null", &error).json).await;
+                }
+                Ok(Line::End) | Err(_) => return,
+            }
+        }
+    }
+
+    /// One message. A request is answered while others are read; all else is taken in order.
+    async fn take(self: &Arc<Self>, text: Bytes) {
+        let letter = Letter::read(text);
+        let Some(id) = letter.id.clone() else {
+            self.cancel(&letter);
+            let told = tokio::time::timeout(TELL, self.tell(letter));
+            let _ = self.gone.run_until_cancelled(told).await;
+            return;
+        };
+        let cancelled = CancellationToken::new();
+        if let Some(error) = self.register(&id, &cancelled) {
+            self.say(Rpc::error(&id, &error).json).await;
+            return;
+        }
+        let this = Arc::clone(self);
+        self.requests.spawn(async move {
+            let asked = Box::pin(this.ask(&letter, &id));
+            // Dropped, it is to the call as if its client had hung up.
+            tokio::select! {
+                () = asked => {}
+                () = cancelled.cancelled() => {}
+                () = this.gone.cancelled() => {}
+            }
+            this.running().remove(&id);
+        });
+    }
+
+    fn running(&self) -> MutexGuard<'_, HashMap<Box<str>, CancellationToken>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why the request cannot be taken, if it cannot.
+    fn register(&self, id: &str, cancelled: &CancellationToken) -> Option<RpcError> {
+        let mut running = self.running();
+        if running.contains_key(id) {
+            return Some(RpcError::invalid_request(
+                "Invalid request: this id is in use",
+            ));
+        }
+        if running.len() >= REQUESTS_MAX {
+            return Some(RpcError::internal(
+                "Too many requests are under way; try again later",
+            ));
+        }
+        running.insert(id.into(), cancelled.clone());
+        None
+    }
+
+    /// A modern client's cancel is what closing the connection is over HTTP. A legacy client's is
+    /// the server's business.
+    fn cancel(&self, letter: &Letter) {
+        if letter.era == Era::Modern || !self.session.is_open() {
+            let cancelled = letter.cancels.as_deref();
+            if let Some(token) = cancelled.and_then(|id| self.running().remove(id)) {
+                token.cancel();
+            }
+        }
+    }
+
+    /// A notification, or the answer to a question of the server.
+    async fn tell(self: &Arc<Self>, letter: Letter) {
+        if letter.era == Era::Modern {
+            return;
+        }
+        let opens = letter.method.as_deref() == Some("notifications/initialized");
+        let (response, _) = self.session.post(&self.front, &letter).await;
+        if opens {
+            self.session.keep_initialized(letter.text);
+            let this = Arc::clone(self);
+            let hearing = async move { this.hear().await };
+            let closing = self.front.closing.clone();
+            self.requests
+                .spawn(closing.run_until_cancelled_owned(hearing));
+        }
+        // What is refused here has no id to be refused under.
+        drop(response);
+    }
+
+    async fn ask(&self, letter: &Letter, id: &str) {
+        let (heard, resumable) = match letter.era {
+            Era::Modern => {
+                let headers = letter.modern_headers(&self.front).await;
+                let parts = parts(Method::POST, headers);
+                let response = post(&self.front, parts, letter.text.clone()).await;
+                (self.relay(response, Some(id)).await, None)
+            }
+            Era::Legacy => {
+                let (response, session) = self.session.post(&self.front, letter).await;
+                let heard = self.relay(response, Some(id)).await;
+                if letter.method.as_deref() == Some("initialize") {
+                    self.session
+                        .agreed(heard.answer.as_deref(), letter, session);
+                }
+                let event = heard.last_event_id.clone();
+                (heard, event)
+            }
+        };
+        if heard.answer.is_some() {
+            return;
+        }
+        if let Some(event) = resumable
+            && self.resume(id, event, heard.retry).await
+        {
+            return;
+        }
+        let failure = Failure::new(Reason::UpstreamReset, SideEffect::Unknown);
+        self.say(Rpc::failure(id, failure).json).await;
+    }
+
+    async fn say(&self, message: String) {
+        let _ = self.out.send(relay::line(message)).await;
+    }
+}
+
+/// A request to ourselves.
+fn parts(method: Method, headers: HeaderMap) -> Parts {
+    let (mut parts, ()) = Request::new(()).into_parts();
+    parts.method = method;
+    parts.headers = headers;
+    parts
+}
+
+enum Line {
+    Whole(Vec<u8>),
+    /// It was read to its end, and forgotten.
+    TooLong,
+    End,
+}
+
+async fn next_line(input: &mut (impl AsyncBufRead + Unpin), bytes_max: usize) -> io::Result<Line> {
+    let mut line = Vec::new();
+    let limit = u64::try_from(bytes_max).unwrap_or(u64::MAX);
+    let read = (&mut *input)
+        .take(limit)
+        .read_until(b'\n', &mut line)
+        .await?;
+    if read == 0 {
+        return Ok(Line::End);
+    }
+    if line.ends_with(b"\n") || line.len() < bytes_max {
+        return Ok(Line::Whole(line));
+    }
+    loop {
+        line.clear();
+        let read = (&mut *input)
+            .take(limit)
+            .read_until(b'\n', &mut line)
+            .await?;
+        if read == 0 || line.ends_with(b"\n") {
+            return Ok(Line::TooLong);
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! What would come back over HTTP, as lines.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Limited};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::{Method, Response};
+
+use super::super::body::Body;
+use super::super::{reply, session_stream};
+use super::{Client, parts};
+use crate::mcp::error::{RpcError, code};
+use crate::mcp::json::{Object, set};
+use crate::mcp::sse::Decoder;
+
+/// Between attempts to come back to a stream that was cut.
+const PAUSE: Duration = Duration::from_millis(500);
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+
+/// What one response said.
+#[derive(Default)]
+pub(super) struct Heard {
+    /// The answer to the request, where it came.
+    pub(super) answer: Option<String>,
+    /// Where a stream that was cut goes on.
+    pub(super) last_event_id: Option<HeaderValue>,
+    pub(super) retry: Option<Duration>,
+}
+
+/// A message on one line: outside of strings, where they are escaped, line ends are white space.
+pub(super) fn line(mut message: String) -> String {
+    if message.contains(['\n', '\r']) {
+        message = message.replace(['\n', '\r'], " ");
+    }
+    message.push('\n');
+    message
+}
+
+impl Client {
+    /// Passes on what a response says, for the request of that id.
+    pub(super) async fn relay(&self, response: Response<Body>, id: Option<&str>) -> Heard {
+        let kind = response.headers().get(CONTENT_TYPE);
+        let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        if kind.starts_with("text/event-stream") {
+            return self.relay_stream(response.into_body(), id).await;
+        }
+        let status = response.status();
+        let limit = self.front.settings.body_bytes_max.max(MESSAGE_BYTES_MAX);
+        let read = Limited::new(response.into_body(), limit).collect().await;
+        let bytes = read.map(|read| read.to_bytes()).unwrap_or_default();
+        let Some(id) = id else {
+            return Heard::default();
+        };
+        let answer = named(&bytes, id).unwrap_or_else(|| {
+            let message = format!("The server answered with HTTP status {}", status.as_u16());
+            reply::Rpc::error(id, &RpcError::new(code::INTERNAL, message)).json
+        });
+        self.say(answer.clone()).await;
+        Heard {
+            answer: Some(answer),
+            ..Heard::default()
+        }
+    }
+
+    async fn relay_stream(&self, mut body: Body, id: Option<&str>) -> Heard {
+        let mut heard = Heard::default();
+        let mut decoder = Decoder::new(MESSAGE_BYTES_MAX);
+        while let Some(Ok(frame)) = body.frame().await {
+            let Ok(data) = frame.into_data() else {
+                continue;
+            };
+            let mut said = Vec::new();
+            let fed = decoder.feed(&data, |event| {
+                if let Some(id) = event.id.and_then(|id| HeaderValue::try_from(id).ok()) {
+                    heard.last_event_id = Some(id);
+                }
+                heard.retry = event.retry.map(Duration::from_millis).or(heard.retry);
+                if !event.data.is_empty() {
+                    said.push(event.data);
+                }
+            });
+            for message in said {
+                if id.is_some_and(|id| is_answer(&message, id)) {
+                    heard.answer = Some(message.clone());
+                }
+                self.say(message).await;
+            }
+            if fed.is_err() {
+                break;
+            }
+        }
+        heard
+    }
+
+    /// Comes back to a stream until it gives the answer. False: the server has it no more.
+    pub(super) async fn resume(
+        &self,
+        id: &str,
+        mut event: HeaderValue,
+        mut retry: Option<Duration>,
+    ) -> bool {
+        let mut pause = PAUSE;
+        loop {
+            tokio::time::sleep(retry.unwrap_or(pause).min(PAUSE_MAX)).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+            let mut headers = self.session.headers();
+            headers.insert("last-event-id", event.clone());
+            let response = session_stream(&self.front, parts(Method::GET, headers)).await;
+            if response.status().is_client_error() {
+                return false;
+            }
+            let heard = self.relay_stream_of(response, Some(id)).await;
+            if heard.answer.is_some() {
+                return true;
+            }
+            if let Some(next) = heard.last_event_id {
+                event = next;
+                pause = PAUSE;
+            }
+            retry = heard.retry.filter(|retry| *retry >= PAUSE);
+        }
+    }
+
+    /// What the server says to a legacy client unasked, for as long as it has such a stream.
+    pub(super) async fn hear(&self) {
+        let mut pause = PAUSE;
+        let mut event = None;
+        loop {
+            let mut headers = self.session.headers();
+            if let Some(event) = &event {
+                headers.insert("last-event-id", HeaderValue::clone(event));
+            }
+            let response = session_stream(&self.front, parts(Method::GET, headers)).await;
+            // 409: another stream of the session is still open there.
+            if response.status().is_client_error() && response.status().as_u16() != 409 {
+                return;
+            }
+            let heard = self.relay_stream_of(response, None).await;
+            if heard.last_event_id.is_some() {
+                event = heard.last_event_id;
+                pause = PAUSE;
+            }
+            tokio::time::sleep(heard.retry.unwrap_or(pause).clamp(PAUSE, PAUSE_MAX)).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    async fn relay_stream_of(&self, response: Response<Body>, id: Option<&str>) -> Heard {
+        if !response.status().is_success() {
+            return Heard::default();
+        }
+        self.relay_stream(response.into_body(), id).await
+    }
+}
+
+/// A message larger than this ends its stream.
+const MESSAGE_BYTES_MAX: usize = 64 << 20;
+
+/// A JSON-RPC response under the request's own id: what was refused before it was read has none.
+fn named(bytes: &Bytes, id: &str) -> Option<String> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let object = Object::parse(text).ok()?;
+    if !object.contains("result") && !object.contains("error") {
+        return None;
+    }
+    match object.get("id") {
+        Some(own) if own.get() != "null" => Some(text.to_owned()),
+        _ => set(text, "id", id).ok(),
+    }
+}
+
+fn is_answer(message: &str, id: &str) -> bool {
+    Object::parse(message).is_ok_and(|object| {
+        !object.contains("method") && object.get("id").is_some_and(|own| own.get() == id)
+    })
+}

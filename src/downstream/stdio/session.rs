@@ -1,0 +1,145 @@
+//! A legacy client's session. The client knows of none: it is opened by its `initialize`, and again
+//! when the server has lost it.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::BodyExt as _;
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use hyper::{Method, Response, StatusCode};
+
+use super::super::body::Body;
+use super::super::tasks::Shared;
+use super::super::{post, session_stream};
+use super::letter::{Letter, plain_headers};
+use super::parts;
+use crate::mcp::json::Object;
+
+const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+
+/// How long the server may take to end a session.
+const END_PATIENCE: Duration = Duration::from_secs(1);
+
+/// What the client's session is at the server.
+#[derive(Default)]
+pub(super) struct Session {
+    agreed: Mutex<Agreed>,
+    /// One renews it for all.
+    renewing: tokio::sync::Mutex<()>,
+}
+
+#[derive(Default, Clone)]
+struct Agreed {
+    id: Option<HeaderValue>,
+    version: Option<HeaderValue>,
+    /// What the client said, to say it again.
+    initialize: Option<Bytes>,
+    initialized: Option<Bytes>,
+}
+
+impl Session {
+    fn agreed_now(&self) -> MutexGuard<'_, Agreed> {
+        self.agreed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A legacy client has begun.
+    pub(super) fn is_open(&self) -> bool {
+        self.agreed_now().version.is_some()
+    }
+
+    pub(super) fn headers(&self) -> HeaderMap {
+        let mut headers = plain_headers();
+        let agreed = self.agreed_now();
+        if let Some(id) = &agreed.id {
+            headers.insert(SESSION_ID, id.clone());
+        }
+        if let Some(version) = &agreed.version {
+            headers.insert(PROTOCOL_VERSION, version.clone());
+        }
+        headers
+    }
+
+    /// Posts a message; the answer, and the session that it names.
+    pub(super) async fn post(
+        &self,
+        front: &Shared,
+        letter: &Letter,
+    ) -> (Response<Body>, Option<HeaderValue>) {
+        let is_handshake = letter.method.as_deref() == Some("initialize");
+        let headers = if is_handshake {
+            plain_headers()
+        } else {
+            self.headers()
+        };
+        let sent_on = headers.get(SESSION_ID).cloned();
+        let response = post(front, parts(Method::POST, headers), letter.text.clone()).await;
+        if response.status() == StatusCode::NOT_FOUND
+            && sent_on.is_some()
+            && self.renew(front, sent_on.as_ref()).await
+        {
+            let again = parts(Method::POST, self.headers());
+            return (post(front, again, letter.text.clone()).await, None);
+        }
+        let named = response.headers().get(SESSION_ID).cloned();
+        (response, named)
+    }
+
+    /// What the server answered to `initialize`.
+    pub(super) fn agreed(&self, answer: Option<&str>, letter: &Letter, id: Option<HeaderValue>) {
+        if let Some(version) = answer.and_then(version_of) {
+            *self.agreed_now() = Agreed {
+                id,
+                version: Some(version),
+                initialize: Some(letter.text.clone()),
+                initialized: None,
+            };
+        }
+    }
+
+    pub(super) fn keep_initialized(&self, text: Bytes) {
+        self.agreed_now().initialized = Some(text);
+    }
+
+    /// A new session instead of one that the server lost: what the client said at its beginning is
+    /// said again.
+    async fn renew(&self, front: &Shared, lost: Option<&HeaderValue>) -> bool {
+        let _one = self.renewing.lock().await;
+        let before = self.agreed_now().clone();
+        if before.id.as_ref() != lost {
+            return true;
+        }
+        let Some(initialize) = before.initialize.clone() else {
+            return false;
+        };
+        let response = post(front, parts(Method::POST, plain_headers()), initialize).await;
+        if !response.status().is_success() {
+            return false;
+        }
+        let id = response.headers().get(SESSION_ID).cloned();
+        // Its answer was told once; only that it came counts.
+        if response.into_body().collect().await.is_err() {
+            return false;
+        }
+        let initialized = before.initialized.clone();
+        *self.agreed_now() = Agreed { id, ..before };
+        if let Some(initialized) = initialized {
+            drop(post(front, parts(Method::POST, self.headers()), initialized).await);
+        }
+        true
+    }
+
+    pub(super) async fn end(&self, front: &Shared) {
+        if self.agreed_now().id.is_some() {
+            let ending = session_stream(front, parts(Method::DELETE, self.headers()));
+            let _ = tokio::time::timeout(END_PATIENCE, ending).await;
+        }
+    }
+}
+
+fn version_of(answer: &str) -> Option<HeaderValue> {
+    let result = Object::parse(answer).ok()?.get_object("result")?;
+    let version = result.get_str("protocolVersion")?;
+    HeaderValue::try_from(&*version).ok()
+}

@@ -20,7 +20,7 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(super) struct Letter {
     pub(super) text: Bytes,
     pub(super) era: Era,
-    /// A request's, as JSON. What cannot be read has none of its own and is answered under null.
+    /// A request's, as JSON.
     pub(super) id: Option<Box<str>>,
     pub(super) method: Option<Box<str>>,
     /// The id, as JSON, of the request that a notification cancels.
@@ -28,30 +28,22 @@ pub(super) struct Letter {
 }
 
 impl Letter {
-    pub(super) fn read(text: Bytes) -> Self {
-        let era = era_by_body(&text);
-        let object = scan(&text).ok().and_then(|text| Object::parse(text).ok());
-        let Some(object) = object else {
-            return Self {
-                text,
-                era: Era::Modern,
-                id: Some("null".into()),
-                method: None,
-                cancels: None,
-            };
-        };
+    /// `None`: this is no message.
+    pub(super) fn read(text: &Bytes) -> Option<Self> {
+        let era = era_by_body(text);
+        let object = Object::parse(scan(text).ok()?).ok()?;
         let method = object.get_str("method").map(Box::from);
         let id = object.get("id").map(|id| Box::from(id.get()));
         let cancels = (method.as_deref() == Some("notifications/cancelled"))
             .then(|| object.get_object("params")?.get("requestId"))
             .flatten();
-        Self {
+        Some(Self {
             era,
             id: id.filter(|_| method.is_some()),
             method,
             cancels: cancels.map(|id| id.get().into()),
             text: text.clone(),
-        }
+        })
     }
 
     /// What a modern client says beside the message.

@@ -137,10 +137,14 @@ impl Client {
 
     /// One message. A request is answered while others are read; all else is taken in order.
     async fn take(self: &Arc<Self>, text: Bytes) {
-        let letter = Letter::read(text);
+        let Some(letter) = Letter::read(&text) else {
+            let error = RpcError::parse("Parse error: not a JSON-RPC message");
+            self.say(Rpc::error("null", &error).json).await;
+            return;
+        };
         let Some(id) = letter.id.clone() else {
             self.cancel(&letter);
-            let told = tokio::time::timeout(TELL, self.tell(letter));
+            let told = tokio::time::timeout(TELL, Box::pin(self.tell(letter)));
             let _ = self.gone.run_until_cancelled(told).await;
             return;
         };

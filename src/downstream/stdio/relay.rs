@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Limited};
+use http_body_util::{BodyExt as _, Collected, Limited};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Response};
 
@@ -48,7 +48,7 @@ impl Client {
         let status = response.status();
         let limit = self.front.settings.body_bytes_max.max(MESSAGE_BYTES_MAX);
         let read = Limited::new(response.into_body(), limit).collect().await;
-        let bytes = read.map(|read| read.to_bytes()).unwrap_or_default();
+        let bytes = read.map(Collected::to_bytes).unwrap_or_default();
         let Some(id) = id else {
             return Heard::default();
         };
@@ -157,7 +157,8 @@ impl Client {
 /// A message larger than this ends its stream.
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
-/// A JSON-RPC response under the request's own id: what was refused before it was read has none.
+/// A JSON-RPC response under the request's own id: what was refused before it was read has none, or
+/// a word of the server's.
 fn named(bytes: &Bytes, id: &str) -> Option<String> {
     let text = std::str::from_utf8(bytes).ok()?;
     let object = Object::parse(text).ok()?;
@@ -165,7 +166,7 @@ fn named(bytes: &Bytes, id: &str) -> Option<String> {
         return None;
     }
     match object.get("id") {
-        Some(own) if own.get() != "null" => Some(text.to_owned()),
+        Some(own) if own.get() == id => Some(text.to_owned()),
         _ => set(text, "id", id).ok(),
     }
 }

@@ -113,7 +113,7 @@ impl Config {
         self.section("upstream", &command).start("").await
     }
 
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let namespace = match &self.store {
             Store::Memory | Store::Embedded => "",
             Store::Redis(_) => "namespace = \"suite\"\n",

@@ -1,0 +1,285 @@
+//! `raincheck stdio`: the same server for a client that launches it and speaks over its pipes.
+
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+
+use crate::support::shape::{assert_created, assert_state};
+use crate::support::upstream::Upstream;
+use crate::support::{Config, Era, PATIENCE, TempDir, in_both_eras, within};
+
+in_both_eras!(
+    a_call_is_a_task,
+    a_question_waits_in_the_task,
+    a_held_call_is_cancelled_by_its_client,
+    what_is_wrong_is_answered_under_its_id,
+    the_client_s_end_is_the_end,
+);
+
+/// The process, and its two pipes. Whatever it writes must be a message.
+struct Launched {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: Lines<BufReader<ChildStdout>>,
+    /// Messages that came before they were asked for.
+    early: Vec<Value>,
+    _directory: TempDir,
+}
+
+impl Launched {
+    fn new(config: Config, upstream: &Upstream) -> Self {
+        let directory = TempDir::new();
+        let file = directory.path().join("raincheck.toml");
+        std::fs::write(&file, config.text()).unwrap();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_raincheck"))
+            .args(["stdio", "--upstream", &upstream.url(), "--config"])
+            .arg(file)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        Self {
+            input: child.stdin.take(),
+            output: BufReader::new(child.stdout.take().unwrap()).lines(),
+            child,
+            early: Vec::new(),
+            _directory: directory,
+        }
+    }
+
+    async fn write(&mut self, line: &str) {
+        let input = self.input.as_mut().unwrap();
+        input.write_all(line.as_bytes()).await.unwrap();
+        input.write_all(b"\n").await.unwrap();
+    }
+
+    async fn say(&mut self, message: Value) {
+        self.write(&message.to_string()).await;
+    }
+
+    /// The first message that is it.
+    async fn hear(&mut self, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
+        if let Some(at) = self.early.iter().position(&is_it) {
+            return self.early.remove(at);
+        }
+        loop {
+            let line = within(PATIENCE, what, self.output.next_line()).await;
+            let line = line.unwrap().expect("it still runs");
+            let message: Value = serde_json::from_str(&line).expect("nothing but messages");
+            if is_it(&message) {
+                return message;
+            }
+            self.early.push(message);
+        }
+    }
+
+    async fn answer(&mut self, id: Value) -> Value {
+        let is_it = |m: &Value| m.get("method").is_none() && m["id"] == id;
+        self.hear(&format!("the answer to {id}"), is_it).await
+    }
+
+    async fn request(&mut self, id: Value, method: &str, params: Value) -> Value {
+        self.say(json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
+            .await;
+        self.answer(id).await
+    }
+
+    async fn until(&mut self, task: &Value, status: &str) -> Value {
+        for id in 1000.. {
+            let params = modern(json!({"taskId": task["taskId"]}));
+            let state = self.request(json!(id), "tasks/get", params).await;
+            if state["result"]["status"] == status {
+                return state["result"].clone();
+            }
+            assert_eq!(state["result"]["status"], "working", "{state}");
+        }
+        unreachable!()
+    }
+
+    async fn initialize(&mut self) {
+        let params = json!({
+            "protocolVersion": "2025-11-25",
+            "capabilities": {"elicitation": {}},
+            "clientInfo": {"name": "c", "version": "1"},
+        });
+        let answer = self.request(json!("init"), "initialize", params).await;
+        assert_eq!(answer["result"]["protocolVersion"], "2025-11-25");
+        self.say(json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+            .await;
+    }
+
+    async fn ended(&mut self) {
+        self.input = None;
+        let status = within(PATIENCE, "the process ends", self.child.wait()).await;
+        assert!(status.unwrap().success());
+    }
+}
+
+/// Params of a modern client that knows tasks and answers questions.
+fn modern(mut params: Value) -> Value {
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "c", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {
+            "elicitation": {}, "extensions": {"io.modelcontextprotocol/tasks": {}},
+        },
+    });
+    params
+}
+
+fn call(tool: &str, arguments: Value) -> Value {
+    json!({"name": tool, "arguments": arguments})
+}
+
+async fn a_call_is_a_task(era: Era) {
+    let upstream = Upstream::start(era).await;
+    let mut client = Launched::new(Config::always(), &upstream);
+    let found = client
+        .request(json!(1), "server/discover", modern(json!({})))
+        .await;
+    let extensions = &found["result"]["capabilities"]["extensions"];
+    assert_eq!(extensions["io.modelcontextprotocol/tasks"], json!({}));
+
+    let held = modern(call("held", json!({"nonce": "a"})));
+    let task = client.request(json!("two"), "tools/call", held).await["result"].clone();
+    assert_created(&task);
+    upstream.until_started("a").await;
+    upstream.release("a");
+    let state = client.until(&task, "completed").await;
+    assert_state(&state, "completed");
+    assert_eq!(state["result"]["content"][0]["text"], "released");
+
+    // A tool whose argument is mirrored into a header, which a pipe has none of.
+    let mirrored = modern(call("with_header", json!({"text": "é", "region": "eu"})));
+    let task = client.request(json!(3), "tools/call", mirrored).await["result"].clone();
+    client.until(&task, "completed").await;
+    client.ended().await;
+}
+
+async fn a_question_waits_in_the_task(era: Era) {
+    let upstream = Upstream::start(era).await;
+    let mut client = Launched::new(Config::always().terms("input = \"in_task\""), &upstream);
+    let ask = modern(call("ask", json!({"nonce": "a"})));
+    let task = client.request(json!(1), "tools/call", ask).await["result"].clone();
+    let asks = client.until(&task, "input_required").await;
+    let key = asks["inputRequests"]
+        .as_object()
+        .unwrap()
+        .keys()
+        .next()
+        .unwrap();
+    let answers = json!({key: {"action": "accept", "content": {"name": "Ada"}}});
+    let params = modern(json!({"taskId": task["taskId"], "inputResponses": answers}));
+    let told = client.request(json!(2), "tasks/update", params).await;
+    assert_eq!(told["result"]["resultType"], "complete", "{told}");
+    let state = client.until(&task, "completed").await;
+    assert!(
+        state["result"]["content"][0]["text"]
+            .as_str()
+            .unwrap()
+            .contains("Ada")
+    );
+}
+
+/// What closing the connection is over HTTP.
+async fn a_held_call_is_cancelled_by_its_client(era: Era) {
+    let upstream = Upstream::start(era).await;
+    let mut client = Launched::new(Config::never(), &upstream);
+    let held = modern(call("held", json!({"nonce": "a"})));
+    let request = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": held});
+    client.say(request).await;
+    upstream.until_started("a").await;
+    let cancel = json!({"requestId": 7, "_meta": modern(json!({}))["_meta"]});
+    client
+        .say(json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancel}))
+        .await;
+    upstream
+        .until("a", "cancelled", |tally| tally.cancelled == 1)
+        .await;
+    // Its id is free again.
+    let echo = modern(call("echo", json!({"text": "x", "nonce": "b"})));
+    let answer = client.request(json!(7), "tools/call", echo).await;
+    assert_eq!(answer["result"]["content"][0]["text"], "x");
+}
+
+async fn what_is_wrong_is_answered_under_its_id(era: Era) {
+    let upstream = Upstream::start(era).await;
+    let mut client = Launched::new(Config::never(), &upstream);
+    client.write("junk").await;
+    assert!(client.answer(Value::Null).await["error"]["code"].is_i64());
+    client.write("").await;
+    let mut params = modern(json!({}));
+    params["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!("2030-01-01");
+    let answer = client.request(json!(1), "tools/list", params).await;
+    assert_eq!(answer["error"]["code"], -32022, "{answer}");
+    let params = modern(json!({"taskId": "none"}));
+    let answer = client.request(json!(2), "tasks/get", params).await;
+    assert_eq!(answer["error"]["code"], -32602, "{answer}");
+    let long = format!("{{\"long\":\"{}\"}}", "x".repeat(5 << 20));
+    client.write(&long).await;
+    assert_eq!(client.answer(Value::Null).await["error"]["code"], -32600);
+    // It goes on.
+    let answer = client
+        .request(json!(3), "tools/list", modern(json!({})))
+        .await;
+    assert!(answer["result"]["tools"].is_array(), "{answer}");
+}
+
+/// Whoever closes the pipe waits no more: what only they waited for is cancelled.
+async fn the_client_s_end_is_the_end(era: Era) {
+    let upstream = Upstream::start(era).await;
+    let mut client = Launched::new(Config::never(), &upstream);
+    let held = modern(call("held", json!({"nonce": "a"})));
+    let request = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": held});
+    client.say(request).await;
+    upstream.until_started("a").await;
+    client.ended().await;
+    upstream
+        .until("a", "cancelled", |tally| tally.cancelled == 1)
+        .await;
+}
+
+#[tokio::test]
+async fn a_legacy_client_has_a_session_that_it_knows_nothing_of() {
+    let upstream = Upstream::start(Era::Legacy).await;
+    let mut client = Launched::new(Config::always(), &upstream);
+    client.initialize().await;
+    let echo = call("echo", json!({"text": "x", "nonce": "b"}));
+    let answer = client.request(json!(1), "tools/call", echo.clone()).await;
+    assert_eq!(answer["result"]["content"][0]["text"], "x");
+
+    // The server asks, and the client answers.
+    let ask = call("ask", json!({"nonce": "a"}));
+    client
+        .say(json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": ask}))
+        .await;
+    let is_asked = |m: &Value| m["method"] == "elicitation/create";
+    let asked = client.hear("the question", is_asked).await;
+    let content = json!({"action": "accept", "content": {"name": "Ada"}});
+    client
+        .say(json!({"jsonrpc": "2.0", "id": asked["id"], "result": content}))
+        .await;
+    let answer = client.answer(json!(2)).await;
+    assert!(
+        answer["result"]["content"][0]["text"]
+            .as_str()
+            .unwrap()
+            .contains("Ada")
+    );
+
+    // What the server says unasked.
+    upstream.until_listened().await;
+    upstream.tell("notifications/tools/list_changed");
+    let is_change = |m: &Value| m["method"] == "notifications/tools/list_changed";
+    client.hear("the change", is_change).await;
+
+    // A session that the server lost is opened again, and nothing is lost with it.
+    upstream.forget_sessions();
+    let answer = client.request(json!(3), "tools/call", echo).await;
+    assert_eq!(answer["result"]["content"][0]["text"], "x");
+    assert_eq!(upstream.requests("initialize").len(), 2);
+    client.ended().await;
+}

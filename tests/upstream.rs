@@ -10,6 +10,8 @@ mod calls;
 mod faults;
 #[path = "upstream/knowing.rs"]
 mod knowing;
+#[path = "upstream/native.rs"]
+mod native;
 #[path = "upstream/reply.rs"]
 mod reply;
 #[path = "upstream/server.rs"]
@@ -62,6 +64,8 @@ fn call(tool: &str) -> Outgoing {
         log_level: None,
         retry: None,
         answer_patience: None,
+        native_task: false,
+        pin: None,
     }
 }
 

@@ -41,6 +41,8 @@ pub(super) struct Asked<'a> {
     pub(super) era: Era,
     /// The server calls the tool safe to repeat, and is believed.
     pub(super) repeatable: bool,
+    /// The server runs the tool as a task of its own.
+    pub(super) native_task: bool,
 }
 
 /// Carries the call by the plan and answers as it goes.
@@ -86,6 +88,8 @@ fn outgoing(asked: &Asked<'_>, rule: &Rule) -> Outgoing {
         wants_progress: may_become_task || meta.progress_token.is_some(),
         log_level: meta.log_level.as_deref().map(Arc::from),
         retry: None,
+        native_task: asked.native_task,
+        pin: None,
         answer_patience: rule.input_timeout_ms.map(Duration::from_millis),
     }
 }

@@ -267,10 +267,14 @@ async fn forward(
         credentials,
         era,
         repeatable: false,
+        native_task: false,
     };
     if is_call {
         match Box::pin(check_params(front, &asked, &name)).await {
-            Ok(repeatable) => asked.repeatable = repeatable && front.settings.trust_annotations,
+            Ok(tool) => {
+                asked.repeatable = tool.repeatable && front.settings.trust_annotations;
+                asked.native_task = tool.requires_task && era == Era::Legacy;
+            }
             Err(error) => return Rpc::error(request.id.get(), &error).into_response(),
         }
     }
@@ -298,9 +302,9 @@ fn tool_name(request: &request::Request<'_>) -> Result<String, RpcError> {
 }
 
 /// The `Mcp-Param-*` headers against the tool's schema. A task is created before the server sees
-/// the call, so what the server would refuse must be found here first. Whether the server calls
-/// the tool safe to repeat.
-async fn check_params(front: &Shared, asked: &Asked<'_>, name: &str) -> Result<bool, RpcError> {
+/// the call, so what the server would refuse must be found here first. What else is known of the
+/// tool.
+async fn check_params(front: &Shared, asked: &Asked<'_>, name: &str) -> Result<Known, RpcError> {
     let capabilities = asked.modern.meta.capabilities.get().into();
     let tools = front.upstream.tools(
         *asked.caller.as_bytes(),
@@ -309,14 +313,24 @@ async fn check_params(front: &Shared, asked: &Asked<'_>, name: &str) -> Result<b
     );
     // A list that cannot be had leaves the check to the server itself.
     let Ok(Ok(tools)) = tokio::time::timeout(TOOLS_PATIENCE, tools).await else {
-        return Ok(false);
+        return Ok(Known::default());
     };
     let Some(tool) = tools.get(name) else {
-        return Ok(false);
+        return Ok(Known::default());
     };
     let arguments = asked.modern.request.params.get("arguments");
     params::check(tool, arguments, asked.headers).map_err(RpcError::header_mismatch)?;
-    Ok(tool.repeatable)
+    Ok(Known {
+        repeatable: tool.repeatable,
+        requires_task: tool.requires_task,
+    })
+}
+
+/// What the server says of a tool, as far as it counts here.
+#[derive(Debug, Default, Clone, Copy)]
+struct Known {
+    repeatable: bool,
+    requires_task: bool,
 }
 
 impl Front {

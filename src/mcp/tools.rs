@@ -20,6 +20,8 @@ pub struct Tool {
     pub mirrored: Vec<Mirrored>,
     /// The server calls it read-only or idempotent. A hint: untrusted (tools, Tool).
     pub repeatable: bool,
+    /// A legacy server runs it as a task of its own only (2025-11-25, Tasks).
+    pub requires_task: bool,
 }
 
 /// An argument that `Mcp-Param-{name}` mirrors.
@@ -68,6 +70,7 @@ impl Tools {
             let known = Tool {
                 mirrored,
                 repeatable: is_repeatable(&tool),
+                requires_task: requires_task(&tool),
             };
             if self.by_name.insert(name.as_ref().into(), known).is_none() {
                 self.names.push(name.as_ref().into());
@@ -77,6 +80,11 @@ impl Tools {
             .get_str("nextCursor")
             .map(std::borrow::Cow::into_owned))
     }
+}
+
+fn requires_task(tool: &Object<'_>) -> bool {
+    let execution = tool.get_object("execution").unwrap_or_default();
+    execution.get_str("taskSupport").as_deref() == Some("required")
 }
 
 fn is_repeatable(tool: &Object<'_>) -> bool {

@@ -23,6 +23,13 @@ struct StoredRequest {
     name: Option<Arc<str>>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     param_headers: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "is_false")]
+    native_task: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 pub(super) fn store(outgoing: &Outgoing) -> Result<Bytes, StoreError> {
@@ -32,6 +39,7 @@ pub(super) fn store(outgoing: &Outgoing) -> Result<Bytes, StoreError> {
         params: Arc::clone(&outgoing.params),
         capabilities: Arc::clone(&outgoing.capabilities),
         name: outgoing.name.clone(),
+        native_task: outgoing.native_task,
         param_headers: headers
             .filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())))
             .collect(),
@@ -69,6 +77,8 @@ pub(super) fn next(
         wants_progress: true,
         log_level: None,
         retry: (task.round > 0).then(|| retry(task)),
+        native_task: request.native_task,
+        pin: None,
         answer_patience: task.input_timeout_ms.map(Duration::from_millis),
     })
 }

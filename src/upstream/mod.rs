@@ -19,7 +19,9 @@ pub mod http;
 mod legacy;
 mod listen;
 mod modern;
+mod native;
 mod origin;
+mod pin;
 mod probe;
 mod session;
 mod sessions;
@@ -28,6 +30,8 @@ pub mod stdio;
 mod translate;
 mod wanted;
 pub mod wrapped;
+
+pub use pin::Pin;
 
 /// One request to the wrapped server, in the client's words. The connector translates: it takes
 /// its own JSON-RPC id and progress token, strips what the other era does not know and never
@@ -56,6 +60,10 @@ pub struct Outgoing {
     /// How long a server without sessions may be silent after an answer to its question: most of
     /// them lose it.
     pub answer_patience: Option<Duration>,
+    /// Ask for a task of the server's own, and carry it to its end (2025-11-25, Tasks).
+    pub native_task: bool,
+    /// Requests of one pin use one session, or one process.
+    pub pin: Option<Pin>,
 }
 
 impl Outgoing {
@@ -73,6 +81,8 @@ impl Outgoing {
             log_level: None,
             retry: None,
             answer_patience: None,
+            native_task: false,
+            pin: None,
         }
     }
 }

@@ -383,6 +383,16 @@ async fn keep_house(sessions: Weak<Sessions>) {
 }
 
 impl Lease {
+    /// The same session for one more request of the same call; it stays with this lease.
+    pub(super) fn also(&self) -> Self {
+        Self {
+            session: Arc::clone(&self.session),
+            key: self.key.clone(),
+            sessions: Arc::clone(&self.sessions),
+            claim: Claim::Shared,
+        }
+    }
+
     /// The call has its answer: the session is free for the next one.
     pub(super) fn give_back(mut self) {
         match std::mem::replace(&mut self.claim, Claim::Gone) {

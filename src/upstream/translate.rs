@@ -113,8 +113,13 @@ pub(super) fn for_legacy(outgoing: &Outgoing, token: u64) -> Result<String, Faul
         kept.number(PROGRESS_TOKEN, token);
         any = true;
     }
-    if any {
-        set(&text, "_meta", &kept.end())
+    let text = if any {
+        set(&text, "_meta", &kept.end())?
+    } else {
+        text
+    };
+    if outgoing.native_task {
+        set(&text, "task", "{}")
     } else {
         Ok(text)
     }
@@ -170,6 +175,8 @@ mod tests {
             log_level: None,
             retry: None,
             answer_patience: None,
+            native_task: false,
+            pin: None,
         }
     }
 

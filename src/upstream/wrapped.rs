@@ -22,7 +22,9 @@ use super::sessions::{Key, NoSession, Sessions};
 pub use super::settings::{SessionMode, Settings};
 use super::stdio::session::Session;
 use super::stdio::{self, Stdio};
-use super::{Answer, Event, Exchange, Outgoing, UpstreamError, hop, legacy, modern, translate};
+use super::{
+    Answer, Event, Exchange, Outgoing, UpstreamError, hop, legacy, modern, native, translate,
+};
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::json::{Object, quote};
 use crate::mcp::tools::Tools;
@@ -42,7 +44,7 @@ pub struct Upstream {
 }
 
 /// How it is reached.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Server {
     Http {
         origin: Arc<Origin>,
@@ -189,15 +191,11 @@ impl Upstream {
 
     /// Begins one request. Nothing is sent until its events are polled.
     pub fn begin(&self, era: Era, outgoing: Outgoing) -> Exchange {
-        match (&self.server, era) {
-            (Server::Http { origin, .. }, Era::Modern) => {
-                modern::begin(Arc::clone(origin), outgoing)
-            }
-            (Server::Http { origin, sessions }, Era::Legacy) => {
-                legacy::begin(origin, Arc::clone(sessions), outgoing)
-            }
-            (Server::Stdio(stdio), era) => stdio.begin(era, outgoing),
+        if outgoing.native_task && era == Era::Legacy {
+            let server = self.server.clone();
+            return native::begin(Arc::new(move |one| server.begin(era, one)), outgoing);
         }
+        self.server.begin(era, outgoing)
     }
 
     /// Carries on a call that another process sent to a server that still runs it. `None`: the
@@ -414,6 +412,17 @@ impl Upstream {
 }
 
 impl Server {
+    /// Begins one request. Nothing is sent until its events are polled.
+    fn begin(&self, era: Era, outgoing: Outgoing) -> Exchange {
+        match (self, era) {
+            (Self::Http { origin, .. }, Era::Modern) => modern::begin(Arc::clone(origin), outgoing),
+            (Self::Http { origin, sessions }, Era::Legacy) => {
+                legacy::begin(origin, Arc::clone(sessions), outgoing)
+            }
+            (Self::Stdio(stdio), era) => stdio.begin(era, outgoing),
+        }
+    }
+
     fn new(settings: &Settings, services: TaskTracker) -> Result<Self, UrlError> {
         if let Some(program) = &settings.command {
             let stdio = Stdio::new(
@@ -479,5 +488,7 @@ fn own(
         log_level: None,
         retry: None,
         answer_patience: None,
+        native_task: false,
+        pin: None,
     }
 }

@@ -1,6 +1,6 @@
 //! A server of both eras whose answers are scripted, byte for byte where it matters.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -46,6 +46,7 @@ struct Script {
     always: Option<Reply>,
     streams: VecDeque<Reply>,
     resumed: VecDeque<Reply>,
+    by_method: HashMap<&'static str, VecDeque<Reply>>,
     discover: Option<Reply>,
     sessions: usize,
     stateless: bool,
@@ -137,6 +138,11 @@ impl Server {
     /// What is left of streams that were cut.
     pub(crate) fn on_resume(&self, replies: Vec<Reply>) {
         self.script(|s| s.resumed = replies.into());
+    }
+
+    /// The last one stays.
+    pub(crate) fn on_method(&self, method: &'static str, replies: Vec<Reply>) {
+        self.script(|s| s.by_method.insert(method, replies.into()));
     }
 
     pub(crate) fn on_discover(&self, reply: Reply) {
@@ -274,6 +280,15 @@ impl Inner {
         let mut script = self.script.lock().unwrap();
         let (what, id, body) = (seen.what.clone(), seen.id(), seen.body.clone());
         script.seen.push(seen);
+        if let Some(replies) = script.by_method.get_mut(what.as_str()) {
+            let last = replies.len() == 1;
+            let reply = if last {
+                replies.front().cloned()
+            } else {
+                replies.pop_front()
+            };
+            return reply.unwrap();
+        }
         match what.as_str() {
             "GET" | "resume" => {
                 let scripted = match what.as_str() {

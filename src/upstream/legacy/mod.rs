@@ -240,7 +240,10 @@ impl Conversation {
         if let Some(lease) = self.lease.take()
             && is_answered
         {
-            lease.give_back();
+            match &self.outgoing.pin {
+                Some(pin) => pin.hold(lease),
+                None => lease.give_back(),
+            }
         }
         event
     }
@@ -307,9 +310,13 @@ impl Conversation {
     }
 }
 
-/// The requests in whose course a server may ask (2026-07-28 says so, and nobody does otherwise).
+/// The requests in whose course a server may ask (2026-07-28 says so, and nobody does otherwise),
+/// and the one for the result of a server's own task (2025-11-25, Tasks).
 pub(in crate::upstream) fn may_ask(method: &str) -> bool {
-    matches!(method, "tools/call" | "prompts/get" | "resources/read")
+    matches!(
+        method,
+        "tools/call" | "prompts/get" | "resources/read" | "tasks/result"
+    )
 }
 
 pub(super) fn capability(kind: Kind) -> &'static str {

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::super::heard::{self, Heard, Messages};
 use super::super::session::Session;
-use super::super::{Event, translate};
+use super::super::{Event, Pin, translate};
 use super::{Call, Conversation, may_ask, no_session};
 use crate::mcp::error::{Failure, Reason, SideEffect, code};
 use crate::mcp::result;
@@ -24,11 +24,16 @@ enum Untaken {
 
 impl Conversation {
     pub(super) async fn send(&mut self) -> Result<Box<Messages>, Event> {
-        let lease = self
-            .sessions
-            .check_out(&self.key, self.outgoing.credentials.as_ref())
-            .await;
-        self.lease = Some(lease.map_err(no_session)?);
+        let pinned = self.outgoing.pin.as_ref().and_then(Pin::also);
+        let lease = match pinned {
+            Some(lease) => lease,
+            None => self
+                .sessions
+                .check_out(&self.key, self.outgoing.credentials.as_ref())
+                .await
+                .map_err(no_session)?,
+        };
+        self.lease = Some(lease);
         match self.send_once().await {
             Ok(messages) => return Ok(messages),
             Err(Untaken::End(event)) => return Err(event),

@@ -12,7 +12,7 @@ use super::children::{Children, Key};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::json::Writer;
 use crate::mcp::version::Era;
-use crate::upstream::legacy::{no_session, response};
+use crate::upstream::legacy::{may_ask, no_session, response};
 use crate::upstream::modern::{CANCEL_PATIENCE, log};
 use crate::upstream::{Answer, Control, Event, Exchange, Outgoing, UpstreamError, translate};
 
@@ -176,11 +176,11 @@ impl Conversation {
     }
 }
 
-/// The requests in whose course a server may ask (2026-07-28 says so, and nobody does otherwise).
 fn asks(method: &str) -> Asks {
-    match method {
-        "tools/call" | "prompts/get" | "resources/read" => Asks::Maybe,
-        _ => Asks::Never,
+    if may_ask(method) {
+        Asks::Maybe
+    } else {
+        Asks::Never
     }
 }
 

@@ -13,7 +13,9 @@ use crate::admin::drain::Drain;
 use crate::admin::health::{Degraded, Health};
 use crate::admin::server::{Probes, Token};
 use crate::clock::{Anchored, Clock, System};
-use crate::config::{self, Config, EraChoice, Location, SealKey, Secret, SessionUse, Wrapped};
+use crate::config::{
+    self, Config, EraChoice, Location, NativeTasks, SealKey, Secret, SessionUse, Wrapped,
+};
 use crate::downstream::auth::Callers;
 use crate::downstream::route::Names;
 use crate::downstream::server::{self, Server};
@@ -156,6 +158,7 @@ impl App {
                 body_bytes_max: config.limits.body_bytes_max,
                 listen_task_ids_max: config.limits.listen_task_ids,
                 trust_annotations: config.upstream.trust_annotations,
+                pass_native_tasks: config.upstream.native_tasks == NativeTasks::Pass,
             },
             closing: CancellationToken::new(),
             passing: TaskTracker::new(),

@@ -11,8 +11,8 @@ use super::host::Host;
 use super::problem::Problem;
 use super::scalar::{FromText, word};
 use super::{
-    Admin, Auth, Config, Drain, EraChoice, Limits, Listen, LogFormat, Replica, SessionUse,
-    Telemetry, Tls, Upstream, file, rules, store, wrapped,
+    Admin, Auth, Config, Drain, EraChoice, Limits, Listen, LogFormat, NativeTasks, Replica,
+    SessionUse, Telemetry, Tls, Upstream, file, rules, store, wrapped,
 };
 
 impl Config {
@@ -261,6 +261,13 @@ pub(super) fn positive(key: &str, duration: Duration) -> Result<(), Problem> {
         return Err(Problem::new(key, text));
     }
     Ok(())
+}
+
+impl FromText for NativeTasks {
+    const KIND: &'static str = r#""hide" or "pass""#;
+    fn from_text(text: &str) -> Result<Self, String> {
+        word(text, &[("hide", Self::Hide), ("pass", Self::Pass)])
+    }
 }
 
 impl FromText for EraChoice {

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::scalar::{Size, list, names, optional, scalar};
 use super::secret::Secret;
-use super::{EraChoice, LogFormat, SessionUse};
+use super::{EraChoice, LogFormat, NativeTasks, SessionUse};
 use crate::task::policy::{InputWhen, Mode, OnOwnerLost};
 
 #[derive(Debug, Default, Deserialize)]
@@ -92,6 +92,8 @@ pub(super) struct Upstream {
     pub(super) shared: Option<bool>,
     #[serde(deserialize_with = "scalar")]
     pub(super) trust_annotations: bool,
+    #[serde(deserialize_with = "scalar")]
+    pub(super) native_tasks: NativeTasks,
 }
 
 impl Default for Upstream {
@@ -109,6 +111,7 @@ impl Default for Upstream {
             connect_timeout: Duration::from_secs(5),
             shared: None,
             trust_annotations: false,
+            native_tasks: NativeTasks::Hide,
         }
     }
 }

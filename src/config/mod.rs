@@ -99,6 +99,16 @@ pub struct Upstream {
     pub shared: bool,
     /// What the server calls read-only or idempotent may be run again.
     pub trust_annotations: bool,
+    pub native_tasks: NativeTasks,
+}
+
+/// What becomes of a modern server's own tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NativeTasks {
+    /// The server never hears that the client knows tasks.
+    Hide,
+    /// Its handles go to the client, and requests about them to it.
+    Pass,
 }
 
 /// Which era the wrapped server speaks.

@@ -116,6 +116,7 @@ pub(super) fn upstream(
     Ok(Upstream {
         shared,
         trust_annotations: file.trust_annotations,
+        native_tasks: file.native_tasks,
         server,
         era: file.era,
         session: file.session,

@@ -42,7 +42,7 @@ use call::Asked;
 use intercept::{Intercepted, Modern};
 use reply::Rpc;
 use route::{Door, Names};
-use tasks::Shared;
+use tasks::{Answered, Shared};
 
 /// How long a request body may take to arrive.
 const BODY_PATIENCE: Duration = Duration::from_secs(30);
@@ -58,6 +58,8 @@ pub struct Settings {
     pub listen_task_ids_max: usize,
     /// What the server calls read-only or idempotent may be run again.
     pub trust_annotations: bool,
+    /// A modern server's own tasks are the client's business.
+    pub pass_native_tasks: bool,
 }
 
 /// Everything that a request needs.
@@ -203,9 +205,13 @@ async fn answer(
             .await
             .into_response(),
         method if method.starts_with("tasks/") => {
-            Box::pin(front.tasks(modern, caller, credentials))
-                .await
-                .into_response()
+            let answered = Box::pin(front.tasks(modern, caller, credentials.clone())).await;
+            match answered {
+                Answered::Unknown(_) if front.passes_native_tasks() => {
+                    forward(front, parts, body, modern, caller, credentials).await
+                }
+                Answered::Known(rpc) | Answered::Unknown(rpc) => rpc.into_response(),
+            }
         }
         "subscriptions/listen" => {
             Box::pin(listen::answer(front, modern, caller, credentials)).await
@@ -252,7 +258,8 @@ async fn forward(
         Err(error) => return undecided(request.id, error),
     };
     // What speaks of tasks must not reach the server: only then the body is edited.
-    let untouched = !meta.declares_tasks && !request.params.contains("task");
+    let hides_tasks = meta.declares_tasks && !front.settings.pass_native_tasks;
+    let untouched = !hides_tasks && !request.params.contains("task");
     let can_pass = front.upstream.speaks_http() && (untouched || !is_call);
     if era == Era::Modern && plan == Plan::Held && can_pass {
         return pass::again(front, parts, body.clone()).await;
@@ -267,13 +274,14 @@ async fn forward(
         credentials,
         era,
         repeatable: false,
-        native_task: false,
+        // A task of ours must not become one of the server's.
+        native_task: front.passes_native_tasks() && !matches!(plan, Plan::Always { .. }),
     };
     if is_call {
         match Box::pin(check_params(front, &asked, &name)).await {
             Ok(tool) => {
                 asked.repeatable = tool.repeatable && front.settings.trust_annotations;
-                asked.native_task = tool.requires_task && era == Era::Legacy;
+                asked.native_task |= tool.requires_task && era == Era::Legacy;
             }
             Err(error) => return Rpc::error(request.id.get(), &error).into_response(),
         }
@@ -334,6 +342,10 @@ struct Known {
 }
 
 impl Front {
+    fn passes_native_tasks(&self) -> bool {
+        self.settings.pass_native_tasks && self.upstream.known_era() == Some(Era::Modern)
+    }
+
     /// `Authorization` for the wrapped server: only where both are one resource.
     fn credentials(&self, headers: &HeaderMap) -> Option<HeaderValue> {
         let forwards = self.upstream.forwards_credentials();

@@ -25,8 +25,16 @@ const ANSWERS_BYTES_MAX: usize = 1024 * 1024;
 /// A store that takes longer than any of its commands may is away.
 const STORE_IS_AWAY: Duration = Duration::from_millis(600);
 
+/// The answer to a task request.
+pub(super) enum Answered {
+    Known(Rpc),
+    /// The store does not know the task.
+    Unknown(Rpc),
+}
+
 /// Why there is no such answer.
 enum Refusal {
+    Unknown,
     Error(RpcError),
     Store,
     /// Another replica, or this one later, can do it.
@@ -52,11 +60,11 @@ impl Front {
         modern: &Modern<'_>,
         caller: Caller,
         credentials: Option<HeaderValue>,
-    ) -> Rpc {
+    ) -> Answered {
         let id = modern.request.id.get();
         // Before the id is looked up: who cannot read tasks learns nothing of them.
         if !modern.meta.declares_tasks {
-            return Rpc::error(id, &RpcError::tasks_required());
+            return Answered::Known(Rpc::error(id, &RpcError::tasks_required()));
         }
         let answered = match &*modern.request.method {
             "tasks/get" => self.get(modern, caller).await,
@@ -64,12 +72,15 @@ impl Front {
             "tasks/cancel" => self.cancel(modern, caller).await,
             _ => Err(RpcError::method_not_found().into()),
         };
-        match answered {
+        Answered::Known(match answered {
             Ok(result) => Rpc::result(id, &result),
+            Err(Refusal::Unknown) => {
+                return Answered::Unknown(Rpc::error(id, &RpcError::unknown_task()));
+            }
             Err(Refusal::Error(error)) => Rpc::error(id, &error),
             Err(Refusal::Store) => Rpc::store_unavailable(id),
             Err(Refusal::Busy) => Rpc::busy(id),
-        }
+        })
     }
 
     async fn get(&self, modern: &Modern<'_>, caller: Caller) -> Result<String, Refusal> {
@@ -112,7 +123,7 @@ impl Front {
         match self.runner.answer(loaded, answers, credentials).await {
             Ok(()) => Ok(ACKNOWLEDGED.to_owned()),
             Err(AnswerError::Busy) => Err(Refusal::Busy),
-            Err(AnswerError::Gone) => Err(RpcError::unknown_task().into()),
+            Err(AnswerError::Gone) => Err(Refusal::Unknown),
             Err(AnswerError::Store(error)) => Err(error.into()),
         }
     }
@@ -141,7 +152,7 @@ impl Front {
         {
             // The owner sees the change and tells the server; a task that has ended stays so.
             Ok(_) | Err(NotApplied::Rejected(..)) => Ok(ACKNOWLEDGED.to_owned()),
-            Err(NotApplied::Gone) => Err(RpcError::unknown_task().into()),
+            Err(NotApplied::Gone) => Err(Refusal::Unknown),
             Err(NotApplied::Store(error)) => Err(error.into()),
         }
     }
@@ -151,7 +162,7 @@ impl Front {
     async fn find(&self, modern: &Modern<'_>, caller: Caller) -> Result<Loaded, Refusal> {
         self.find_by_id(named(modern)?, &caller)
             .await?
-            .ok_or_else(|| RpcError::unknown_task().into())
+            .ok_or(Refusal::Unknown)
     }
 
     pub(super) async fn find_by_id(
@@ -164,13 +175,13 @@ impl Front {
     }
 }
 
-fn named(modern: &Modern<'_>) -> Result<TaskId, RpcError> {
+fn named(modern: &Modern<'_>) -> Result<TaskId, Refusal> {
     let text = modern
         .request
         .params
         .get_str("taskId")
         .ok_or_else(|| RpcError::invalid_params("Invalid params: taskId must be a string"))?;
-    TaskId::parse(&text).ok_or_else(RpcError::unknown_task)
+    TaskId::parse(&text).ok_or(Refusal::Unknown)
 }
 
 /// A front is shared by all connections.

@@ -60,7 +60,8 @@ pub struct Outgoing {
     /// How long a server without sessions may be silent after an answer to its question: most of
     /// them lose it.
     pub answer_patience: Option<Duration>,
-    /// Ask for a task of the server's own, and carry it to its end (2025-11-25, Tasks).
+    /// Of a legacy server: ask for a task of its own, and carry it to its end (2025-11-25, Tasks). Of a
+    /// modern one: declare the Tasks extension, so that it may answer with one.
     pub native_task: bool,
     /// Requests of one pin use one session, or one process.
     pub pin: Option<Pin>,

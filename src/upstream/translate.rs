@@ -24,8 +24,8 @@ pub(super) fn notification(method: &str, params: &str) -> String {
     out.end()
 }
 
-/// Params for a modern server: the Tasks extension is never declared to it, a legacy `task` wish
-/// does not reach it, and the progress token is ours.
+/// Params for a modern server: the Tasks extension is not declared to it unless it may answer with
+/// tasks of its own, a legacy `task` wish does not reach it, and the progress token is ours.
 pub(super) fn for_modern(outgoing: &Outgoing, token: u64) -> Result<String, Fault> {
     let params = Object::parse(&outgoing.params)?;
     let retry = outgoing.retry.as_ref();
@@ -43,7 +43,11 @@ pub(super) fn for_modern(outgoing: &Outgoing, token: u64) -> Result<String, Faul
     text = set(
         &text,
         "_meta",
-        &meta_for_modern(meta, outgoing.wants_progress.then_some(token))?,
+        &meta_for_modern(
+            meta,
+            outgoing.wants_progress.then_some(token),
+            outgoing.native_task,
+        )?,
     )?;
     if let Some(Retry {
         input_responses,
@@ -58,14 +62,16 @@ pub(super) fn for_modern(outgoing: &Outgoing, token: u64) -> Result<String, Faul
     Ok(text)
 }
 
-fn meta_for_modern(meta: &str, token: Option<u64>) -> Result<String, Fault> {
+fn meta_for_modern(meta: &str, token: Option<u64>, native_task: bool) -> Result<String, Fault> {
     let object = Object::parse(meta)?;
     let mut text = match (object.contains(PROGRESS_TOKEN), token) {
         (_, Some(token)) => set(meta, PROGRESS_TOKEN, &token.to_string())?,
         (true, None) => object.render_filtered(|key| key != PROGRESS_TOKEN),
         (false, None) => meta.to_owned(),
     };
-    if let Some(capabilities) = object.get(CLIENT_CAPABILITIES) {
+    if let Some(capabilities) = object.get(CLIENT_CAPABILITIES)
+        && !native_task
+    {
         text = set(
             &text,
             CLIENT_CAPABILITIES,

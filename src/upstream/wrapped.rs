@@ -193,9 +193,16 @@ impl Upstream {
     pub fn begin(&self, era: Era, outgoing: Outgoing) -> Exchange {
         if outgoing.native_task && era == Era::Legacy {
             let server = self.server.clone();
-            return native::begin(Arc::new(move |one| server.begin(era, one)), outgoing);
+            return native::legacy::begin(Arc::new(move |one| server.begin(era, one)), outgoing);
         }
         self.server.begin(era, outgoing)
+    }
+
+    /// Follows a modern server's own task, which came as the answer to that call. `None`: it is none.
+    pub fn follow(&self, call: &Outgoing, answer: &RawValue) -> Option<Exchange> {
+        let server = self.server.clone();
+        let begin = Arc::new(move |one| server.begin(Era::Modern, one));
+        native::modern::follow(begin, call, answer)
     }
 
     /// Carries on a call that another process sent to a server that still runs it. `None`: the

@@ -28,6 +28,7 @@ mod headers;
 mod lifecycle;
 mod listen;
 mod malformed;
+mod native;
 mod pass;
 mod policy;
 mod probes;

@@ -193,6 +193,15 @@ impl Carrier {
             self.answer(answer).await;
             return Flow::Done;
         }
+        // The server made a task of its own of what is one of ours already.
+        if self.call.era == Era::Modern
+            && self.call.outgoing.native_task
+            && let Some(followed) = self.runner.upstream.follow(&self.call.outgoing, &result)
+        {
+            self.exchange = Some(followed);
+            self.follows = true;
+            return Flow::Continue;
+        }
         let invalid = Failure::new(Reason::UpstreamInvalid, SideEffect::Unknown);
         self.on_end(outcome::of_result(result), Answer::Failed(invalid))
             .await

@@ -202,7 +202,8 @@ impl Carrier {
 
     /// Passes the client's answers on to the open call of a legacy server.
     pub(super) async fn deliver(&mut self) -> Flow {
-        if self.call.era == Era::Modern {
+        // A modern server's questions end its leg: their answers go with the next one.
+        if self.call.era == Era::Modern && !self.follows {
             return Flow::Continue;
         }
         let (Some(kept), Some(exchange)) = (&self.kept, &self.exchange) else {

@@ -56,6 +56,8 @@ pub(super) struct Carrier {
     look_again: Option<Instant>,
     /// Another process sent the call: of its request only what is stored is known.
     adopted: bool,
+    /// The server made a task of its own of the call, which is followed to its end.
+    follows: bool,
     carried: Arc<OnceLock<TaskId>>,
 }
 
@@ -155,6 +157,7 @@ impl Carrier {
             resumable: None,
             look_again: None,
             adopted: false,
+            follows: false,
             carried: Arc::default(),
         }
     }
@@ -222,6 +225,7 @@ impl Carrier {
             resumable: None,
             look_again: None,
             adopted: false,
+            follows: false,
             carried,
         }
     }

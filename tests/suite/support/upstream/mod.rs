@@ -23,6 +23,7 @@ use super::{PATIENCE, within};
 
 mod legacy;
 mod modern;
+mod own;
 mod resumable;
 mod tools;
 
@@ -90,6 +91,8 @@ pub(crate) struct Shared {
     hangs: AtomicBool,
     challenges: AtomicBool,
     keeps_events: AtomicBool,
+    /// Tasks of the server's own; `None` where it never makes any.
+    own: Mutex<Option<own::Tasks>>,
 }
 
 impl Shared {
@@ -147,6 +150,7 @@ impl Upstream {
             hangs: AtomicBool::new(false),
             challenges: AtomicBool::new(false),
             keeps_events: AtomicBool::new(false),
+            own: Mutex::default(),
         });
         let stop = CancellationToken::new();
         tokio::spawn(accept(listener, Arc::clone(&shared), stop.clone()));
@@ -160,6 +164,11 @@ impl Upstream {
     /// From now on the streams of a legacy server can be come back to.
     pub(crate) fn keep_events(&self) {
         self.shared.keeps_events.store(true, Ordering::Relaxed);
+    }
+
+    /// From here on a modern server makes tasks of its own for clients that know them.
+    pub(crate) fn make_tasks(&self) {
+        *self.shared.own.lock().unwrap() = Some(own::Tasks::default());
     }
 
     pub(crate) fn url(&self) -> String {

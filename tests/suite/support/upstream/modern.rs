@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use super::super::http::{self, Body, Said};
 use super::tools::{self, Call, End, Side};
-use super::{Era, Shared};
+use super::{Era, Shared, own};
 
 const META: &str = "io.modelcontextprotocol/";
 
@@ -26,9 +26,15 @@ pub(super) async fn handle(shared: &Arc<Shared>, parts: &Parts, body: &Bytes) ->
     };
     let (id, params) = (message["id"].clone(), &message["params"]);
     let method = message["method"].as_str().unwrap_or_default();
-    if let Err(why) = headers_fit(parts, method, params) {
+    let makes_tasks = shared.own.lock().unwrap().is_some();
+    if let Err(why) = headers_fit(parts, method, params, makes_tasks) {
         let wrong = json!({"code": -32020, "message": why}).to_string();
         return http::json(400, error(&id, &wrong));
+    }
+    if method.starts_with("tasks/")
+        && let Some(answer) = own::answer(shared, &message)
+    {
+        return answer;
     }
     match method {
         "server/discover" => http::json(200, result(&id, &discovered())),
@@ -43,7 +49,12 @@ pub(super) async fn handle(shared: &Arc<Shared>, parts: &Parts, body: &Bytes) ->
 }
 
 /// Strict, so that every request that the proxy makes of its own is checked as well.
-fn headers_fit(parts: &Parts, method: &str, params: &Value) -> Result<(), &'static str> {
+fn headers_fit(
+    parts: &Parts,
+    method: &str,
+    params: &Value,
+    makes_tasks: bool,
+) -> Result<(), &'static str> {
     let header = |name| {
         parts
             .headers
@@ -69,7 +80,7 @@ fn headers_fit(parts: &Parts, method: &str, params: &Value) -> Result<(), &'stat
     }
     let capabilities = &params["_meta"][format!("{META}clientCapabilities")];
     let tasks = capabilities["extensions"].get("io.modelcontextprotocol/tasks");
-    if tasks.is_some() || params.get("task").is_some() {
+    if (tasks.is_some() && !makes_tasks) || params.get("task").is_some() {
         return Err("tasks must not reach this server");
     }
     Ok(())
@@ -98,6 +109,9 @@ async fn call(shared: &Arc<Shared>, params: &Value, id: Value) -> Response<Body>
     let side = Side::Modern {
         responses: params["inputResponses"].clone(),
         state: params["requestState"].as_str().map(ToOwned::to_owned),
+        knows_tasks: params["_meta"][format!("{META}clientCapabilities")]["extensions"]
+            .get("io.modelcontextprotocol/tasks")
+            .is_some(),
     };
     let call = Call::read(params, id, side);
     let (out, mut said) = mpsc::channel(16);

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use super::super::http::Said;
 use super::legacy::Session;
-use super::{Era, Shared};
+use super::{Era, Shared, own};
 
 /// The answer of `echo` as the server writes it: key order, numbers and space as no serializer
 /// would write them.
@@ -32,6 +32,7 @@ pub(super) enum Side {
     Modern {
         responses: Value,
         state: Option<String>,
+        knows_tasks: bool,
     },
 }
 
@@ -103,6 +104,15 @@ impl Call {
             "error" => no_luck(),
             "big" => self.text(&"x".repeat(usize::try_from(self.number("bytes")).unwrap())),
             "never" => std::future::pending().await,
+            "own" => {
+                tokio::time::sleep(Duration::from_millis(self.number("ms"))).await;
+                match &self.side {
+                    Side::Modern {
+                        knows_tasks: true, ..
+                    } => End::Result(own::created()),
+                    Side::Legacy(_) | Side::Modern { .. } => self.text("plain"),
+                }
+            }
             _ => End::Error(r#"{"code":-32602,"message":"Unknown tool"}"#.into()),
         }
     }
@@ -152,7 +162,9 @@ impl Call {
                 let asked = keys.iter().map(|key| session.ask(out, question(key)));
                 futures_util::future::join_all(asked).await
             }
-            Side::Modern { responses, state } => {
+            Side::Modern {
+                responses, state, ..
+            } => {
                 let complete = keys.iter().all(|key| responses.get(*key).is_some());
                 match state.as_deref() {
                     Some("asked") if complete => {
@@ -173,7 +185,9 @@ impl Call {
                 let first = session.ask(out, question("name")).await;
                 vec![first, session.ask(out, question("name")).await]
             }
-            Side::Modern { responses, state } => match state.as_deref() {
+            Side::Modern {
+                responses, state, ..
+            } => match state.as_deref() {
                 None => return asks(&["name"], "once"),
                 Some("once") if responses.get("name").is_some() => {
                     let state = format!("twice {}", responses["name"]);
@@ -245,6 +259,7 @@ pub(super) fn list(era: Era) -> String {
         "error",
         "big",
         "never",
+        "own",
     ];
     let mut tools: Vec<Value> = names
         .iter()

@@ -1,10 +1,8 @@
-//! A call that the server runs as a task of its own (2025-11-25, Tasks): created, followed and fetched,
-//! and to whoever made it a call like any other.
+//! A task of a legacy server's own (2025-11-25, Tasks): created, followed and fetched.
 //!
 //! The result is asked for at once, because the server may answer late and asks its questions there;
 //! beside that its state is polled, for its words and for servers that do not let anybody wait.
 
-use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -13,26 +11,15 @@ use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
 use serde_json::value::RawValue;
 
-use super::{Answer, Control, Event, Exchange, Outgoing, Pin};
-use crate::mcp::error::{Failure, Reason, SideEffect};
+use super::{
+    Begin, CANCEL_PATIENCE, FAILURES_MAX, INTERVAL, INTERVAL_MAX, LOST, Words, interval_of,
+};
+use crate::mcp::error::Failure;
 use crate::mcp::json::{Object, Writer};
-
-/// Between polls, where the server does not say, and the bounds of what it says.
-const INTERVAL: Duration = Duration::from_secs(2);
-const INTERVAL_MIN: Duration = Duration::from_millis(250);
-const INTERVAL_MAX: Duration = Duration::from_secs(10);
-
-/// Requests in a row that may fail before the task is given up.
-const FAILURES_MAX: u32 = 5;
-
-/// How long a cancel may take.
-const CANCEL_PATIENCE: Duration = Duration::from_secs(2);
-
-/// Begins one request at the server.
-pub(super) type Begin = Arc<dyn Fn(Outgoing) -> Exchange + Send + Sync>;
+use crate::upstream::{Answer, Control, Event, Exchange, Outgoing, Pin};
 
 /// The whole of a call. Nothing is sent before the events are polled.
-pub(super) fn begin(begin: Begin, mut outgoing: Outgoing) -> Exchange {
+pub(in crate::upstream) fn begin(begin: Begin, mut outgoing: Outgoing) -> Exchange {
     let pin = Pin::default();
     outgoing.pin = Some(pin.clone());
     let requests = Requests {
@@ -154,18 +141,13 @@ struct Task {
     /// anybody wait.
     has_ended: bool,
     polls: BoxStream<'static, Polled>,
-    message: Option<String>,
-    /// Changes of the message, as progress.
-    changes: u64,
+    words: Words,
     failures: u32,
 }
 
 /// What a poll said.
 enum Polled {
-    State {
-        has_ended: bool,
-        message: Option<String>,
-    },
+    State(Box<RawValue>),
     /// The server does not know the task, or does not let it be asked about.
     Refused,
     Failed,
@@ -210,8 +192,7 @@ impl Driver {
             id,
             result: None,
             has_ended: false,
-            message: None,
-            changes: 0,
+            words: Words::default(),
             failures: 0,
         };
         task.ask_for_result(&self.requests, &self.side);
@@ -270,13 +251,18 @@ impl Task {
     fn on_poll(&mut self, polled: Polled, requests: &Requests, side: &Side) -> Turned {
         let is_asked = self.result.is_some();
         match polled {
-            Polled::State { has_ended, message } => {
+            Polled::State(state) => {
                 self.failures = 0;
+                let state = Object::parse(state.get()).unwrap_or_default();
                 if !is_asked {
-                    self.has_ended = has_ended;
+                    let status = state.get_str("status").unwrap_or_default();
+                    self.has_ended = matches!(&*status, "completed" | "failed" | "cancelled");
                     self.ask_for_result(requests, side);
                 }
-                self.told(message)
+                let words = self.words.heard(&state);
+                words.map_or(Turned::Nothing, |words| {
+                    Turned::Said(Event::Progress(words))
+                })
             }
             // As long as its result is waited for it is nobody's business.
             Polled::Refused | Polled::Failed if is_asked => Turned::Nothing,
@@ -290,28 +276,7 @@ impl Task {
             }
         }
     }
-
-    fn told(&mut self, message: Option<String>) -> Turned {
-        if message.is_none() || self.message == message {
-            return Turned::Nothing;
-        }
-        self.changes += 1;
-        let mut params = Writer::object();
-        params.number("progressToken", 0);
-        params.number("progress", self.changes);
-        params.str("message", message.as_deref().unwrap_or_default());
-        self.message = message;
-        match RawValue::from_string(params.end()) {
-            Ok(params) => Turned::Said(Event::Progress(params)),
-            Err(_) => Turned::Nothing,
-        }
-    }
 }
-
-const LOST: Failure = Failure {
-    reason: Reason::UpstreamReset,
-    effect: SideEffect::Unknown,
-};
 
 async fn next_of(exchange: Option<&mut Exchange>) -> Option<Event> {
     match exchange {
@@ -324,15 +289,8 @@ async fn next_of(exchange: Option<&mut Exchange>) -> Option<Event> {
 fn created(result: &RawValue) -> Option<(Arc<str>, Duration)> {
     let task = Object::parse(result.get()).ok()?.get_object("task")?;
     let id = task.get_str("taskId")?;
-    Some(((&*id).into(), interval_of(&task)))
-}
-
-fn interval_of(task: &Object<'_>) -> Duration {
-    let said = task.get("pollInterval").map(RawValue::get);
-    let said = said.and_then(|raw| raw.parse::<f64>().ok());
-    said.and_then(|ms| Duration::try_from_secs_f64(ms / 1000.0).ok())
-        .unwrap_or(INTERVAL)
-        .clamp(INTERVAL_MIN, INTERVAL_MAX)
+    let interval = interval_of(&task, "pollInterval").unwrap_or(INTERVAL);
+    Some(((&*id).into(), interval))
 }
 
 /// Asks for the state again and again, for as long as anybody listens.
@@ -344,7 +302,11 @@ fn polls(requests: Requests, id: Arc<str>, interval: Duration) -> BoxStream<'sta
             let mut asking = requests.about("tasks/get", &id);
             while let Some(event) = asking.events.next().await {
                 match event {
-                    Event::Result(result) => return Some(state(&result, interval)),
+                    Event::Result(result) => {
+                        let said = Object::parse(result.get()).ok();
+                        let said = said.and_then(|task| interval_of(&task, "pollInterval"));
+                        return Some((Polled::State(result), said.unwrap_or(interval)));
+                    }
                     Event::Error(_) => return Some((Polled::Refused, interval)),
                     Event::Failed(_) => break,
                     Event::Progress(_) | Event::Log(_) | Event::Question(_) | Event::Resumable => {}
@@ -354,21 +316,4 @@ fn polls(requests: Requests, id: Arc<str>, interval: Duration) -> BoxStream<'sta
         }
     })
     .boxed()
-}
-
-fn state(result: &RawValue, before: Duration) -> (Polled, Duration) {
-    let Ok(task) = Object::parse(result.get()) else {
-        return (Polled::Failed, before);
-    };
-    let status = task.get_str("status").unwrap_or_default();
-    let polled = Polled::State {
-        has_ended: matches!(&*status, "completed" | "failed" | "cancelled"),
-        message: task.get_str("statusMessage").map(Cow::into_owned),
-    };
-    let interval = if task.contains("pollInterval") {
-        interval_of(&task)
-    } else {
-        before
-    };
-    (polled, interval)
 }

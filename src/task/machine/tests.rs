@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::value::RawValue;
 
 use super::*;
+use crate::mcp::error::SideEffect;
 use crate::task::id::{Caller, TaskId};
 use crate::task::policy::OnOwnerLost;
 use crate::task::state::{Payload, Status};
@@ -72,9 +73,11 @@ enum Letter {
     Release,
     Adopt,
     Rerun,
+    Requeue,
+    Turn,
 }
 
-const ALPHABET: [Letter; 20] = [
+const ALPHABET: [Letter; 22] = [
     Letter::Ask,
     Letter::AskRound,
     Letter::AskNothing,
@@ -95,6 +98,8 @@ const ALPHABET: [Letter; 20] = [
     Letter::Release,
     Letter::Adopt,
     Letter::Rerun,
+    Letter::Requeue,
+    Letter::Turn,
 ];
 
 impl Letter {
@@ -106,6 +111,7 @@ impl Letter {
                 .map(|key| (key, raw("{\"action\":\"accept\"}")))
                 .collect(),
             by: Incarnation::from_text("b/2"),
+            waits: task.round % 2 == 1,
         };
         let open = || {
             task.open_questions()
@@ -169,6 +175,8 @@ impl Letter {
             Self::Release => owner(OwnerEvent::Released),
             Self::Adopt => claimed(task, Takeover::Resume),
             Self::Rerun => claimed(task, Takeover::Dispatch),
+            Self::Requeue => claimed(task, Takeover::Queue),
+            Self::Turn => owner(OwnerEvent::Dispatched),
         }
     }
 }
@@ -285,13 +293,22 @@ fn check(before: &Task, next: &Task, effect: Option<Effect>, letter: Letter, see
         assert!(!next.must_tell, "{}", context());
     }
     // Whoever takes over has a fence of its own, and the one before is heard no more.
-    if matches!(letter, Letter::Adopt | Letter::Rerun) {
+    if matches!(letter, Letter::Adopt | Letter::Rerun | Letter::Requeue) {
         assert!(next.fence > before.fence && !next.released);
         let late = Event::Owner(before.fence, OwnerEvent::Released);
         assert_eq!(step(next, late, NOW).unwrap_err(), Rejected::NotOwner);
     }
     // Where to resume is known only while there is something to resume, or to cancel there.
     assert!(next.resume.is_none() || !next.is_ended() || next.must_tell);
+    // What was never sent is known not to have run, and nobody else is.
+    let failure = next.failure(Reason::Deadline);
+    let none = failure.effect == SideEffect::None;
+    let sent = before.failure(Reason::Deadline).effect == SideEffect::Unknown
+        || matches!(next.leg, Leg::Sent(_));
+    assert!(!(none && sent), "{}", context());
+    if next.leg == Leg::Queued {
+        assert!(!next.must_tell, "{}", context());
+    }
     // A dispatch has an owner and a leg of its own; a parked round waits for somebody.
     if effect == Some(Effect::Dispatch) {
         assert_ne!(next.leg, before.leg, "{}", context());
@@ -354,6 +371,7 @@ fn the_same_retry_repeats_and_another_does_not() {
         Event::Answered {
             answers: with("{\"a\":1}"),
             by,
+            waits: false,
         },
         NOW,
     )

@@ -230,11 +230,14 @@ fn walk(task: &Task, seen: &Seen, now_ms: u64, left: u32) -> u64 {
             continue;
         };
         let seen = check(task, &next, effect, letter, seen);
-        assert_eq!(
-            format!("{next:?}"),
-            format!("{:?}", step(task, again, now_ms).unwrap().task),
-            "the same question has the same answer"
-        );
+        // Of the last events, which are most of all, this would say nothing new.
+        if left > 1 {
+            assert_eq!(
+                format!("{next:?}"),
+                format!("{:?}", step(task, again, now_ms).unwrap().task),
+                "the same question has the same answer"
+            );
+        }
         walked += walk(&next, &seen, now_ms, left - 1);
     }
     walked

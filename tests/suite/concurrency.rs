@@ -230,7 +230,7 @@ async fn no_place_is_lost_in_hundreds_of_mixed_ends(era: Era) {
     let rig = Rig::start(era, config).await;
     let client = rig.client();
     for round in 0..10 {
-        let calls = (0..50).map(|number| one_end(&rig, round * 50 + number));
+        let calls = (0..50_usize).map(|number| one_end(&rig, round * 50 + number));
         within(PATIENCE * 2, "all came to an end", join_all(calls)).await;
     }
     rig.upstream.until_idle().await;
@@ -248,7 +248,7 @@ async fn no_place_is_lost_in_hundreds_of_mixed_ends(era: Era) {
 /// A result, an error, a cancel or a client that hangs up.
 async fn one_end(rig: &Rig, number: usize) {
     let mut client = rig.client();
-    if number % 7 == 0 {
+    if number.is_multiple_of(7) {
         client = client.without_tasks();
     }
     let tools = ["echo", "slow", "fail", "error", "big", "steps", "nobody's"];
@@ -256,7 +256,7 @@ async fn one_end(rig: &Rig, number: usize) {
     let arguments = json!({"ms": number % 11, "bytes": 40_000, "n": 1, "then": "break"});
     rig.upstream.release("steps");
     let call = client.calling(tool, arguments);
-    if number % 5 == 0 {
+    if number.is_multiple_of(5) {
         let patience = Duration::from_millis(u64::try_from(number % 13).unwrap());
         call.or_hang_up_after(patience).await;
         return;
@@ -264,7 +264,7 @@ async fn one_end(rig: &Rig, number: usize) {
     let answer = call.send().await;
     if answer.json()["result"]["resultType"] == "task" {
         let task = answer.into_task();
-        if number % 4 == 0 {
+        if number.is_multiple_of(4) {
             client.cancel(&task).await.assert_acknowledged();
         }
         let ended = |state: &Value| state["status"] != "working";

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::super::seat::Seat;
 use super::super::turn::{Places, Turn};
 use super::{Carrier, Flow};
 use crate::store::ledger::NotApplied;
@@ -78,7 +79,7 @@ impl Carrier {
         let task = &kept.loaded.task;
         task.leg == Leg::Queued
             && task.announced
-            && self.seat.as_ref().is_none_or(|seat| seat.was_told())
+            && self.seat.as_ref().is_none_or(Seat::was_told)
             && self.call.outgoing.credentials.is_none()
             && !self.runner.settings.exclusive_store
     }

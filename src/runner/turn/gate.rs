@@ -55,12 +55,12 @@ impl Gate {
     /// Draws a number. It is in the queue once it was polled.
     pub(super) fn draw(self: &Arc<Self>) -> Number {
         let mut waiting = self.waiting();
-        let number = waiting.next;
+        let drawn = waiting.next;
         waiting.next += 1;
-        waiting.drawn.insert(number);
+        waiting.drawn.insert(drawn);
         Number {
             gate: Arc::clone(self),
-            number,
+            drawn,
             called: Box::pin(Arc::clone(&self.places).acquire_owned()),
         }
     }
@@ -73,7 +73,7 @@ impl Gate {
 /// A number in the queue; given up when dropped.
 pub(super) struct Number {
     gate: Arc<Gate>,
-    number: u64,
+    drawn: u64,
     called: Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send>>,
 }
 
@@ -91,18 +91,18 @@ impl Number {
 
     /// How many are called before it.
     pub(super) fn before(&self) -> usize {
-        self.gate.waiting().drawn.range(..self.number).count()
+        self.gate.waiting().drawn.range(..self.drawn).count()
     }
 }
 
 impl fmt::Debug for Number {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Number").field(&self.number).finish()
+        f.debug_tuple("Number").field(&self.drawn).finish()
     }
 }
 
 impl Drop for Number {
     fn drop(&mut self) {
-        self.gate.waiting().drawn.remove(&self.number);
+        self.gate.waiting().drawn.remove(&self.drawn);
     }
 }

@@ -255,17 +255,7 @@ fn owner_step(task: &mut Task, event: OwnerEvent, now_ms: u64) -> Result<Option<
             }
             Ok(ask_round(task, requests, request_state, now_ms))
         }
-        OwnerEvent::Delivered { key } => {
-            let question = task.questions.iter_mut().find(|q| q.key == key);
-            let Some(question) = question else {
-                return Err(Rejected::Unchanged);
-            };
-            let Stage::Answered(answer) = &question.stage else {
-                return Err(Rejected::Unchanged);
-            };
-            question.stage = Stage::Delivered(Digest::of(&[answer.get()]));
-            Ok(None)
-        }
+        OwnerEvent::Delivered { key } => delivered(task, &key),
         OwnerEvent::Ended { outcome, message } => {
             task.status_message = message;
             end(task, outcome);
@@ -276,6 +266,18 @@ fn owner_step(task: &mut Task, event: OwnerEvent, now_ms: u64) -> Result<Option<
         }
         OwnerEvent::Told => Err(Rejected::Unchanged),
     }
+}
+
+fn delivered(task: &mut Task, key: &str) -> Result<Option<Effect>, Rejected> {
+    let question = task.questions.iter_mut().find(|q| &*q.key == key);
+    let Some(question) = question else {
+        return Err(Rejected::Unchanged);
+    };
+    let Stage::Answered(answer) = &question.stage else {
+        return Err(Rejected::Unchanged);
+    };
+    question.stage = Stage::Delivered(Digest::of(&[answer.get()]));
+    Ok(None)
 }
 
 /// A legacy server asks in the middle of its call.

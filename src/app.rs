@@ -390,6 +390,7 @@ async fn open(
 fn runner_settings(config: &Config, opened: &Opened) -> runner::Settings {
     runner::Settings {
         calls_max: config.limits.calls,
+        concurrency: config.upstream.concurrency,
         lease: config.replica.lease,
         exclusive_store: opened.exclusive,
         shared_clock: opened.shared_clock.clone(),

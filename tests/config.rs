@@ -7,6 +7,8 @@ use raincheck::config::load::{Flags, load};
 use raincheck::config::{Config, ConfigError, EraChoice, Location, LogFormat, SessionUse};
 use raincheck::task::policy::{InputWhen, Mode};
 
+#[path = "config/concurrency.rs"]
+mod concurrency;
 #[path = "config/mistakes.rs"]
 mod mistakes;
 #[path = "config/readme.rs"]

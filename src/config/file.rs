@@ -89,6 +89,10 @@ pub(super) struct Upstream {
     #[serde(deserialize_with = "scalar")]
     pub(super) connect_timeout: Duration,
     #[serde(deserialize_with = "optional")]
+    pub(super) concurrency: Option<usize>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) queue: Option<usize>,
+    #[serde(deserialize_with = "optional")]
     pub(super) shared: Option<bool>,
     #[serde(deserialize_with = "scalar")]
     pub(super) trust_annotations: bool,
@@ -109,6 +113,8 @@ impl Default for Upstream {
             session: SessionUse::Pool,
             sessions_max: 256,
             connect_timeout: Duration::from_secs(5),
+            concurrency: None,
+            queue: None,
             shared: None,
             trust_annotations: false,
             native_tasks: NativeTasks::Hide,
@@ -201,6 +207,10 @@ pub(super) struct Terms {
     pub(super) result_bytes_max: Option<Size>,
     #[serde(deserialize_with = "optional")]
     pub(super) on_owner_lost: Option<OnOwnerLost>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) concurrency: Option<usize>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) queue: Option<usize>,
 }
 
 /// The terms for some tools; what is not said is as in [`Terms`]. The fields are repeated because
@@ -230,9 +240,17 @@ pub(super) struct Tool {
     result_bytes_max: Option<Size>,
     #[serde(deserialize_with = "optional")]
     on_owner_lost: Option<OnOwnerLost>,
+    #[serde(deserialize_with = "optional")]
+    concurrency: Option<usize>,
+    #[serde(deserialize_with = "optional")]
+    queue: Option<usize>,
 }
 
 impl Tool {
+    pub(super) fn is_limited(&self) -> bool {
+        self.concurrency.is_some()
+    }
+
     pub(super) fn split(self) -> (Vec<String>, Terms) {
         let Self {
             name,
@@ -246,6 +264,8 @@ impl Tool {
             input_timeout,
             result_bytes_max,
             on_owner_lost,
+            concurrency,
+            queue,
         } = self;
         let terms = Terms {
             mode,
@@ -258,6 +278,8 @@ impl Tool {
             input_timeout,
             result_bytes_max,
             on_owner_lost,
+            concurrency,
+            queue,
         };
         (name, terms)
     }

@@ -7,9 +7,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::task::policy::Rules;
+use crate::task::policy::{Limit, Rules};
 
 mod checked;
+mod concurrency;
 mod duration;
 mod file;
 mod host;
@@ -95,6 +96,8 @@ pub struct Upstream {
     pub connect_timeout: Duration,
     /// Processes of a command at the same time.
     pub children_max: usize,
+    /// Tool calls at the server at once, whichever the tool.
+    pub concurrency: Option<Limit>,
     /// All replicas reach this same server; else each has its own.
     pub shared: bool,
     /// What the server calls read-only or idempotent may be run again.

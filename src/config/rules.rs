@@ -4,18 +4,26 @@ use std::time::Duration;
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
-use super::file;
 use super::problem::Problem;
+use super::{concurrency, file};
 use crate::task::policy::{Mode, Rule, Rules};
 
 pub(super) fn rules(tasks: &file::Terms, tools: Vec<file::Tool>) -> Result<Rules, Problem> {
-    let defaults = rule(&Rule::default(), tasks, "tasks")?;
+    let base = Rule {
+        concurrency: concurrency::of_each_tool(tasks, &tools)?,
+        ..Rule::default()
+    };
+    let defaults = rule(&base, tasks, "tasks")?;
     let mut checked = Vec::with_capacity(tools.len());
     for (place, tool) in tools.into_iter().enumerate() {
         let key = format!("tools.{place}");
         let (names, terms) = tool.split();
         let globs = globs(&names, &key)?;
-        checked.push((globs, rule(&defaults, &terms, &key)?));
+        let base = Rule {
+            concurrency: concurrency::of_entry(&defaults, tasks, &terms, &key)?,
+            ..defaults.clone()
+        };
+        checked.push((globs, rule(&base, &terms, &key)?));
     }
     Ok(Rules::new(defaults, checked))
 }
@@ -57,6 +65,7 @@ fn rule(base: &Rule, terms: &file::Terms, key: &str) -> Result<Rule, Problem> {
             .result_bytes_max
             .map_or(base.result_bytes_max, |s| s.0),
         on_owner_lost: terms.on_owner_lost.unwrap_or(base.on_owner_lost),
+        concurrency: base.concurrency,
     };
     let refused = |setting: &str, text: &str| Err(Problem::new(format!("{key}.{setting}"), text));
     if rule.poll_interval_ms < POLL_INTERVAL_MIN_MS {

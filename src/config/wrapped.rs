@@ -8,7 +8,7 @@ use hyper::Uri;
 
 use super::checked::{PERMITS_MAX, positive};
 use super::problem::Problem;
-use super::{Secret, Upstream, file};
+use super::{Secret, Upstream, concurrency, file};
 
 /// Where the wrapped server is. Prints as its URL, or as the name of its program: arguments may
 /// hold secrets.
@@ -110,6 +110,7 @@ pub(super) fn upstream(
         ));
     }
     positive("upstream.connect_timeout", file.connect_timeout)?;
+    let concurrency = concurrency::in_all(file)?;
     // On loopback each replica has a server of its own, as in a sidecar; a program is its own, too.
     let usual = matches!(server, Wrapped::Url(_)) && !server.is_local();
     let shared = file.shared.unwrap_or(usual);
@@ -122,6 +123,7 @@ pub(super) fn upstream(
         session: file.session,
         sessions_max: file.sessions_max,
         connect_timeout: file.connect_timeout,
+        concurrency,
         children_max: file.children_max,
     })
 }

@@ -70,7 +70,7 @@ pub(super) async fn carry(
     };
     match front.runner.call(call) {
         Ok(client) => respond(id.to_owned(), client).await,
-        Err(_busy) => Rpc::busy(id.get()).into_response(),
+        Err(refused) => Rpc::not_begun(id.get(), refused.reason()).into_response(),
     }
 }
 

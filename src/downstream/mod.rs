@@ -257,10 +257,12 @@ async fn forward(
         Ok(era) => era,
         Err(error) => return undecided(request.id, error),
     };
-    // What speaks of tasks must not reach the server: only then the body is edited.
+    // What speaks of tasks must not reach the server: only then the body is edited. What streams
+    // past waits for nobody.
     let hides_tasks = meta.declares_tasks && !front.settings.pass_native_tasks;
     let untouched = !hides_tasks && !request.params.contains("task");
-    let can_pass = front.upstream.speaks_http() && (untouched || !is_call);
+    let may_pass = !is_call || (untouched && !front.runner.limits(&name));
+    let can_pass = front.upstream.speaks_http() && may_pass;
     if era == Era::Modern && plan == Plan::Held && can_pass {
         return pass::again(front, parts, body.clone()).await;
     }

@@ -8,7 +8,7 @@ use hyper::{Response, StatusCode};
 use serde_json::value::RawValue;
 
 use super::body::Body;
-use crate::mcp::error::{Failure, RpcError, code};
+use crate::mcp::error::{Failure, Reason, RpcError, SideEffect, code};
 use crate::mcp::json::Writer;
 use crate::mcp::result;
 use crate::runner::seat::{Answer, Guard};
@@ -71,10 +71,14 @@ impl Rpc {
     }
 
     pub(super) fn busy(id: &str) -> Self {
-        let error = RpcError::internal("Too many calls are under way; try again later");
+        Self::not_begun(id, Reason::Busy)
+    }
+
+    /// A call that was refused before anything of it was stored or sent.
+    pub(super) fn not_begun(id: &str, reason: Reason) -> Self {
         Self {
             status: StatusCode::SERVICE_UNAVAILABLE,
-            ..Self::error(id, &error)
+            ..Self::failure(id, Failure::new(reason, SideEffect::None))
         }
     }
 

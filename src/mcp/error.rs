@@ -113,7 +113,7 @@ pub enum SideEffect {
     Unknown,
 }
 
-/// Why raincheck itself ended a call.
+/// Why raincheck itself ended a call, or did not begin it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
     OwnerLost,
@@ -129,6 +129,8 @@ pub enum Reason {
     UpstreamTooLarge,
     StoreLost,
     CancelledByDisconnect,
+    Busy,
+    QueueFull,
 }
 
 impl Reason {
@@ -146,6 +148,8 @@ impl Reason {
             Self::UpstreamTooLarge => "upstream_too_large",
             Self::StoreLost => "store_lost",
             Self::CancelledByDisconnect => "cancelled_by_disconnect",
+            Self::Busy => "busy",
+            Self::QueueFull => "queue_full",
         }
     }
 
@@ -166,6 +170,8 @@ impl Reason {
             Self::UpstreamTooLarge => "The server's answer was larger than allowed",
             Self::StoreLost => "The proxy's store could not keep this task",
             Self::CancelledByDisconnect => "The client went away before it heard of this task",
+            Self::Busy => "Too many calls are under way; try again later",
+            Self::QueueFull => "Too many calls wait for the server already; try again later",
         }
     }
 }

@@ -65,9 +65,10 @@ impl Runner {
         answers: BTreeMap<Box<str>, Box<RawValue>>,
         credentials: Option<HeaderValue>,
     ) -> Result<(), AnswerError> {
-        let event = Event::Answered {
+        let answered = |waits| Event::Answered {
             answers,
             by: self.incarnation.clone(),
+            waits,
         };
         if loaded.task.open_questions().next().is_none() {
             // Nothing is asked that these could answer.
@@ -75,13 +76,15 @@ impl Runner {
         }
         if !matches!(loaded.task.leg, Leg::Parked(_)) {
             // A legacy call is open, and its owner passes the answers on. It asks no rounds.
-            return self.apply_answers(loaded, event).await.map(drop);
+            return self.apply_answers(loaded, answered(false)).await.map(drop);
         }
         // What the next leg needs is had before anything is promised.
         let permit = self.permit()?;
         let request = self.ledger.load_request(loaded.task.id).await?;
         let request = request.ok_or(StoreError::Corrupt("a task without its request"))?;
         let charge = Charge::of(self, &loaded.task);
+        let turn = self.gates.queue(&loaded.task.name);
+        let event = answered(turn.waits());
         let Some(dispatched) = self.apply_answers(loaded, event).await? else {
             return Ok(());
         };
@@ -90,7 +93,7 @@ impl Runner {
         match Carrier::dispatched(
             runner,
             dispatched,
-            charge,
+            (charge, turn),
             Era::Modern,
             &request,
             credentials,

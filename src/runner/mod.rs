@@ -21,7 +21,7 @@ use crate::store::ledger::{Ledger, Loaded, NotApplied};
 use crate::store::seal::Sealer;
 use crate::task::id::{Caller, Incarnation, TaskId};
 use crate::task::machine::{Event, Rejected};
-use crate::task::policy::{Plan, Rule, Rules};
+use crate::task::policy::{Limit, Plan, Rule, Rules};
 use crate::task::state::{Digest, Reach};
 use crate::upstream::Outgoing;
 use crate::upstream::wrapped::Upstream;
@@ -38,6 +38,7 @@ pub mod parked;
 mod recovery;
 pub mod seat;
 mod sweeper;
+mod turn;
 mod unsaved;
 pub mod watch;
 
@@ -46,6 +47,7 @@ use carried::Carried;
 use carrier::Carrier;
 use heartbeat::View;
 use seat::Client;
+use turn::{Full, Gates, Turn};
 use unsaved::Unsaved;
 use watch::Watches;
 
@@ -53,6 +55,9 @@ pub use answer::AnswerError;
 
 /// Creates whose outcome the store did not tell; beyond it the oldest are left to the due index.
 const IN_DOUBT_MAX: usize = 1024;
+
+/// What the limits are for; other requests are answered beside them.
+const TOOL_CALL: &str = "tools/call";
 
 /// What is left of the grace period when calls are ended: for their last commits.
 const LAST_WORDS: Duration = Duration::from_secs(3);
@@ -62,6 +67,8 @@ const LAST_WORDS: Duration = Duration::from_secs(3);
 pub struct Settings {
     /// Calls under way at once; more are refused before anything is stored or sent.
     pub calls_max: usize,
+    /// Tool calls at the server at once, whichever the tool.
+    pub concurrency: Option<Limit>,
     /// How long this replica's lease runs without a heartbeat.
     pub lease: Duration,
     /// Nobody else can use the store: what it says of dead owners is true at once.
@@ -87,7 +94,10 @@ pub struct Runner {
     services: TaskTracker,
     /// Cancelled when the grace period is over: what still runs fails as `shutdown`.
     halt: CancellationToken,
+    /// Cancelled when the drain begins: what still waits for its turn is left to others.
+    draining: CancellationToken,
     permits: Arc<Semaphore>,
+    gates: Gates,
     carried: Arc<Carried>,
     progress: Budget,
     unsaved: Unsaved,
@@ -118,9 +128,36 @@ pub struct Call {
 }
 
 /// Too many calls are under way.
-#[derive(Debug, thiserror::Error)]
-#[error("too many calls are under way")]
+#[derive(Debug)]
 pub struct Busy;
+
+/// Why a call was not begun. Nothing of it was stored or sent.
+#[derive(Debug)]
+pub enum NotBegun {
+    Busy,
+    QueueFull,
+}
+
+impl NotBegun {
+    pub fn reason(&self) -> Reason {
+        match self {
+            Self::Busy => Reason::Busy,
+            Self::QueueFull => Reason::QueueFull,
+        }
+    }
+}
+
+impl From<Busy> for NotBegun {
+    fn from(_: Busy) -> Self {
+        Self::Busy
+    }
+}
+
+impl From<Full> for NotBegun {
+    fn from(_: Full) -> Self {
+        Self::QueueFull
+    }
+}
 
 impl Runner {
     pub fn new(
@@ -135,7 +172,9 @@ impl Runner {
             upstream,
             watches: Arc::default(),
             incarnation,
+            gates: Gates::new(Arc::clone(&rules), settings.concurrency),
             rules,
+            draining: CancellationToken::new(),
             permits: Arc::new(Semaphore::new(settings.calls_max)),
             settings,
             calls: TaskTracker::new(),
@@ -190,12 +229,22 @@ impl Runner {
     }
 
     /// Begins a call. The job runs until the call has ended, whatever becomes of the client.
-    pub fn call(self: &Arc<Self>, call: Call) -> Result<Client, Busy> {
+    pub fn call(self: &Arc<Self>, call: Call) -> Result<Client, NotBegun> {
         let permit = self.permit()?;
+        let tool = call.outgoing.name.as_deref().unwrap_or_default();
+        let turn = match &*call.outgoing.method {
+            TOOL_CALL => self.gates.enter(tool)?,
+            _ => Turn::free(),
+        };
         let (seat, client) = seat::seat();
-        let carrier = Carrier::for_client(Arc::clone(self), call, seat);
+        let carrier = Carrier::for_client(Arc::clone(self), call, seat, turn);
         self.spawn(carrier, permit);
         Ok(client)
+    }
+
+    /// Whether calls of this tool may have to wait for their turn.
+    pub fn limits(&self, tool: &str) -> bool {
+        self.gates.limits(tool)
     }
 
     /// Waits for the calls under way. Shortly before `grace` is over, what another replica can
@@ -203,6 +252,7 @@ impl Runner {
     pub async fn drain(&self, grace: Duration) {
         self.permits.close();
         self.calls.close();
+        self.draining.cancel();
         let last = LAST_WORDS.min(grace / 4);
         // Either all ended, or the rest is told to.
         let _ = tokio::time::timeout(grace.saturating_sub(last), self.calls.wait()).await;

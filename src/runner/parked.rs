@@ -93,6 +93,8 @@ impl Runner {
         let answered = Event::Answered {
             answers: comeback.answers,
             by: self.incarnation.clone(),
+            // A legacy call is open while it asks.
+            waits: false,
         };
         let loaded = match self.advance(loaded, answered).await {
             Ok(loaded) => loaded,

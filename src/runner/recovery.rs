@@ -127,12 +127,19 @@ impl Runner {
             return Ok(());
         };
         let charge = Charge::of(self, &loaded.task);
-        let Some(claimed) = self.claim(&loaded, Takeover::Dispatch).await else {
+        let turn = self.gates.queue(&loaded.task.name);
+        let takeover = if turn.waits() {
+            Takeover::Queue
+        } else {
+            Takeover::Dispatch
+        };
+        let Some(claimed) = self.claim(&loaded, takeover).await else {
             return Ok(());
         };
         info!(task = ?claimed.task.id, attempts = claimed.task.attempts, "a call is sent for its lost owner");
         let id = claimed.task.id;
-        match Carrier::dispatched(Arc::clone(self), claimed, charge, era, &request, None) {
+        let runner = Arc::clone(self);
+        match Carrier::dispatched(runner, claimed, (charge, turn), era, &request, None) {
             Ok(carrier) => self.spawn(carrier, permit),
             Err(_unreadable) => self.abandon_by_id(id, Reason::OwnerLost).await,
         }

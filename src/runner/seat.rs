@@ -83,6 +83,11 @@ impl Seat {
         }
     }
 
+    /// Whether the client was told, as far as is known now.
+    pub(super) fn was_told(&self) -> bool {
+        self.cell.state.load(Ordering::Acquire) == ANNOUNCED
+    }
+
     /// Resolves when it is decided: true if the client was told.
     pub(super) async fn settled(&self) -> bool {
         loop {

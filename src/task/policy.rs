@@ -70,6 +70,24 @@ impl OnOwnerLost {
     }
 }
 
+/// How many calls run at once, and how many more may wait for their turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limit {
+    /// More than 0.
+    pub at_once: usize,
+    /// Calls beyond these are refused.
+    pub queue: usize,
+}
+
+/// Which calls a rule's limit counts together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Concurrency {
+    /// Those of one tool, whatever others the rule is for.
+    EachTool(Limit),
+    /// Those of all tools that the `[[tools]]` entry matches.
+    Together(Limit),
+}
+
 /// The terms of one call. All durations are milliseconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
@@ -88,6 +106,8 @@ pub struct Rule {
     pub input_timeout_ms: Option<u64>,
     pub result_bytes_max: u64,
     pub on_owner_lost: OnOwnerLost,
+    /// `None`: as many as come.
+    pub concurrency: Option<Concurrency>,
 }
 
 impl Rule {
@@ -117,6 +137,7 @@ impl Default for Rule {
             input_timeout_ms: None,
             result_bytes_max: 32 << 20,
             on_owner_lost: OnOwnerLost::Resume,
+            concurrency: None,
         }
     }
 }
@@ -159,6 +180,11 @@ impl Rules {
     pub fn result_bytes_max(&self) -> u64 {
         let tools = self.tools.iter().map(|(_, rule)| rule.result_bytes_max);
         tools.fold(self.defaults.result_bytes_max, u64::max)
+    }
+
+    /// The rules of the `[[tools]]` entries.
+    pub fn entries(&self) -> impl Iterator<Item = &Rule> {
+        self.tools.iter().map(|(_, rule)| rule)
     }
 
     pub fn defaults(&self) -> &Rule {

@@ -110,7 +110,7 @@ impl Status {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Leg {
-    /// Nothing was sent yet.
+    /// Nothing is in flight: it waits for its turn. What was sent before has come to its end.
     Queued,
     /// The n-th dispatch was begun: the server may have run it.
     Sent(u32),
@@ -286,8 +286,8 @@ impl Task {
     /// not to have run.
     pub fn failure(&self, reason: Reason) -> Failure {
         let effect = match self.leg {
-            Leg::Queued => SideEffect::None,
-            Leg::Sent(_) | Leg::Parked(_) => SideEffect::Unknown,
+            Leg::Queued if self.round == 0 && self.attempts == 0 => SideEffect::None,
+            Leg::Queued | Leg::Sent(_) | Leg::Parked(_) => SideEffect::Unknown,
         };
         Failure::new(reason, effect)
     }

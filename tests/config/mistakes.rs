@@ -14,7 +14,7 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
         "[tasks]\ngrace_windw = '2s'",
         "config.toml: tasks.grace_windw: unknown key; did you mean grace_window? accepted in \
              [tasks]: mode, grace_window, require_tasks, input, retention, max_duration, \
-             poll_interval, input_timeout, result_bytes_max, on_owner_lost",
+             poll_interval, input_timeout, result_bytes_max, on_owner_lost, concurrency, queue",
     ),
     (
         "[task]\nmode = 'auto'",
@@ -29,7 +29,7 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
         "[[tools]]\nname = 'a'\n[[tools]]\nname = 'b'\nmod = 'auto'",
         "config.toml: [[tools]] #2: mod: unknown key; did you mean mode? accepted in [[tools]]: \
              name, mode, grace_window, require_tasks, input, retention, max_duration, \
-             poll_interval, input_timeout, result_bytes_max, on_owner_lost",
+             poll_interval, input_timeout, result_bytes_max, on_owner_lost, concurrency, queue",
     ),
     (
         "[[tools]]\nname = 'a'\nmode = 'sometimes'",
@@ -56,6 +56,33 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
     (
         "[tasks]\nmode = ['auto']",
         "config.toml: tasks.mode: must be \"auto\", \"always\" or \"never\", not a list",
+    ),
+    (
+        "[tasks]\nconcurrency = 0",
+        "config.toml: tasks.concurrency: must be from 1 to 1000000; leave it out for as many as come",
+    ),
+    (
+        "[upstream]\nconcurrency = 1000001",
+        "config.toml: upstream.concurrency: must be from 1 to 1000000; leave it out for as many as come",
+    ),
+    (
+        "[[tools]]\nname = 'a'\nconcurrency = 1\nqueue = 10001",
+        "config.toml: [[tools]] #1: queue: must be from 0 to 10000; the default is 256",
+    ),
+    (
+        "[upstream]\nqueue = 1",
+        "config.toml: upstream.queue: nothing waits where there is no concurrency; set that, too, \
+             or take it out",
+    ),
+    (
+        "[tasks]\nqueue = 1",
+        "config.toml: tasks.queue: nothing waits where there is no concurrency; set that, too, or \
+             take it out",
+    ),
+    (
+        "[[tools]]\nname = 'a'\nqueue = 1",
+        "config.toml: [[tools]] #1: queue: nothing waits where there is no concurrency; set that, \
+             too, or take it out",
     ),
     (
         "[listen]\nh2c = 'yes'",

@@ -26,6 +26,22 @@ fn the_readme_is_true() {
     )));
 }
 
+/// And so are its limits.
+#[test]
+fn the_limits_of_the_readme_are_limits() {
+    use raincheck::task::policy::{Concurrency, Limit};
+    let readme = include_str!("../../README.md");
+    let (_, section) = readme.split_once("## Not too many calls at once").unwrap();
+    let (section, _) = section.split_once("\n## ").unwrap();
+    let rules = section.lines().filter_map(|line| line.strip_prefix("    "));
+    let config = from_file(&rules.collect::<Vec<_>>().join("\n"));
+    let limit = |at_once, queue| Limit { at_once, queue };
+    assert_eq!(config.upstream.concurrency, Some(limit(16, 256)));
+    let of = |tool| config.rules.for_tool(tool).0.concurrency;
+    assert_eq!(of("deploy_web"), Some(Concurrency::Together(limit(1, 10))));
+    assert_eq!(of("other"), Some(Concurrency::EachTool(limit(4, 256))));
+}
+
 /// What fails is listed for the user, each reason once.
 #[test]
 fn the_readme_lists_every_reason() {
@@ -43,6 +59,8 @@ fn the_readme_lists_every_reason() {
         Reason::UpstreamTooLarge,
         Reason::StoreLost,
         Reason::CancelledByDisconnect,
+        Reason::Busy,
+        Reason::QueueFull,
     ] {
         let row = format!("\n| `{}` |", reason.word());
         assert_eq!(readme.matches(&row).count(), 1, "{}", reason.word());

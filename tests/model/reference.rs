@@ -47,6 +47,7 @@ pub(crate) enum Op {
     Answer {
         which: Which,
         by: usize,
+        waits: bool,
     },
     Deliver,
     Progress(u8),
@@ -66,6 +67,11 @@ pub(crate) enum Op {
     Dispatch {
         by: usize,
     },
+    Queue {
+        by: usize,
+    },
+    /// The leg that waited has its turn.
+    Turn,
     Abandon,
     Told,
     /// An owner of before.
@@ -83,6 +89,7 @@ pub(crate) enum Which {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Leg {
+    Queued,
     Sent,
     Parked,
 }
@@ -215,8 +222,19 @@ impl Task {
     }
 
     fn again(&mut self) -> &'static str {
-        self.attempts += 1;
+        self.queue();
+        self.send()
+    }
+
+    fn send(&mut self) -> &'static str {
+        self.leg = Leg::Sent;
         self.dispatches += 1;
+        "dispatch"
+    }
+
+    fn queue(&mut self) {
+        self.attempts += u32::from(self.leg != Leg::Queued);
+        self.leg = Leg::Queued;
         for question in &mut self.questions {
             // A modern leg goes out again with its answers.
             if self.round > 0 && question.stage == Stage::Answered {
@@ -230,7 +248,6 @@ impl Task {
         }
         self.resumable = false;
         self.progress = None;
-        "dispatch"
     }
 
     pub(crate) fn apply(&mut self, op: &Op, now: u64) -> Verdict {
@@ -259,18 +276,24 @@ impl Task {
                 self.announced = true;
                 Ok(None)
             }
-            Op::Answer { which, by } => self.answer(*which, *by),
-            Op::Abandon | Op::Resume { .. } | Op::Dispatch { .. } if self.owner.is_none() => {
+            Op::Answer { which, by, waits } => self.answer(*which, *by, *waits),
+            Op::Abandon | Op::Resume { .. } | Op::Dispatch { .. } | Op::Queue { .. }
+                if self.owner.is_none() =>
+            {
                 Err("unchanged")
             }
             Op::Abandon => Ok(self.end(End::Failed, false)),
-            Op::Resume { by } | Op::Dispatch { by } => {
+            Op::Resume { by } | Op::Dispatch { by } | Op::Queue { by } => {
                 (self.owner, self.released) = (Some(*by), false);
                 self.fence += 1;
-                if matches!(op, Op::Dispatch { .. }) {
-                    return Ok(Some(self.again()));
+                match op {
+                    Op::Dispatch { .. } => Ok(Some(self.again())),
+                    Op::Queue { .. } => {
+                        self.queue();
+                        Ok(None)
+                    }
+                    _ => Ok(Some("resume")),
                 }
-                Ok(Some("resume"))
             }
             of_owner => {
                 self.is_owned()?;
@@ -287,6 +310,10 @@ impl Task {
             Op::Progress(new) => self.progress = Some(*new),
             Op::Resumable => self.resumable = true,
             Op::Release => self.released = true,
+            Op::Turn if self.leg != Leg::Queued => return Err("unchanged"),
+            Op::Turn => return Ok(Some(self.send())),
+            // It cannot ask about what was not sent.
+            Op::Ask(_) | Op::Round(_) if self.leg == Leg::Queued => return Err("out of turn"),
             Op::Repeat if !self.safe || self.attempts >= 2 => return Err("unchanged"),
             Op::Repeat => return Ok(Some(self.again())),
             Op::Ask(name) => {
@@ -340,7 +367,7 @@ impl Task {
         None
     }
 
-    fn answer(&mut self, which: Which, by: usize) -> Verdict {
+    fn answer(&mut self, which: Which, by: usize, waits: bool) -> Verdict {
         let keys = self.keys(which);
         let mut changed = false;
         for question in &mut self.questions {
@@ -353,12 +380,14 @@ impl Task {
             return Err("unchanged");
         }
         match self.leg {
-            Leg::Sent => Ok(Some("deliver")),
+            Leg::Queued | Leg::Sent => Ok(Some("deliver")),
             Leg::Parked if self.at(Stage::Open).next().is_some() => Ok(None),
             Leg::Parked => {
-                (self.leg, self.owner) = (Leg::Sent, Some(by));
+                (self.leg, self.owner) = (Leg::Queued, Some(by));
                 self.fence += 1;
-                self.dispatches += 1;
+                if !waits {
+                    self.send();
+                }
                 Ok(Some("dispatch"))
             }
         }
@@ -444,7 +473,8 @@ fn ops() -> impl Strategy<Value = Op> {
     prop_oneof![
         4 => (0_u8..3).prop_map(Op::Ask),
         3 => (0_usize..3).prop_map(Op::Round),
-        6 => (which, replica()).prop_map(|(which, by)| Op::Answer { which, by }),
+        6 => (which, replica(), any::<bool>())
+            .prop_map(|(which, by, waits)| Op::Answer { which, by, waits }),
         3 => Just(Op::Deliver),
         3 => any::<u8>().prop_map(Op::Progress),
         1 => any::<bool>().prop_map(|large| Op::Finish { large }),
@@ -457,6 +487,8 @@ fn ops() -> impl Strategy<Value = Op> {
         2 => Just(Op::Repeat),
         2 => replica().prop_map(|by| Op::Resume { by }),
         2 => replica().prop_map(|by| Op::Dispatch { by }),
+        2 => replica().prop_map(|by| Op::Queue { by }),
+        4 => Just(Op::Turn),
         1 => Just(Op::Abandon),
         2 => Just(Op::Told),
         1 => Just(Op::Late),

@@ -132,9 +132,10 @@ impl Subject {
                     .collect(),
                 request_state: Some("state".into()),
             }),
-            Op::Answer { which, by } => Event::Answered {
+            Op::Answer { which, by, waits } => Event::Answered {
                 answers: self.keys(task, *which),
                 by: self.replicas[*by].clone(),
+                waits: *waits,
             },
             Op::Deliver => {
                 let next = now.undelivered().next();
@@ -169,6 +170,8 @@ impl Subject {
             Op::Repeat => owner(OwnerEvent::Repeated),
             Op::Resume { by } => claimed(by, Takeover::Resume),
             Op::Dispatch { by } => claimed(by, Takeover::Dispatch),
+            Op::Queue { by } => claimed(by, Takeover::Queue),
+            Op::Turn => owner(OwnerEvent::Dispatched),
             Op::Abandon => Event::Abandoned {
                 fence: now.fence,
                 failure: Failure::new(Reason::OwnerLost, SideEffect::Unknown),
@@ -335,6 +338,7 @@ fn same(real: &Loaded, expected: &reference::Task) {
     assert_eq!(task.released, expected.released, "{}", context());
     let leg = match expected.leg {
         // A parked leg counts the dispatches before it.
+        reference::Leg::Queued => state::Leg::Queued,
         reference::Leg::Parked => state::Leg::Parked(expected.dispatches),
         reference::Leg::Sent => state::Leg::Sent(expected.dispatches),
     };

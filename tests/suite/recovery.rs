@@ -27,7 +27,7 @@ impl Pair {
         .await
     }
 
-    async fn with(era: Era, terms: &str, more: impl Fn(Config) -> Config) -> Self {
+    pub(crate) async fn with(era: Era, terms: &str, more: impl Fn(Config) -> Config) -> Self {
         let redis = RedisServer::start();
         let upstream = Upstream::start(era).await;
         upstream.keep_events();

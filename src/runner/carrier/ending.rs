@@ -14,6 +14,7 @@ use crate::upstream::Exchange;
 impl Carrier {
     /// Nothing more to carry, but a client that never heard of the task must not leave it behind.
     pub(super) async fn wait_for_settlement(&mut self) -> Flow {
+        self.end_turn();
         if let Some(seat) = self.seat.take()
             && !seat.settled().await
         {
@@ -88,9 +89,13 @@ impl Carrier {
                 () = async { while events.next().await.is_some() {} } => {}
             }
         }
+        self.end_turn();
     }
 
     pub(super) async fn answer(&mut self, answer: Answer) {
+        // A slow client keeps nobody waiting.
+        self.exchange = None;
+        self.end_turn();
         if let Some(seat) = self.seat.take() {
             seat.send(Reply::Answer(answer), self.deadline).await;
         }

@@ -248,28 +248,28 @@ impl Carrier {
 
     /// The call has come to its end at the server.
     pub(super) async fn on_end(&mut self, meaning: Meaning, answer: Answer) -> Flow {
-        let Some(kept) = &self.kept else {
+        if self.kept.is_none() {
             self.answer(answer).await;
             return Flow::Done;
-        };
+        }
         self.exchange = None;
-        match meaning {
+        let end = match meaning {
+            // It may go on at once, in the place that it has.
+            Meaning::Asks(asked) => return self.on_round(asked).await,
             Meaning::Completed(result) => {
                 let bytes_max = self.call.rule.result_bytes_max;
-                let end = if result.get().len() as u64 > bytes_max {
+                if result.get().len() as u64 > bytes_max {
                     let failure = Failure::new(Reason::UpstreamTooLarge, SideEffect::Unknown);
                     Err(failure.to_error().to_raw())
                 } else {
                     Ok(result)
-                };
-                self.runner.finish(&kept.loaded, kept.fence, end).await;
+                }
             }
-            Meaning::Failed(error) => {
-                self.runner
-                    .finish(&kept.loaded, kept.fence, Err(error))
-                    .await;
-            }
-            Meaning::Asks(asked) => return self.on_round(asked).await,
+            Meaning::Failed(error) => Err(error),
+        };
+        self.end_turn();
+        if let Some(kept) = &self.kept {
+            self.runner.finish(&kept.loaded, kept.fence, end).await;
         }
         self.wait_for_settlement().await
     }

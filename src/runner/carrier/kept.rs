@@ -41,8 +41,9 @@ impl Carrier {
             let decided = step(&task, Event::Owner(task.fence, event), task.created_ms);
             task = decided.map_or(task, |Step { task, .. }| task);
         }
-        // A modern server asks for the request again, with the answers in it.
-        let may_repeat = task.on_owner_lost == OnOwnerLost::Rerun;
+        // A modern server asks for the request again, with the answers in it; what waits may be sent
+        // by another replica.
+        let may_repeat = task.on_owner_lost == OnOwnerLost::Rerun || task.leg == Leg::Queued;
         let request = match self.call.era {
             Era::Modern => Some(leg::store(&self.call.outgoing)?),
             Era::Legacy if may_repeat => Some(leg::store(&self.call.outgoing)?),
@@ -62,6 +63,7 @@ impl Carrier {
         self.deadline = Instant::now() + Duration::from_millis(self.call.rule.max_duration_ms);
         self.resumable = None;
         self.kept = Some(Kept::new(loaded, charge));
+        self.look_ahead_later();
         Ok(())
     }
 
@@ -92,12 +94,16 @@ impl Carrier {
             on_owner_lost: self.on_owner_lost(),
             attempts: 0,
             released: false,
-            leg: Leg::Sent(1),
+            leg: if self.turn.waits() {
+                Leg::Queued
+            } else {
+                Leg::Sent(1)
+            },
             resume: None,
             questions: Vec::new(),
             round: 0,
             request_state: None,
-            status_message: None,
+            status_message: self.turn.message(),
             progress: None,
             outcome: None,
             must_tell: false,

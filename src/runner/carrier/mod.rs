@@ -15,6 +15,7 @@ use tracing::warn;
 use super::carried::Carrying;
 use super::outcome;
 use super::seat::{Answer, Seat};
+use super::turn::{Places, Turn};
 use super::watch::Watch;
 use super::{Call, Runner, leg};
 use crate::failpoint::{Point, hit};
@@ -30,6 +31,7 @@ use crate::upstream::{self, Exchange, Outgoing};
 mod ending;
 mod heard;
 mod kept;
+mod queued;
 mod yielded;
 
 /// Questions that a server asks together are shown together: after the first, so long for more.
@@ -42,6 +44,10 @@ pub(super) struct Carrier {
     seat: Option<Seat>,
     exchange: Option<Exchange>,
     kept: Option<Kept>,
+    /// Whether a leg may be at the server. It is, while there is an exchange.
+    turn: Turn,
+    /// When to look how long the queue before this call is, for whoever polls.
+    look_ahead: Option<Instant>,
     /// The end of the grace window, while the answer may still be plain.
     window: Option<Instant>,
     /// When the call is given up, whatever it waits for.
@@ -115,6 +121,11 @@ enum Flow {
 /// What the loop woke for.
 enum Woke {
     Upstream(Option<upstream::Event>),
+    /// The call has its turn.
+    Turn(Places),
+    LookAhead,
+    /// The drain begins, and another replica may send the call sooner.
+    Draining,
     Changed,
     /// The client cancels, and the store is away.
     Stopped,
@@ -129,7 +140,7 @@ enum Woke {
 
 impl Carrier {
     /// A new call with a client that waits.
-    pub(super) fn for_client(runner: Arc<Runner>, call: Call, seat: Seat) -> Self {
+    pub(super) fn for_client(runner: Arc<Runner>, call: Call, seat: Seat, turn: Turn) -> Self {
         let now = Instant::now();
         let window = match call.plan {
             Plan::Auto { window_ms, .. } => Some(now + Duration::from_millis(window_ms)),
@@ -149,6 +160,8 @@ impl Carrier {
             seat: Some(seat),
             exchange: None,
             kept: None,
+            turn,
+            look_ahead: None,
             window,
             deadline,
             asked: Vec::new(),
@@ -162,18 +175,22 @@ impl Carrier {
         }
     }
 
-    /// A leg that the record says is this replica's to send: the next of a modern call whose
-    /// questions are answered, or what a lost owner left. Nobody waits.
+    /// A leg that the record says is this replica's to send, now or in its turn: the next of a
+    /// modern call whose questions are answered, or what a lost owner left. No client waits.
     pub(super) fn dispatched(
         runner: Arc<Runner>,
         loaded: Loaded,
-        charge: Charge,
+        (charge, turn): (Charge, Turn),
         era: Era,
         request: &Bytes,
         credentials: Option<HeaderValue>,
     ) -> Result<Self, StoreError> {
         let outgoing = leg::next(request, &loaded.task, credentials)?;
-        Ok(Self::for_record(runner, loaded, charge, era, outgoing))
+        Ok(Self {
+            look_ahead: turn.waits().then(Instant::now),
+            turn,
+            ..Self::for_record(runner, loaded, charge, era, outgoing)
+        })
     }
 
     /// A call that a lost owner sent and that still runs at the server.
@@ -217,6 +234,9 @@ impl Carrier {
             seat: None,
             exchange: None,
             kept: Some(Kept::new(loaded, charge)),
+            // A call that another replica sent is at the server already, and counted there.
+            turn: Turn::Over,
+            look_ahead: None,
             window: None,
             deadline: Instant::now() + Duration::from_millis(left),
             asked: Vec::new(),
@@ -252,7 +272,7 @@ impl Carrier {
         if self.adopted {
             // What was answered and not passed on goes out again, under the same name.
             flow = self.deliver().await;
-        } else {
+        } else if !self.turn.waits() {
             self.open();
         }
         while let Flow::Continue = flow {
@@ -274,6 +294,9 @@ impl Carrier {
                 self.on_end(outcome::failed(failure), Answer::Failed(failure))
                     .await
             }
+            Woke::Turn(places) => self.on_turn(places).await,
+            Woke::LookAhead => self.on_look_ahead(),
+            Woke::Halted | Woke::Draining => self.on_halted().await,
             Woke::Changed => self.on_change().await,
             Woke::Stopped => self.on_stopped().await,
             Woke::Resumable => self.commit_resume_point().await,
@@ -282,7 +305,6 @@ impl Carrier {
             Woke::Gathered => self.on_gathered().await,
             Woke::ProgressDue => self.commit_progress().await,
             Woke::Due => self.on_due().await,
-            Woke::Halted => self.on_halted().await,
         }
     }
 
@@ -292,22 +314,28 @@ impl Carrier {
         let due = self.due();
         let progress_due = self.progress_due();
         let (window, gather, resumable) = (self.window, self.gather, self.resumable);
-        let look_again = self.look_again;
+        let (look_again, look_ahead) = (self.look_again, self.look_ahead);
+        let may_hand_over = self.turn.waits() && self.may_hand_over();
+        let tool = self.call.outgoing.name.as_deref().unwrap_or_default();
+        let (runner, turn) = (&self.runner, &mut self.turn);
         let exchange = self.exchange.as_mut();
         let charge = self.kept.as_ref().map(|kept| &kept.charge);
         let seat = self.seat.as_ref();
         tokio::select! {
             biased;
-            () = self.runner.halt.cancelled() => Woke::Halted,
+            () = runner.halt.cancelled() => Woke::Halted,
             () = until_gone(seat) => Woke::Gone,
             () = stopped(charge) => Woke::Stopped,
             () = changed(charge) => Woke::Changed,
+            () = runner.draining.cancelled(), if may_hand_over => Woke::Draining,
+            places = turn.come(&runner.gates, tool) => Woke::Turn(places),
             event = next_event(exchange) => Woke::Upstream(event),
             () = at(gather) => Woke::Gathered,
             () = at(window) => Woke::Window,
             () = at(progress_due) => Woke::ProgressDue,
             () = at(resumable) => Woke::Resumable,
             () = at(look_again) => Woke::Changed,
+            () = at(look_ahead) => Woke::LookAhead,
             () = tokio::time::sleep_until(due) => Woke::Due,
         }
     }

@@ -13,7 +13,7 @@ impl Carrier {
         let can_leave = self
             .kept
             .as_ref()
-            .is_some_and(|kept| self.may_leave(&kept.loaded.task));
+            .is_some_and(|kept| self.may_leave(&kept.loaded.task) || self.may_hand_over());
         if !can_leave {
             return self.give_up(Reason::Shutdown).await;
         }

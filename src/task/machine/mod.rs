@@ -19,10 +19,11 @@ pub enum Event {
     Owner(Fence, OwnerEvent),
     /// The client's answers, by key. Answers to unknown or answered keys are ignored
     /// (tasks.md, Task Update Requests). Where they complete a modern server's round, `by`
-    /// becomes the owner and must dispatch the next leg.
+    /// becomes the owner and must dispatch the next leg, which `waits` for its turn or not.
     Answered {
         answers: BTreeMap<Box<str>, Box<RawValue>>,
         by: Incarnation,
+        waits: bool,
     },
     /// A parked call becomes a task that the client hears of.
     Announced,
@@ -48,6 +49,8 @@ pub enum Takeover {
     Resume,
     /// It is dispatched: for the first time, or again where that is safe.
     Dispatch,
+    /// It will be, when it has its turn.
+    Queue,
 }
 
 /// What the owner saw of the wrapped server.
@@ -59,6 +62,8 @@ pub enum OwnerEvent {
         /// Where to resume from now on, where that has moved.
         resume: Option<Box<str>>,
     },
+    /// The leg has had its turn and goes to the server now.
+    Dispatched,
     /// The answer can be fetched by somebody else from here.
     Resumable(Box<str>),
     /// The owner shuts down and leaves the call to others.
@@ -116,7 +121,8 @@ pub enum Rejected {
     Unchanged,
     /// The server asks more than may be asked.
     TooManyQuestions,
-    /// The server ended its leg with questions while others of that leg are open: no era does.
+    /// The server ended its leg with questions while others of that leg are open, which no era
+    /// does; or nothing was sent that it could ask about.
     OutOfTurn,
 }
 
@@ -140,7 +146,7 @@ pub fn step(task: &Task, event: Event, now_ms: u64) -> Result<Step, Rejected> {
             return Err(Rejected::NotOwner);
         }
         Event::Owner(_, event) => owner_step(&mut next, event, now_ms)?,
-        Event::Answered { answers, by } => answer(&mut next, answers, by)?,
+        Event::Answered { answers, by, waits } => answer(&mut next, answers, by, waits)?,
         Event::Announced if task.announced => return Err(Rejected::Unchanged),
         Event::Announced => {
             next.announced = true;
@@ -184,6 +190,10 @@ pub fn step(task: &Task, event: Event, now_ms: u64) -> Result<Step, Rejected> {
                     dispatch(&mut next);
                     Some(Effect::Dispatch)
                 }
+                Takeover::Queue => {
+                    queue(&mut next);
+                    None
+                }
             }
         }
     };
@@ -207,6 +217,11 @@ fn owner_step(task: &mut Task, event: OwnerEvent, now_ms: u64) -> Result<Option<
             task.resume = resume.or_else(|| task.resume.take());
             Ok(None)
         }
+        OwnerEvent::Dispatched if task.leg != Leg::Queued => Err(Rejected::Unchanged),
+        OwnerEvent::Dispatched => {
+            send(task);
+            Ok(Some(Effect::Dispatch))
+        }
         OwnerEvent::Resumable(resume) => {
             task.resume = Some(resume);
             Ok(None)
@@ -219,6 +234,9 @@ fn owner_step(task: &mut Task, event: OwnerEvent, now_ms: u64) -> Result<Option<
         OwnerEvent::Repeated => {
             dispatch(task);
             Ok(Some(Effect::Dispatch))
+        }
+        OwnerEvent::Asked { .. } | OwnerEvent::RoundAsked { .. } if task.leg == Leg::Queued => {
+            Err(Rejected::OutOfTurn)
         }
         // A resumed stream tells again what it told before.
         OwnerEvent::Asked { origin, .. } if task.questions.iter().any(|q| q.origin == origin) => {
@@ -237,17 +255,7 @@ fn owner_step(task: &mut Task, event: OwnerEvent, now_ms: u64) -> Result<Option<
             }
             Ok(ask_round(task, requests, request_state, now_ms))
         }
-        OwnerEvent::Delivered { key } => {
-            let question = task.questions.iter_mut().find(|q| q.key == key);
-            let Some(question) = question else {
-                return Err(Rejected::Unchanged);
-            };
-            let Stage::Answered(answer) = &question.stage else {
-                return Err(Rejected::Unchanged);
-            };
-            question.stage = Stage::Delivered(Digest::of(&[answer.get()]));
-            Ok(None)
-        }
+        OwnerEvent::Delivered { key } => delivered(task, &key),
         OwnerEvent::Ended { outcome, message } => {
             task.status_message = message;
             end(task, outcome);
@@ -258,6 +266,18 @@ fn owner_step(task: &mut Task, event: OwnerEvent, now_ms: u64) -> Result<Option<
         }
         OwnerEvent::Told => Err(Rejected::Unchanged),
     }
+}
+
+fn delivered(task: &mut Task, key: &str) -> Result<Option<Effect>, Rejected> {
+    let question = task.questions.iter_mut().find(|q| &*q.key == key);
+    let Some(question) = question else {
+        return Err(Rejected::Unchanged);
+    };
+    let Stage::Answered(answer) = &question.stage else {
+        return Err(Rejected::Unchanged);
+    };
+    question.stage = Stage::Delivered(Digest::of(&[answer.get()]));
+    Ok(None)
 }
 
 /// A legacy server asks in the middle of its call.
@@ -282,13 +302,25 @@ fn ask(
 
 /// The call goes to the server, for the first time or again.
 fn dispatch(task: &mut Task) {
-    task.leg = match task.leg {
-        Leg::Queued => Leg::Sent(1),
-        Leg::Sent(n) | Leg::Parked(n) => {
-            task.attempts += 1;
-            Leg::Sent(n + 1)
-        }
-    };
+    queue(task);
+    send(task);
+}
+
+/// The leg that waited for its turn goes to the server. Each round and each attempt before it was
+/// a leg.
+fn send(task: &mut Task) {
+    task.leg = Leg::Sent(task.round + task.attempts + 1);
+    // What was said of waiting.
+    task.status_message = None;
+}
+
+/// The call waits for its turn, for the first time or again: nothing is in flight.
+fn queue(task: &mut Task) {
+    match task.leg {
+        Leg::Queued => {}
+        Leg::Sent(_) | Leg::Parked(_) => task.attempts += 1,
+    }
+    task.leg = Leg::Queued;
     // What a run asked went with that run; only a modern leg goes out again with its answers.
     for question in &mut task.questions {
         let goes_along = task.round > 0 && matches!(question.stage, Stage::Answered(_));
@@ -328,10 +360,7 @@ fn ask_round(
         }
     }
     task.request_state = request_state;
-    let sent = match task.leg {
-        Leg::Queued => 0,
-        Leg::Sent(n) | Leg::Parked(n) => n,
-    };
+    let sent = task.round + task.attempts;
     if requests.is_empty() {
         // Only a state to come back with (mrtr, Client Requirements): the next leg goes at once.
         task.leg = Leg::Sent(sent + 1);
@@ -357,6 +386,7 @@ fn answer(
     task: &mut Task,
     mut answers: BTreeMap<Box<str>, Box<RawValue>>,
     by: Incarnation,
+    waits: bool,
 ) -> Result<Option<Effect>, Rejected> {
     let mut changed = false;
     for question in &mut task.questions {
@@ -372,7 +402,11 @@ fn answer(
     }
     match task.leg {
         Leg::Parked(sent) if task.open_questions().next().is_none() => {
-            task.leg = Leg::Sent(sent + 1);
+            task.leg = if waits {
+                Leg::Queued
+            } else {
+                Leg::Sent(sent + 1)
+            };
             task.owner = Some(by);
             task.fence = Fence(task.fence.0 + 1);
             Ok(Some(Effect::Dispatch))

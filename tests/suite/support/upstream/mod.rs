@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -93,12 +93,17 @@ pub(crate) struct Shared {
     keeps_events: AtomicBool,
     /// Tasks of the server's own; `None` where it never makes any.
     own: Mutex<Option<own::Tasks>>,
+    /// The most calls that ever ran at the same time.
+    peak: AtomicU32,
 }
 
 impl Shared {
     fn tally(&self, nonce: &str, change: impl FnOnce(&mut Tally)) {
-        self.calls
-            .send_modify(|calls| change(calls.entry(nonce.to_owned()).or_default()));
+        self.calls.send_modify(|calls| {
+            change(calls.entry(nonce.to_owned()).or_default());
+            let running = calls.values().map(|tally| tally.running()).sum();
+            self.peak.fetch_max(running, Ordering::Relaxed);
+        });
     }
 
     fn listen(&self) -> broadcast::Receiver<&'static str> {
@@ -151,6 +156,7 @@ impl Upstream {
             challenges: AtomicBool::new(false),
             keeps_events: AtomicBool::new(false),
             own: Mutex::default(),
+            peak: AtomicU32::new(0),
         });
         let stop = CancellationToken::new();
         tokio::spawn(accept(listener, Arc::clone(&shared), stop.clone()));
@@ -187,6 +193,11 @@ impl Upstream {
             .get(nonce)
             .copied()
             .unwrap_or_default()
+    }
+
+    /// The most calls that ever ran at the same time.
+    pub(crate) fn peak(&self) -> u32 {
+        self.shared.peak.load(Ordering::Relaxed)
     }
 
     /// All calls that ever reached a tool.

@@ -1,0 +1,86 @@
+//! What becomes of a call that waits for its turn when its replica, or the store, goes away.
+
+use serde_json::{Value, json};
+
+use crate::recovery::Pair;
+use crate::support::client::Task;
+use crate::support::{Config, Era, in_both_eras};
+
+in_both_eras!(
+    a_queued_call_of_a_lost_owner_has_no_effect,
+    a_queued_call_that_is_safe_to_repeat_runs_elsewhere_once,
+    a_drain_hands_over_what_waits,
+    a_store_that_is_away_holds_back_what_has_its_turn,
+);
+
+/// One place at each replica, and A's is taken.
+async fn pair(era: Era, terms: &str) -> (Pair, Task) {
+    let pair = Pair::with(era, terms, |config: Config| {
+        config
+            .section("upstream", "concurrency = 1\nshared = true")
+            .section("drain", "grace = \"4s\"")
+    })
+    .await;
+    pair.at_a().call("held", json!({})).await.into_task();
+    pair.upstream.until_started("held").await;
+    let waits = pair.at_a().call("echo", json!({"text": "x"})).await;
+    (pair, waits.into_task())
+}
+
+async fn a_queued_call_of_a_lost_owner_has_no_effect(era: Era) {
+    let (mut pair, waits) = pair(era, "").await;
+    pair.a.kill();
+    let state = pair.at_b().until(&waits, "failed").await;
+    assert_eq!(state["error"]["data"]["io.raincheck/reason"], "owner_lost");
+    assert_eq!(state["error"]["data"]["io.raincheck/effect"], "none");
+    assert_eq!(pair.upstream.tally("echo").started, 0);
+}
+
+/// And waits there, too, if it must.
+async fn a_queued_call_that_is_safe_to_repeat_runs_elsewhere_once(era: Era) {
+    let (mut pair, waits) = pair(era, "on_owner_lost = \"rerun\"").await;
+    let nonce = json!({"nonce": "at b"});
+    let at_b = pair.at_b().call("held", nonce).await.into_task();
+    pair.upstream.until_started("at b").await;
+    pair.a.kill();
+    // It is one of two now: the call that ran at A is run again, too.
+    let is_b_s = async || pair.record(&waits).await.contains("\"owner\":\"b/");
+    while !is_b_s().await {}
+    let says_so = |state: &Value| {
+        let said = state["statusMessage"].as_str().unwrap_or_default();
+        said.starts_with("Waiting for a free place")
+    };
+    pair.at_b().until_it(&waits, "waiting", says_so).await;
+    assert_eq!(pair.upstream.tally("echo").started, 0);
+    pair.upstream.release("at b");
+    pair.upstream.release("held");
+    pair.at_b().until(&at_b, "completed").await;
+    pair.at_b().until(&waits, "completed").await;
+    assert_eq!(pair.upstream.tally("echo").started, 1);
+}
+
+async fn a_drain_hands_over_what_waits(era: Era) {
+    let (mut pair, waits) = pair(era, "").await;
+    assert!(pair.a.stop().await.success());
+    let state = pair.at_b().until(&waits, "completed").await;
+    assert!(state.get("statusMessage").is_none(), "{state}");
+    assert_eq!(pair.upstream.tally("echo").started, 1);
+}
+
+/// It is sent when the store has taken that it is sent, and once.
+async fn a_store_that_is_away_holds_back_what_has_its_turn(era: Era) {
+    let (mut pair, waits) = pair(era, "").await;
+    pair.redis.freeze();
+    pair.upstream.release("held");
+    pair.upstream
+        .until("held", "ended", |tally| tally.finished == 1)
+        .await;
+    // Others need no store: they have the place meanwhile.
+    let plain = pair.at_a().without_tasks();
+    plain.call("fail", json!({})).await.into_result();
+    assert_eq!(pair.upstream.tally("echo").started, 0);
+    pair.redis.thaw();
+    pair.at_a().until(&waits, "completed").await;
+    assert_eq!(pair.upstream.tally("echo").started, 1);
+    pair.a.kill();
+}

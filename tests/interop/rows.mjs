@@ -54,7 +54,11 @@ const supergateway = (...options) => (_dir, port) =>
   [NODE, npm("supergateway/dist/index.js"), "--stdio", `${NODE} ${official("everything")} stdio`,
     "--outputTransport", "streamableHttp", "--port", `${port}`, "--logLevel", "none", ...options];
 
+/** The slowest start first. */
 export const ROWS = {
+  "supergateway, stateful": { ...EVERYTHING, asks: EVERYTHING_ASKS, command: supergateway("--stateful"), url: mcp },
+  // A program for each request, and no way back: the server hides its tools that ask.
+  "supergateway, stateless": { ...EVERYTHING, command: supergateway(), url: mcp },
   "server-filesystem": {
     command: (dir) => [NODE, official("filesystem"), dir],
     calls: (way, dir) => [
@@ -112,7 +116,4 @@ export const ROWS = {
     url: mcp,
     environment: () => ({ RAINCHECK_UPSTREAM__ERA: "legacy" }),
   },
-  "supergateway, stateful": { ...EVERYTHING, asks: EVERYTHING_ASKS, command: supergateway("--stateful"), url: mcp },
-  // A program for each request, and no way back: the server hides its tools that ask.
-  "supergateway, stateless": { ...EVERYTHING, command: supergateway(), url: mcp },
 };

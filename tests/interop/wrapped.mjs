@@ -11,6 +11,8 @@ import { connect, settle, text } from "./session.mjs";
 const { RAINCHECK, SCRATCH } = process.env;
 /** A row takes a few seconds; the slowest start two interpreters after each other. */
 const LIMIT = { timeout: 90_000 };
+/** The banner of fastmcp asks the network for a newer one. */
+const QUIET = { FASTMCP_CHECK_FOR_UPDATES: "off" };
 /** More would fight for two cores. */
 const AT_ONCE = 3;
 
@@ -47,7 +49,7 @@ async function wrap({ command, url, prepare, environment }, dir, started) {
     behind.push("--", ...command(dir));
   } else {
     const inner = await freePort();
-    const server = start(command(dir, inner), `${dir}/server.log`, { PORT: `${inner}`, HOME: dir });
+    const server = start(command(dir, inner), `${dir}/server.log`, { HOME: dir, ...QUIET });
     started.push(server);
     await listening(server, inner);
     behind.push("--upstream", url(inner));
@@ -56,12 +58,16 @@ async function wrap({ command, url, prepare, environment }, dir, started) {
   const proxy = start(
     [RAINCHECK, "run", "--config", config, "--store", "memory:", "--listen", `127.0.0.1:${port}`, ...behind],
     `${dir}/raincheck.log`,
-    { HOME: dir, ...environment?.(dir) },
+    { HOME: dir, ...(url === undefined ? toProgram(QUIET) : {}), ...environment?.(dir) },
   );
   started.push(proxy);
   await listening(proxy, port);
   return `http://127.0.0.1:${port}/mcp`;
 }
+
+/** What the wrapped program is to find in its environment, as raincheck is told so. */
+const toProgram = (variables) =>
+  Object.fromEntries(Object.entries(variables).map(([name, value]) => [`RAINCHECK_UPSTREAM__ENV__${name}`, value]));
 
 async function exercise({ calls, slow, asks }, dir, session) {
   const { tools } = await session.client.listTools();

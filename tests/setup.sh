@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# tests/setup.sh: install what the tests need beside a Rust toolchain, Python 3.10 and npm. Idempotent: what is there in
+# tests/setup.sh: install what the tests need beside a Rust toolchain, Python 3.11 and npm. Idempotent: what is there in
 # The functions below must not be named like the commands they call: `node` calling itself is a fork bomb.
 # the wanted version is left alone. Everything but distribution packages goes to ${RAINCHECK_TEST_CACHE:-~/.cache/raincheck-tests}.
 #
@@ -68,7 +68,7 @@ ensure_python() {
   rm -rf "$dir"
   python3 -m venv "$dir"
   bounded 600 "$dir/bin/pip" install --quiet --disable-pip-version-check --no-deps -r "$wanted"
-  "$dir/bin/python" -W ignore -c "import $3"
+  "$dir/bin/python" -W ignore -c "import $3" 2>&1
   cp "$wanted" "$dir/.wanted"
 }
 

@@ -29,9 +29,10 @@ const BAKERY = {
     says: /^5 loaves of rye ordered$/,
   },
 };
-/** Its question takes a session that can be asked, and the `ctx.elicit` of fastmcp 4 a legacy one. */
+/** Asks in the middle of the tool, which fastmcp 4 refuses a modern client. */
 const RESERVING = { ...BAKERY.asks, tool: "reserve", says: /^5 loaves of rye reserved$/ };
 
+/** Over standard input and output, or at a port. */
 const bakery = (environment, file) => (_dir, port) =>
   [python(environment), here(file), ...(port === undefined ? [] : [`${port}`])];
 
@@ -103,11 +104,11 @@ export const ROWS = {
     },
     calls: (_way, dir) => [["git_status", { repo_path: `${dir}/tree` }, /On branch rain[^]*umbrella\.txt/]],
   },
-  "fastmcp 2, program": { ...BAKERY, command: (dir) => bakery("fastmcp2", "bakery_ctx.py")(dir) },
+  "fastmcp 2, program": { ...BAKERY, command: bakery("fastmcp2", "bakery_ctx.py") },
   "fastmcp 2, HTTP": { ...BAKERY, command: bakery("fastmcp2", "bakery_ctx.py"), url: mcp },
-  "fastmcp 3, program": { ...BAKERY, command: (dir) => bakery("fastmcp3", "bakery_ctx.py")(dir) },
+  "fastmcp 3, program": { ...BAKERY, command: bakery("fastmcp3", "bakery_ctx.py") },
   "fastmcp 3, HTTP": { ...BAKERY, command: bakery("fastmcp3", "bakery_ctx.py"), url: mcp },
-  "fastmcp 4, program": { ...BAKERY, command: (dir) => bakery("fastmcp4", "bakery_mrtr.py")(dir) },
+  "fastmcp 4, program": { ...BAKERY, command: bakery("fastmcp4", "bakery_mrtr.py") },
   "fastmcp 4, HTTP": { ...BAKERY, command: bakery("fastmcp4", "bakery_mrtr.py"), url: mcp },
   "fastmcp 4, HTTP, legacy": {
     ...BAKERY,

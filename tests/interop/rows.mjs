@@ -41,7 +41,7 @@ const EVERYTHING = {
     ["echo", { message: `as a ${way}` }, new RegExp(`^Echo: as a ${way}$`)],
     ["get-sum", { a: 19, b: 23 }, /42/],
   ],
-  slow: ["trigger-long-running-operation", { duration: 2, steps: 4 }, /^Long running operation completed/, /\d/],
+  slow: ["trigger-long-running-operation", { duration: 2, steps: 4 }, /^Long running operation completed/, /^\d of 4$/],
 };
 const EVERYTHING_ASKS = {
   tool: "trigger-elicitation-request",

@@ -3,6 +3,11 @@
 //!
 //! Needs the environments that `tests/setup.sh` installs; without them it fails and says so.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests own their tasks and environment"
+)]
+
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -66,13 +66,12 @@ struct Order {
 #[tool_router]
 impl Bakery {
     #[tool(description = "What so many loaves cost")]
-    fn price(&self, Parameters(Loaves { loaves }): Parameters<Loaves>) -> String {
+    fn price(Parameters(Loaves { loaves }): Parameters<Loaves>) -> String {
         format!("{loaves} loaves are {} euros", loaves * 3)
     }
 
     #[tool(description = "Bakes one loaf after the other")]
     async fn bake(
-        &self,
         Parameters(Loaves { loaves }): Parameters<Loaves>,
         peer: Peer<RoleServer>,
         meta: RequestMetaObject,
@@ -81,7 +80,9 @@ impl Bakery {
             if let Some(token) = meta.get_progress_token() {
                 let progress = ProgressNotificationParam::new(token, f64::from(loaf))
                     .with_message(format!("loaf {loaf} is in the oven"));
-                peer.notify_progress(progress).await.map_err(internal)?;
+                peer.notify_progress(progress)
+                    .await
+                    .map_err(|e| internal(&e))?;
             }
             tokio::time::sleep(Duration::from_millis(400)).await;
         }
@@ -89,8 +90,7 @@ impl Bakery {
     }
 
     #[tool(description = "Takes an order, and asks how many: by its answer")]
-    async fn order(
-        &self,
+    fn order(
         Parameters(Order { bread }): Parameters<Order>,
         RequestState(state): RequestState,
         InputResponses(answers): InputResponses,
@@ -108,18 +108,22 @@ impl Bakery {
 
     #[tool(description = "Reserves bread, and asks how many: in the middle of the tool")]
     async fn reserve(
-        &self,
         Parameters(Order { bread }): Parameters<Order>,
         peer: Peer<RoleServer>,
     ) -> Result<String, ErrorData> {
         let question = ServerRequest::ElicitRequest(ElicitRequest::new(how_many(&bread)));
-        match peer.send_request(question).await.map_err(internal)? {
-            ClientResult::ElicitResult(answer) if answer.action == ElicitationAction::Accept => {
-                let loaves = &answer.content.unwrap_or_default()["value"];
-                Ok(format!("{loaves} loaves of {bread} reserved"))
-            }
-            other => Ok(format!("no {bread}: {other:?}")),
+        let answer = peer
+            .send_request(question)
+            .await
+            .map_err(|e| internal(&e))?;
+        let ClientResult::ElicitResult(answer) = answer else {
+            return Err(internal(&"no answer to an elicitation"));
+        };
+        if answer.action != ElicitationAction::Accept {
+            return Ok(format!("no {bread}"));
         }
+        let loaves = &answer.content.unwrap_or_default()["value"];
+        Ok(format!("{loaves} loaves of {bread} reserved"))
     }
 }
 
@@ -143,6 +147,6 @@ fn how_many(bread: &str) -> ElicitRequestParams {
     .unwrap()
 }
 
-fn internal(error: impl ToString) -> ErrorData {
+fn internal(error: &impl ToString) -> ErrorData {
     ErrorData::internal_error(error.to_string(), None)
 }

@@ -51,6 +51,19 @@ const EVERYTHING_ASKS = {
   says: /- Name: Ada Lovelace\n- Favorite Integer: 7/,
 };
 
+/** A tool that runs as a task of 2025-11-25 and in no other way. */
+const RESEARCH = {
+  calls: () => [["simulate-research-query", { topic: "rain" }, /^# Research Report: rain\n/]],
+  slow: ["simulate-research-query", { topic: "rain" }, /^# Research Report: rain\n/, /Analyzing content|Synthesizing findings/],
+  asks: {
+    tool: "simulate-research-query",
+    args: { topic: "rain", ambiguous: true },
+    question: /"rain" could have multiple interpretations/,
+    answer: { interpretation: "historical" },
+    says: /\*\*Clarification\*\*: historical/,
+  },
+};
+
 const supergateway = (...options) => (_dir, port) =>
   [NODE, npm("supergateway/dist/index.js"), "--stdio", `${NODE} ${official("everything")} stdio`,
     "--outputTransport", "streamableHttp", "--port", `${port}`, "--logLevel", "none", ...options];
@@ -116,5 +129,20 @@ export const ROWS = {
     command: bakery("fastmcp4", "bakery_mrtr.py"),
     url: mcp,
     environment: () => ({ RAINCHECK_UPSTREAM__ERA: "legacy" }),
+  },
+  "server-everything, HTTP+SSE": {
+    ...EVERYTHING,
+    asks: EVERYTHING_ASKS,
+    command: (_dir, port) => ["env", `PORT=${port}`, NODE, official("everything"), "sse"],
+    url: (port) => `http://127.0.0.1:${port}/sse`,
+  },
+  "server-everything, a task of its own, program": {
+    ...RESEARCH,
+    command: () => [NODE, official("everything"), "stdio"],
+  },
+  "server-everything, a task of its own, HTTP": {
+    ...RESEARCH,
+    command: (_dir, port) => ["env", `PORT=${port}`, NODE, official("everything"), "streamableHttp"],
+    url: mcp,
   },
 };

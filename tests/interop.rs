@@ -1,6 +1,12 @@
-//! rmcp, a client written by others, against the built binary in front of the plain Python upstreams.
+//! rmcp, a client written by others, against the built binary in front of the plain Python upstreams
+//! and of servers made with rmcp.
 //!
 //! Needs the environments that `tests/setup.sh` installs; without them it fails and says so.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests own their tasks and environment"
+)]
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -20,6 +26,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio::time::{interval, timeout};
+
+#[path = "interop/rmcp_server.rs"]
+mod rmcp_server;
+#[path = "interop/rmcp_wrapped.rs"]
+mod rmcp_wrapped;
 
 macro_rules! in_front_of_both {
     ($($name:ident)*) => {
@@ -162,6 +173,8 @@ const START: Duration = Duration::from_secs(30);
 /// The slowest fixture works for a second.
 const END: Duration = Duration::from_secs(20);
 
+type Client = RunningService<RoleClient, ClientConfig>;
+
 #[derive(Clone, Copy)]
 enum Upstream {
     Legacy,
@@ -170,40 +183,55 @@ enum Upstream {
 
 /// An upstream, raincheck in front of it and a client connected to it; dropped, all of them end.
 struct House {
-    client: RunningService<RoleClient, ClientConfig>,
+    client: Client,
     upstream: SocketAddr,
+    listen: SocketAddr,
     store: PathBuf,
-    _processes: [Child; 2],
+    /// Of those that are processes: raincheck and the server behind it.
+    processes: Vec<Child>,
 }
 
 impl House {
     async fn open(kind: Upstream) -> Self {
         let upstream = free_address();
+        let server = serve(&mut python(kind, upstream), upstream).await;
+        let mut house = Self::behind(upstream, "tests/conformance/raincheck.toml", &[]).await;
+        house.processes.push(server);
+        house
+    }
+
+    /// In front of a server that is there.
+    async fn behind(upstream: SocketAddr, config: &str, environment: &[(&str, &str)]) -> Self {
         let listen = free_address();
         let store = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!(
             "interop-{}-{}.redb",
             std::process::id(),
             listen.port()
         ));
-        let processes = [
-            serve(&mut python(kind, upstream), upstream).await,
-            serve(&mut raincheck(upstream, listen, &store), listen).await,
-        ];
-        let client = timeout(START, connect(listen))
-            .await
-            .expect("server/discover is answered");
+        let mut raincheck = raincheck(upstream, listen, &store, config);
+        raincheck.envs(environment.iter().copied());
+        let processes = vec![serve(&mut raincheck, listen).await];
+        let capabilities = ClientCapabilities::builder()
+            .enable_tasks()
+            .enable_elicitation()
+            .build();
         Self {
-            client,
+            client: connect(listen, capabilities).await,
             upstream,
+            listen,
             store,
-            _processes: processes,
+            processes,
         }
     }
 
     async fn call(&self, tool: &'static str, arguments: Value) -> CallToolResponse {
+        Self::ask(&self.client, tool, arguments).await
+    }
+
+    async fn ask(client: &Client, tool: &'static str, arguments: Value) -> CallToolResponse {
         let arguments: JsonObject = serde_json::from_value(arguments).unwrap();
         let params = CallToolRequestParams::new(tool).with_arguments(arguments);
-        timeout(END, self.client.call_tool_once(params))
+        timeout(END, client.call_tool_once(params))
             .await
             .expect("an answer in time")
             .unwrap()
@@ -282,22 +310,21 @@ fn text(task: &DetailedTask) -> &str {
         .expect("a text block")
 }
 
-async fn connect(listen: SocketAddr) -> RunningService<RoleClient, ClientConfig> {
-    let capabilities = ClientCapabilities::builder()
-        .enable_tasks()
-        .enable_elicitation()
-        .build();
+async fn connect(listen: SocketAddr, capabilities: ClientCapabilities) -> Client {
     let uri = format!("http://{listen}/mcp");
-    ClientConfig::new(capabilities, Implementation::from_build_env())
+    let transport = StreamableHttpClientTransport::from_config(
+        StreamableHttpClientTransportConfig::with_uri(uri),
+    );
+    let connected = ClientConfig::new(capabilities, Implementation::from_build_env())
         .serve_with_lifecycle(
-            StreamableHttpClientTransport::from_config(
-                StreamableHttpClientTransportConfig::with_uri(uri),
-            ),
+            transport,
             ClientLifecycleMode::Discover {
                 preferred_versions: vec![ProtocolVersion::V_2026_07_28],
             },
-        )
+        );
+    timeout(START, connected)
         .await
+        .expect("server/discover is answered")
         .unwrap()
 }
 
@@ -324,12 +351,12 @@ fn python(kind: Upstream, listen: SocketAddr) -> Command {
     command
 }
 
-fn raincheck(upstream: SocketAddr, listen: SocketAddr, store: &Path) -> Command {
+fn raincheck(upstream: SocketAddr, listen: SocketAddr, store: &Path, config: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_raincheck"));
     command
         .arg("run")
         .arg("--config")
-        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conformance/raincheck.toml"))
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join(config))
         .args(["--upstream", &format!("http://{upstream}/mcp")])
         .args(["--store", &format!("redb:{}", store.display())])
         .args(["--listen", &listen.to_string()]);

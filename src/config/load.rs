@@ -88,7 +88,7 @@ fn environment_layer(environment: &[(String, String)]) -> Layer {
         let Some(key) = name.strip_prefix(ENVIRONMENT_PREFIX) else {
             continue;
         };
-        let path: Vec<String> = key.split("__").map(str::to_lowercase).collect();
+        let path = setting(key);
         if path.len() > 1 && path.iter().all(|part| !part.is_empty()) {
             insert(&mut settings, &path, &Value::from(value.as_str()));
         }
@@ -109,6 +109,15 @@ fn default_layer(flags: &Flags) -> Layer {
     Layer {
         name: "default".into(),
         settings,
+    }
+}
+
+/// Where a variable's value goes. What the wrapped program's own variables are called is not ours
+/// to change.
+fn setting(key: &str) -> Vec<String> {
+    match key.strip_prefix("UPSTREAM__ENV__") {
+        Some(name) => ["upstream", "env", name].map(str::to_owned).into(),
+        None => key.split("__").map(str::to_lowercase).collect(),
     }
 }
 

@@ -39,6 +39,31 @@ fn a_program_comes_after_the_dashes_or_from_the_file() {
 }
 
 #[test]
+fn a_programs_own_variables_keep_their_names() {
+    let file = "[upstream]\ncommand = ['x']\nenv = { LEVEL = 1 }";
+    let ours = [
+        ("RAINCHECK_UPSTREAM__ENV__MEMORY_FILE_PATH", "/srv/memory"),
+        ("RAINCHECK_UPSTREAM__ENV__App__mode", "b"),
+    ];
+    let command = program(file, &[], &ours).unwrap();
+    let mut variables: Vec<_> = command
+        .environment
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.expose()))
+        .collect();
+    variables.sort_unstable();
+    assert_eq!(
+        variables,
+        [
+            ("App__mode", "b"),
+            ("HOME", "/srv/ada"),
+            ("LEVEL", "1"),
+            ("MEMORY_FILE_PATH", "/srv/memory")
+        ]
+    );
+}
+
+#[test]
 fn a_program_gets_what_is_named_and_nothing_else() {
     let text = "[upstream]\ncommand = ['x']\nenv_allow = ['TOKEN', 'NONE']\nenv = { LEVEL = 1, SHELL = '/bin/none' }";
     let ours = [

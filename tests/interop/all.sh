@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# tests/interop/all.sh: clients and servers written by others, through raincheck. About a minute.
-#   rmcp                 tests/interop.rs: rmcp 3.9 as a client, in front of the legacy and the modern upstream
+# tests/interop/all.sh: clients and servers written by others, through raincheck. About two minutes.
+#   rmcp                 tests/interop.rs: rmcp 3.9 as a client, in front of the legacy and the modern upstream and of rmcp servers
 #   legacy, modern       clients.mjs: ext-tasks 0.2.2 on client 2.4.0, in front of each
 #   everything           everything.mjs: server-everything 2026.8.31 as the wrapped server
 #   program              the same server, run by raincheck over standard input and output
+#   wrapped              wrapped.mjs: every server in rows.mjs, wrapped unmodified; `node wrapped.mjs ROW..` runs some
 set -euo pipefail
 # shellcheck source=tests/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
@@ -14,6 +15,11 @@ lane() {
   mkdir "$dir"
   if [ "$1" = rmcp ]; then
     rust_clients "$dir" || FAILED=yes
+    return
+  fi
+  if [ "$1" = wrapped ]; then
+    RAINCHECK=$(raincheck_path) SCRATCH=$dir node_tests wrapped.mjs "$dir"
+    [ -z "${FAILED:-}" ] || grep -hv stdio::stderr "$dir"/*/raincheck.log | tail -n 60
     return
   fi
   case $1 in
@@ -44,7 +50,7 @@ everything() {
 
 # node_tests FILE DIR: run it, show it, and say the sum the way everything here does.
 node_tests() {
-  run timeout 300 "$(node_path)" --test --test-reporter=tap "$HERE/$1" >"$2/tests.tap" 2>&1 || FAILED=yes
+  run timeout 300 "$(node_path)" --test-reporter=tap "$HERE/$1" >"$2/tests.tap" 2>&1 || FAILED=yes
   grep -E '^ *(not )?ok |^ *(error|expected|actual): ' "$2/tests.tap" || cat "$2/tests.tap"
   awk '/^# (pass|fail|cancelled|skipped) / { n[$2] = $3 }
     END { if (!("pass" in n)) n["fail"] = 1
@@ -65,7 +71,7 @@ rust_clients() {
 }
 
 LANES=("$@")
-[ $# -gt 0 ] || LANES=(rmcp legacy modern everything program)
+[ $# -gt 0 ] || LANES=(wrapped rmcp legacy modern everything program)
 
 arm
 scratch

@@ -89,6 +89,7 @@ pub struct Tls {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Upstream {
     pub server: Wrapped,
+    pub transport: TransportChoice,
     pub era: EraChoice,
     pub session: SessionUse,
     pub sessions_max: usize,
@@ -99,6 +100,16 @@ pub struct Upstream {
     pub shared: bool,
     /// What the server calls read-only or idempotent may be run again.
     pub trust_annotations: bool,
+}
+
+/// How a wrapped server with a URL is spoken to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TransportChoice {
+    /// Found out at the first contact.
+    Auto,
+    StreamableHttp,
+    /// HTTP+SSE of revision 2024-11-05.
+    Sse,
 }
 
 /// Which era the wrapped server speaks.

@@ -25,6 +25,7 @@ use crate::upstream::wrapped::{DiscoverError, Upstream};
 pub mod auth;
 mod body;
 mod call;
+mod contact;
 mod discover;
 mod intercept;
 mod listen;
@@ -90,7 +91,7 @@ async fn handle(front: Shared, request: Request<Incoming>) -> Response<Body> {
     }
     match names.door(&parts.uri) {
         None => reply::empty(StatusCode::NOT_FOUND),
-        Some(Door::ProtectedResource) if !front.upstream.speaks_http() => {
+        Some(Door::ProtectedResource) if !front.upstream.has_address() => {
             reply::empty(StatusCode::NOT_FOUND)
         }
         Some(Door::ProtectedResource) => pass::stream(&front, parts, body).await,
@@ -112,6 +113,9 @@ async fn mcp(front: &Shared, parts: Parts, body: Incoming) -> Response<Body> {
         Err(refusal) => return refusal,
     };
     if era.is_none() && intercept::era_by_body(&body) == Era::Legacy {
+        if !front.upstream.is_decided() {
+            return Box::pin(contact::post(front, parts, body)).await;
+        }
         if front.upstream.speaks_http() {
             return pass::bytes(front, parts, body).await;
         }
@@ -133,13 +137,18 @@ async fn mcp(front: &Shared, parts: Parts, body: Incoming) -> Response<Body> {
 
 /// The legacy world: the server's own business where it speaks HTTP, raincheck's where it does not.
 async fn legacy(front: &Shared, parts: Parts, body: Incoming) -> Response<Body> {
-    if front.upstream.speaks_http() {
+    let is_decided = front.upstream.is_decided();
+    if is_decided && front.upstream.speaks_http() {
         return pass::stream(front, parts, body).await;
+    }
+    if parts.method != Method::POST && !is_decided {
+        return Box::pin(contact::other(front, parts, body)).await;
     }
     if parts.method != Method::POST {
         return session::answer(front, &parts);
     }
     match read(body, front.settings.body_bytes_max).await {
+        Ok(body) if !is_decided => Box::pin(contact::post(front, parts, body)).await,
         Ok(body) => session::post(front, &parts, &body).await,
         Err(refusal) => refusal,
     }

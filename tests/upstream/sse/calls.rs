@@ -194,7 +194,9 @@ async fn credentials_go_with_every_message() {
     assert_eq!(came.len(), 3, "a handshake is two messages");
     assert!(came.iter().flatten().all(|it| it == "Bearer mine") && !came.contains(&None));
     // Of a refusal the challenge is the client's.
-    let mut exchange = begin(&upstream, "line", "{}");
+    let mut stranger = call_with("line", "{}");
+    stranger.caller = [2; 16];
+    let mut exchange = upstream.begin(LEGACY, stranger);
     let Event::Error(error) = next(&mut exchange).await else {
         panic!("no error")
     };

@@ -111,13 +111,12 @@ impl Channels {
         credentials: Option<&HeaderValue>,
         capabilities: &str,
     ) -> Result<Arc<Discovered>, NoSession> {
-        let channel = match self.pool.any_of(caller) {
-            Some(channel) => channel,
-            None => {
-                let key = Key::new(Era::Legacy, caller, capabilities);
-                let held = self.pool.get(&key, Asks::Never, credentials).await?;
-                held.channel
-            }
+        let channel = if let Some(channel) = self.pool.any_of(caller) {
+            channel
+        } else {
+            let key = Key::new(Era::Legacy, caller, capabilities);
+            let held = self.pool.get(&key, Asks::Never, credentials).await?;
+            held.channel
         };
         let described = channel.described.get().cloned();
         let silent = Failure::new(Reason::UpstreamInvalid, SideEffect::None);

@@ -187,9 +187,10 @@ async fn read(events: &mut Events, ear: &impl Ear) -> End {
         if !is_message || event.data.is_empty() {
             continue;
         }
-        match heard::read(&event.data) {
-            Ok(message) => ear.heard(message, &event.data),
-            Err(_) => debug!("an unreadable event of the server was ignored"),
+        if let Ok(message) = heard::read(&event.data) {
+            ear.heard(message, &event.data);
+        } else {
+            debug!("an unreadable event of the server was ignored");
         }
     }
 }

@@ -3,6 +3,7 @@
 #   rmcp                 tests/interop.rs: rmcp 3.9 as a client, in front of the legacy and the modern upstream
 #   legacy, modern       clients.mjs: ext-tasks 0.2.2 on client 2.4.0, in front of each
 #   everything           everything.mjs: server-everything 2026.8.31 as the wrapped server
+#   sse                  the same server over HTTP+SSE (2024-11-05), which raincheck finds out
 #   program              the same server, run by raincheck over standard input and output
 set -euo pipefail
 # shellcheck source=tests/lib.sh
@@ -17,7 +18,8 @@ lane() {
     return
   fi
   case $1 in
-    everything) everything "$dir" ;;
+    everything) everything "$dir" streamableHttp mcp ;;
+    sse) everything "$dir" sse sse ;;
     program) UPSTREAM= ;;
     *) upstream "$1" "$dir/upstream.log" ;;
   esac
@@ -25,7 +27,7 @@ lane() {
   raincheck "$UPSTREAM" "redb:$dir/tasks.redb" "$TESTS/conformance/raincheck.toml" "$dir/raincheck.log" "${@:2}"
   export RAINCHECK_URL=$PROXY UPSTREAM_URL=$UPSTREAM
   case $1 in
-    everything | program) node_tests everything.mjs "$dir" ;;
+    everything | sse | program) node_tests everything.mjs "$dir" ;;
     *) node_tests clients.mjs "$dir" ;;
   esac
   [ -z "${FAILED:-}" ] || tail -n 40 "$dir/raincheck.log"
@@ -33,13 +35,14 @@ lane() {
 
 EVERYTHING=$CACHE/npm-interop/node_modules/@modelcontextprotocol/server-everything/dist/index.js
 
+# everything DIR TRANSPORT PATH
 everything() {
   local port
   port=$(free_port)
   PORT=$port start "$1/upstream.log" "$(node_path)" \
-    "$EVERYTHING" streamableHttp
+    "$EVERYTHING" "$2"
   wait_port "$port" "$1/upstream.log"
-  UPSTREAM=http://127.0.0.1:$port/mcp
+  UPSTREAM=http://127.0.0.1:$port/$3
 }
 
 # node_tests FILE DIR: run it, show it, and say the sum the way everything here does.
@@ -65,7 +68,7 @@ rust_clients() {
 }
 
 LANES=("$@")
-[ $# -gt 0 ] || LANES=(rmcp legacy modern everything program)
+[ $# -gt 0 ] || LANES=(rmcp legacy modern everything sse program)
 
 arm
 scratch

@@ -15,7 +15,10 @@ mod fleet;
 #[path = "../support/redis.rs"]
 mod redis_server;
 #[path = "../support/sse_server.rs"]
-#[expect(dead_code, reason = "tests/upstream has faults that are not needed here")]
+#[expect(
+    dead_code,
+    reason = "tests/upstream has faults that are not needed here"
+)]
 mod sse_server;
 mod support;
 #[path = "../support/tls.rs"]

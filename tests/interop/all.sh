@@ -2,8 +2,9 @@
 # tests/interop/all.sh: clients and servers written by others, through raincheck. About a minute.
 #   rmcp                 tests/interop.rs: rmcp 3.9 as a client, in front of the legacy and the modern upstream
 #   legacy, modern       clients.mjs: ext-tasks 0.2.2 on client 2.4.0, in front of each
+#   legacy-sse           the same, in front of the legacy upstream over HTTP+SSE (2024-11-05), which raincheck finds out
 #   everything           everything.mjs: server-everything 2026.8.31 as the wrapped server
-#   sse                  the same server over HTTP+SSE (2024-11-05), which raincheck finds out
+#   sse                  the same server over HTTP+SSE
 #   program              the same server, run by raincheck over standard input and output
 set -euo pipefail
 # shellcheck source=tests/lib.sh
@@ -68,7 +69,7 @@ rust_clients() {
 }
 
 LANES=("$@")
-[ $# -gt 0 ] || LANES=(rmcp legacy modern everything sse program)
+[ $# -gt 0 ] || LANES=(rmcp legacy legacy-sse modern everything sse program)
 
 arm
 scratch

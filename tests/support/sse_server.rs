@@ -214,7 +214,7 @@ fn open(inner: &Arc<Inner>) -> Response<Body> {
         format!(": hello\n\nevent: endpoint\ndata: {endpoint}\n\n")
     });
     events
-        .try_send(first.unwrap_or(":\n\n".into()).into())
+        .try_send(first.unwrap_or_else(|| ":\n\n".into()).into())
         .unwrap();
     script.lines.insert(line, events);
     drop(script);
@@ -298,7 +298,7 @@ impl Script {
         }
     }
 
-    fn result(&self, line: u64, id: &Value, result: Value) {
+    fn result(&self, line: u64, id: &Value, result: &Value) {
         self.write(line, &json!({"jsonrpc": "2.0", "id": id, "result": result}));
     }
 
@@ -306,7 +306,7 @@ impl Script {
         self.result(
             line,
             id,
-            json!({"content": [{"type": "text", "text": text}]}),
+            &json!({"content": [{"type": "text", "text": text}]}),
         );
     }
 
@@ -316,16 +316,16 @@ impl Script {
             Some("initialize") => self.result(
                 line,
                 id,
-                json!({"protocolVersion": "2024-11-05", "capabilities": {"tools": {"listChanged": true}},
+                &json!({"protocolVersion": "2024-11-05", "capabilities": {"tools": {"listChanged": true}},
                        "serverInfo": {"name": "sse-fixture", "version": "1"}, "instructions": "mind the gap"}),
             ),
             Some("tools/list") => {
                 let tool = |name| json!({"name": name, "inputSchema": {"type": "object"}});
                 let tools: Vec<Value> = TOOLS.split(' ').map(tool).collect();
-                self.result(line, id, json!({"tools": tools}));
+                self.result(line, id, &json!({"tools": tools}));
             }
             Some("tools/call") => self.call(line, id, &message["params"]),
-            Some("ping") => self.result(line, id, json!({})),
+            Some("ping") => self.result(line, id, &json!({})),
             Some(_) if !id.is_null() => {
                 let error = json!({"code": -32601, "message": "Method not found"});
                 self.write(line, &json!({"jsonrpc": "2.0", "id": id, "error": error}));
@@ -334,9 +334,12 @@ impl Script {
             None => {
                 let asked = id.as_str().and_then(|id| self.asked.remove(id));
                 let Some((line, call)) = asked else { return };
-                let text = match &message["error"] {
-                    Value::Null => message["result"]["content"]["name"].as_str().map(str::to_owned),
-                    error => Some(format!("refused {}", error["code"])),
+                let code = &message["error"]["code"];
+                let text = if code.is_null() {
+                    let name = message["result"]["content"]["name"].as_str();
+                    name.map(str::to_owned)
+                } else {
+                    Some(format!("refused {code}"))
                 };
                 self.text(line, &call, &text.unwrap_or_else(|| "{}".into()));
             }
@@ -396,6 +399,12 @@ impl Script {
                 }
                 self.text(line, id, "changed");
             }
+            other => self.misbehave(line, id, other, arguments),
+        }
+    }
+
+    fn misbehave(&mut self, line: u64, id: &Value, tool: &str, arguments: &Value) {
+        match tool {
             "junk" => {
                 self.event(
                     line,

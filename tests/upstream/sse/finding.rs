@@ -47,7 +47,7 @@ async fn a_server_that_refuses_all_is_asked_again() {
 async fn a_server_of_streamable_http_stays_one() {
     let server = Server::start(Reply::result(OK)).await;
     server.on_discover(Reply::json(405, "no"));
-    let upstream = super::super::upstream(&server);
+    let upstream = upstream(&server);
     assert_eq!(upstream.era(None).await.unwrap(), LEGACY);
     assert!(upstream.is_decided() && upstream.speaks_http());
     assert_eq!(server.count("GET"), 0);

@@ -6,6 +6,7 @@ use hyper::Uri;
 use hyper::header::HeaderValue;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use uuid::Uuid;
 
 use super::channel::{Channels, Limits, Sharing, Source};
 use super::connect::{Connector, UrlError};
@@ -182,13 +183,14 @@ impl Web {
     }
 
     async fn find_old(&self, credentials: Option<&HeaderValue>) -> Result<Era, Undecided> {
+        // A key that is no caller's: the credentials of one must not serve another.
         let nobody = Key {
-            caller: [0; 16],
+            caller: Uuid::new_v4().into_bytes(),
             capabilities: "{}".into(),
         };
-        match self.sessions.check_out(&nobody, credentials).await {
-            Ok(lease) => {
-                lease.give_back();
+        match self.sessions.open(&nobody, credentials).await {
+            // Dropped, the session is closed.
+            Ok(_) => {
                 self.speaks_streamable();
                 return Ok(Era::Legacy);
             }

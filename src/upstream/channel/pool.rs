@@ -154,9 +154,7 @@ impl Pool {
         asks: Asks,
         credentials: Option<&HeaderValue>,
     ) -> Result<Held, NoSession> {
-        let slot = self.slot(key, asks);
-        let claim = slot.claim;
-        let slot = slot.slot;
+        let Place { slot, claim } = self.place(key, asks);
         if let Some(channel) = slot.line.get() {
             let channel = Arc::clone(channel);
             return Ok(Held { channel, claim });
@@ -176,7 +174,7 @@ impl Pool {
 
     /// The slot to use, and the place there: both in one step, so that no two calls find the same
     /// line free.
-    fn slot(&self, key: &Key, asks: Asks) -> Place {
+    fn place(&self, key: &Key, asks: Asks) -> Place {
         let mut by_key = self.by_key();
         let slots = by_key.entry(key.clone()).or_default();
         slots.retain(|slot| !slot.is_over());
@@ -235,6 +233,9 @@ impl Pool {
             (None, Some(at)) => drop(slots.swap_remove(at)),
             (Some(_), None) => slots.push(Arc::clone(slot)),
             (None, None) | (Some(_), Some(_)) => {}
+        }
+        if slots.is_empty() {
+            by_key.remove(key);
         }
     }
 

@@ -18,12 +18,14 @@ use super::settings::{SessionMode, Settings, Transport};
 use super::sse::Dialer;
 use super::stdio::child::Nursery;
 use super::stdio::spawner::Spawner;
+use super::{Exchange, Outgoing, legacy, modern};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::version::Era;
 
-#[derive(Debug)]
+/// Cheap to clone.
+#[derive(Debug, Clone)]
 pub(super) enum Server {
-    Web(Web),
+    Web(Arc<Web>),
     Program(Arc<Channels>),
 }
 
@@ -62,7 +64,8 @@ pub(super) enum Way<'a> {
 impl Server {
     pub(super) fn new(settings: &Settings, services: TaskTracker) -> Result<Self, UrlError> {
         let Some(program) = &settings.command else {
-            return Web::new(settings, services).map(Self::Web);
+            let web = Web::new(settings, services)?;
+            return Ok(Self::Web(Arc::new(web)));
         };
         let nursery = Nursery {
             program: program.clone(),
@@ -88,6 +91,17 @@ impl Server {
                 Some(Known::Sse(channels)) => Way::Lines(channels),
                 Some(Known::Streamable) | None => Way::Posts(web),
             },
+        }
+    }
+
+    /// Begins one request. Nothing is sent until its events are polled.
+    pub(super) fn begin(&self, era: Era, outgoing: Outgoing) -> Exchange {
+        match (self.way(), era) {
+            (Way::Posts(web), Era::Modern) => modern::begin(Arc::clone(&web.origin), outgoing),
+            (Way::Posts(web), Era::Legacy) => {
+                legacy::begin(&web.origin, Arc::clone(&web.sessions), outgoing)
+            }
+            (Way::Lines(lines), era) => lines.begin(era, outgoing),
         }
     }
 

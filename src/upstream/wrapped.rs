@@ -17,10 +17,10 @@ use super::http::{RequestBody, ResponseBody};
 use super::listen::{self, Wish};
 pub use super::listen::{ListenEvent, Listening};
 use super::probe::{self, Undecided};
-use super::server::{Server, Way, Web};
+use super::server::{Server, Way};
 use super::sessions::{Key, NoSession};
 pub use super::settings::{SessionMode, Settings, Transport};
-use super::{Answer, Event, Exchange, Outgoing, UpstreamError, hop, legacy, modern, translate};
+use super::{Answer, Event, Exchange, Outgoing, UpstreamError, hop, legacy, translate};
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::json::{Object, quote};
 use crate::mcp::tools::Tools;
@@ -185,22 +185,14 @@ impl Upstream {
 
     /// Begins one request. Nothing is sent until its events are polled.
     pub fn begin(&self, era: Era, outgoing: Outgoing) -> Exchange {
-        match (self.server.way(), era) {
-            (Way::Posts(web), Era::Modern) => modern::begin(Arc::clone(&web.origin), outgoing),
-            (Way::Posts(web), Era::Legacy) => {
-                legacy::begin(&web.origin, Arc::clone(&web.sessions), outgoing)
-            }
-            (Way::Lines(lines), era) => lines.begin(era, outgoing),
-        }
+        self.server.begin(era, outgoing)
     }
 
     /// Carries on a call that another process sent to a server that still runs it. `None`: the
     /// resume point is not of this program, or the server was reached over a line of a process that is gone.
     pub fn adopt(&self, caller: [u8; 16], resume_point: &str) -> Option<Exchange> {
         match self.server.way() {
-            Way::Posts(Web {
-                origin, sessions, ..
-            }) => legacy::adopt(origin, sessions, caller, resume_point),
+            Way::Posts(web) => legacy::adopt(&web.origin, &web.sessions, caller, resume_point),
             Way::Lines(_) => None,
         }
     }
@@ -212,7 +204,7 @@ impl Upstream {
         mut parts: Parts,
         body: RequestBody,
     ) -> Result<Response<ResponseBody>, Failure> {
-        let Server::Web(Web { origin, .. }) = &self.server else {
+        let Server::Web(web) = &self.server else {
             return Err(Failure::new(Reason::UpstreamUnreachable, SideEffect::None));
         };
         hop::strip(&mut parts.headers);
@@ -225,9 +217,9 @@ impl Upstream {
             .path()
             .starts_with(WELL_KNOWN)
             .then_some(WELL_KNOWN);
-        origin.readdress(&mut parts, well_known);
+        web.origin.readdress(&mut parts, well_known);
         let request = Request::from_parts(parts, body);
-        let mut response = origin.http.send(request).await?;
+        let mut response = web.origin.http.send(request).await?;
         hop::strip(response.headers_mut());
         Ok(response)
     }
@@ -400,10 +392,8 @@ impl Upstream {
             filter,
         };
         match self.server.way() {
-            Way::Posts(Web {
-                origin, sessions, ..
-            }) => {
-                let (origin, sessions) = (Arc::clone(origin), Arc::clone(sessions));
+            Way::Posts(web) => {
+                let (origin, sessions) = (Arc::clone(&web.origin), Arc::clone(&web.sessions));
                 listen::listen(origin, sessions, self.known_era(), wish)
             }
             Way::Lines(lines) => lines.listen(self.known_era(), wish),

@@ -132,7 +132,7 @@ fn the_transport_is_found_out_or_said() {
     for (lines, mistake) in [
         (
             "transport = 'http'",
-            "config.toml: upstream.transport: \"http\" is not \"auto\", \"streamable-http\" or \"sse\"",
+            "config.toml: upstream.transport: \"http\" is not one of \"auto\", \"streamable-http\", \"sse\"",
         ),
         (
             "transport = 'sse'\nera = 'modern'",

@@ -203,15 +203,11 @@ impl Web {
             capabilities: "{}".into(),
         };
         match self.sessions.open(&nobody, credentials).await {
-            // Dropped, the session is closed.
-            Ok(_) => {
-                self.speaks_streamable();
-                return Ok(Era::Legacy);
-            }
             Err(NoSession::Error(error)) if matches!(error.status, 401 | 403) => {
                 return Err(Undecided::Unauthorized(error));
             }
-            Err(NoSession::Error(_)) => {
+            // Dropped, a session is closed.
+            Ok(_) | Err(NoSession::Error(_)) => {
                 self.speaks_streamable();
                 return Ok(Era::Legacy);
             }

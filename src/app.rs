@@ -14,7 +14,8 @@ use crate::admin::health::{Degraded, Health};
 use crate::admin::server::{Probes, Token};
 use crate::clock::{Anchored, Clock, System};
 use crate::config::{
-    self, Config, EraChoice, Location, NativeTasks, SealKey, Secret, SessionUse, Wrapped,
+    self, Config, EraChoice, Location, NativeTasks, SealKey, Secret, SessionUse, TransportChoice,
+    Wrapped,
 };
 use crate::downstream::auth::Callers;
 use crate::downstream::route::Names;
@@ -33,7 +34,7 @@ use crate::task::id::Incarnation;
 use crate::task::state::Reach;
 use crate::tls;
 use crate::upstream::stdio::Program;
-use crate::upstream::wrapped::{SessionMode, Settings as UpstreamSettings, Upstream};
+use crate::upstream::wrapped::{SessionMode, Settings as UpstreamSettings, Transport, Upstream};
 
 /// The end of `drain.grace` is for answers on their way to clients: at most so long, and at most an
 /// eighth of it.
@@ -434,6 +435,11 @@ pub fn upstream_settings(config: &Config) -> UpstreamSettings {
         url,
         command,
         children_max: config.upstream.children_max,
+        transport: match config.upstream.transport {
+            TransportChoice::Auto => Transport::Auto,
+            TransportChoice::StreamableHttp => Transport::StreamableHttp,
+            TransportChoice::Sse => Transport::Sse,
+        },
         era: match config.upstream.era {
             EraChoice::Auto => None,
             EraChoice::Legacy => Some(Era::Legacy),

@@ -109,12 +109,13 @@ wait_port() {
 
 # --- the cast -------------------------------------------------------------------------------------------------------
 
-# upstream legacy|modern|dual LOG: one of the plain servers, none of which knows of tasks; its address is in $UPSTREAM.
+# upstream legacy|legacy-sse|modern|dual LOG: one of the plain servers, none of which knows of tasks; its address is in $UPSTREAM.
 upstream() {
-  local kind=$1 log=$2 port python args=()
+  local kind=$1 log=$2 port python path=mcp args=()
   port=$(free_port)
   case $kind in
     legacy) python=$CACHE/python-legacy/bin/python args=(upstream_legacy.py) ;;
+    legacy-sse) python=$CACHE/python-legacy/bin/python args=(upstream_legacy.py --transport sse) path=sse ;;
     modern) python=$CACHE/python-modern/bin/python args=(upstream_modern.py) ;;
     dual) python=$CACHE/python-modern/bin/python args=(upstream_modern.py --dual) ;;
     *) die "no such upstream: $kind" ;;
@@ -124,7 +125,7 @@ upstream() {
   start "$log" "$python" "${args[@]}" --core --port "$port"
   wait_port "$port" "$log"
   # shellcheck disable=SC2034
-  UPSTREAM=http://127.0.0.1:$port/mcp
+  UPSTREAM=http://127.0.0.1:$port/$path
 }
 
 # redis DIR: a redis-server of this script's own; its address is in $REDIS.

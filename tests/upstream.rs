@@ -18,6 +18,10 @@ mod reply;
 mod server;
 #[path = "upstream/sessions.rs"]
 mod sessions;
+#[path = "upstream/sse/mod.rs"]
+mod sse;
+#[path = "support/sse_server.rs"]
+mod sse_server;
 #[path = "upstream/standing.rs"]
 mod standing;
 #[path = "upstream/stdio/mod.rs"]
@@ -33,7 +37,7 @@ use raincheck::mcp::error::SideEffect;
 use raincheck::mcp::version::Era;
 use raincheck::upstream::http::RequestBody;
 use raincheck::upstream::wrapped::{
-    DiscoverError, ListenEvent, Listening, SessionMode, Settings, Upstream,
+    DiscoverError, ListenEvent, Listening, SessionMode, Settings, Transport, Upstream,
 };
 use raincheck::upstream::{Answer, Event, Exchange, Outgoing, Retry};
 use server::{Reply, Server};

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use super::inspect::{Inspection, inspect};
 use super::table::{duration, printable, table};
 use super::{Failure, runtime};
-use crate::config::{Config, Location, Wrapped};
+use crate::config::{Config, Location, TransportChoice, Wrapped};
 use crate::mcp::version::Era;
 use crate::task::policy::{Mode, Rules};
 use crate::tls;
@@ -50,7 +50,16 @@ fn report(
         ));
     }
     verdicts.push(("store", Ok(store(&config.store.location))));
-    verdicts.push(("recovery", Ok(recovery(config))));
+    let over_sse = match inspection {
+        Ok(found) => found.over_sse,
+        Err(_) => config.upstream.transport == TransportChoice::Sse,
+    };
+    let recovery = if over_sse {
+        "a call whose process dies is lost with its stream".to_owned()
+    } else {
+        recovery(config)
+    };
+    verdicts.push(("recovery", Ok(recovery)));
     let server = &config.upstream.server;
     verdicts.push((
         "upstream",
@@ -60,7 +69,7 @@ fn report(
         },
     ));
     if let Ok(found) = inspection {
-        verdicts.push(("era", Ok(era(found.era))));
+        verdicts.push(("era", Ok(era(found))));
         let capabilities: Vec<_> = found.capabilities.iter().map(|c| printable(c)).collect();
         let capabilities = match capabilities.as_slice() {
             [] => "none".to_owned(),
@@ -136,8 +145,11 @@ fn named(found: &Inspection) -> String {
         .unwrap_or_default()
 }
 
-fn era(era: Era) -> String {
-    match era {
+fn era(found: &Inspection) -> String {
+    match found.era {
+        Era::Legacy if found.over_sse => {
+            "legacy, over HTTP+SSE (2024-11-05): translated for all clients".to_owned()
+        }
         Era::Legacy => "legacy (2025-11-25 or before): translated for modern clients".to_owned(),
         Era::Modern => "modern (2026-07-28)".to_owned(),
     }
@@ -195,6 +207,7 @@ mod tests {
     fn inspection() -> Inspection {
         Inspection {
             era: Era::Legacy,
+            over_sse: false,
             server: Some("slow-server 1.0".into()),
             capabilities: vec!["tools".into(), "logging".into()],
             tools: vec!["build".into(), "greet\u{1b}[2J".into()],
@@ -220,6 +233,21 @@ mod tests {
   greet\u{fffd}[2J  [tasks]  auto after 2s  1h            1h         in_task
 "
         );
+    }
+
+    #[test]
+    fn the_old_transport_is_said() {
+        let found = Inspection {
+            over_sse: true,
+            ..inspection()
+        };
+        let report = report(&config(&[]), None, Ok(&found));
+        for line in [
+            "recovery      a call whose process dies is lost with its stream",
+            "era           legacy, over HTTP+SSE (2024-11-05): translated for all clients",
+        ] {
+            assert!(report.text.contains(line), "{}", report.text);
+        }
     }
 
     #[test]

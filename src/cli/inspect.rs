@@ -16,6 +16,8 @@ use crate::upstream::wrapped::{DiscoverError, Upstream};
 #[derive(Debug)]
 pub(super) struct Inspection {
     pub(super) era: Era,
+    /// It speaks the transport of 2024-11-05.
+    pub(super) over_sse: bool,
     /// `serverInfo`, as "name version".
     pub(super) server: Option<String>,
     /// Names of the server's capabilities.
@@ -54,6 +56,7 @@ async fn ask(upstream: &Upstream) -> Result<Inspection, DiscoverError> {
     });
     Ok(Inspection {
         era,
+        over_sse: upstream.has_address() && !upstream.speaks_http(),
         server,
         capabilities,
         tools,

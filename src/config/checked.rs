@@ -12,7 +12,7 @@ use super::problem::Problem;
 use super::scalar::{FromText, word};
 use super::{
     Admin, Auth, Config, Drain, EraChoice, Limits, Listen, LogFormat, NativeTasks, Replica,
-    SessionUse, Telemetry, Tls, Upstream, file, rules, store, wrapped,
+    SessionUse, Telemetry, Tls, TransportChoice, Upstream, file, rules, store, wrapped,
 };
 
 impl Config {
@@ -277,6 +277,18 @@ impl FromText for EraChoice {
             ("auto", Self::Auto),
             ("legacy", Self::Legacy),
             ("modern", Self::Modern),
+        ];
+        word(text, &words)
+    }
+}
+
+impl FromText for TransportChoice {
+    const KIND: &'static str = r#""auto", "streamable-http" or "sse""#;
+    fn from_text(text: &str) -> Result<Self, String> {
+        let words = [
+            ("auto", Self::Auto),
+            ("streamable-http", Self::StreamableHttp),
+            ("sse", Self::Sse),
         ];
         word(text, &words)
     }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::scalar::{Size, list, names, optional, scalar};
 use super::secret::Secret;
-use super::{EraChoice, LogFormat, NativeTasks, SessionUse};
+use super::{EraChoice, LogFormat, NativeTasks, SessionUse, TransportChoice};
 use crate::task::policy::{InputWhen, Mode, OnOwnerLost};
 
 #[derive(Debug, Default, Deserialize)]
@@ -81,6 +81,8 @@ pub(super) struct Upstream {
     #[serde(deserialize_with = "scalar")]
     pub(super) children_max: usize,
     #[serde(deserialize_with = "scalar")]
+    pub(super) transport: TransportChoice,
+    #[serde(deserialize_with = "scalar")]
     pub(super) era: EraChoice,
     #[serde(deserialize_with = "scalar")]
     pub(super) session: SessionUse,
@@ -109,6 +111,7 @@ impl Default for Upstream {
             env: BTreeMap::new(),
             env_allow: Vec::new(),
             children_max: 32,
+            transport: TransportChoice::Auto,
             era: EraChoice::Auto,
             session: SessionUse::Pool,
             sessions_max: 256,

@@ -90,6 +90,7 @@ pub struct Tls {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Upstream {
     pub server: Wrapped,
+    pub transport: TransportChoice,
     pub era: EraChoice,
     pub session: SessionUse,
     pub sessions_max: usize,
@@ -112,6 +113,16 @@ pub enum NativeTasks {
     Hide,
     /// Its handles go to the client, and requests about them to it.
     Pass,
+}
+
+/// How a wrapped server with a URL is spoken to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TransportChoice {
+    /// Found out at the first contact.
+    Auto,
+    StreamableHttp,
+    /// HTTP+SSE of revision 2024-11-05.
+    Sse,
 }
 
 /// Which era the wrapped server speaks.

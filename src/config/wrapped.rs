@@ -8,7 +8,7 @@ use hyper::Uri;
 
 use super::checked::{PERMITS_MAX, positive};
 use super::problem::Problem;
-use super::{Secret, Upstream, concurrency, file};
+use super::{EraChoice, Secret, TransportChoice, Upstream, concurrency, file};
 
 /// Where the wrapped server is. Prints as its URL, or as the name of its program: arguments may
 /// hold secrets.
@@ -95,8 +95,17 @@ pub(super) fn upstream(
             program_only(file)?;
             Wrapped::Url(url(text)?)
         }
-        (None, false) => Wrapped::Command(command(file, environment)?),
+        (None, false) => {
+            url_only(file)?;
+            Wrapped::Command(command(file, environment)?)
+        }
     };
+    if file.transport == TransportChoice::Sse && file.era == EraChoice::Modern {
+        return Err(refused(
+            "transport",
+            "no modern server speaks \"sse\"; take upstream.era out, or this",
+        ));
+    }
     if file.sessions_max == 0 {
         return Err(refused(
             "sessions_max",
@@ -119,6 +128,7 @@ pub(super) fn upstream(
         trust_annotations: file.trust_annotations,
         native_tasks: file.native_tasks,
         server,
+        transport: file.transport,
         era: file.era,
         session: file.session,
         sessions_max: file.sessions_max,
@@ -163,6 +173,16 @@ fn program_only(file: &file::Upstream) -> Result<(), Problem> {
         )),
         None => Ok(()),
     }
+}
+
+fn url_only(file: &file::Upstream) -> Result<(), Problem> {
+    if file.transport == TransportChoice::Auto {
+        return Ok(());
+    }
+    Err(refused(
+        "transport",
+        "is for a server with a URL, and this one is run by raincheck; take it out",
+    ))
 }
 
 fn command(file: &file::Upstream, environment: &[(String, String)]) -> Result<Command, Problem> {

@@ -25,6 +25,7 @@ use crate::upstream::wrapped::{DiscoverError, Upstream};
 pub mod auth;
 mod body;
 mod call;
+mod contact;
 mod discover;
 mod intercept;
 mod listen;
@@ -93,7 +94,7 @@ async fn handle(front: Shared, request: Request<Incoming>) -> Response<Body> {
     }
     match names.door(&parts.uri) {
         None => reply::empty(StatusCode::NOT_FOUND),
-        Some(Door::ProtectedResource) if !front.upstream.speaks_http() => {
+        Some(Door::ProtectedResource) if !front.upstream.has_address() => {
             reply::empty(StatusCode::NOT_FOUND)
         }
         Some(Door::ProtectedResource) => pass::stream(&front, parts, body).await,
@@ -120,10 +121,10 @@ async fn mcp(front: &Shared, parts: Parts, body: Incoming) -> Response<Body> {
 async fn post(front: &Shared, parts: Parts, body: Bytes) -> Response<Body> {
     let era = intercept::era_by_headers(&parts.headers);
     if era == Some(Era::Legacy) {
-        return legacy_post(front, parts, body).await;
+        return Box::pin(legacy_post(front, parts, body)).await;
     }
     if era.is_none() && intercept::era_by_body(&body) == Era::Legacy {
-        return legacy_post(front, parts, body).await;
+        return Box::pin(legacy_post(front, parts, body)).await;
     }
     match intercept::modern(&body, &parts.headers) {
         Ok(Intercepted::Request(modern)) => answer(front, &parts, &body, &modern).await,
@@ -140,6 +141,9 @@ async fn post(front: &Shared, parts: Parts, body: Bytes) -> Response<Body> {
 }
 
 async fn legacy_post(front: &Shared, parts: Parts, body: Bytes) -> Response<Body> {
+    if !front.upstream.is_decided() {
+        return contact::post(front, parts, body).await;
+    }
     if front.upstream.speaks_http() {
         return pass::bytes(front, parts, body).await;
     }
@@ -156,13 +160,18 @@ async fn session_stream(front: &Shared, parts: Parts) -> Response<Body> {
 
 /// The legacy world: the server's own business where it speaks HTTP, raincheck's where it does not.
 async fn legacy(front: &Shared, parts: Parts, body: Incoming) -> Response<Body> {
-    if front.upstream.speaks_http() {
+    let is_decided = front.upstream.is_decided();
+    if is_decided && front.upstream.speaks_http() {
         return pass::stream(front, parts, body).await;
+    }
+    if parts.method != Method::POST && !is_decided {
+        return Box::pin(contact::other(front, parts, body)).await;
     }
     if parts.method != Method::POST {
         return session::answer(front, &parts);
     }
     match read(body, front.settings.body_bytes_max).await {
+        Ok(body) if !is_decided => Box::pin(contact::post(front, parts, body)).await,
         Ok(body) => session::post(front, &parts, &body).await,
         Err(refusal) => refusal,
     }

@@ -1,5 +1,5 @@
-//! Legacy clients of a server that raincheck runs itself: Streamable HTTP as of 2025-11-25, with a
-//! process for each session. Messages pass as they are; which stream they take is decided upstream.
+//! Legacy clients of a server that speaks no Streamable HTTP: raincheck does, as of 2025-11-25, with a
+//! line to the server for each session. Messages pass as they are; which stream they take is decided upstream.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +15,11 @@ use super::body::Body;
 use super::call::keep_alive;
 use super::reply::{self, Rpc};
 use super::tasks::Shared;
+use super::undecided;
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::json::{Object, scan};
 use crate::mcp::sse;
-use crate::upstream::stdio::session::{Asked, News, Said, Session, Untaken};
+use crate::upstream::channel::session::{Asked, News, Said, Session, Untaken};
 
 const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 
@@ -122,9 +123,11 @@ pub(super) async fn post(front: &Shared, parts: &Parts, body: &Bytes) -> Respons
 async fn initialize(front: &Shared, parts: &Parts, asked: &Asked<'_>) -> Response<Body> {
     let caller = *front.callers.of(&parts.headers).as_bytes();
     let failed = |failure| Rpc::failure(asked.id.get(), failure).into_response();
-    let (id, session) = match front.upstream.open_session(caller).await {
+    let credentials = front.credentials(&parts.headers);
+    let opened = front.upstream.open_session(caller, credentials.as_ref());
+    let (id, session) = match opened.await {
         Ok(opened) => opened,
-        Err(failure) => return failed(failure),
+        Err(error) => return undecided(asked.id, error),
     };
     // Dropped before the server has answered, nobody will ever know of this session.
     let unknown = Unknown(Some(Arc::clone(&session)));

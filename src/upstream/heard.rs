@@ -292,6 +292,11 @@ pub(super) const INVALID: Failure = Failure {
     reason: Reason::UpstreamInvalid,
     effect: SideEffect::Unknown,
 };
+/// It said "later" too often, and never ran anything.
+pub(super) const LATER: Failure = Failure {
+    reason: Reason::UpstreamHttp,
+    effect: SideEffect::None,
+};
 pub(super) const TOO_LARGE: Failure = Failure {
     reason: Reason::UpstreamTooLarge,
     effect: SideEffect::Unknown,

@@ -1,40 +1,64 @@
-//! What keeps several requests on one session of the server.
+//! What keeps several requests on one session of the server, or on one line to it.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::channel::Line;
 use super::sessions::Lease;
 
-/// Requests that bear the same pin use the session of the first of them, also at the same time.
-/// Dropped with all its clones, the session is given up.
+/// Requests that bear the same pin use the session or the line of the first of them, also at the
+/// same time. Dropped with all its clones, a session is given up.
 #[derive(Clone, Default)]
-pub struct Pin(Arc<Mutex<Option<Lease>>>);
+pub struct Pin(Arc<Mutex<Option<Held>>>);
+
+enum Held {
+    Session(Lease),
+    Line(Line),
+}
 
 impl Pin {
-    fn held(&self) -> MutexGuard<'_, Option<Lease>> {
+    fn held(&self) -> MutexGuard<'_, Option<Held>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The session that is held, for one more request.
-    pub(super) fn also(&self) -> Option<Lease> {
-        self.held().as_ref().map(Lease::also)
+    pub(super) fn session(&self) -> Option<Lease> {
+        match &*self.held() {
+            Some(Held::Session(lease)) => Some(lease.also()),
+            Some(Held::Line(_)) | None => None,
+        }
     }
 
     /// Holds the session of an answered request; the first one's.
-    pub(super) fn hold(&self, lease: Lease) {
+    pub(super) fn hold_session(&self, lease: Lease) {
         let mut held = self.held();
         if held.is_none() {
-            *held = Some(lease);
+            *held = Some(Held::Session(lease));
             return;
         }
         drop(held);
         lease.give_back();
     }
 
-    /// All is answered: the session is free for other calls.
+    /// The line that is held, for one more request.
+    pub(super) fn line(&self) -> Option<Line> {
+        match &*self.held() {
+            Some(Held::Line(line)) => Some(line.also()),
+            Some(Held::Session(_)) | None => None,
+        }
+    }
+
+    /// Holds a line from here on.
+    pub(super) fn hold_line(&self, line: Line) -> Line {
+        let also = line.also();
+        *self.held() = Some(Held::Line(line));
+        also
+    }
+
+    /// All is answered: what was held is free for other calls.
     pub(super) fn give_back(&self) {
         let held = self.held().take();
-        if let Some(lease) = held {
+        if let Some(Held::Session(lease)) = held {
             lease.give_back();
         }
     }

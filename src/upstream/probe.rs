@@ -26,19 +26,27 @@ pub(super) enum Undecided {
     Unauthorized(UpstreamError),
 }
 
+/// What the answer to a POST says.
+#[derive(Debug)]
+pub(super) enum Found {
+    Era(Era),
+    /// A refusal, and no word of MCP: the server may want no POST here at all.
+    NoPosts,
+}
+
 /// Asks `server/discover`. Whatever is no word of a modern server is one of a legacy server
 /// (streamable-http, Backward Compatibility); a server that serves both is modern.
 pub(super) async fn probe(
     origin: &Origin,
     credentials: Option<&HeaderValue>,
-) -> Result<Era, Undecided> {
+) -> Result<Found, Undecided> {
     let asked = tokio::time::timeout(PATIENCE, ask(origin, credentials)).await;
     asked.map_err(|_| {
         Undecided::Failed(Failure::new(Reason::UpstreamUnreachable, SideEffect::None))
     })?
 }
 
-async fn ask(origin: &Origin, credentials: Option<&HeaderValue>) -> Result<Era, Undecided> {
+async fn ask(origin: &Origin, credentials: Option<&HeaderValue>) -> Result<Found, Undecided> {
     let body = translate::request(
         origin.next_id(),
         "server/discover",
@@ -55,18 +63,22 @@ async fn ask(origin: &Origin, credentials: Option<&HeaderValue>) -> Result<Era, 
     match heard::judge(response, origin.message_bytes_max).await {
         Heard::Messages(mut messages) => loop {
             match messages.next().await {
-                Ok(Some(Message::Result { result, .. })) => return Ok(era_of_result(&result)),
-                Ok(Some(Message::Error { error, .. })) => return Ok(era_of_error(&error)),
+                Ok(Some(Message::Result { result, .. })) => {
+                    return Ok(Found::Era(era_of_result(&result)));
+                }
+                Ok(Some(Message::Error { error, .. })) => {
+                    return Ok(Found::Era(era_of_error(&error)));
+                }
                 Ok(Some(
                     Message::Primed | Message::Request { .. } | Message::Notification { .. },
                 )) => {}
-                Ok(None) | Err(_) => return Ok(Era::Legacy),
+                Ok(None) | Err(_) => return Ok(Found::Era(Era::Legacy)),
             }
         },
         Heard::Error(error) if matches!(error.status, 401 | 403) => {
             Err(Undecided::Unauthorized(error))
         }
-        Heard::Error(error) => Ok(era_of_error(&error.error)),
+        Heard::Error(error) => Ok(Found::Era(era_of_error(&error.error))),
         Heard::Later(_) => Err(Undecided::Failed(Failure::new(
             Reason::UpstreamHttp,
             SideEffect::None,
@@ -77,7 +89,11 @@ async fn ask(origin: &Origin, credentials: Option<&HeaderValue>) -> Result<Era, 
             status:
                 StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT,
         } => Err(Undecided::Failed(failure)),
-        Heard::Refused { .. } => Ok(Era::Legacy),
+        Heard::Refused {
+            status: StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED,
+            ..
+        } => Ok(Found::NoPosts),
+        Heard::Refused { .. } => Ok(Found::Era(Era::Legacy)),
     }
 }
 

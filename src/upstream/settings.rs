@@ -14,6 +14,7 @@ pub struct Settings {
     pub command: Option<Program>,
     /// Processes of it at the same time.
     pub children_max: usize,
+    pub transport: Transport,
     /// `None`: asked.
     pub era: Option<Era>,
     pub session: SessionMode,
@@ -31,6 +32,7 @@ impl Default for Settings {
             url: String::new(),
             command: None,
             children_max: 32,
+            transport: Transport::Auto,
             era: None,
             session: SessionMode::Pool,
             sessions_max: 256,
@@ -39,6 +41,16 @@ impl Default for Settings {
             message_bytes_max: 32 << 20,
         }
     }
+}
+
+/// How a server with an address is spoken to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// Found out with the era; Streamable HTTP where the era is given.
+    Auto,
+    StreamableHttp,
+    /// HTTP+SSE of revision 2024-11-05.
+    Sse,
 }
 
 /// How translated calls use the sessions of a legacy server.

@@ -6,25 +6,21 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use hyper::header::{AUTHORIZATION, HeaderValue, ORIGIN};
 use hyper::http::request::Parts;
-use hyper::{Request, Response, Uri};
+use hyper::{Request, Response};
 use serde_json::value::RawValue;
 use tokio::sync::OnceCell;
 use tokio_util::task::TaskTracker;
 
-use super::connect::Connector;
+use super::channel::session::Session;
 pub use super::connect::UrlError;
-use super::http::{Http, RequestBody, ResponseBody};
+use super::http::{RequestBody, ResponseBody};
 use super::listen::{self, Wish};
 pub use super::listen::{ListenEvent, Listening};
-use super::origin::Origin;
 use super::probe::{self, Undecided};
-use super::sessions::{Key, NoSession, Sessions};
-pub use super::settings::{SessionMode, Settings};
-use super::stdio::session::Session;
-use super::stdio::{self, Stdio};
-use super::{
-    Answer, Event, Exchange, Outgoing, UpstreamError, hop, legacy, modern, native, translate,
-};
+use super::server::{Server, Way};
+use super::sessions::{Key, NoSession};
+pub use super::settings::{SessionMode, Settings, Transport};
+use super::{Answer, Event, Exchange, Outgoing, UpstreamError, hop, legacy, native, translate};
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::json::{Object, quote};
 use crate::mcp::tools::Tools;
@@ -41,16 +37,6 @@ pub struct Upstream {
     server: Server,
     era: Arc<OnceCell<Era>>,
     discovered: Mutex<Option<Arc<Discovered>>>,
-}
-
-/// How it is reached.
-#[derive(Debug, Clone)]
-enum Server {
-    Http {
-        origin: Arc<Origin>,
-        sessions: Arc<Sessions>,
-    },
-    Stdio(Arc<Stdio>),
 }
 
 /// What the server says of itself, in its own words.
@@ -83,9 +69,9 @@ impl From<Undecided> for DiscoverError {
 impl Upstream {
     /// Connections and their like run on `services` for as long as they are used.
     pub fn new(settings: &Settings, services: TaskTracker) -> Result<Self, UrlError> {
-        let era = settings
-            .era
-            .map_or_else(OnceCell::new, |era| OnceCell::new_with(Some(era)));
+        // No other was ever spoken over the old transport.
+        let old = (settings.transport == Transport::Sse).then_some(Era::Legacy);
+        let era = OnceCell::new_with(settings.era.or(old));
         Ok(Self {
             server: Server::new(settings, services)?,
             era: Arc::new(era),
@@ -96,73 +82,83 @@ impl Upstream {
     /// Loopback: the client's credentials may go there.
     pub fn forwards_credentials(&self) -> bool {
         match &self.server {
-            Server::Http { origin, .. } => origin.http.is_local(),
-            Server::Stdio(_) => false,
+            Server::Web(web) => web.origin.http.is_local(),
+            Server::Program(_) => false,
         }
     }
 
-    /// Whether requests can be passed on as bytes.
+    /// Whether requests can be passed on as bytes. A server that is not decided about may turn out
+    /// to be one to which they cannot, see [`Self::is_decided`].
     pub fn speaks_http(&self) -> bool {
-        matches!(self.server, Server::Http { .. })
+        self.server.lines().is_none()
+    }
+
+    /// Whether the server has an address.
+    pub fn has_address(&self) -> bool {
+        matches!(self.server, Server::Web(_))
+    }
+
+    /// Whether it is known how the server is spoken to. Else [`Self::era`] finds out.
+    pub fn is_decided(&self) -> bool {
+        match &self.server {
+            Server::Web(web) => web.is_decided(),
+            Server::Program(_) => true,
+        }
+    }
+
+    /// A legacy client was answered over Streamable HTTP.
+    pub fn answered_over_http(&self) {
+        if let Server::Web(web) = &self.server {
+            web.speaks_streamable();
+        }
     }
 
     /// The server's program died quickly five times in a row, and no process has answered since.
     pub fn cannot_run(&self) -> bool {
-        match &self.server {
-            Server::Http { .. } => false,
-            Server::Stdio(stdio) => stdio.cannot_run(),
-        }
+        self.server.lines().is_some_and(|lines| lines.cannot_run())
     }
 
-    /// A session for one legacy client of a program, with a process of its own; its id. Bounded as
-    /// processes are.
+    /// A session for one legacy client of a server over lines, with one of its own; its id. Bounded
+    /// as lines are.
     pub async fn open_session(
         &self,
         caller: [u8; 16],
-    ) -> Result<(Box<str>, Arc<Session>), Failure> {
-        match &self.server {
-            Server::Http { .. } => Err(INVALID),
-            Server::Stdio(stdio) => stdio.open_session(caller).await,
-        }
+        credentials: Option<&HeaderValue>,
+    ) -> Result<(Box<str>, Arc<Session>), DiscoverError> {
+        let lines = self.server.lines().ok_or(DiscoverError::Failed(INVALID))?;
+        let opened = lines.open_session(caller, credentials).await;
+        opened.map_err(no_session)
     }
 
     /// That session, for the caller that began it.
     pub fn session(&self, id: &str, caller: [u8; 16]) -> Option<Arc<Session>> {
-        match &self.server {
-            Server::Http { .. } => None,
-            Server::Stdio(stdio) => stdio.session(id, caller),
-        }
+        self.server.lines()?.session(id, caller)
     }
 
     /// How long [`Self::stop`] may take.
     pub fn stop_patience(&self) -> Duration {
-        match &self.server {
-            // What is left of the grace will do.
-            Server::Http { .. } => Duration::ZERO,
-            Server::Stdio(_) => stdio::STOP_PATIENCE,
-        }
+        let lines = self.server.lines();
+        // For the sessions of others, what is left of the grace will do.
+        lines.map(|lines| lines.stop_patience()).unwrap_or_default()
     }
 
     /// Ends what runs on its behalf, within a few seconds: the server's processes, or the sessions
     /// there that nobody uses.
     pub async fn stop(&self) {
-        match &self.server {
-            Server::Http { sessions, .. } => sessions.stop().await,
-            Server::Stdio(stdio) => stdio.stop().await,
+        match self.server.way() {
+            Way::Posts(web) => web.sessions.stop().await,
+            Way::Lines(lines) => lines.stop().await,
         }
     }
 
     /// The era, asked by one of all who want to know and remembered.
     pub async fn era(&self, credentials: Option<HeaderValue>) -> Result<Era, DiscoverError> {
-        let origin = match &self.server {
-            Server::Http { origin, .. } => origin,
-            Server::Stdio(stdio) => {
-                let era = stdio.era(&self.era).await;
-                return era.map_err(DiscoverError::Failed);
-            }
+        let web = match &self.server {
+            Server::Web(web) => web,
+            Server::Program(lines) => return lines.era(&self.era).await.map_err(no_session),
         };
         let probed = self.era.get_or_try_init(|| async {
-            let era = Box::pin(probe::probe(origin, credentials.as_ref())).await?;
+            let era = Box::pin(web.find_era(credentials.as_ref())).await?;
             tracing::info!(?era, "the upstream's era is known");
             Ok::<_, Undecided>(era)
         });
@@ -172,15 +168,16 @@ impl Upstream {
     /// Whether the server can be reached at all. Anonymous: a refusal is an answer, too.
     pub async fn answers(&self) -> bool {
         // A configured era says nothing of whether anybody is there.
-        let asked = match (self.known_era(), &self.server) {
-            (None, _) => self.era(None).await,
-            (Some(_), Server::Http { origin, .. }) => {
-                probe::probe(origin, None).await.map_err(Into::into)
+        let asked = match (self.known_era(), self.server.way()) {
+            (None, _) => self.era(None).await.map(drop),
+            (Some(_), Way::Posts(web)) => {
+                let probed = probe::probe(&web.origin, None).await;
+                probed.map(drop).map_err(Into::into)
             }
-            (Some(_), Server::Stdio(stdio)) => stdio.probe().await.map_err(DiscoverError::Failed),
+            (Some(_), Way::Lines(lines)) => lines.probe().await.map(drop).map_err(no_session),
         };
         match asked {
-            Ok(_) | Err(DiscoverError::Unauthorized(_)) => true,
+            Ok(()) | Err(DiscoverError::Unauthorized(_)) => true,
             Err(DiscoverError::Failed(failure)) => failure.reason == Reason::UpstreamHttp,
         }
     }
@@ -206,13 +203,11 @@ impl Upstream {
     }
 
     /// Carries on a call that another process sent to a server that still runs it. `None`: the
-    /// resume point is not of this program, or the server was a process of a process that is gone.
+    /// resume point is not of this program, or the server was reached over a line of a process that is gone.
     pub fn adopt(&self, caller: [u8; 16], resume_point: &str) -> Option<Exchange> {
-        match &self.server {
-            Server::Http { origin, sessions } => {
-                legacy::adopt(origin, sessions, caller, resume_point)
-            }
-            Server::Stdio(_) => None,
+        match self.server.way() {
+            Way::Posts(web) => legacy::adopt(&web.origin, &web.sessions, caller, resume_point),
+            Way::Lines(_) => None,
         }
     }
 
@@ -223,7 +218,7 @@ impl Upstream {
         mut parts: Parts,
         body: RequestBody,
     ) -> Result<Response<ResponseBody>, Failure> {
-        let Server::Http { origin, .. } = &self.server else {
+        let Server::Web(web) = &self.server else {
             return Err(Failure::new(Reason::UpstreamUnreachable, SideEffect::None));
         };
         hop::strip(&mut parts.headers);
@@ -236,9 +231,9 @@ impl Upstream {
             .path()
             .starts_with(WELL_KNOWN)
             .then_some(WELL_KNOWN);
-        origin.readdress(&mut parts, well_known);
+        web.origin.readdress(&mut parts, well_known);
         let request = Request::from_parts(parts, body);
-        let mut response = origin.http.send(request).await?;
+        let mut response = web.origin.http.send(request).await?;
         hop::strip(response.headers_mut());
         Ok(response)
     }
@@ -299,11 +294,11 @@ impl Upstream {
         credentials: Option<HeaderValue>,
         capabilities: &str,
     ) -> Result<Arc<Discovered>, DiscoverError> {
-        let sessions = match &self.server {
-            Server::Http { sessions, .. } => sessions,
-            Server::Stdio(stdio) => {
-                let described = stdio.described(caller, capabilities).await;
-                return described.map_err(no_session);
+        let sessions = match self.server.way() {
+            Way::Posts(web) => &web.sessions,
+            Way::Lines(lines) => {
+                let described = lines.described(caller, credentials.as_ref(), capabilities);
+                return described.await.map_err(no_session);
             }
         };
         let key = Key {
@@ -330,9 +325,11 @@ impl Upstream {
         credentials: Option<HeaderValue>,
         capabilities: Arc<str>,
     ) -> Result<Arc<Tools>, DiscoverError> {
-        let known = match &self.server {
-            Server::Http { origin, .. } => &origin.tools,
-            Server::Stdio(stdio) => stdio.tools(),
+        // The cache is that of the way in which they are listed.
+        self.era(credentials.clone()).await?;
+        let known = match self.server.way() {
+            Way::Posts(web) => &web.origin.tools,
+            Way::Lines(lines) => lines.tools(),
         };
         known
             .get(caller, self.list_tools(caller, credentials, capabilities))
@@ -408,52 +405,13 @@ impl Upstream {
             capabilities,
             filter,
         };
-        match &self.server {
-            Server::Http { origin, sessions } => {
-                let (origin, sessions) = (Arc::clone(origin), Arc::clone(sessions));
+        match self.server.way() {
+            Way::Posts(web) => {
+                let (origin, sessions) = (Arc::clone(&web.origin), Arc::clone(&web.sessions));
                 listen::listen(origin, sessions, self.known_era(), wish)
             }
-            Server::Stdio(stdio) => stdio.listen(self.known_era(), wish),
+            Way::Lines(lines) => lines.listen(self.known_era(), wish),
         }
-    }
-}
-
-impl Server {
-    /// Begins one request. Nothing is sent until its events are polled.
-    fn begin(&self, era: Era, outgoing: Outgoing) -> Exchange {
-        match (self, era) {
-            (Self::Http { origin, .. }, Era::Modern) => modern::begin(Arc::clone(origin), outgoing),
-            (Self::Http { origin, sessions }, Era::Legacy) => {
-                legacy::begin(origin, Arc::clone(sessions), outgoing)
-            }
-            (Self::Stdio(stdio), era) => stdio.begin(era, outgoing),
-        }
-    }
-
-    fn new(settings: &Settings, services: TaskTracker) -> Result<Self, UrlError> {
-        if let Some(program) = &settings.command {
-            let stdio = Stdio::new(
-                program,
-                settings.children_max,
-                settings.session_wait,
-                settings.message_bytes_max,
-                services,
-            )?;
-            return Ok(Self::Stdio(stdio));
-        }
-        let url: Uri = settings.url.parse().map_err(|_| UrlError::Scheme)?;
-        let connector = Connector::new(&url, settings.connect_timeout)?;
-        let http = Http::new(connector, services.clone());
-        let origin = Origin::new(&url, http, settings.message_bytes_max).ok_or(UrlError::Scheme)?;
-        let origin = Arc::new(origin);
-        let sessions = Sessions::new(
-            Arc::clone(&origin),
-            settings.session,
-            settings.sessions_max,
-            settings.session_wait,
-            services,
-        );
-        Ok(Self::Http { origin, sessions })
     }
 }
 

@@ -1,6 +1,6 @@
 //! The wrapped server: an address or a program.
 
-use raincheck::config::{Command, Secret, Wrapped};
+use raincheck::config::{Command, Secret, TransportChoice, Wrapped};
 
 use super::*;
 
@@ -134,8 +134,37 @@ fn mistakes_about_the_program() {
             "[upstream]\ncommand = ['x']\nchildren_max = 0",
             "config.toml: upstream.children_max: must be from 1 to 1000000; the default is 32",
         ),
+        (
+            "[upstream]\ncommand = ['x']\ntransport = 'sse'",
+            "config.toml: upstream.transport: is for a server with a URL, and this one is run by raincheck; take it out",
+        ),
     ] {
         assert_eq!(program(text, &[], &[]).unwrap_err(), expected);
+    }
+}
+
+#[test]
+fn the_transport_is_found_out_or_said() {
+    let transport = |lines: &str| {
+        let text = format!("[upstream]\nurl = 'http://127.0.0.1/sse'\n{lines}");
+        let config = File::new(&text).load(&Flags::default(), &[]);
+        config.map(|config| config.upstream.transport)
+    };
+    assert_eq!(transport(""), Ok(TransportChoice::Auto));
+    assert_eq!(transport("transport = 'sse'"), Ok(TransportChoice::Sse));
+    let streamable = transport("transport = 'streamable-http'\nera = 'modern'");
+    assert_eq!(streamable, Ok(TransportChoice::StreamableHttp));
+    for (lines, mistake) in [
+        (
+            "transport = 'http'",
+            "config.toml: upstream.transport: \"http\" is not one of \"auto\", \"streamable-http\", \"sse\"",
+        ),
+        (
+            "transport = 'sse'\nera = 'modern'",
+            "config.toml: upstream.transport: no modern server speaks \"sse\"; take upstream.era out, or this",
+        ),
+    ] {
+        assert_eq!(transport(lines).unwrap_err(), mistake);
     }
 }
 

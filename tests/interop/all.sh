@@ -2,7 +2,9 @@
 # tests/interop/all.sh: clients and servers written by others, through raincheck. About two minutes.
 #   rmcp                 tests/interop.rs: rmcp 3.9 as a client, in front of the legacy and the modern upstream and of rmcp servers
 #   legacy, modern       clients.mjs: ext-tasks 0.2.2 on client 2.4.0, in front of each
+#   legacy-sse           the same, in front of the legacy upstream over HTTP+SSE (2024-11-05), which raincheck finds out
 #   everything           everything.mjs: server-everything 2026.8.31 as the wrapped server
+#   sse                  the same server over HTTP+SSE
 #   program              the same server, run by raincheck over standard input and output
 #   wrapped              wrapped.mjs: every server in rows.mjs, wrapped unmodified; `node wrapped.mjs ROW..` runs some
 set -euo pipefail
@@ -23,7 +25,8 @@ lane() {
     return
   fi
   case $1 in
-    everything) everything "$dir" ;;
+    everything) everything "$dir" streamableHttp mcp ;;
+    sse) everything "$dir" sse sse ;;
     program) UPSTREAM= ;;
     *) upstream "$1" "$dir/upstream.log" ;;
   esac
@@ -31,7 +34,7 @@ lane() {
   raincheck "$UPSTREAM" "redb:$dir/tasks.redb" "$TESTS/conformance/raincheck.toml" "$dir/raincheck.log" "${@:2}"
   export RAINCHECK_URL=$PROXY UPSTREAM_URL=$UPSTREAM
   case $1 in
-    everything | program) node_tests everything.mjs "$dir" ;;
+    everything | sse | program) node_tests everything.mjs "$dir" ;;
     *) node_tests clients.mjs "$dir" ;;
   esac
   [ -z "${FAILED:-}" ] || tail -n 40 "$dir/raincheck.log"
@@ -39,13 +42,14 @@ lane() {
 
 EVERYTHING=$CACHE/npm-interop/node_modules/@modelcontextprotocol/server-everything/dist/index.js
 
+# everything DIR TRANSPORT PATH
 everything() {
   local port
   port=$(free_port)
   PORT=$port start "$1/upstream.log" "$(node_path)" \
-    "$EVERYTHING" streamableHttp
+    "$EVERYTHING" "$2"
   wait_port "$port" "$1/upstream.log"
-  UPSTREAM=http://127.0.0.1:$port/mcp
+  UPSTREAM=http://127.0.0.1:$port/$3
 }
 
 # node_tests FILE DIR: run it, show it, and say the sum the way everything here does.
@@ -71,7 +75,7 @@ rust_clients() {
 }
 
 LANES=("$@")
-[ $# -gt 0 ] || LANES=(wrapped rmcp legacy modern everything program)
+[ $# -gt 0 ] || LANES=(wrapped rmcp legacy legacy-sse modern everything sse program)
 
 arm
 scratch

@@ -14,6 +14,12 @@
 mod fleet;
 #[path = "../support/redis.rs"]
 mod redis_server;
+#[path = "../support/sse_server.rs"]
+#[expect(
+    dead_code,
+    reason = "tests/upstream has faults that are not needed here"
+)]
+mod sse_server;
 mod support;
 #[path = "../support/tls.rs"]
 mod tls_server;
@@ -42,6 +48,7 @@ mod redis_tls;
 mod replicas;
 mod restart;
 mod results;
+mod sse;
 mod stdio;
 mod stdio_front;
 mod stdio_sessions;

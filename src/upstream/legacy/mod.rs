@@ -241,7 +241,7 @@ impl Conversation {
             && is_answered
         {
             match &self.outgoing.pin {
-                Some(pin) => pin.hold(lease),
+                Some(pin) => pin.hold_session(lease),
                 None => lease.give_back(),
             }
         }

@@ -24,7 +24,7 @@ enum Untaken {
 
 impl Conversation {
     pub(super) async fn send(&mut self) -> Result<Box<Messages>, Event> {
-        let pinned = self.outgoing.pin.as_ref().and_then(Pin::also);
+        let pinned = self.outgoing.pin.as_ref().and_then(Pin::session);
         let lease = match pinned {
             Some(lease) => lease,
             None => self

@@ -2,7 +2,6 @@
 
 use std::pin::Pin;
 use std::process::Stdio;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,15 +14,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
-use super::health::Health;
 use super::lines::{Lines, TooLong};
 use super::spawner::Spawner;
 use super::{Program, stderr};
 use crate::mcp::error::{Failure, Reason, SideEffect};
-use crate::upstream::heard::{self, Message};
-
-/// Messages that wait for a child that does not read; whoever has more waits as well.
-const LINES_MAX: usize = 64;
+use crate::upstream::channel::health::Health;
+use crate::upstream::channel::mouth::{Ear, End, Mouth, Outbound};
+use crate::upstream::heard;
 
 /// How long a child may take to end by itself, once its standard input is closed and again after
 /// SIGTERM. Then comes SIGKILL.
@@ -36,128 +33,17 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Unreadable lines that are logged; all are counted.
 const GARBAGE_LOGGED: u64 = 5;
 
-/// Who listens to a child. Called by the task that reads: neither may wait.
-pub(super) trait Ear: Send + Sync + 'static {
-    /// One message, and its text.
-    fn heard(&self, message: Message, text: &str);
-    /// Nothing more will be heard, and nothing more is written.
-    fn over(&self, end: End);
-}
-
-/// Why nothing more will be heard.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
-    /// The process ended, or closed its standard input or output.
-    Gone,
-    /// It wrote a line that is longer than allowed.
-    TooLarge,
-    /// It was asked to end.
-    Stopped,
-}
-
-/// A message on its way to the child.
-#[derive(Debug)]
-pub(super) struct Line {
-    pub(super) text: String,
-    /// For a request whose fate matters.
-    pub(super) passage: Option<Arc<Passage>>,
-}
-
-/// Whether a message has begun to be written. Decided once: what was withdrawn will never be
-/// written, and what was begun may have been read.
-#[derive(Debug, Default)]
-pub(super) struct Passage(AtomicU8);
-
-const WAITING: u8 = 0;
-const BEGUN: u8 = 1;
-const WITHDRAWN: u8 = 2;
-
-impl Passage {
-    /// True if the message will never be written.
-    pub(super) fn withdraw(&self) -> bool {
-        self.settle(WITHDRAWN)
-    }
-
-    fn begin(&self) -> bool {
-        self.settle(BEGUN)
-    }
-
-    fn settle(&self, verdict: u8) -> bool {
-        let settled =
-            self.0
-                .compare_exchange(WAITING, verdict, Ordering::AcqRel, Ordering::Acquire);
-        settled.is_ok() || settled == Err(verdict)
-    }
-}
-
-/// The way to a child. Cheap to clone.
-#[derive(Debug, Clone)]
-pub(super) struct Mouth {
-    lines: mpsc::Sender<Line>,
-    stop: CancellationToken,
-    vitals: Arc<Vitals>,
-}
-
-impl Mouth {
-    /// Waits while the child does not read. Where it has ended, its ear is told.
-    pub(super) async fn say(&self, line: Line) {
-        let _ = self.lines.send(line).await;
-    }
-
-    /// Waits while the child does not read. Whoever has room sends without waiting; `None` where
-    /// the child has ended.
-    pub(super) async fn room(&self) -> Option<mpsc::Permit<'_, Line>> {
-        self.lines.reserve().await.ok()
-    }
-
-    /// Drops a message without an answer where the child does not read.
-    pub(super) fn try_say(&self, text: String) {
-        let line = Line {
-            text,
-            passage: None,
-        };
-        if self.lines.try_send(line).is_err() {
-            debug!("a message to a server that does not read was dropped");
-        }
-    }
-
-    /// Closes the child's standard input, and ends it if that does not.
-    pub(super) fn stop(&self) {
-        self.stop.cancel();
-    }
-
-    /// The child answered a call: it works.
-    pub(super) fn answered(&self) {
-        if !self.vitals.has_answered.swap(true, Ordering::Relaxed) {
-            self.vitals.health().answered();
-        }
-    }
-}
-
-/// What one process adds to what is known of the program.
-#[derive(Debug)]
-struct Vitals {
-    health: Arc<Mutex<Health>>,
-    has_answered: AtomicBool,
-}
-
-impl Vitals {
-    fn health(&self) -> MutexGuard<'_, Health> {
-        self.health.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// What all children of one program have in common.
 #[derive(Debug)]
-pub(super) struct Nursery {
-    pub(super) program: Program,
-    pub(super) spawner: Arc<Spawner>,
-    pub(super) services: TaskTracker,
-    pub(super) health: Arc<Mutex<Health>>,
+pub(in crate::upstream) struct Nursery {
+    pub(in crate::upstream) program: Program,
+    pub(in crate::upstream) spawner: Arc<Spawner>,
+    pub(in crate::upstream) services: TaskTracker,
+    pub(in crate::upstream) health: Arc<Mutex<Health>>,
     /// A line of a child above this size ends it.
-    pub(super) bytes_max: usize,
+    pub(in crate::upstream) bytes_max: usize,
     /// Ends every child, also one that is being started.
-    pub(super) stop: CancellationToken,
+    pub(in crate::upstream) stop: CancellationToken,
 }
 
 const UNREACHABLE: Failure = Failure {
@@ -167,13 +53,13 @@ const UNREACHABLE: Failure = Failure {
 
 impl Nursery {
     /// What is known of the program. Held for a moment only.
-    pub(super) fn health(&self) -> MutexGuard<'_, Health> {
+    pub(in crate::upstream) fn health(&self) -> MutexGuard<'_, Health> {
         self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts a process; it holds the permit until nothing is left of it. Waits where the last ones
     /// died quickly, and fails at once where the program cannot be run.
-    pub(super) async fn start<E: Ear>(
+    pub(in crate::upstream) async fn start<E: Ear>(
         &self,
         permit: OwnedSemaphorePermit,
         ear: impl FnOnce(Mouth) -> Arc<E>,
@@ -186,24 +72,15 @@ impl Nursery {
             return Err(UNREACHABLE);
         }
         tokio::time::sleep(pause).await;
-        let vitals = Arc::new(Vitals {
-            health: Arc::clone(&self.health),
-            has_answered: AtomicBool::new(false),
-        });
         let process = match self.spawner.spawn(self.command()).await {
             Ok(process) => process,
             Err(error) => {
                 warn!(%error, "the server's process could not be started");
-                vitals.health().died(Duration::ZERO, false, Instant::now());
+                self.health().died(Duration::ZERO, false, Instant::now());
                 return Err(UNREACHABLE);
             }
         };
-        let (lines, receiver) = mpsc::channel(LINES_MAX);
-        let mouth = Mouth {
-            lines,
-            stop: self.stop.child_token(),
-            vitals,
-        };
+        let (mouth, outbound) = Mouth::new(self.stop.child_token(), Arc::clone(&self.health));
         let ear = ear(mouth.clone());
         let life = Life {
             process,
@@ -214,7 +91,7 @@ impl Nursery {
             _thread: Arc::clone(&self.spawner),
             _permit: permit,
         };
-        self.services.spawn(life.run(receiver));
+        self.services.spawn(life.run(outbound));
         Ok(ear)
     }
 
@@ -254,7 +131,7 @@ struct Life<E> {
 }
 
 impl<E: Ear> Life<E> {
-    async fn run(mut self, lines: mpsc::Receiver<Line>) {
+    async fn run(mut self, outbound: mpsc::Receiver<Outbound>) {
         let born = Instant::now();
         let pid = self.process.id().unwrap_or_default();
         let pipes = (
@@ -268,9 +145,9 @@ impl<E: Ear> Life<E> {
         debug!(pid, "a process of the server was started");
         let group = Group(pid);
         let errors = self.services.spawn(stderr::drain(errors, pid));
-        let stop = self.mouth.stop.clone();
+        let stop = self.mouth.stopping().clone();
         let closing = stop.child_token();
-        self.services.spawn(write(stdin, lines, closing.clone()));
+        self.services.spawn(write(stdin, outbound, closing.clone()));
         let reading = read(stdout, self.bytes_max, &*self.ear, pid);
         let mut reading = std::pin::pin!(reading);
         let end = tokio::select! {
@@ -289,10 +166,7 @@ impl<E: Ear> Life<E> {
         };
         // Before anybody hears of it and wants another process.
         if end != End::Stopped {
-            let vitals = &self.mouth.vitals;
-            let lived = Instant::now().saturating_duration_since(born);
-            let has_answered = vitals.has_answered.load(Ordering::Relaxed);
-            vitals.health().died(lived, has_answered, Instant::now());
+            self.mouth.ended(born);
         }
         self.ear.over(end);
         // The writer ends, and with it the child's standard input.
@@ -380,15 +254,15 @@ fn signal(pid: u32, signal: Signal) {
 /// Writes messages, a line each, until the child is told to end or does not read any more.
 async fn write(
     mut stdin: impl AsyncWrite + Unpin,
-    mut lines: mpsc::Receiver<Line>,
+    mut outbound: mpsc::Receiver<Outbound>,
     closing: CancellationToken,
 ) {
     let work = async {
-        while let Some(line) = lines.recv().await {
-            if line.passage.is_some_and(|passage| !passage.begin()) {
+        while let Some(message) = outbound.recv().await {
+            if message.passage.is_some_and(|passage| !passage.begin()) {
                 continue;
             }
-            let mut text = line.text.into_bytes();
+            let mut text = message.text.into_bytes();
             // A line feed between tokens is white space; inside strings it is escaped.
             for byte in &mut text {
                 if *byte == b'\n' || *byte == b'\r' {

@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 const ORDERS_MAX: usize = 16;
 
 #[derive(Debug)]
-pub(super) struct Spawner {
+pub(in crate::upstream) struct Spawner {
     orders: mpsc::Sender<Order>,
 }
 
@@ -25,7 +25,7 @@ struct Order {
 }
 
 impl Spawner {
-    pub(super) fn start() -> io::Result<Self> {
+    pub(in crate::upstream) fn start() -> io::Result<Self> {
         let (orders, mut receiver) = mpsc::channel::<Order>(ORDERS_MAX);
         let work = move || {
             while let Some(mut order) = receiver.blocking_recv() {
@@ -41,7 +41,7 @@ impl Spawner {
     }
 
     /// Dropped before it resolves, the process is killed if it was started.
-    pub(super) async fn spawn(&self, command: Command) -> io::Result<Child> {
+    pub(in crate::upstream) async fn spawn(&self, command: Command) -> io::Result<Child> {
         let gone = || io::Error::other("the thread that starts processes has ended");
         let (done, spawned) = oneshot::channel();
         let order = Order {

@@ -1,20 +1,20 @@
-//! Many requests over one child: each under an id of ours, each answer to its own.
+//! Many requests over one line: each under an id of ours, each answer to its own.
 //!
 //! What names a request (an id, a progress token, a subscription) goes to that request. A question
 //! names none: it is put only while exactly one request runs that may ask.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use serde_json::value::RawValue;
 use tokio::sync::{broadcast, mpsc};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use super::child::{Ear, End, Line, Mouth, Passage};
+use super::UNREACHABLE;
+use super::mouth::{Ear, End, Mouth, Outbound, Passage, Refusal};
+use super::table::{Pending, Table};
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect, code};
 use crate::mcp::input::Kind;
 use crate::mcp::json::{Object, Writer};
@@ -24,24 +24,14 @@ use crate::upstream::cache::Cache;
 use crate::upstream::heard::Message;
 use crate::upstream::legacy::{capability, response};
 use crate::upstream::wrapped::Discovered;
-use crate::upstream::{Answer, Question, translate};
+use crate::upstream::{Answer, Question, UpstreamError, translate};
 
 /// Notifications and questions that wait for whoever made the request; the answer has a place of
 /// its own. More are dropped: one reader serves all requests and must not wait for one of them.
 const EVENTS_MAX: usize = 16;
 
-/// Changes of the server that wait for a listener; one that is slower starts anew.
-const NOTICES_MAX: usize = 64;
-
 /// A notification larger than this is dropped.
 const NOTICE_BYTES_MAX: usize = 1 << 20;
-
-/// A cancelled request that was not answered may go on and ask. After so long it is taken to have
-/// ended: many servers never answer what was cancelled.
-const ABANDONED: Duration = Duration::from_secs(30);
-
-/// Abandoned requests that are remembered.
-const ABANDONED_MAX: usize = 1024;
 
 impl fmt::Debug for Channel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -49,7 +39,7 @@ impl fmt::Debug for Channel {
     }
 }
 
-/// What the child says about one request.
+/// What the server says about one request.
 #[derive(Debug)]
 pub(super) enum Said {
     Progress(Box<RawValue>),
@@ -59,6 +49,10 @@ pub(super) enum Said {
     Notice(Arc<Notice>),
     Result(Box<RawValue>),
     Error(Box<RawValue>),
+    /// Its message was not taken; the server's own words.
+    Refused(UpstreamError),
+    /// It had no effect, and may be sent over another line.
+    Unsent(Failure),
     Failed(Failure),
 }
 
@@ -69,7 +63,7 @@ pub(super) struct Notice {
     pub(super) params: Option<Box<RawValue>>,
 }
 
-/// One child, shared by everything that one caller asks.
+/// One line, shared by everything that one caller asks.
 pub(super) struct Channel {
     mouth: Mouth,
     table: Mutex<Table>,
@@ -82,38 +76,11 @@ pub(super) struct Channel {
     pub(super) log_level: Mutex<Option<Arc<str>>>,
 }
 
-struct Table {
-    pending: HashMap<u64, Pending>,
-    abandoned: Vec<(u64, Instant)>,
-    is_open: bool,
-    /// Listeners, which may have no request.
-    listeners: usize,
-    /// Gone with the child, so that listeners come to an end.
-    notices: Option<broadcast::Sender<Arc<Notice>>>,
-    used: Instant,
-    ignored: u64,
-}
-
-struct Pending {
-    events: mpsc::Sender<Said>,
-    answer: mpsc::OwnedPermit<Said>,
-    passage: Arc<Passage>,
-    may_ask: bool,
-}
-
 impl Channel {
     pub(super) fn new(mouth: Mouth, capabilities: Arc<str>, tools: Arc<Cache<Tools>>) -> Arc<Self> {
         Arc::new(Self {
             mouth,
-            table: Mutex::new(Table {
-                pending: HashMap::new(),
-                abandoned: Vec::new(),
-                is_open: true,
-                listeners: 0,
-                notices: Some(broadcast::Sender::new(NOTICES_MAX)),
-                used: Instant::now(),
-                ignored: 0,
-            }),
+            table: Mutex::new(Table::new()),
             next_id: AtomicU64::new(1),
             capabilities,
             tools,
@@ -137,13 +104,18 @@ impl Channel {
         (!is_used).then_some(table.used)
     }
 
-    /// Takes no more requests and ends the child.
+    /// No question on it could be that of a call before.
+    pub(super) fn is_free(&self) -> bool {
+        self.table().is_free()
+    }
+
+    /// Takes no more requests and ends the line.
     pub(super) fn close(&self) {
         self.table().is_open = false;
         self.mouth.stop();
     }
 
-    /// A place for one request; `None` where the child has ended.
+    /// A place for one request; `None` where the line has ended.
     pub(super) fn open(self: &Arc<Self>, kind: Asks) -> Option<Ticket> {
         let (events, receiver) = mpsc::channel(EVENTS_MAX + 1);
         let answer = events.clone().try_reserve_owned().ok()?;
@@ -171,11 +143,11 @@ impl Channel {
     }
 
     pub(super) async fn tell(&self, text: String) {
-        let line = Line {
+        let message = Outbound {
             text,
             passage: None,
         };
-        self.mouth.say(line).await;
+        self.mouth.say(message).await;
     }
 
     /// Nobody waits for this request any more. True if the server has to be told.
@@ -185,14 +157,19 @@ impl Channel {
             return false;
         };
         table.used = Instant::now();
+        self.end_if_done(&table);
         let may_run = !pending.passage.withdraw();
         if may_run && pending.may_ask {
-            if table.abandoned.len() >= ABANDONED_MAX {
-                table.abandoned.remove(0);
-            }
-            table.abandoned.push((id, Instant::now()));
+            table.abandon(id);
         }
         may_run
+    }
+
+    /// A line that takes no more ends with its last request.
+    fn end_if_done(&self, table: &Table) {
+        if !table.is_open && table.pending.is_empty() {
+            self.mouth.stop();
+        }
     }
 
     /// Tells the server that nobody waits; nothing, where it never heard of the request.
@@ -229,11 +206,7 @@ impl Channel {
             .or_else(only)
             .and_then(|id| table.pending.remove_entry(&id))
         else {
-            let was_abandoned = table.abandoned.len();
-            table
-                .abandoned
-                .retain(|(abandoned, _)| Some(*abandoned) != known);
-            if table.abandoned.len() == was_abandoned {
+            if !known.is_some_and(|id| table.has_ended(id)) {
                 table.ignored += 1;
                 debug!(
                     ignored = table.ignored,
@@ -243,7 +216,9 @@ impl Channel {
             return;
         };
         table.used = Instant::now();
+        self.end_if_done(&table);
         drop(table);
+        pending.passage.settle();
         if pending.may_ask {
             self.mouth.answered();
         }
@@ -327,22 +302,6 @@ impl Channel {
     }
 }
 
-impl Table {
-    /// The only request that can be meant by what names none.
-    fn only_one(&self) -> Option<u64> {
-        let now = Instant::now();
-        let lives = |since: Instant| now.saturating_duration_since(since) < ABANDONED;
-        if self.abandoned.iter().any(|(_, since)| lives(*since)) {
-            return None;
-        }
-        let mut asking = self.pending.iter().filter(|(_, pending)| pending.may_ask);
-        match (asking.next(), asking.next()) {
-            (Some((id, _)), None) => Some(*id),
-            _ => None,
-        }
-    }
-}
-
 impl Ear for Channel {
     fn heard(&self, message: Message, _text: &str) {
         match message {
@@ -352,6 +311,28 @@ impl Ear for Channel {
             Message::Error { id, error } => self.on_answer(&id, || Said::Error(error)),
             Message::Notification { method, params } => self.on_notification(method, params),
             Message::Request { id, method, params } => self.on_request(&id, &method, params),
+        }
+    }
+
+    fn refused(&self, passage: Option<&Arc<Passage>>, refusal: Refusal) {
+        let mut table = self.table();
+        let said = match refusal {
+            Refusal::Failed(failure) => Said::Failed(failure),
+            Refusal::Error(error) => Said::Refused(error),
+            Refusal::Lost(failure) => {
+                table.is_open = false;
+                Said::Unsent(failure)
+            }
+        };
+        let is_it = |pending: &Pending| passage.is_some_and(|it| Arc::ptr_eq(it, &pending.passage));
+        let id = table.pending.iter().find(|(_, pending)| is_it(pending));
+        let id = id.map(|(id, _)| *id);
+        let refused = id.and_then(|id| table.pending.remove(&id));
+        table.used = Instant::now();
+        self.end_if_done(&table);
+        drop(table);
+        if let Some(refused) = refused {
+            refused.answer.send(said);
         }
     }
 
@@ -367,17 +348,17 @@ impl Ear for Channel {
             .collect();
         let running = begun.iter().filter(|(is_unsent, _)| !is_unsent).count();
         for (is_unsent, answer) in begun {
-            let failure = match end {
-                _ if is_unsent => Failure::new(Reason::UpstreamUnreachable, SideEffect::None),
-                // With several it cannot be told whose answer it was.
-                End::TooLarge if running == 1 => {
-                    Failure::new(Reason::UpstreamTooLarge, SideEffect::Unknown)
-                }
-                End::TooLarge | End::Gone | End::Stopped => {
-                    Failure::new(Reason::UpstreamReset, SideEffect::Unknown)
-                }
+            if is_unsent {
+                answer.send(Said::Unsent(UNREACHABLE));
+                continue;
+            }
+            // With several it cannot be told whose answer it was.
+            let reason = if end == End::TooLarge && running == 1 {
+                Reason::UpstreamTooLarge
+            } else {
+                Reason::UpstreamReset
             };
-            answer.send(Said::Failed(failure));
+            answer.send(Said::Failed(Failure::new(reason, SideEffect::Unknown)));
         }
     }
 }
@@ -400,13 +381,13 @@ pub(super) struct Ticket {
 }
 
 impl Ticket {
-    /// Sends the request, which bears the ticket's id. Waits while the child does not read.
+    /// Sends the request, which bears the ticket's id. Waits while the server does not read.
     pub(super) async fn send(&self, text: String) {
-        let line = Line {
+        let message = Outbound {
             text,
             passage: Some(Arc::clone(&self.passage)),
         };
-        self.channel.mouth.say(line).await;
+        self.channel.mouth.say(message).await;
     }
 
     /// Cancel safe. An answer is the last.
@@ -424,7 +405,7 @@ impl Drop for Ticket {
     }
 }
 
-/// Hears the changes of the server that name no request. The child lives while somebody listens.
+/// Hears the changes of the server that name no request. The line lives while somebody listens.
 pub(super) struct Listener {
     pub(super) notices: broadcast::Receiver<Arc<Notice>>,
     pub(super) channel: Arc<Channel>,

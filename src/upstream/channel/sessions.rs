@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use hyper::header::HeaderValue;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::children::Children;
+use super::pool::Pool;
 use super::session::Session;
-use crate::mcp::error::Failure;
+use crate::upstream::sessions::NoSession;
 
 /// A client that neither says nor hears anything for so long has gone without a word. Servers do
 /// the same; a session holds what a user has done in it.
@@ -25,16 +26,17 @@ impl Sessions {
         self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A new session with a process of its own. Bounded as processes are.
+    /// A new session with a line of its own. Bounded as lines are.
     pub(super) async fn open(
         &self,
-        children: &Children,
+        pool: &Pool,
         caller: [u8; 16],
-    ) -> Result<(Box<str>, Arc<Session>), Failure> {
-        let permit = children.permit().await?;
-        let start = children
-            .nursery
-            .start(permit, |mouth| Session::new(mouth, caller));
+        credentials: Option<&HeaderValue>,
+    ) -> Result<(Box<str>, Arc<Session>), NoSession> {
+        let permit = pool.permit().await?;
+        let start = pool
+            .source
+            .start(permit, credentials, |mouth| Session::new(mouth, caller));
         let session = start.await?;
         // 122 random bits of the operating system: nobody guesses it.
         let id: Box<str> = Uuid::new_v4().to_string().into();

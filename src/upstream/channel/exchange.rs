@@ -1,4 +1,4 @@
-//! One request to a child, of either era.
+//! One request over a line, of either era.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -7,16 +7,17 @@ use async_trait::async_trait;
 use futures_util::StreamExt as _;
 use futures_util::stream;
 
-use super::channel::{Asks, Channel, Said, Ticket};
-use super::children::{Children, Key};
+use super::UNREACHABLE;
+use super::pool::{Claim, Held, Key, Pool};
+use super::requests::{Asks, Channel, Said, Ticket};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::json::Writer;
 use crate::mcp::version::Era;
 use crate::upstream::legacy::{may_ask, no_session, response};
 use crate::upstream::modern::{CANCEL_PATIENCE, log};
-use crate::upstream::{Answer, Control, Event, Exchange, Outgoing, UpstreamError, translate};
+use crate::upstream::{Answer, Control, Event, Exchange, Outgoing, Pin, UpstreamError, translate};
 
-/// A request that was provably not written is written to another child, at most so often.
+/// A request that was provably not sent is sent over another line, at most so often.
 const TRIES: u32 = 3;
 
 /// A server that asks is expected to read the answer.
@@ -26,11 +27,11 @@ const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 const LOG_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Begins one request; it is sent when the events are first polled.
-pub(super) fn begin(children: Arc<Children>, era: Era, outgoing: Outgoing) -> Exchange {
+pub(super) fn begin(pool: Arc<Pool>, era: Era, outgoing: Outgoing) -> Exchange {
     let current = Current::default();
     let conversation = Conversation {
         key: Key::of(era, &outgoing),
-        children,
+        pool,
         era,
         outgoing,
         current: Arc::clone(&current),
@@ -46,7 +47,7 @@ pub(super) fn begin(children: Arc<Children>, era: Era, outgoing: Outgoing) -> Ex
     }
 }
 
-/// The child that the request was sent to, and its id there.
+/// The line over which the request was sent to, and its id there.
 type Current = Arc<Mutex<Option<(Arc<Channel>, u64)>>>;
 
 struct Side {
@@ -81,7 +82,7 @@ impl Control for Side {
 }
 
 struct Conversation {
-    children: Arc<Children>,
+    pool: Arc<Pool>,
     era: Era,
     outgoing: Outgoing,
     key: Key,
@@ -91,8 +92,13 @@ struct Conversation {
 
 enum Phase {
     Unsent,
-    Reading(Ticket),
+    Reading(Underway),
     Over,
+}
+
+struct Underway {
+    ticket: Ticket,
+    _claim: Option<Claim>,
 }
 
 impl Conversation {
@@ -100,11 +106,11 @@ impl Conversation {
         let mut tries = 1;
         loop {
             let ticket = match &mut self.phase {
-                Phase::Reading(ticket) => ticket,
+                Phase::Reading(underway) => &mut underway.ticket,
                 Phase::Over => return None,
                 Phase::Unsent => {
                     match self.send().await {
-                        Ok(ticket) => self.phase = Phase::Reading(ticket),
+                        Ok(underway) => self.phase = Phase::Reading(underway),
                         Err(event) => return Some(self.end(event)),
                     }
                     continue;
@@ -130,11 +136,14 @@ impl Conversation {
                     };
                     return Some(self.end(Event::Error(error)));
                 }
-                Said::Failed(failure) if failure.effect == SideEffect::None && tries < TRIES => {
+                Said::Refused(error) => return Some(self.end(Event::Error(error))),
+                Said::Unsent(_) if tries < TRIES => {
                     tries += 1;
                     self.phase = Phase::Unsent;
                 }
-                Said::Failed(failure) => return Some(self.end(Event::Failed(failure))),
+                Said::Unsent(failure) | Said::Failed(failure) => {
+                    return Some(self.end(Event::Failed(failure)));
+                }
             }
         }
     }
@@ -145,17 +154,18 @@ impl Conversation {
         event
     }
 
-    async fn send(&self) -> Result<Ticket, Event> {
+    async fn send(&self) -> Result<Underway, Event> {
         let failed = |reason| Event::Failed(Failure::new(reason, SideEffect::None));
+        let asks = asks(&self.outgoing.method);
         for _ in 0..TRIES {
-            let channel = self.children.get(&self.key).await.map_err(no_session)?;
+            let Held { channel, claim } = self.line(asks).await?;
             if self.era == Era::Legacy
                 && let Some(level) = &self.outgoing.log_level
             {
                 set_log_level(&channel, level).await;
             }
             // It may have ended in between.
-            let Some(mut ticket) = channel.open(asks(&self.outgoing.method)) else {
+            let Some(mut ticket) = channel.open(asks) else {
                 continue;
             };
             let params = match self.era {
@@ -170,9 +180,44 @@ impl Conversation {
                 Some((Arc::clone(&channel), ticket.id));
             let text = translate::request(ticket.id, &self.outgoing.method, &params);
             ticket.send(text).await;
-            return Ok(ticket);
+            return Ok(Underway {
+                ticket,
+                _claim: claim,
+            });
         }
         Err(failed(Reason::UpstreamUnreachable))
+    }
+}
+
+impl Conversation {
+    /// The line that the request's pin holds, or one from the pool.
+    async fn line(&self, asks: Asks) -> Result<Held, Event> {
+        let pinned = self.outgoing.pin.as_ref().and_then(Pin::line);
+        if let Some(Line(held)) = pinned
+            && held.channel.is_open()
+        {
+            return Ok(held);
+        }
+        let credentials = self.outgoing.credentials.as_ref();
+        let held = self.pool.get(&self.key, asks, credentials).await;
+        let held = held.map_err(no_session)?;
+        Ok(match &self.outgoing.pin {
+            Some(pin) => pin.hold_line(Line(held)).0,
+            None => held,
+        })
+    }
+}
+
+/// A line that several requests of one call use.
+pub(in crate::upstream) struct Line(Held);
+
+impl Line {
+    /// For one more request; the claim stays.
+    pub(in crate::upstream) fn also(&self) -> Self {
+        Self(Held {
+            channel: Arc::clone(&self.0.channel),
+            claim: None,
+        })
     }
 }
 
@@ -184,7 +229,7 @@ fn asks(method: &str) -> Asks {
     }
 }
 
-/// The child's log level, set where the call wants another one. What each call gets of it is
+/// The line's log level, set where the call wants another one. What each call gets of it is
 /// filtered by its own.
 async fn set_log_level(channel: &Arc<Channel>, level: &Arc<str>) {
     let known = {
@@ -207,16 +252,19 @@ async fn set_log_level(channel: &Arc<Channel>, level: &Arc<str>) {
 
 /// One request of raincheck's own, of which only the answer is of interest.
 pub(super) async fn ask(channel: &Arc<Channel>, method: &str, params: &str) -> Said {
-    let unsent = Failure::new(Reason::UpstreamUnreachable, SideEffect::None);
     let Some(mut ticket) = channel.open(Asks::Never) else {
-        return Said::Failed(unsent);
+        return Said::Unsent(UNREACHABLE);
     };
     let text = translate::request(ticket.id, method, params);
     ticket.send(text).await;
     loop {
         match ticket.next().await {
             Said::Progress(_) | Said::Log(_) | Said::Notice(_) | Said::Question(_) => {}
-            answer @ (Said::Result(_) | Said::Error(_) | Said::Failed(_)) => return answer,
+            answer @ (Said::Result(_)
+            | Said::Error(_)
+            | Said::Refused(_)
+            | Said::Unsent(_)
+            | Said::Failed(_)) => return answer,
         }
     }
 }

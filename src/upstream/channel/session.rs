@@ -1,4 +1,4 @@
-//! One legacy client with a child of its own: every message passes as it is, in both directions.
+//! One legacy client with a line of its own: every message passes as it is, in both directions.
 //!
 //! The ids are the client's, and nobody else's are there, so none is changed. All that is decided
 //! here is on which of the client's streams a message of the server goes.
@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use super::child::{Ear, End, Line, Mouth, Passage};
+use super::mouth::{Ear, End, Mouth, Outbound, Passage, Refusal};
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::json::{Object, Writer, string};
 use crate::mcp::meta::PROGRESS_TOKEN;
@@ -46,7 +46,7 @@ pub struct Session {
 struct Table {
     is_open: bool,
     running: HashMap<Box<str>, Running>,
-    /// Where goes what belongs to no request. Gone with the child.
+    /// Where goes what belongs to no request. Gone with the line.
     news: Option<mpsc::Sender<String>>,
     /// The other end of it, while nobody reads it.
     unread: Option<mpsc::Receiver<String>>,
@@ -63,10 +63,20 @@ struct Running {
     is_handshake: bool,
 }
 
+impl Running {
+    /// With an error, as JSON.
+    fn answer(self, error: &str) {
+        let mut out = Writer::object();
+        out.str("jsonrpc", "2.0").raw("id", self.id.get());
+        out.raw("error", error);
+        self.answer.send(Said::Answer(out.end()));
+    }
+}
+
 /// Why a request was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Untaken {
-    /// The child has ended, and the session with it.
+    /// The line has ended, and the session with it.
     Over,
     /// A request with this id is under way.
     SameId,
@@ -167,7 +177,7 @@ impl Session {
         }
         table.running.insert(name, running);
         drop(table);
-        room.send(Line {
+        room.send(Outbound {
             text: asked.text.to_owned(),
             passage: Some(passage),
         });
@@ -193,11 +203,11 @@ impl Session {
                 return false;
             }
         }
-        let line = Line {
+        let message = Outbound {
             text,
             passage: None,
         };
-        self.mouth.say(line).await;
+        self.mouth.say(message).await;
         true
     }
 
@@ -223,6 +233,7 @@ impl Session {
         if !running.is_handshake {
             self.mouth.answered();
         }
+        running.passage.settle();
         running.answer.send(Said::Answer(text.to_owned()));
     }
 
@@ -313,6 +324,27 @@ impl Ear for Session {
         }
     }
 
+    fn refused(&self, passage: Option<&Arc<Passage>>, refusal: Refusal) {
+        let error = match refusal {
+            Refusal::Failed(failure) => failure.to_error().to_json(),
+            Refusal::Error(error) => error.error.get().to_owned(),
+            Refusal::Lost(failure) => {
+                // The session is the line: its client begins anew.
+                self.mouth.stop();
+                failure.to_error().to_json()
+            }
+        };
+        let mut table = self.table();
+        let is_it = |running: &Running| passage.is_some_and(|it| Arc::ptr_eq(it, &running.passage));
+        let name = table.running.iter().find(|(_, running)| is_it(running));
+        let name = name.map(|(name, _)| name.clone());
+        let refused = name.and_then(|name| table.running.remove(&name));
+        drop(table);
+        if let Some(refused) = refused {
+            refused.answer(&error);
+        }
+    }
+
     fn over(&self, _end: End) {
         let mut table = self.table();
         table.is_open = false;
@@ -325,10 +357,7 @@ impl Ear for Session {
             } else {
                 Failure::new(Reason::UpstreamReset, SideEffect::Unknown)
             };
-            let mut out = Writer::object();
-            out.str("jsonrpc", "2.0").raw("id", running.id.get());
-            out.raw("error", &failure.to_error().to_json());
-            running.answer.send(Said::Answer(out.end()));
+            running.answer(&failure.to_error().to_json());
         }
     }
 }

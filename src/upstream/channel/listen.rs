@@ -1,4 +1,4 @@
-//! Change notifications of a child, of either era.
+//! Change notifications of a line, of either era.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,18 +7,18 @@ use futures_util::StreamExt as _;
 use futures_util::stream;
 use serde_json::value::RawValue;
 
-use super::channel::{Asks, Listener, Notice, Said, Ticket};
-use super::children::{Children, Key};
 use super::exchange::ask;
+use super::pool::{Key, Pool};
+use super::requests::{Asks, Channel, Listener, Notice, Said, Ticket};
 use crate::mcp::json::{Object, Writer};
 use crate::mcp::version::Era;
 use crate::upstream::listen::{ListenEvent, Listening, Wish};
 use crate::upstream::translate;
 use crate::upstream::wanted::{Wanted, is_change};
 
-pub(super) fn listen(children: Arc<Children>, era: Option<Era>, wish: Wish) -> Listening {
+pub(super) fn listen(pool: Arc<Pool>, era: Option<Era>, wish: Wish) -> Listening {
     let ear = Ear {
-        children,
+        pool,
         era,
         wish,
         source: None,
@@ -33,7 +33,7 @@ pub(super) fn listen(children: Arc<Children>, era: Option<Era>, wish: Wish) -> L
 }
 
 struct Ear {
-    children: Arc<Children>,
+    pool: Arc<Pool>,
     era: Option<Era>,
     wish: Wish,
     source: Option<Source>,
@@ -44,7 +44,7 @@ struct Ear {
 enum Source {
     /// A subscription, which names itself in each notification.
     Modern(Ticket),
-    /// Everything that the child says, and what of it the listener wants.
+    /// Everything that the server says there, and what of it the listener wants.
     Legacy(Listener, Wanted),
 }
 
@@ -71,13 +71,18 @@ impl Ear {
         Some(event.unwrap_or(ListenEvent::Ended))
     }
 
+    async fn line(&self, key: &Key) -> Option<Arc<Channel>> {
+        let credentials = self.wish.credentials.as_ref();
+        let held = self.pool.get(key, Asks::Never, credentials).await;
+        held.ok().map(|held| held.channel)
+    }
+
     async fn open(&mut self) -> Option<Source> {
         let capabilities = translate::without_tasks(&self.wish.capabilities).ok()?;
         match self.era? {
             Era::Modern => {
                 let key = Key::new(Era::Modern, self.wish.caller, &capabilities);
-                let channel = self.children.get(&key).await;
-                let mut ticket = channel.ok()?.open(Asks::Never)?;
+                let mut ticket = self.line(&key).await?.open(Asks::Never)?;
                 ticket.cancel_on_drop = true;
                 let filter = [("notifications", &*self.wish.filter)];
                 let params = translate::own_params(&capabilities, &filter);
@@ -87,7 +92,7 @@ impl Ear {
             }
             Era::Legacy => {
                 let key = Key::new(Era::Legacy, self.wish.caller, &capabilities);
-                let channel = self.children.get(&key).await.ok()?;
+                let channel = self.line(&key).await?;
                 let listener = channel.listen()?;
                 let described = channel.described.get()?;
                 let mut wanted = Wanted::of(&self.wish.filter, described.capabilities.get());
@@ -114,7 +119,13 @@ async fn hear_modern(ticket: &mut Ticket) -> Option<ListenEvent> {
         let notice = match ticket.next().await {
             Said::Notice(notice) => notice,
             Said::Progress(_) | Said::Log(_) | Said::Question(_) => continue,
-            Said::Result(_) | Said::Error(_) | Said::Failed(_) => return None,
+            Said::Result(_)
+            | Said::Error(_)
+            | Said::Refused(_)
+            | Said::Unsent(_)
+            | Said::Failed(_) => {
+                return None;
+            }
         };
         if &*notice.method == "notifications/subscriptions/acknowledged" {
             let honoured = notice.params.as_deref().and_then(|params: &RawValue| {

@@ -1,4 +1,4 @@
-//! Which era a program speaks, asked of a child that is thrown away: servers that speak both keep
+//! Which era the server speaks, asked over a line that is thrown away: programs that speak both keep
 //! to the era of the first message they hear.
 
 use std::sync::Arc;
@@ -6,29 +6,36 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::channel::{Channel, Said};
-use super::children::{Children, START_PATIENCE};
+use super::UNREACHABLE;
 use super::exchange::ask;
-use crate::mcp::error::{Failure, Reason, SideEffect};
+use super::pool::{Pool, START_PATIENCE};
+use super::requests::{Channel, Said};
+use super::source::Source;
+use crate::mcp::error::Failure;
 use crate::mcp::json::Writer;
 use crate::mcp::version::{Era, LEGACY_NEWEST};
 use crate::upstream::probe::{era_of_error, era_of_result};
+use crate::upstream::sessions::NoSession;
 use crate::upstream::translate;
 
 /// A server that ignores what it does not know gets a handshake after this silence.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// Asks `server/discover`. Whatever is no word of a modern server is one of a legacy server.
-pub(super) async fn probe(children: &Children) -> Result<Era, Failure> {
-    let permit = children.permit().await?;
-    let tools = Arc::clone(&children.tools);
-    let start = children
-        .nursery
-        .start(permit, |mouth| Channel::new(mouth, "{}".into(), tools));
+/// Asks `server/discover`. Whatever is no word of a modern server is one of a legacy server; over
+/// HTTP+SSE no other is spoken to.
+pub(super) async fn probe(pool: &Pool) -> Result<Era, NoSession> {
+    let permit = pool.permit().await?;
+    let tools = Arc::clone(&pool.tools);
+    let start = pool.source.start(permit, None, |mouth| {
+        Channel::new(mouth, "{}".into(), tools)
+    });
     let channel = start.await?;
-    let asked = timeout(START_PATIENCE, first_word(&channel)).await;
+    let asked = match &pool.source {
+        Source::Program(_) => timeout(START_PATIENCE, first_word(&channel)).await,
+        Source::Sse(_) => Ok(Ok(Era::Legacy)),
+    };
     channel.close();
-    asked.map_err(|_| unreachable())?
+    Ok(asked.map_err(|_| UNREACHABLE)??)
 }
 
 /// A slow start is no silence: both questions wait in the pipe, and a server answers the first
@@ -53,13 +60,11 @@ async fn first_word(channel: &Arc<Channel>) -> Result<Era, Failure> {
         Said::Result(result) => Ok(era_of_result(&result)),
         Said::Error(error) => Ok(era_of_error(&error)),
         Said::Failed(_)
+        | Said::Refused(_)
+        | Said::Unsent(_)
         | Said::Progress(_)
         | Said::Log(_)
         | Said::Notice(_)
-        | Said::Question(_) => Err(unreachable()),
+        | Said::Question(_) => Err(UNREACHABLE),
     }
-}
-
-fn unreachable() -> Failure {
-    Failure::new(Reason::UpstreamUnreachable, SideEffect::None)
 }

@@ -15,21 +15,21 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// What is known of the program by how its processes ended.
 #[derive(Debug, Default)]
-pub(super) struct Health {
+pub(in crate::upstream) struct Health {
     quick_deaths: u32,
     not_before: Option<Instant>,
 }
 
 impl Health {
     /// How long to wait before the next start.
-    pub(super) fn pause(&self, now: Instant) -> Duration {
+    pub(in crate::upstream) fn pause(&self, now: Instant) -> Duration {
         self.not_before
             .map(|at| at.saturating_duration_since(now))
             .unwrap_or_default()
     }
 
     /// A process ended that nobody had asked to.
-    pub(super) fn died(&mut self, lived: Duration, has_answered: bool, now: Instant) {
+    pub(in crate::upstream) fn died(&mut self, lived: Duration, has_answered: bool, now: Instant) {
         if has_answered || lived >= QUICK {
             self.quick_deaths = 0;
         } else {
@@ -41,11 +41,11 @@ impl Health {
     }
 
     /// A call was answered: whatever happened before, the program runs.
-    pub(super) fn answered(&mut self) {
+    pub(in crate::upstream) fn answered(&mut self) {
         self.quick_deaths = 0;
     }
 
-    pub(super) fn cannot_run(&self) -> bool {
+    pub(in crate::upstream) fn cannot_run(&self) -> bool {
         self.quick_deaths >= DEATHS_MAX
     }
 }

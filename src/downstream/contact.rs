@@ -1,0 +1,41 @@
+//! The first words of a legacy client to a server of which nobody knows yet how it is spoken to.
+//!
+//! They pass as to any server. One that refuses them may speak HTTP+SSE only: then it is asked, and
+//! the client has a session here.
+
+use bytes::Bytes;
+use hyper::body::Incoming;
+use hyper::http::request::Parts;
+use hyper::{Response, StatusCode};
+
+use super::body::Body;
+use super::tasks::Shared;
+use super::{pass, session};
+
+pub(super) async fn post(front: &Shared, parts: Parts, body: Bytes) -> Response<Body> {
+    let response = pass::again(front, &parts, body.clone()).await;
+    if response.status().is_success() {
+        front.upstream.answered_over_http();
+    } else if turns_out_old(front, &parts, response.status()).await {
+        return session::post(front, &parts, &body).await;
+    }
+    response
+}
+
+/// GET and DELETE.
+pub(super) async fn other(front: &Shared, parts: Parts, body: Incoming) -> Response<Body> {
+    let response = pass::stream(front, parts.clone(), body).await;
+    if turns_out_old(front, &parts, response.status()).await {
+        return session::answer(front, &parts);
+    }
+    response
+}
+
+async fn turns_out_old(front: &Shared, parts: &Parts, status: StatusCode) -> bool {
+    let may_be = matches!(
+        status,
+        StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED
+    );
+    let credentials = front.credentials(&parts.headers);
+    may_be && front.upstream.era(credentials).await.is_ok() && !front.upstream.speaks_http()
+}

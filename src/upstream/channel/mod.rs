@@ -1,0 +1,176 @@
+//! A wrapped server that is reached over lines: the pipes of a program, or the event stream and
+//! posts of HTTP+SSE (2024-11-05). Many requests run over one line, and what is said on it names
+//! them or does not.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::header::HeaderValue;
+use tokio::sync::OnceCell;
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+
+mod exchange;
+pub(super) mod health;
+mod listen;
+pub(super) mod mouth;
+mod pool;
+mod probe;
+mod requests;
+pub mod session;
+mod sessions;
+mod source;
+mod table;
+
+pub(super) use exchange::Line;
+use pool::{Key, Pool};
+pub(super) use pool::{Limits, Sharing};
+use requests::Asks;
+use session::Session;
+use sessions::Sessions;
+pub(super) use source::Source;
+
+use super::cache::Cache;
+use super::listen::{Listening, Wish};
+use super::sessions::NoSession;
+use super::wrapped::Discovered;
+use super::{Exchange, Outgoing};
+use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::mcp::tools::Tools;
+use crate::mcp::version::Era;
+
+/// Between looks at what is unused or broken.
+const ROUND: Duration = Duration::from_secs(5);
+
+const UNREACHABLE: Failure = Failure {
+    reason: Reason::UpstreamUnreachable,
+    effect: SideEffect::None,
+};
+
+/// The server and its lines.
+#[derive(Debug)]
+pub(super) struct Channels {
+    pool: Arc<Pool>,
+    sessions: Arc<Sessions>,
+}
+
+impl Channels {
+    /// No line is started before it is needed. Must be called inside a runtime.
+    pub(super) fn new(source: Source, limits: Limits) -> Arc<Self> {
+        let pool = Arc::new(Pool::new(source, limits));
+        let sessions = Arc::<Sessions>::default();
+        let stop = pool.source.stop().clone();
+        let keeping = keep_house(Arc::clone(&pool), Arc::clone(&sessions), stop);
+        pool.source.services().spawn(keeping);
+        Arc::new(Self { pool, sessions })
+    }
+
+    /// The era, asked by one of all who want to know and remembered. Dropped before it resolves,
+    /// the asking goes on.
+    pub(super) async fn era(&self, known: &Arc<OnceCell<Era>>) -> Result<Era, NoSession> {
+        if let Some(era) = known.get() {
+            return Ok(*era);
+        }
+        let (pool, known) = (Arc::clone(&self.pool), Arc::clone(known));
+        let probing = self.pool.source.services().spawn(async move {
+            let probed = known.get_or_try_init(|| async {
+                let era = Box::pin(probe::probe(&pool)).await?;
+                tracing::info!(?era, "the upstream's era is known");
+                Ok(era)
+            });
+            probed.await.copied()
+        });
+        probing.await.map_err(|_| UNREACHABLE)?
+    }
+
+    /// Asks for the era over a line of its own, whatever is known or configured. Dropped before it
+    /// resolves, the asking goes on, and ends the line over which it was asked.
+    pub(super) async fn probe(&self) -> Result<Era, NoSession> {
+        let pool = Arc::clone(&self.pool);
+        let asking = async move { Box::pin(probe::probe(&pool)).await };
+        let asked = self.pool.source.services().spawn(asking).await;
+        asked.map_err(|_| UNREACHABLE)?
+    }
+
+    pub(super) fn begin(&self, era: Era, outgoing: Outgoing) -> Exchange {
+        exchange::begin(Arc::clone(&self.pool), era, outgoing)
+    }
+
+    pub(super) fn listen(&self, era: Option<Era>, wish: Wish) -> Listening {
+        listen::listen(Arc::clone(&self.pool), era, wish)
+    }
+
+    pub(super) fn tools(&self) -> &Cache<Tools> {
+        &self.pool.tools
+    }
+
+    /// What a legacy server said of itself when one of the caller's lines began. If there is none,
+    /// one is started that the caller's calls will use.
+    pub(super) async fn described(
+        &self,
+        caller: [u8; 16],
+        credentials: Option<&HeaderValue>,
+        capabilities: &str,
+    ) -> Result<Arc<Discovered>, NoSession> {
+        let channel = if let Some(channel) = self.pool.any_of(caller) {
+            channel
+        } else {
+            let key = Key::new(Era::Legacy, caller, capabilities);
+            let held = self.pool.get(&key, Asks::Never, credentials).await?;
+            held.channel
+        };
+        let described = channel.described.get().cloned();
+        let silent = Failure::new(Reason::UpstreamInvalid, SideEffect::None);
+        described.ok_or(NoSession::Failed(silent))
+    }
+
+    /// A session for one legacy client, with a line of its own; its id.
+    pub(super) async fn open_session(
+        &self,
+        caller: [u8; 16],
+        credentials: Option<&HeaderValue>,
+    ) -> Result<(Box<str>, Arc<Session>), NoSession> {
+        self.sessions.open(&self.pool, caller, credentials).await
+    }
+
+    pub(super) fn session(&self, id: &str, caller: [u8; 16]) -> Option<Arc<Session>> {
+        self.sessions.get(id, caller)
+    }
+
+    pub(super) fn cannot_run(&self) -> bool {
+        self.pool.source.cannot_run()
+    }
+
+    /// How long [`Self::stop`] may take.
+    pub(super) fn stop_patience(&self) -> Duration {
+        self.pool.source.stop_patience()
+    }
+
+    /// Ends every line, within a few seconds. None is started afterwards.
+    pub(super) async fn stop(&self) {
+        self.pool.stop(self.stop_patience()).await;
+    }
+}
+
+impl Drop for Channels {
+    fn drop(&mut self) {
+        self.pool.source.stop().cancel();
+    }
+}
+
+/// Ends what is unused, and tries again what could not be run: whoever routes by readiness sends no
+/// call that would.
+async fn keep_house(pool: Arc<Pool>, sessions: Arc<Sessions>, stop: CancellationToken) {
+    let mut round = tokio::time::interval(ROUND);
+    round.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    while stop.run_until_cancelled(round.tick()).await.is_some() {
+        pool.close_unused(pool::IDLE);
+        sessions.close_unused();
+        if pool.source.is_to_be_tried()
+            && let Some(Ok(era)) = stop.run_until_cancelled(probe::probe(&pool)).await
+        {
+            pool.source.health().answered();
+            tracing::info!(?era, "the server can be run again");
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! The way to one line of the server: what is on its way, what of it has begun to be sent, and who
+//! hears what comes back.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
+
+use super::health::Health;
+use crate::mcp::error::Failure;
+use crate::upstream::UpstreamError;
+use crate::upstream::heard::Message;
+
+/// Messages that wait for a server that does not read; whoever has more waits as well.
+const OUTBOUND_MAX: usize = 64;
+
+/// Who listens to a line. Called by the task that reads: none of it may wait.
+pub(in crate::upstream) trait Ear: Send + Sync + 'static {
+    /// One message, and its text.
+    fn heard(&self, message: Message, text: &str);
+    /// A message was not taken. `None`: it was none whose fate matters.
+    fn refused(&self, passage: Option<&Arc<Passage>>, refusal: Refusal);
+    /// Nothing more will be heard, and nothing more is sent.
+    fn over(&self, end: End);
+}
+
+/// Why nothing more will be heard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::upstream) enum End {
+    /// The process ended, or closed its standard input or output; or the event stream did.
+    Gone,
+    /// The server wrote a message that is longer than allowed.
+    TooLarge,
+    /// It was asked to end.
+    Stopped,
+}
+
+/// Why a message was not taken.
+#[derive(Debug)]
+pub(in crate::upstream) enum Refusal {
+    /// There will be no answer to it.
+    Failed(Failure),
+    /// The server's own words.
+    Error(UpstreamError),
+    /// It may be that the server does not know this line any more: the message has no effect, and
+    /// the line takes no more.
+    Lost(Failure),
+}
+
+/// A message on its way to the server.
+#[derive(Debug)]
+pub(in crate::upstream) struct Outbound {
+    pub(in crate::upstream) text: String,
+    /// For a request whose fate matters.
+    pub(in crate::upstream) passage: Option<Arc<Passage>>,
+}
+
+/// Whether a message has begun to be sent. Decided once: what was withdrawn will never be sent,
+/// and what was begun may have been read.
+#[derive(Debug, Default)]
+pub(in crate::upstream) struct Passage {
+    verdict: AtomicU8,
+    settled: Notify,
+}
+
+const WAITING: u8 = 0;
+const BEGUN: u8 = 1;
+const WITHDRAWN: u8 = 2;
+
+impl Passage {
+    /// True if the message will never be sent.
+    pub(super) fn withdraw(&self) -> bool {
+        let is_unsent = self.decide(WITHDRAWN);
+        self.settle();
+        is_unsent
+    }
+
+    /// False if the message must not be sent.
+    pub(in crate::upstream) fn begin(&self) -> bool {
+        self.decide(BEGUN)
+    }
+
+    /// Nobody waits for the answer any more.
+    pub(super) fn settle(&self) {
+        self.settled.notify_one();
+    }
+
+    /// Resolves when nobody waits for the answer any more. For one who waits.
+    pub(in crate::upstream) async fn settled(&self) {
+        self.settled.notified().await;
+    }
+
+    fn decide(&self, verdict: u8) -> bool {
+        let decided =
+            self.verdict
+                .compare_exchange(WAITING, verdict, Ordering::AcqRel, Ordering::Acquire);
+        decided.is_ok() || decided == Err(verdict)
+    }
+}
+
+/// The way to a line. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(in crate::upstream) struct Mouth {
+    outbound: mpsc::Sender<Outbound>,
+    stop: CancellationToken,
+    vitals: Arc<Vitals>,
+}
+
+impl Mouth {
+    /// And what is said with it, for whoever sends it.
+    pub(in crate::upstream) fn new(
+        stop: CancellationToken,
+        health: Arc<Mutex<Health>>,
+    ) -> (Self, mpsc::Receiver<Outbound>) {
+        let (outbound, receiver) = mpsc::channel(OUTBOUND_MAX);
+        let vitals = Arc::new(Vitals {
+            health,
+            has_answered: AtomicBool::new(false),
+        });
+        let mouth = Self {
+            outbound,
+            stop,
+            vitals,
+        };
+        (mouth, receiver)
+    }
+
+    /// Waits while the server does not read. Where the line has ended, its ear is told.
+    pub(super) async fn say(&self, message: Outbound) {
+        let _ = self.outbound.send(message).await;
+    }
+
+    /// Waits while the server does not read. Whoever has room sends without waiting; `None` where
+    /// the line has ended.
+    pub(super) async fn room(&self) -> Option<mpsc::Permit<'_, Outbound>> {
+        self.outbound.reserve().await.ok()
+    }
+
+    /// Drops a message without an answer where the server does not read.
+    pub(super) fn try_say(&self, text: String) {
+        let message = Outbound {
+            text,
+            passage: None,
+        };
+        if self.outbound.try_send(message).is_err() {
+            debug!("a message to a server that does not read was dropped");
+        }
+    }
+
+    /// Closes a child's standard input, and ends it if that does not; or closes the stream.
+    pub(super) fn stop(&self) {
+        self.stop.cancel();
+    }
+
+    /// Cancelled when the line shall end.
+    pub(in crate::upstream) fn stopping(&self) -> &CancellationToken {
+        &self.stop
+    }
+
+    /// The server answered a call: it works.
+    pub(super) fn answered(&self) {
+        if !self.vitals.has_answered.swap(true, Ordering::Relaxed) {
+            self.vitals.health().answered();
+        }
+    }
+
+    /// The line ended, and nobody had asked it to.
+    pub(in crate::upstream) fn ended(&self, born: Instant) {
+        let now = Instant::now();
+        let has_answered = self.vitals.has_answered.load(Ordering::Relaxed);
+        let lived = now.saturating_duration_since(born);
+        self.vitals.health().died(lived, has_answered, now);
+    }
+}
+
+/// What one line adds to what is known of the server.
+#[derive(Debug)]
+struct Vitals {
+    health: Arc<Mutex<Health>>,
+    has_answered: AtomicBool,
+}
+
+impl Vitals {
+    fn health(&self) -> MutexGuard<'_, Health> {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,374 @@
+//! The lines that translated and modern callers share: of each caller with one set of capabilities,
+//! started when they are needed and ended when they are not.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hyper::header::HeaderValue;
+use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout};
+
+use super::UNREACHABLE;
+use super::exchange::ask;
+use super::requests::{Asks, Channel, Said};
+use super::source::Source;
+use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::mcp::json::{Object, Writer, string};
+use crate::mcp::tools::Tools;
+use crate::mcp::version::{Era, LEGACY_NEWEST};
+use crate::upstream::cache::Cache;
+use crate::upstream::sessions::NoSession;
+use crate::upstream::wrapped::Discovered;
+use crate::upstream::{Outgoing, UpstreamError, translate};
+
+/// An unused line is ended after this.
+pub(super) const IDLE: Duration = Duration::from_mins(5);
+
+/// How long a server's handshake may take: `npx -y` may have to fetch it first.
+pub(super) const START_PATIENCE: Duration = Duration::from_mins(1);
+
+/// Whose line.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    caller: [u8; 16],
+    /// What is declared to a legacy server in its handshake, as JSON. A modern one hears it with
+    /// each request, and shares a line whatever its callers can do.
+    capabilities: Option<Arc<str>>,
+}
+
+impl Key {
+    pub(super) fn of(era: Era, outgoing: &Outgoing) -> Self {
+        Self::new(era, outgoing.caller, &outgoing.capabilities)
+    }
+
+    /// The capabilities are a modern client's, as it declares them.
+    pub(super) fn new(era: Era, caller: [u8; 16], capabilities: &str) -> Self {
+        let capabilities = || translate::legacy_capabilities(capabilities).into();
+        Self {
+            caller,
+            capabilities: (era == Era::Legacy).then(capabilities),
+        }
+    }
+}
+
+/// How many lines there may be, and who may use one at the same time.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::upstream) struct Limits {
+    pub(in crate::upstream) lines_max: usize,
+    /// For a line to end, where all are in use.
+    pub(in crate::upstream) wait: Duration,
+    pub(in crate::upstream) sharing: Sharing,
+}
+
+/// Whether a call in whose course the server may ask shares its line with others like it. A
+/// question on the line names none of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::upstream) enum Sharing {
+    /// For what is dear, as a process is, or holds state.
+    Always,
+    /// Where no other line may be started.
+    AtTheLimit,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    line: OnceCell<Arc<Channel>>,
+    /// Calls that may be asked, from before the line is there.
+    claims: AtomicUsize,
+    /// For the first who starts the line.
+    permit: Mutex<Option<OwnedSemaphorePermit>>,
+}
+
+impl Slot {
+    fn is_over(&self) -> bool {
+        self.line.get().is_some_and(|channel| !channel.is_open())
+    }
+
+    /// No question on it could be another call's.
+    fn is_free(&self) -> bool {
+        self.claims.load(Ordering::Relaxed) == 0
+            && self.line.get().is_none_or(|channel| channel.is_free())
+    }
+
+    fn unused_since(&self) -> Option<Instant> {
+        let channel = self.line.get().filter(|channel| channel.is_open())?;
+        let is_claimed = self.claims.load(Ordering::Relaxed) > 0;
+        channel.unused_since().filter(|_| !is_claimed)
+    }
+}
+
+/// A line, and for a call that may be asked its place there.
+pub(super) struct Held {
+    pub(super) channel: Arc<Channel>,
+    pub(super) claim: Option<Claim>,
+}
+
+/// Dropped when the call is over.
+pub(super) struct Claim(Arc<Slot>);
+
+impl Claim {
+    fn on(slot: &Arc<Slot>) -> Self {
+        slot.claims.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(slot))
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.0.claims.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Pool {
+    pub(super) source: Source,
+    by_key: Mutex<HashMap<Key, Vec<Arc<Slot>>>>,
+    /// Lines of all kinds; each holds one until nothing is left of it.
+    permits: Arc<Semaphore>,
+    limits: Limits,
+    pub(super) tools: Arc<Cache<Tools>>,
+}
+
+impl Pool {
+    pub(super) fn new(source: Source, limits: Limits) -> Self {
+        Self {
+            source,
+            by_key: Mutex::default(),
+            permits: Arc::new(Semaphore::new(limits.lines_max)),
+            limits,
+            tools: Arc::default(),
+        }
+    }
+
+    fn by_key(&self) -> MutexGuard<'_, HashMap<Key, Vec<Arc<Slot>>>> {
+        self.by_key.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A line of that key, started by one of all who want it. It may have ended by the time it is
+    /// used. Dropped before it resolves, the start goes on: the next may have it.
+    pub(super) async fn get(
+        self: &Arc<Self>,
+        key: &Key,
+        asks: Asks,
+        credentials: Option<&HeaderValue>,
+    ) -> Result<Held, NoSession> {
+        let Place { slot, claim } = self.place(key, asks);
+        if let Some(channel) = slot.line.get() {
+            let channel = Arc::clone(channel);
+            return Ok(Held { channel, claim });
+        }
+        let (this, key, credentials) = (Arc::clone(self), key.clone(), credentials.cloned());
+        let opening = self.source.services().spawn(async move {
+            let opening = || Box::pin(this.open(&key, &slot, credentials.as_ref()));
+            let opened = slot.line.get_or_try_init(opening).await.cloned();
+            this.keep_or_forget(&key, &slot);
+            opened
+        });
+        let channel = opening
+            .await
+            .map_err(|_| NoSession::Failed(UNREACHABLE))??;
+        Ok(Held { channel, claim })
+    }
+
+    /// The slot to use, and the place there: both in one step, so that no two calls find the same
+    /// line free.
+    fn place(&self, key: &Key, asks: Asks) -> Place {
+        let mut by_key = self.by_key();
+        let slots = by_key.entry(key.clone()).or_default();
+        slots.retain(|slot| !slot.is_over());
+        let shares = self.limits.sharing == Sharing::Always || asks == Asks::Never;
+        let fits = |slot: &&Arc<Slot>| shares || slot.is_free();
+        let slot = match slots.iter().find(fits).cloned() {
+            Some(slot) => slot,
+            None => match self.try_permit() {
+                Some(permit) => {
+                    let permit = Mutex::new(Some(permit));
+                    let slot = Slot {
+                        permit,
+                        ..Slot::default()
+                    };
+                    push(slots, slot)
+                }
+                None => match slots
+                    .iter()
+                    .min_by_key(|slot| slot.claims.load(Ordering::Relaxed))
+                {
+                    Some(least) => {
+                        let least = Arc::clone(least);
+                        // There will be room for the next.
+                        close_unused_longest(&by_key);
+                        least
+                    }
+                    None => push(slots, Slot::default()),
+                },
+            },
+        };
+        let claim = (asks == Asks::Maybe).then(|| Claim::on(&slot));
+        Place { slot, claim }
+    }
+
+    fn try_permit(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.permits).try_acquire_owned().ok()
+    }
+
+    /// A line of that caller that is there already, whatever was declared on it.
+    pub(super) fn any_of(&self, caller: [u8; 16]) -> Option<Arc<Channel>> {
+        let by_key = self.by_key();
+        let own = by_key.iter().filter(|(key, _)| key.caller == caller);
+        let mut lines = own
+            .flat_map(|(_, slots)| slots)
+            .filter_map(|slot| slot.line.get());
+        lines.find(|channel| channel.is_open()).cloned()
+    }
+
+    /// A slot whose line could not be started is nobody's; one whose line was started by somebody
+    /// who waited longer is everybody's again.
+    fn keep_or_forget(&self, key: &Key, slot: &Arc<Slot>) {
+        let mut by_key = self.by_key();
+        let slots = by_key.entry(key.clone()).or_default();
+        let at = slots.iter().position(|kept| Arc::ptr_eq(kept, slot));
+        match (slot.line.get(), at) {
+            (None, Some(at)) => drop(slots.swap_remove(at)),
+            (Some(_), None) => slots.push(Arc::clone(slot)),
+            (None, None) | (Some(_), Some(_)) => {}
+        }
+        if slots.is_empty() {
+            by_key.remove(key);
+        }
+    }
+
+    async fn open(
+        &self,
+        key: &Key,
+        slot: &Slot,
+        credentials: Option<&HeaderValue>,
+    ) -> Result<Arc<Channel>, NoSession> {
+        let own = slot
+            .permit
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let permit = match own {
+            Some(permit) => permit,
+            None => self.permit().await?,
+        };
+        let capabilities = key.capabilities.clone();
+        let declared = capabilities.clone().unwrap_or_else(|| "{}".into());
+        let tools = Arc::clone(&self.tools);
+        let start = self.source.start(permit, credentials, |mouth| {
+            Channel::new(mouth, declared, tools)
+        });
+        let channel = start.await?;
+        if let Some(capabilities) = capabilities {
+            let shaken = timeout(START_PATIENCE, handshake(&channel, &capabilities)).await;
+            let shaken = shaken.unwrap_or(Err(NoSession::Failed(UNREACHABLE)));
+            if let Err(why) = shaken {
+                channel.close();
+                return Err(why);
+            }
+        }
+        Ok(channel)
+    }
+
+    /// The right to one more line. Where all are in use, the one that was unused for longest makes
+    /// room.
+    pub(super) async fn permit(&self) -> Result<OwnedSemaphorePermit, Failure> {
+        if let Some(permit) = self.try_permit() {
+            return Ok(permit);
+        }
+        close_unused_longest(&self.by_key());
+        let waiting = Arc::clone(&self.permits).acquire_owned();
+        let waited = timeout(self.limits.wait, waiting).await;
+        waited.ok().and_then(Result::ok).ok_or(UNREACHABLE)
+    }
+
+    /// Ends what nobody has used for so long, and forgets what has ended.
+    pub(super) fn close_unused(&self, idle: Duration) {
+        let now = Instant::now();
+        self.by_key().retain(|_, slots| {
+            slots.retain(|slot| {
+                let unused = slot.unused_since();
+                if unused.is_some_and(|since| now.saturating_duration_since(since) >= idle)
+                    && let Some(channel) = slot.line.get()
+                {
+                    channel.close();
+                }
+                !slot.is_over()
+            });
+            !slots.is_empty()
+        });
+    }
+
+    /// Ends all, and waits until nothing is left of any line, for a bounded time.
+    pub(super) async fn stop(&self, patience: Duration) {
+        self.source.stop().cancel();
+        let lines_max = u32::try_from(self.limits.lines_max).unwrap_or(u32::MAX);
+        let all = self.permits.acquire_many(lines_max);
+        let _ = timeout(patience, all).await;
+        // Whoever waits for a line gets none.
+        self.permits.close();
+    }
+}
+
+struct Place {
+    slot: Arc<Slot>,
+    claim: Option<Claim>,
+}
+
+fn push(slots: &mut Vec<Arc<Slot>>, slot: Slot) -> Arc<Slot> {
+    let slot = Arc::new(slot);
+    slots.push(Arc::clone(&slot));
+    slot
+}
+
+fn close_unused_longest(by_key: &HashMap<Key, Vec<Arc<Slot>>>) {
+    let slots = by_key.values().flatten();
+    let unused = slots.filter_map(|slot| Some((slot.unused_since()?, slot.line.get()?)));
+    if let Some((_, channel)) = unused.min_by_key(|(since, _)| *since) {
+        channel.close();
+    }
+}
+
+/// A legacy server is told who we are, and says who it is.
+async fn handshake(channel: &Arc<Channel>, capabilities: &str) -> Result<(), NoSession> {
+    let mut params = Writer::object();
+    params
+        .str("protocolVersion", LEGACY_NEWEST)
+        .raw("capabilities", capabilities)
+        .raw("clientInfo", &translate::client_info());
+    let invalid = || NoSession::Failed(Failure::new(Reason::UpstreamInvalid, SideEffect::None));
+    let result = match ask(channel, "initialize", &params.end()).await {
+        Said::Result(result) => result,
+        Said::Error(error) => {
+            return Err(NoSession::Error(UpstreamError {
+                error,
+                status: 200,
+                www_authenticate: None,
+            }));
+        }
+        Said::Refused(error) => return Err(NoSession::Error(error)),
+        Said::Unsent(_) | Said::Failed(_) => return Err(NoSession::Failed(UNREACHABLE)),
+        Said::Progress(_) | Said::Log(_) | Said::Notice(_) | Said::Question(_) => {
+            return Err(invalid());
+        }
+    };
+    let object = Object::parse(result.get()).map_err(|_| invalid())?;
+    object
+        .get("protocolVersion")
+        .and_then(string)
+        .ok_or_else(invalid)?;
+    let member = |key| object.get(key).map(ToOwned::to_owned);
+    let described = Discovered {
+        capabilities: member("capabilities").ok_or_else(invalid)?,
+        server_info: member("serverInfo"),
+        instructions: member("instructions"),
+        supported_versions: None,
+    };
+    // The first and only one.
+    let _ = channel.described.set(Arc::new(described));
+    let ready = translate::notification("notifications/initialized", "{}");
+    channel.tell(ready).await;
+    Ok(())
+}

@@ -1,0 +1,60 @@
+//! Where a line's messages are posted. Pure.
+
+use hyper::Uri;
+use url::Url;
+
+/// The endpoint that a stream named, as path and query. `None` where it is at another origin than
+/// the stream: a server must not send us, and the caller's credentials, elsewhere.
+pub(super) fn resolve(stream: &Url, endpoint: &str) -> Option<Uri> {
+    let endpoint = stream.join(endpoint.trim()).ok()?;
+    if endpoint.origin() != stream.origin() {
+        return None;
+    }
+    let target = match endpoint.query() {
+        Some(query) => format!("{}?{query}", endpoint.path()),
+        None => endpoint.path().to_owned(),
+    };
+    target.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolved(endpoint: &str) -> Option<String> {
+        let stream = Url::parse("http://tools.local:8000/mcp/sse").unwrap();
+        resolve(&stream, endpoint).map(|uri| uri.to_string())
+    }
+
+    #[test]
+    fn an_endpoint_is_relative_to_its_stream() {
+        for (endpoint, target) in [
+            ("/message?sessionId=a-b", "/message?sessionId=a-b"),
+            ("messages/?session_id=1", "/mcp/messages/?session_id=1"),
+            ("?session=1", "/mcp/sse?session=1"),
+            (" ../m#x ", "/m"),
+            ("http://tools.local:8000/m?a=%20b", "/m?a=%20b"),
+            ("HTTP://TOOLS.local:8000", "/"),
+            ("//tools.local:8000/m", "/m"),
+        ] {
+            assert_eq!(resolved(endpoint).as_deref(), Some(target), "{endpoint}");
+        }
+    }
+
+    #[test]
+    fn an_endpoint_elsewhere_is_none() {
+        for endpoint in [
+            "http://evil.example/m",
+            "//evil.example/m",
+            "\\\\evil.example/m",
+            "https://tools.local:8000/m",
+            "http://tools.local/m",
+            "http://tools.local:8000@evil.example/m",
+            "file:///etc/passwd",
+            "data:,x",
+            "http://[",
+        ] {
+            assert_eq!(resolved(endpoint), None, "{endpoint}");
+        }
+    }
+}

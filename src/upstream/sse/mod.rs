@@ -1,0 +1,196 @@
+//! The wrapped server over HTTP+SSE, the transport of revision 2024-11-05: everything that the server
+//! says comes on one event stream, and everything that it is told is a POST to the endpoint that
+//! the stream names first. The end of the stream is the end of the line.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hyper::Uri;
+use hyper::header::HeaderValue;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{debug, warn};
+use url::Url;
+
+mod endpoint;
+mod events;
+mod poster;
+
+use events::Events;
+use poster::Poster;
+
+use super::channel::health::Health;
+use super::channel::mouth::{Ear, End, Mouth, Outbound};
+use super::heard::{self, Heard};
+use super::http::RequestBody;
+use super::origin::Origin;
+use super::sessions::NoSession;
+use crate::mcp::error::{Failure, Reason, SideEffect};
+
+/// How long a server may take to open a stream and to name its endpoint there.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The longest pause before a new stream, where the last ones ended quickly.
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// What all lines to one server have in common.
+#[derive(Debug)]
+pub(super) struct Dialer {
+    origin: Arc<Origin>,
+    /// The address of the stream.
+    url: Url,
+    pub(super) services: TaskTracker,
+    health: Arc<Mutex<Health>>,
+    /// Ends every line.
+    pub(super) stop: CancellationToken,
+}
+
+impl Dialer {
+    /// `None` where the URL names no place that an endpoint could be at.
+    pub(super) fn new(origin: Arc<Origin>, url: &Uri, services: TaskTracker) -> Option<Self> {
+        let url = Url::parse(&url.to_string()).ok()?;
+        url.has_host().then(|| Self {
+            origin,
+            url,
+            services,
+            health: Arc::default(),
+            stop: CancellationToken::new(),
+        })
+    }
+
+    /// What is known of the server. Held for a moment only.
+    pub(super) fn health(&self) -> MutexGuard<'_, Health> {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens a line; it holds the permit until its stream has ended. Waits where the last ones
+    /// ended quickly. Dropped before it resolves, the stream is closed.
+    pub(super) async fn start<E: Ear>(
+        &self,
+        permit: OwnedSemaphorePermit,
+        credentials: Option<&HeaderValue>,
+        ear: impl FnOnce(Mouth) -> Arc<E>,
+    ) -> Result<Arc<E>, NoSession> {
+        let pause = self.health().pause(Instant::now()).min(PAUSE_MAX);
+        tokio::time::sleep(pause).await;
+        let (events, endpoint) = self.dial(credentials).await?;
+        let (mouth, outbound) = Mouth::new(self.stop.child_token(), Arc::clone(&self.health));
+        let ear = ear(mouth.clone());
+        let poster = Poster {
+            origin: Arc::clone(&self.origin),
+            endpoint,
+            credentials: credentials.cloned(),
+            ear: Arc::clone(&ear),
+        };
+        let life = Life {
+            events,
+            poster,
+            mouth,
+            services: self.services.clone(),
+            _permit: permit,
+        };
+        self.services.spawn(life.run(outbound));
+        Ok(ear)
+    }
+
+    /// A stream, and where to post what belongs to it.
+    pub(super) async fn dial(
+        &self,
+        credentials: Option<&HeaderValue>,
+    ) -> Result<(Events, Uri), NoSession> {
+        let dialled = timeout(PATIENCE, self.dial_patiently(credentials)).await;
+        dialled.map_err(|_| unsent(Reason::UpstreamUnreachable))?
+    }
+
+    async fn dial_patiently(
+        &self,
+        credentials: Option<&HeaderValue>,
+    ) -> Result<(Events, Uri), NoSession> {
+        let request = self.origin.get(credentials);
+        let response = self.origin.send(request, RequestBody::empty()).await;
+        let response = response.map_err(|failure| unsent(failure.reason))?;
+        let bytes_max = self.origin.message_bytes_max;
+        let mut events = match heard::judge(response, bytes_max).await {
+            Heard::Messages(messages) if messages.is_stream() => {
+                Events::new(messages.into_body(), bytes_max)
+            }
+            Heard::Messages(_) => return Err(unsent(Reason::UpstreamInvalid)),
+            Heard::Error(error) => return Err(NoSession::Error(error)),
+            Heard::Later(_) => return Err(unsent(Reason::UpstreamHttp)),
+            Heard::Refused { failure, .. } => return Err(unsent(failure.reason)),
+        };
+        loop {
+            let Ok(event) = events.next().await else {
+                return Err(unsent(Reason::UpstreamInvalid));
+            };
+            if event.event.as_deref() != Some("endpoint") {
+                continue;
+            }
+            let Some(endpoint) = endpoint::resolve(&self.url, &event.data) else {
+                // Not its text: it may be anybody's address.
+                warn!("the server names an endpoint at another origin, or none: it is not used");
+                return Err(unsent(Reason::UpstreamInvalid));
+            };
+            return Ok((events, endpoint));
+        }
+    }
+}
+
+fn unsent(reason: Reason) -> NoSession {
+    NoSession::Failed(Failure::new(reason, SideEffect::None))
+}
+
+/// One line, from its endpoint to its end.
+struct Life<E> {
+    events: Events,
+    poster: Poster<E>,
+    mouth: Mouth,
+    services: TaskTracker,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl<E: Ear> Life<E> {
+    async fn run(mut self, outbound: mpsc::Receiver<Outbound>) {
+        let born = Instant::now();
+        let ear = Arc::clone(&self.poster.ear);
+        let stop = self.mouth.stopping().clone();
+        let closing = stop.child_token();
+        let posting = closing
+            .clone()
+            .run_until_cancelled_owned(self.poster.run(outbound));
+        self.services.spawn(posting);
+        let reading = read(&mut self.events, &*ear);
+        let end = stop.run_until_cancelled(reading).await;
+        let end = end.unwrap_or(End::Stopped);
+        // Before anybody hears of it and wants another line.
+        if end == End::Stopped {
+            debug!("an event stream of the server was closed");
+        } else {
+            self.mouth.ended(born);
+            debug!(?end, "an event stream of the server ended");
+        }
+        ear.over(end);
+        closing.cancel();
+    }
+}
+
+/// Hears messages until there are no more. What is no message is skipped.
+async fn read(events: &mut Events, ear: &impl Ear) -> End {
+    loop {
+        let event = match events.next().await {
+            Ok(event) => event,
+            Err(end) => return end,
+        };
+        let is_message = event.event.as_deref().is_none_or(|kind| kind == "message");
+        if !is_message || event.data.is_empty() {
+            continue;
+        }
+        if let Ok(message) = heard::read(&event.data) {
+            ear.heard(message, &event.data);
+        } else {
+            debug!("an unreadable event of the server was ignored");
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Every way in which a line can go wrong, and the word for it.
+
+use super::*;
+
+#[tokio::test]
+async fn every_fault_has_its_word_and_the_next_call_its_line() {
+    let server = SseServer::start().await;
+    let mut small = of(&server);
+    small.message_bytes_max = 1 << 20;
+    let upstream = run(&small);
+    for (tool, arguments, expected) in [
+        ("cut", "{}", "upstream_reset unknown"),
+        ("not_utf8", "{}", "upstream_reset unknown"),
+        ("long", r#"{"bytes":1048577}"#, "upstream_too_large unknown"),
+    ] {
+        assert_eq!(said(&upstream, tool, arguments).await, expected, "{tool}");
+        on(&upstream).await;
+    }
+    assert_eq!(server.opened(), 4);
+    assert_eq!(server.seen("cut").len(), 1);
+}
+
+#[tokio::test]
+async fn what_is_no_answer_is_skipped() {
+    let (server, upstream) = start().await;
+    assert_eq!(text(&upstream, "junk", "{}").await, "clean");
+    assert_eq!(text(&upstream, "twice", "{}").await, "first");
+    on(&upstream).await;
+    let mut wrong = begin(&upstream, "wrong_id", "{}");
+    let heard = async {
+        tokio::select! {
+            biased;
+            event = wrong.events.next() => panic!("{event:?}"),
+            () = server.until(|server| !server.seen("wrong_id").is_empty()) => {}
+        }
+    };
+    heard.await;
+    drop(wrong);
+    on(&upstream).await;
+}
+
+/// What was not taken is another line's; what may have been is not sent again.
+#[tokio::test]
+async fn a_post_that_is_refused() {
+    let rpc = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32602,"message":"mind"}}"#;
+    for (refusal, expected, heard) in [
+        (Refusal::Status(404, "Session not found"), "", 1),
+        (Refusal::Status(400, "No transport found"), "", 1),
+        (Refusal::Status(500, "oops"), "upstream_http unknown", 0),
+        (Refusal::Status(302, "there"), "", 1),
+        (Refusal::Reset, "upstream_reset unknown", 1),
+        (
+            Refusal::Status(400, rpc),
+            r#"error 400 {"code":-32602,"message":"mind"}"#,
+            0,
+        ),
+    ] {
+        let (server, upstream) = start().await;
+        on(&upstream).await;
+        server.refuse("tools/call", refusal.clone());
+        let outcome = said(&upstream, "twice", "{}").await;
+        if expected.is_empty() {
+            assert!(outcome.starts_with("result"), "{refusal:?}: {outcome}");
+            assert_eq!(server.opened(), 2, "{refusal:?}");
+        } else {
+            assert_eq!(outcome, expected, "{refusal:?}");
+        }
+        assert_eq!(server.seen("twice").len(), heard, "{refusal:?}");
+        on(&upstream).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_never_takes_it_is_not_asked_for_ever() {
+    let (server, upstream) = start().await;
+    for _ in 0..10 {
+        server.refuse("tools/call", Refusal::Status(404, "no"));
+    }
+    assert_eq!(said(&upstream, "echo", "{}").await, "upstream_http none");
+    assert_eq!(server.opened(), 3);
+}
+
+/// The other calls of a line that is not known to one POST go on: it may have met another server.
+#[tokio::test]
+async fn a_refused_post_ends_no_other_call() {
+    let server = SseServer::start().await;
+    let mut shared = of(&server);
+    shared.session = SessionMode::Caller;
+    let upstream = run(&shared);
+    let held = held(&server, &upstream, "a").await;
+    server.refuse("tools/call", Refusal::Status(404, "Session not found"));
+    on(&upstream).await;
+    assert_eq!(server.opened(), 2);
+    release(&upstream, "a").await;
+    assert_eq!(text_of(held).await, "a");
+    // With its last call the old line is closed.
+    server.until(|server| server.open() == 1).await;
+}
+
+#[tokio::test]
+async fn all_calls_of_a_cut_line_end_and_it_is_opened_anew() {
+    let server = SseServer::start().await;
+    let mut shared = of(&server);
+    shared.session = SessionMode::Caller;
+    let upstream = run(&shared);
+    let mut calls = Vec::new();
+    for n in 0..20 {
+        calls.push(held(&server, &upstream, &format!("n{n}")).await);
+    }
+    server.cut();
+    for call in calls {
+        assert_eq!(outcome_of(call).await, "upstream_reset unknown");
+    }
+    on(&upstream).await;
+    assert_eq!(server.opened(), 2);
+    assert_eq!(server.seen("hold").len(), 20);
+}
+
+/// A handshake whose stream is cut, or whose message is refused, ran nothing.
+#[tokio::test]
+async fn a_handshake_that_fails() {
+    let (server, upstream) = start().await;
+    server.refuse("initialize", Refusal::Status(500, "oops"));
+    assert_eq!(
+        said(&upstream, "echo", "{}").await,
+        "upstream_unreachable none"
+    );
+    on(&upstream).await;
+    assert_eq!(server.opened(), 2);
+    server.until(|server| server.open() == 1).await;
+}
+
+#[tokio::test]
+async fn an_endpoint_elsewhere_is_not_used() {
+    let (elsewhere, _) = start().await;
+    let (server, upstream) = start().await;
+    for endpoint in [
+        format!("http://{}/message?sessionId=ID", elsewhere.address),
+        format!(
+            "http://localhost:{}/message?sessionId=ID",
+            server.address.port()
+        ),
+        "file:///etc/passwd".to_owned(),
+    ] {
+        server.endpoint(&endpoint);
+        assert_eq!(
+            said(&upstream, "echo", "{}").await,
+            "upstream_invalid none",
+            "{endpoint}"
+        );
+    }
+    assert!(elsewhere.credentials().is_empty() && server.credentials().is_empty());
+    server.endpoint("/message?sessionId=ID");
+    on(&upstream).await;
+}
+
+#[tokio::test]
+async fn a_stream_that_names_no_endpoint_is_given_up() {
+    let (server, upstream) = start().await;
+    server.names_no_endpoint();
+    let dialled = begin(&upstream, "echo", "{}");
+    assert_eq!(outcome_of(dialled).await, "upstream_unreachable none");
+    assert!(!upstream.cannot_run());
+    server.until(|server| server.open() == 0).await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there() {
+    let (server, upstream) = start().await;
+    on(&upstream).await;
+    let address = server.address.to_string();
+    drop(server);
+    // By then the end of the stream was heard.
+    assert!(!upstream.answers().await);
+    assert_eq!(
+        said(&upstream, "echo", "{}").await,
+        "upstream_unreachable none"
+    );
+    assert!(!upstream.cannot_run());
+    let _server = SseServer::at(&address).await;
+    on(&upstream).await;
+    assert!(upstream.answers().await);
+}

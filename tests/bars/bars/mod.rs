@@ -14,6 +14,7 @@ mod r1;
 mod r10;
 mod r11;
 mod r12;
+mod r13;
 mod r2;
 mod r3;
 mod r4;
@@ -74,6 +75,9 @@ pub(crate) const ALL: &[Bar] = &[
     }),
     bar("r12", 180, 240, |asked, report| {
         Box::pin(r12::run(asked, report))
+    }),
+    bar("r13", 121, 400, |asked, report| {
+        Box::pin(r13::run(asked, report))
     }),
     bar("idle", 10_000, 420, |asked, report| {
         Box::pin(idle::run(asked, report))

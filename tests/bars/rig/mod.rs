@@ -13,6 +13,8 @@ pub(crate) mod follow;
 mod process;
 pub(crate) mod redis;
 pub(crate) mod replica;
+pub(crate) mod solo;
+pub(crate) mod wire;
 
 use door::Door;
 use redis::Redis;

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 
 use super::heard::{self, Heard, Message, Messages, RESET};
 use super::http::RequestBody;
+use super::later::TRIES;
 use super::modern::{is_answer, is_token, log, note};
 use super::origin::Origin;
 use super::session::Session;
@@ -31,9 +32,6 @@ use side::{Call, Current, ResumePoint, Side};
 /// Between attempts to resume a cut stream.
 const RESUME_PAUSE: Duration = Duration::from_millis(500);
 const RESUME_PAUSE_MAX: Duration = Duration::from_secs(10);
-
-/// How often a server that says "later" is asked.
-const TRIES: u32 = 3;
 
 /// Begins one request; it is sent when the events are first polled.
 pub(in crate::upstream) fn begin(
@@ -55,6 +53,7 @@ pub(in crate::upstream) fn begin(
         current: Arc::clone(&current),
         taken,
         id: 0,
+        tries: 0,
         phase: Phase::Unsent,
         told_resumable: false,
     };
@@ -93,6 +92,7 @@ pub(in crate::upstream) fn adopt(
         current: Arc::clone(&current),
         taken,
         id: point.request,
+        tries: 1,
         phase: Phase::Cut {
             event_id,
             retry: Some(Duration::ZERO),
@@ -131,12 +131,15 @@ struct Conversation {
     current: Current,
     taken: watch::Sender<bool>,
     id: u64,
+    tries: u32,
     phase: Phase,
     told_resumable: bool,
 }
 
 enum Phase {
     Unsent,
+    /// Sent again after so long.
+    Later(Duration),
     Reading(Box<Messages>),
     /// The call runs on at the server, and its events wait behind this one.
     Cut {
@@ -154,9 +157,26 @@ enum Untaken {
 
 impl Conversation {
     async fn next(&mut self) -> Option<Event> {
+        if let Phase::Later(pause) = self.phase {
+            tokio::time::sleep(pause).await;
+            self.phase = Phase::Unsent;
+        }
         if matches!(self.phase, Phase::Unsent) {
+            self.tries += 1;
             match self.send().await {
-                Ok(messages) => self.phase = Phase::Reading(messages),
+                Ok(messages) => {
+                    self.phase = Phase::Reading(messages);
+                    if self.tries > 1 {
+                        return Some(Event::Later(None));
+                    }
+                }
+                Err(Event::Later(Some(pause))) if self.tries < TRIES => {
+                    return Some(self.wait(pause));
+                }
+                Err(Event::Later(_)) => {
+                    let failure = Failure::new(Reason::UpstreamHttp, SideEffect::None);
+                    return Some(self.end(Event::Failed(failure)));
+                }
                 Err(end) => return Some(self.end(end)),
             }
         }
@@ -167,7 +187,7 @@ impl Conversation {
                 return Some(Event::Resumable);
             }
             let heard = match &mut self.phase {
-                Phase::Unsent | Phase::Over => return None,
+                Phase::Unsent | Phase::Later(_) | Phase::Over => return None,
                 Phase::Reading(messages) => messages.next().await,
                 Phase::Cut { event_id, retry } => {
                     let (event_id, retry) = (event_id.clone(), *retry);
@@ -192,6 +212,13 @@ impl Conversation {
                 return Some(event);
             }
         }
+    }
+
+    fn wait(&mut self, pause: Duration) -> Event {
+        // Nothing runs that could be cancelled, and nothing must be sent after the cancel.
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.phase = Phase::Later(pause);
+        Event::Later(Some(pause))
     }
 
     fn note_event_id(&self) {
@@ -250,11 +277,11 @@ impl Conversation {
     }
 
     async fn send(&mut self) -> Result<Box<Messages>, Event> {
-        let lease = self
-            .sessions
-            .check_out(&self.key, self.outgoing.credentials.as_ref())
-            .await;
-        self.lease = Some(lease.map_err(no_session)?);
+        if self.lease.is_none() {
+            let credentials = self.outgoing.credentials.as_ref();
+            let lease = self.sessions.check_out(&self.key, credentials).await;
+            self.lease = Some(lease.map_err(no_session)?);
+        }
         match self.send_once().await {
             Ok(messages) => return Ok(messages),
             Err(Untaken::End(event)) => return Err(event),
@@ -285,44 +312,34 @@ impl Conversation {
         if let Some(level) = &self.outgoing.log_level {
             session.set_log_level(level).await;
         }
-        let mut tries = 0;
-        loop {
-            tries += 1;
-            self.id = self.origin.next_id();
-            let unsent = Failure::new(Reason::UpstreamInvalid, SideEffect::None);
-            let params = translate::for_legacy(&self.outgoing, self.id)
-                .map_err(|_| Untaken::End(Event::Failed(unsent)))?;
-            let body = translate::request(self.id, &self.outgoing.method, &params);
-            *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(Call {
-                session: Arc::clone(&session),
-                id: self.id,
-                event_id: None,
-            });
-            let method = &self.outgoing.method;
-            let sent = self.origin.request(session.post(), method, body).await;
-            let response = sent.map_err(|failure| Untaken::End(Event::Failed(failure)))?;
-            match heard::judge(response, self.origin.message_bytes_max).await {
-                Heard::Messages(messages) => {
-                    self.taken.send_replace(true);
-                    return Ok(messages);
-                }
-                Heard::Error(error) if is_session_lost(&session, error.status, &error.error) => {
-                    return Err(Untaken::SessionLost);
-                }
-                Heard::Error(error) => return Err(Untaken::End(Event::Error(error))),
-                Heard::Refused {
-                    status: StatusCode::NOT_FOUND,
-                    ..
-                } if session.has_id() => {
-                    return Err(Untaken::SessionLost);
-                }
-                Heard::Refused { failure, .. } => return Err(Untaken::End(Event::Failed(failure))),
-                Heard::Later(pause) if tries < TRIES => tokio::time::sleep(pause).await,
-                Heard::Later(_) => {
-                    let failure = Failure::new(Reason::UpstreamHttp, SideEffect::None);
-                    return Err(Untaken::End(Event::Failed(failure)));
-                }
+        self.id = self.origin.next_id();
+        let unsent = Failure::new(Reason::UpstreamInvalid, SideEffect::None);
+        let params = translate::for_legacy(&self.outgoing, self.id)
+            .map_err(|_| Untaken::End(Event::Failed(unsent)))?;
+        let body = translate::request(self.id, &self.outgoing.method, &params);
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(Call {
+            session: Arc::clone(&session),
+            id: self.id,
+            event_id: None,
+        });
+        let method = &self.outgoing.method;
+        let sent = self.origin.request(session.post(), method, body).await;
+        let response = sent.map_err(|failure| Untaken::End(Event::Failed(failure)))?;
+        match heard::judge(response, self.origin.message_bytes_max).await {
+            Heard::Messages(messages) => {
+                self.taken.send_replace(true);
+                Ok(messages)
             }
+            Heard::Error(error) if is_session_lost(&session, error.status, &error.error) => {
+                Err(Untaken::SessionLost)
+            }
+            Heard::Error(error) => Err(Untaken::End(Event::Error(error))),
+            Heard::Refused {
+                status: StatusCode::NOT_FOUND,
+                ..
+            } if session.has_id() => Err(Untaken::SessionLost),
+            Heard::Refused { failure, .. } => Err(Untaken::End(Event::Failed(failure))),
+            Heard::Later(pause) => Err(Untaken::End(Event::Later(Some(pause)))),
         }
     }
 
@@ -400,7 +417,9 @@ impl Conversation {
             }
             Message::Primed => None,
             Message::Result { .. } | Message::Error { .. } => {
-                tracing::debug!("a message that belongs to no request of ours was ignored");
+                if let Phase::Reading(messages) = &mut self.phase {
+                    messages.note_stray();
+                }
                 None
             }
         }
@@ -464,5 +483,6 @@ pub(in crate::upstream) fn no_session(why: NoSession) -> Event {
     match why {
         NoSession::Failed(failure) => Event::Failed(failure),
         NoSession::Error(error) => Event::Error(error),
+        NoSession::Later(pause) => Event::Later(Some(pause)),
     }
 }

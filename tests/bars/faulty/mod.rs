@@ -38,6 +38,8 @@ struct State {
     calls: HashMap<String, String>,
     /// No session is opened any more.
     shut: bool,
+    /// So many times it is too busy to open one.
+    busy: u32,
 }
 
 /// A running server. Gone when dropped.
@@ -81,6 +83,11 @@ impl Faulty {
     /// From here on it opens no session.
     pub(crate) fn shut(&self) {
         self.shared.state().shut = true;
+    }
+
+    /// The next so many times it is too busy to open one.
+    pub(crate) fn be_busy(&self, times: u32) {
+        self.shared.state().busy = times;
     }
 }
 
@@ -190,6 +197,9 @@ impl Shared {
         let session = format!("session-{}", state.opened);
         let acts = if state.shut {
             vec![script::page(500, &[])]
+        } else if state.busy > 0 {
+            state.busy -= 1;
+            vec![script::page(429, &[("retry-after", "1")])]
         } else {
             state.sessions.insert(session.clone());
             let described = json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},

@@ -11,7 +11,7 @@ use super::{Era, Stage, Trap, Trial, reported};
 use crate::Report;
 use crate::book::Book;
 use crate::faulty::Faulty;
-use crate::faulty::table::{COMPLETED, NOT_RUN, Want, failed};
+use crate::faulty::table::{BUSY, COMPLETED, NOT_RUN, Want, failed};
 use crate::rig::replica::free_address;
 use crate::rig::wire::Wire;
 
@@ -20,6 +20,9 @@ const AT_ONCE: usize = 3;
 
 /// A connection that has been silent for so long is not used again.
 const SILENT: Duration = Duration::from_secs(5);
+
+/// The end of a connection has come to the other side's notice.
+const NOTICED: Duration = Duration::from_millis(200);
 
 const UNREACHABLE: Want = failed("upstream_unreachable", "none").sent(0);
 
@@ -31,8 +34,10 @@ pub(super) async fn apart(trap: &Trap, report: &mut Report) {
         trials.push(Box::pin(without_tls(era, trap.address)));
         trials.push(Box::pin(never_accepted(era)));
         trials.push(Box::pin(half_open(era, trap.address)));
+        trials.push(Box::pin(closing(era, trap.address)));
     }
     trials.push(Box::pin(shut(trap.address)));
+    trials.push(Box::pin(busy(trap.address)));
     let found: Vec<Report> = stream::iter(trials)
         .buffer_unordered(AT_ONCE)
         .collect()
@@ -74,12 +79,7 @@ async fn never_accepted(era: Era) -> Report {
 async fn unreachable(fault: &'static str, era: Era, url: &str) -> Report {
     let book = Book::default();
     let mut stage = Stage::start(era, url, book).await;
-    let trial = Trial {
-        fault,
-        tool: "work",
-        token: format!("{fault}.{}", era.word()),
-        want: UNREACHABLE,
-    };
+    let trial = trial(format!("{fault}.{}", era.word()), fault, UNREACHABLE);
     let found = ends(&stage, &trial).await;
     let mut report = reported(&trial, found);
     let port = url
@@ -133,25 +133,72 @@ async fn half_open(era: Era, trap: SocketAddr) -> Report {
     report
 }
 
+/// A server that closes its connection after each answer and does not say so.
+async fn closing(era: Era, trap: SocketAddr) -> Report {
+    let book = Book::default();
+    let server = Faulty::start(book.clone(), trap).await;
+    let mut stage = Stage::start(era, &server.url(), book).await;
+    let mut found = Ok(());
+    for n in 0..3 {
+        let token = format!("closing.{}.{n}", era.word());
+        let trial = trial(token, "closed-after-the-answer", COMPLETED);
+        if found.is_ok() {
+            found = ends(&stage, &trial).await;
+        }
+        tokio::time::sleep(NOTICED).await;
+        if found.is_ok() {
+            found = stage.serves(&trial.token).await;
+        }
+    }
+    let trial = trial(
+        format!("closing.{}", era.word()),
+        "closed-after-the-answer",
+        COMPLETED,
+    );
+    let mut report = reported(&trial, found);
+    stage.inspect(&mut report, &server.address().port().to_string());
+    report
+}
+
 /// A server that forgets its sessions and opens no other.
 async fn shut(trap: SocketAddr) -> Report {
     let book = Book::default();
     let server = Faulty::start(book.clone(), trap).await;
     let mut stage = Stage::start(Era::Legacy, &server.url(), book).await;
-    let trial = |token: &str, fault, want| Trial {
-        fault,
-        tool: "work",
-        token: token.to_owned(),
-        want,
-    };
-    let first = trial("before-shut", "closed-after-the-answer", COMPLETED);
-    let mut found = stage.trial(&first).await;
+    let mut found = stage.serves("before-shut").await;
     server.shut();
-    let trial = trial("shut", "session-lost-again", NOT_RUN);
+    let trial = trial("shut".to_owned(), "session-lost-again", NOT_RUN);
     if found.is_ok() {
         found = ends(&stage, &trial).await;
     }
     let mut report = reported(&trial, found);
     stage.inspect(&mut report, &server.address().port().to_string());
     report
+}
+
+/// A server that is too busy for a session, for a while or for good.
+async fn busy(trap: SocketAddr) -> Report {
+    let book = Book::default();
+    let server = Faulty::start(book.clone(), trap).await;
+    let mut stage = Stage::start(Era::Legacy, &server.url(), book).await;
+    server.be_busy(5);
+    let for_good = NOT_RUN.sent(0).says(BUSY);
+    let for_good = trial("busy-for-good".to_owned(), "none", for_good);
+    let mut found = ends(&stage, &for_good).await;
+    let for_a_while = trial("busy".to_owned(), "none", COMPLETED.says(BUSY));
+    if found.is_ok() {
+        found = stage.trial(&for_a_while).await;
+    }
+    let mut report = reported(&for_a_while, found);
+    stage.inspect(&mut report, &server.address().port().to_string());
+    report
+}
+
+fn trial(token: String, fault: &'static str, want: Want) -> Trial {
+    Trial {
+        fault,
+        tool: "work",
+        token,
+        want,
+    }
 }

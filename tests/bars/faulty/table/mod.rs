@@ -50,6 +50,9 @@ pub(crate) enum End {
     Refused(i64),
 }
 
+/// What a task says while its server is busy.
+pub(crate) const BUSY: &str = "The server is busy";
+
 pub(crate) const RESET: Want = failed("upstream_reset", "unknown");
 pub(crate) const INVALID: Want = failed("upstream_invalid", "unknown");
 pub(crate) const TOO_LARGE: Want = failed("upstream_too_large", "unknown");
@@ -93,7 +96,7 @@ impl Want {
         self
     }
 
-    const fn says(mut self, words: &'static str) -> Self {
+    pub(crate) const fn says(mut self, words: &'static str) -> Self {
         self.says = Some(words);
         self
     }
@@ -141,6 +144,12 @@ impl Fault {
     /// By another tool: `read` may run again, `brief` has little time.
     fn by(mut self, tool: &'static str) -> Self {
         self.tool = tool;
+        self
+    }
+
+    /// Not among others, who might be sent over the connection that it closes.
+    fn apart(mut self) -> Self {
+        (self.legacy, self.modern) = (None, None);
         self
     }
 

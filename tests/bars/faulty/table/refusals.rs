@@ -1,11 +1,10 @@
 //! What is HTTP, and a refusal.
 
 use super::super::script::{Act, Asked, CANARY, json, page, reply};
-use super::{COMPLETED, End, Fault, INVALID, NOT_RUN, failed, fault, want};
+use super::{BUSY, COMPLETED, End, Fault, INVALID, NOT_RUN, failed, fault, want};
 
 const UNAUTHORIZED: super::Want = failed("upstream_unauthorized", "none");
 const UNKNOWN: super::Want = failed("upstream_http", "unknown");
-const BUSY: &str = "The server is busy";
 
 pub(super) fn faults() -> Vec<Fault> {
     let mut all = waits();

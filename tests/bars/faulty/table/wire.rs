@@ -183,7 +183,8 @@ pub(super) fn faults() -> Vec<Fault> {
             let mut acts = asked.good();
             acts.push(Act::Close);
             acts
-        }),
+        })
+        .apart(),
         fault("answer-then-cut", COMPLETED, |asked| {
             cut(&[event(&asked.answer())])
         }),

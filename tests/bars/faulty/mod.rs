@@ -38,8 +38,8 @@ struct State {
     calls: HashMap<String, String>,
     /// No session is opened any more.
     shut: bool,
-    /// So many times it is too busy to open one.
-    busy: u32,
+    /// It is too busy to open one.
+    busy: bool,
 }
 
 /// A running server. Gone when dropped.
@@ -85,9 +85,9 @@ impl Faulty {
         self.shared.state().shut = true;
     }
 
-    /// The next so many times it is too busy to open one.
-    pub(crate) fn be_busy(&self, times: u32) {
-        self.shared.state().busy = times;
+    /// Whether it is too busy to open one.
+    pub(crate) fn be_busy(&self, busy: bool) {
+        self.shared.state().busy = busy;
     }
 }
 
@@ -197,8 +197,7 @@ impl Shared {
         let session = format!("session-{}", state.opened);
         let acts = if state.shut {
             vec![script::page(500, &[])]
-        } else if state.busy > 0 {
-            state.busy -= 1;
+        } else if state.busy {
             vec![script::page(429, &[("retry-after", "1")])]
         } else {
             state.sessions.insert(session.clone());
@@ -298,6 +297,7 @@ impl Player<'_> {
         for act in &self.scene.acts {
             let goes_on = match act {
                 Act::Send(bytes) => self.send(bytes).await,
+                Act::Times { bytes, times } => loop_of(*times, self, bytes).await,
                 Act::Pause(pause) => self.listen_for(tokio::time::sleep(*pause)).await,
                 Act::Hang => self.listen_for(std::future::pending()).await,
                 Act::Endless { bytes, every } => loop {
@@ -357,6 +357,15 @@ impl Player<'_> {
             }
         }
     }
+}
+
+async fn loop_of(times: usize, player: &mut Player<'_>, bytes: &[u8]) -> bool {
+    for _ in 0..times {
+        if !player.send(bytes).await {
+            return false;
+        }
+    }
+    true
 }
 
 fn discovered() -> Value {

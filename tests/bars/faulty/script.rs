@@ -10,6 +10,11 @@ pub(crate) const CANARY: &str = "CANARY-5d1e";
 #[derive(Debug, Clone)]
 pub(crate) enum Act {
     Send(Vec<u8>),
+    /// These bytes so many times.
+    Times {
+        bytes: Vec<u8>,
+        times: usize,
+    },
     Pause(Duration),
     /// These bytes again and again, until the client hangs up.
     Endless {

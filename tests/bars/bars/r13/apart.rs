@@ -181,13 +181,17 @@ async fn busy(trap: SocketAddr) -> Report {
     let book = Book::default();
     let server = Faulty::start(book.clone(), trap).await;
     let mut stage = Stage::start(Era::Legacy, &server.url(), book).await;
-    server.be_busy(5);
+    server.be_busy(true);
     let for_good = NOT_RUN.sent(0).says(BUSY);
     let for_good = trial("busy-for-good".to_owned(), "none", for_good);
     let mut found = ends(&stage, &for_good).await;
     let for_a_while = trial("busy".to_owned(), "none", COMPLETED.says(BUSY));
+    let mends = async {
+        tokio::time::sleep(NOTICED).await;
+        server.be_busy(false);
+    };
     if found.is_ok() {
-        found = stage.trial(&for_a_while).await;
+        (found, ()) = tokio::join!(stage.trial(&for_a_while), mends);
     }
     let mut report = reported(&for_a_while, found);
     stage.inspect(&mut report, &server.address().port().to_string());

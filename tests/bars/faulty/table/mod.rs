@@ -3,6 +3,7 @@
 use super::script::{Act, Asked, page};
 
 mod bodies;
+mod floods;
 mod refusals;
 mod slow;
 mod streams;
@@ -109,6 +110,7 @@ pub(crate) fn all() -> Vec<Fault> {
     all.extend(bodies::faults());
     all.extend(streams::faults());
     all.extend(slow::faults());
+    all.extend(floods::faults());
     all
 }
 

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Limited};
+use hyper::body::Body as _;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use hyper::{Response, StatusCode};
 use serde_json::value::RawValue;
@@ -264,19 +265,24 @@ impl Messages {
     }
 }
 
+/// Read into one piece from the start: a large answer is not held twice.
 async fn read_json(body: &mut ResponseBody, bytes_max: usize) -> Result<String, Failure> {
-    let collected = Limited::new(body, bytes_max)
-        .collect()
-        .await
-        .map_err(|error| {
-            if error.is::<http_body_util::LengthLimitError>() {
-                TOO_LARGE
-            } else {
-                // Cut short, or no HTTP any more.
-                INVALID
-            }
-        })?;
-    String::from_utf8(collected.to_bytes().into()).map_err(|_| INVALID)
+    let length = body.size_hint().exact().unwrap_or_default();
+    let length = usize::try_from(length).map_err(|_| TOO_LARGE)?;
+    if length > bytes_max {
+        return Err(TOO_LARGE);
+    }
+    let mut text = Vec::with_capacity(length);
+    while let Some(frame) = body.frame().await {
+        // Cut short, or no HTTP any more.
+        let frame = frame.map_err(|_| INVALID)?;
+        let data = frame.into_data().unwrap_or_default();
+        if data.len() > bytes_max.saturating_sub(text.len()) {
+            return Err(TOO_LARGE);
+        }
+        text.extend_from_slice(&data);
+    }
+    String::from_utf8(text).map_err(|_| INVALID)
 }
 
 pub(super) const INVALID: Failure = Failure {

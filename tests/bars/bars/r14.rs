@@ -31,7 +31,7 @@ const FLOODS: [(&str, &str, Option<&str>); 7] = [
     ("line-of-300-mib", "32MiB", Some("upstream_too_large")),
     ("result-of-64-mib", "32MiB", Some("upstream_too_large")),
     ("event-of-64-mib", "32MiB", Some("upstream_too_large")),
-    ("result-of-64-mib", "64MiB", None),
+    ("result-of-31-mib", "32MiB", None),
 ];
 
 pub(super) async fn run(asked: Asked, report: &mut Report) {

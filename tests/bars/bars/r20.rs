@@ -61,7 +61,7 @@ pub(super) async fn run(mut asked: Asked, report: &mut Report) {
     dies(report).await;
     for round in 0..asked.of(30, 6) {
         let mode = ["legacy", "modern", "stubborn"][usize::try_from(round % 3).unwrap_or(0)];
-        kill(mode, asked.seed.millis(0, 600), report).await;
+        kill(mode, asked.seed.millis(0, 2_000), report).await;
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{Asked, Report};
 const DEAF: u32 = 300;
 
 /// What the deaf are told of: so many tasks, each with a result of this size.
-const TASKS: u32 = 40;
+const TASKS: u32 = 20;
 const RESULT_BYTES: usize = 256 << 10;
 
 /// The most memory that a listener who is told nothing may cost.
@@ -47,7 +47,7 @@ pub(super) async fn deaf(report: &mut Report) {
     let (listeners, refused) = listen(client, DEAF, &tasks).await;
     report.zero("not_listened", refused);
     for id in &tasks {
-        let deadline = std::time::Instant::now() + Duration::from_secs(30);
+        let deadline = std::time::Instant::now() + Duration::from_mins(2);
         let seen = crate::rig::follow::follow(std::slice::from_ref(client), id, deadline).await;
         if seen.status() != "completed" {
             report.breaks(format!("a task that the deaf listen to: {}", seen.status()));

@@ -14,7 +14,9 @@ const LINE: usize = 300;
 pub(super) fn faults() -> Vec<Fault> {
     let all = vec![
         fault("flood-of-progress", COMPLETED, |asked| {
-            flooded(&event(&asked.progress(1)), &event(&asked.answer()))
+            let words = format!("step {}", "x".repeat(1000));
+            let progress = asked.progress(1).replace("step 1", &words);
+            flooded(&event(&progress), &event(&asked.answer()))
         }),
         fault("flood-of-junk", COMPLETED, |asked| {
             let junk = event(&"x".repeat(64 << 10));
@@ -38,19 +40,25 @@ pub(super) fn faults() -> Vec<Fault> {
         }),
         // How it ends depends on what is allowed.
         fault("result-of-64-mib", TOO_LARGE, |asked| {
-            vec![json(200, &[], &large(&asked.answer(), &asked.token))]
+            vec![json(200, &[], &large(&asked.answer(), &asked.token, 64))]
+        }),
+        fault("result-of-31-mib", COMPLETED, |asked| {
+            vec![json(200, &[], &large(&asked.answer(), &asked.token, 31))]
         }),
         fault("event-of-64-mib", TOO_LARGE, |asked| {
-            events(&[event(&large(&asked.answer(), &asked.token))])
+            events(&[event(&large(&asked.answer(), &asked.token, 64))])
         }),
     ];
     all.into_iter().map(Fault::apart).collect()
 }
 
-/// The answer with one more field, of 64 MiB.
-fn large(answer: &str, token: &str) -> String {
+/// The answer with one more field, that makes it so many mebibytes large.
+fn large(answer: &str, token: &str, mebibytes: usize) -> String {
     let end = format!("done {token}\"}}]");
-    let more = format!("{end},\"more\":\"{}\"", "x".repeat(64 * MEBIBYTE - 1024));
+    let more = format!(
+        "{end},\"more\":\"{}\"",
+        "x".repeat(mebibytes * MEBIBYTE - 1024)
+    );
     answer.replace(&end, &more)
 }
 

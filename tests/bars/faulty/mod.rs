@@ -97,7 +97,10 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, stop: CancellationTo
             continue;
         };
         let (shared, stop) = (Arc::clone(&shared), stop.clone());
-        tokio::spawn(async move { stop.run_until_cancelled(serve(stream, shared)).await });
+        tokio::spawn(async move {
+            stop.run_until_cancelled(Box::pin(serve(stream, shared)))
+                .await
+        });
     }
 }
 

@@ -1,4 +1,4 @@
-//! The program that a replica runs itself: tests/support/stdio_server.py, and its processes, known by a mark.
+//! The program that a replica runs itself: `tests/support/stdio_server.py`, and its processes, known by a mark.
 
 use std::fs;
 use std::path::PathBuf;

@@ -3,6 +3,7 @@
 use super::super::script::{Act, Asked, CANARY, json, page, reply};
 use super::{Fault, INVALID, TOO_LARGE, fault};
 
+#[expect(clippy::too_many_lines, reason = "a table, read line by line")]
 pub(super) fn faults() -> Vec<Fault> {
     let mut all = vec![
         fault("empty", INVALID, |_| vec![json(200, &[], "")]),

@@ -8,6 +8,7 @@ use super::{DEADLINE, Fault, fault};
 const SECOND: Duration = Duration::from_secs(1);
 const OFTEN: Duration = Duration::from_millis(5);
 
+#[expect(clippy::too_many_lines, reason = "a table, read line by line")]
 pub(super) fn faults() -> Vec<Fault> {
     let all = vec![
         fault("hang", DEADLINE, |_| vec![Act::Hang]),

@@ -7,6 +7,7 @@ use super::{
     COMPLETED, DEADLINE, Fault, INVALID, RESET, RESULT_BYTES_MAX, TOO_LARGE, failed, fault,
 };
 
+#[expect(clippy::too_many_lines, reason = "a table, read line by line")]
 pub(super) fn faults() -> Vec<Fault> {
     vec![
         fault("reset", RESET, |_| vec![Act::Reset]),

@@ -2,6 +2,7 @@
 //! sent no more often than the table says; nothing of the server's text or address is told; the program serves on.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use futures_util::stream::{self, StreamExt as _};
@@ -195,7 +196,7 @@ impl Stage {
                 told.words.insert(words.to_owned());
             }
             told.seen.take(&heard);
-            told.all.push_str(&format!("{heard:?}\n"));
+            let _ = writeln!(told.all, "{heard:?}");
             tokio::time::sleep(POLL).await;
         }
         told

@@ -36,7 +36,8 @@ const FLOODS: [(&str, &str, Option<&str>); 7] = [
 
 pub(super) async fn run(asked: Asked, report: &mut Report) {
     for (place, (flood, allowed, reason)) in FLOODS.into_iter().enumerate() {
-        let era = ["legacy", "modern"][(place + usize::from(asked.seed.first() % 2 == 0)) % 2];
+        let era =
+            ["legacy", "modern"][(place + usize::from(asked.seed.first().is_multiple_of(2))) % 2];
         let book = Book::default();
         let nowhere = ([127, 0, 0, 1], 9).into();
         let server = Faulty::start(book, nowhere).await;

@@ -9,9 +9,9 @@ use socket2::{Domain, Socket, Type};
 
 use super::{Era, Stage, Trap, Trial, reported};
 use crate::Report;
-use crate::book::Book;
-use crate::faulty::Faulty;
+use crate::book::{Book, Entry};
 use crate::faulty::table::{BUSY, COMPLETED, NOT_RUN, Want, failed};
+use crate::faulty::{Faulty, REFUSED};
 use crate::rig::replica::free_address;
 use crate::rig::wire::Wire;
 
@@ -180,14 +180,16 @@ async fn shut(trap: SocketAddr) -> Report {
 async fn busy(trap: SocketAddr) -> Report {
     let book = Book::default();
     let server = Faulty::start(book.clone(), trap).await;
-    let mut stage = Stage::start(Era::Legacy, &server.url(), book).await;
+    let mut stage = Stage::start(Era::Legacy, &server.url(), book.clone()).await;
     server.be_busy(true);
     let for_good = NOT_RUN.sent(0).says(BUSY);
     let for_good = trial("busy-for-good".to_owned(), "none", for_good);
     let mut found = ends(&stage, &for_good).await;
     let for_a_while = trial("busy".to_owned(), "none", COMPLETED.says(BUSY));
+    let refused = book.of(REFUSED).runs;
     let mends = async {
-        tokio::time::sleep(NOTICED).await;
+        let again = |entry: &Entry| entry.runs > refused;
+        book.until(REFUSED, SILENT, again).await;
         server.be_busy(false);
     };
     if found.is_ok() {

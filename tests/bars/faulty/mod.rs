@@ -22,9 +22,6 @@ use request::{Incoming, read};
 use script::{Act, Asked};
 use table::Fault;
 
-/// What the book calls the sessions that were refused.
-pub(crate) const REFUSED: &str = "refused";
-
 #[derive(Debug)]
 struct Shared {
     faults: Vec<Fault>,
@@ -204,7 +201,6 @@ impl Shared {
         let acts = if state.shut {
             vec![script::page(500, &[])]
         } else if state.busy {
-            self.book.note(REFUSED, |entry| entry.runs += 1);
             vec![script::page(429, &[("retry-after", "1")])]
         } else {
             state.sessions.insert(session.clone());

@@ -86,7 +86,11 @@ async fn outcome(upstream: &Upstream, era: Era) -> String {
 async fn outcome_of(mut exchange: Exchange) -> String {
     loop {
         match next(&mut exchange).await {
-            Event::Progress(_) | Event::Log(_) | Event::Question(_) | Event::Resumable => {}
+            Event::Progress(_)
+            | Event::Log(_)
+            | Event::Question(_)
+            | Event::Resumable
+            | Event::Later(_) => {}
             Event::Result(result) => return format!("result {}", result.get()),
             Event::Error(error) => return format!("error {} {}", error.status, error.error.get()),
             Event::Failed(failure) => {

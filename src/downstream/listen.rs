@@ -266,7 +266,8 @@ impl Subscription {
                 return None;
             }
             if let Some(id) = self.pending.pop() {
-                if let Some(event) = self.task(id).await {
+                // Apart: a listener is silent most of its time, and there may be many.
+                if let Some(event) = Box::pin(self.task(id)).await {
                     return Some(event);
                 }
                 continue;

@@ -107,6 +107,10 @@ impl Server {
     }
 }
 
+/// What a client may leave unread before nothing more is prepared for it, beside the piece that
+/// is being sent; and the largest request head.
+const UNSENT_MAX: usize = 64 * 1024;
+
 struct Connection {
     front: Shared,
     settings: Settings,
@@ -122,7 +126,7 @@ impl Connection {
         };
         let handshake = TlsAcceptor::from(tls).accept(stream);
         match tokio::time::timeout(self.settings.header_timeout, handshake).await {
-            Ok(Ok(stream)) => self.speak(stream).await,
+            Ok(Ok(stream)) => Box::pin(self.speak(stream)).await,
             Ok(Err(error)) => debug!(%error, "a TLS handshake failed"),
             Err(_elapsed) => debug!("a TLS handshake took too long"),
         }
@@ -137,7 +141,8 @@ impl Connection {
             let front = Arc::clone(&front);
             async move {
                 let version = request.version();
-                let mut response = handle(front, request).await;
+                // Apart: what a request takes is given back while its stream of events lasts.
+                let mut response = Box::pin(handle(front, request)).await;
                 if version == Version::HTTP_2 {
                     response.body_mut().hold_until_sent();
                 }
@@ -149,6 +154,7 @@ impl Connection {
             let mut builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
             builder
                 .http1()
+                .max_buf_size(UNSENT_MAX)
                 .timer(TokioTimer::new())
                 .header_read_timeout(self.settings.header_timeout);
             builder
@@ -158,10 +164,15 @@ impl Connection {
                 // Room for one piece of a stream: a body that is asked for the piece after the next
                 // knows that the one before was sent.
                 .max_send_buf_size(1);
-            until_stopped(builder.serve_connection(io, service), self.stop).await;
+            Box::pin(until_stopped(
+                builder.serve_connection(io, service),
+                self.stop,
+            ))
+            .await;
         } else {
             let mut builder = hyper::server::conn::http1::Builder::new();
             builder
+                .max_buf_size(UNSENT_MAX)
                 .timer(TokioTimer::new())
                 .header_read_timeout(self.settings.header_timeout);
             until_stopped(builder.serve_connection(io, service), self.stop).await;

@@ -6,6 +6,9 @@ use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::{input, result};
 use crate::upstream::UpstreamError;
 
+/// HTTP's words for credentials that are not accepted.
+const UNAUTHORIZED: [u16; 2] = [401, 403];
+
 /// What an answer of the server means for a task.
 #[derive(Debug)]
 pub(super) enum Meaning {
@@ -30,7 +33,12 @@ pub(super) fn of_result(result: Box<RawValue>) -> Meaning {
     }
 }
 
+/// An error of the server ends the task word for word; but one about credentials, which is for
+/// whoever holds them and may say what they are.
 pub(super) fn of_error(error: UpstreamError) -> Meaning {
+    if UNAUTHORIZED.contains(&error.status) {
+        return failed(Failure::new(Reason::UpstreamUnauthorized, SideEffect::None));
+    }
     Meaning::Failed(result::error_for_task(error.error))
 }
 

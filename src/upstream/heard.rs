@@ -5,14 +5,14 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Limited};
-use hyper::header::{
-    CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
-};
+use hyper::body::Body as _;
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use hyper::{Response, StatusCode};
 use serde_json::value::RawValue;
 
 use super::UpstreamError;
 use super::http::ResponseBody;
+use super::later;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::json::{Fault, Object, scan};
 use crate::mcp::sse::{Decoder, SseEvent, SseFault};
@@ -20,14 +20,11 @@ use crate::mcp::sse::{Decoder, SseEvent, SseFault};
 /// An error body larger than this is not read.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
 
-/// The longest wait that a `Retry-After` is given.
-const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
-
 /// What a response to a request of ours turned out to be.
 #[derive(Debug)]
 pub(super) enum Heard {
     Messages(Box<Messages>),
-    /// The server refused before it ran anything, and says when to come back.
+    /// The server refused before it ran anything: when to come back.
     Later(Duration),
     Error(UpstreamError),
     /// An HTTP refusal that is no JSON-RPC error.
@@ -50,8 +47,8 @@ pub(super) async fn judge(response: Response<ResponseBody>, bytes_max: usize) ->
     let text = error_text(body).await;
     let is_refusal =
         status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE;
-    if is_refusal && let Some(later) = retry_after(&head.headers) {
-        return Heard::Later(later);
+    if is_refusal && let Some(pause) = later::pause(&head.headers) {
+        return Heard::Later(pause);
     }
     let www_authenticate = head.headers.get(WWW_AUTHENTICATE).cloned();
     let failure = failure_of(status);
@@ -83,17 +80,6 @@ fn failure_of(status: StatusCode) -> Failure {
     }
 }
 
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let seconds = headers
-        .get(RETRY_AFTER)?
-        .to_str()
-        .ok()?
-        .trim()
-        .parse::<u64>()
-        .ok()?;
-    Some(Duration::from_secs(seconds).min(RETRY_AFTER_MAX))
-}
-
 async fn error_text(body: ResponseBody) -> String {
     let read = Limited::new(body, ERROR_BYTES_MAX).collect();
     let read = tokio::time::timeout(Duration::from_secs(5), read).await;
@@ -123,7 +109,7 @@ pub(super) struct Messages {
     bytes_max: usize,
     queue: VecDeque<Queued>,
     ended: bool,
-    /// Something in the stream could not be read.
+    /// Something in the stream could not be read, or was an answer to somebody else.
     junk: bool,
     /// The id of the last event that was taken: where to resume.
     pub(super) last_event_id: Option<HeaderValue>,
@@ -210,6 +196,12 @@ impl Messages {
         Ok(None)
     }
 
+    /// The message was an answer, and to no request of ours.
+    pub(super) fn note_stray(&mut self) {
+        tracing::debug!("an answer to no request of ours was ignored");
+        self.junk = true;
+    }
+
     /// Takes the body apart after the answer, so that its connection can be used again.
     pub(super) fn into_body(self) -> ResponseBody {
         self.body
@@ -273,19 +265,24 @@ impl Messages {
     }
 }
 
+/// Read into one piece from the start: a large answer is not held twice.
 async fn read_json(body: &mut ResponseBody, bytes_max: usize) -> Result<String, Failure> {
-    let collected = Limited::new(body, bytes_max)
-        .collect()
-        .await
-        .map_err(|error| {
-            if error.is::<http_body_util::LengthLimitError>() {
-                TOO_LARGE
-            } else {
-                // Cut short, or no HTTP any more.
-                INVALID
-            }
-        })?;
-    String::from_utf8(collected.to_bytes().into()).map_err(|_| INVALID)
+    let length = body.size_hint().exact().unwrap_or_default();
+    let length = usize::try_from(length).map_err(|_| TOO_LARGE)?;
+    if length > bytes_max {
+        return Err(TOO_LARGE);
+    }
+    let mut text = Vec::with_capacity(length);
+    while let Some(frame) = body.frame().await {
+        // Cut short, or no HTTP any more.
+        let frame = frame.map_err(|_| INVALID)?;
+        let data = frame.into_data().unwrap_or_default();
+        if data.len() > bytes_max.saturating_sub(text.len()) {
+            return Err(TOO_LARGE);
+        }
+        text.extend_from_slice(&data);
+    }
+    String::from_utf8(text).map_err(|_| INVALID)
 }
 
 pub(super) const INVALID: Failure = Failure {

@@ -14,12 +14,14 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::client::conn::http1::{self, SendRequest};
+use hyper::header::{CONTENT_LENGTH, HeaderMap, TRANSFER_ENCODING};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use super::connect::Connector;
+use super::heard::INVALID;
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 
@@ -34,6 +36,9 @@ const IDLE_MAX: usize = 256;
 /// Tries to connect while nothing was sent, and the pause after the first failure.
 const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(200);
+
+/// No try is begun later than this after the first.
+const TRYING: Duration = Duration::from_secs(5);
 
 /// How long the end of a stream may come after its answer.
 const LINGER: Duration = Duration::from_millis(200);
@@ -138,6 +143,7 @@ impl Http {
             }
         }
         let mut pause = PAUSE;
+        let given_up = Instant::now() + TRYING;
         for last in (0..TRIES).rev() {
             if let Ok(sender) = self.connect().await {
                 match self.send_over(sender, request).await {
@@ -146,10 +152,12 @@ impl Http {
                     Err(Unsent::Failed(failure)) => return Err(failure),
                 }
             }
-            if last > 0 {
-                tokio::time::sleep(pause).await;
-                pause *= 4;
+            let next = Instant::now() + pause;
+            if last == 0 || next >= given_up {
+                break;
             }
+            tokio::time::sleep_until(next).await;
+            pause *= 4;
         }
         Err(Failure::new(Reason::UpstreamUnreachable, SideEffect::None))
     }
@@ -172,6 +180,7 @@ impl Http {
         request: Request<RequestBody>,
     ) -> Result<Response<ResponseBody>, Unsent> {
         match sender.try_send_request(request).await {
+            Ok(response) if is_ambiguous(response.headers()) => Err(Unsent::Failed(INVALID)),
             Ok(response) => {
                 let home = Some((sender, Arc::clone(&self.pool)));
                 Ok(response.map(|incoming| ResponseBody { incoming, home }))
@@ -201,6 +210,12 @@ impl Http {
 enum Unsent {
     Request(Box<Request<RequestBody>>),
     Failed(Failure),
+}
+
+/// Two words about where the body ends (RFC 9112, 6.3): another reader than ours may take the
+/// other, and the rest for an answer.
+fn is_ambiguous(headers: &HeaderMap) -> bool {
+    headers.contains_key(CONTENT_LENGTH) && headers.contains_key(TRANSFER_ENCODING)
 }
 
 fn broken(error: &hyper::Error) -> Failure {

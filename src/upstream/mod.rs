@@ -17,6 +17,7 @@ mod connect;
 mod heard;
 mod hop;
 pub mod http;
+mod later;
 mod legacy;
 mod listen;
 mod modern;
@@ -110,6 +111,9 @@ pub enum Event {
     Question(Question),
     /// From now on [`Control::resume_point`] says how somebody else can fetch the answer.
     Resumable,
+    /// The server is busy and ran nothing: it is asked again after so long. `None`: it has taken
+    /// the call now.
+    Later(Option<Duration>),
     /// The answer: any result, also `input_required` and `isError`. Nothing follows.
     Result(Box<RawValue>),
     /// The answer: a JSON-RPC error object, verbatim. Nothing follows.

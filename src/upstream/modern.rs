@@ -11,6 +11,7 @@ use hyper::http::request;
 use serde_json::value::RawValue;
 
 use super::heard::{self, Heard, Message, Messages};
+use super::later::TRIES;
 use super::origin::{METHOD, NAME, Origin, PROTOCOL_VERSION};
 use super::{Answer, Control, Event, Exchange, Outgoing, UpstreamError, translate};
 use crate::mcp::error::{Failure, Reason, SideEffect};
@@ -19,15 +20,13 @@ use crate::mcp::json::Object;
 use crate::mcp::meta::is_at_least;
 use crate::mcp::version::MODERN;
 
-/// How often a server that says "later" is asked.
-const TRIES: u32 = 3;
-
 /// Begins one request; it is sent when the events are first polled.
 pub(super) fn begin(origin: Arc<Origin>, outgoing: Outgoing) -> Exchange {
     let conversation = Conversation {
         origin,
         outgoing,
         id: 0,
+        tries: 0,
         phase: Phase::Unsent,
     };
     let events = stream::unfold(conversation, |mut conversation| async {
@@ -57,20 +56,41 @@ struct Conversation {
     origin: Arc<Origin>,
     outgoing: Outgoing,
     id: u64,
+    tries: u32,
     phase: Phase,
 }
 
 enum Phase {
     Unsent,
+    /// Sent again after so long.
+    Later(Duration),
     Reading(Box<Messages>),
     Over,
 }
 
 impl Conversation {
     async fn next(&mut self) -> Option<Event> {
+        if let Phase::Later(pause) = self.phase {
+            tokio::time::sleep(pause).await;
+            self.phase = Phase::Unsent;
+        }
         if matches!(self.phase, Phase::Unsent) {
+            self.tries += 1;
             match self.send().await {
-                Ok(messages) => self.phase = Phase::Reading(messages),
+                Ok(messages) => {
+                    self.phase = Phase::Reading(messages);
+                    if self.tries > 1 {
+                        return Some(Event::Later(None));
+                    }
+                }
+                Err(Event::Later(Some(pause))) if self.tries < TRIES => {
+                    self.phase = Phase::Later(pause);
+                    return Some(Event::Later(Some(pause)));
+                }
+                Err(Event::Later(_)) => {
+                    let failure = Failure::new(Reason::UpstreamHttp, SideEffect::None);
+                    return Some(self.end(Event::Failed(failure)));
+                }
                 Err(end) => return Some(self.end(end)),
             }
         }
@@ -103,27 +123,18 @@ impl Conversation {
     }
 
     async fn send(&mut self) -> Result<Box<Messages>, Event> {
-        let mut tries = 0;
-        loop {
-            tries += 1;
-            self.id = self.origin.next_id();
-            let params = translate::for_modern(&self.outgoing, self.id).map_err(|_| {
-                Event::Failed(Failure::new(Reason::UpstreamInvalid, SideEffect::None))
-            })?;
-            let body = translate::request(self.id, &self.outgoing.method, &params);
-            let method = &self.outgoing.method;
-            let response = self.origin.request(self.head(), method, body).await;
-            let response = response.map_err(Event::Failed)?;
-            match heard::judge(response, self.origin.message_bytes_max).await {
-                Heard::Messages(messages) => return Ok(messages),
-                Heard::Error(error) => return Err(Event::Error(error)),
-                Heard::Refused { failure, .. } => return Err(Event::Failed(failure)),
-                Heard::Later(pause) if tries < TRIES => tokio::time::sleep(pause).await,
-                Heard::Later(_) => {
-                    let failure = Failure::new(Reason::UpstreamHttp, SideEffect::None);
-                    return Err(Event::Failed(failure));
-                }
-            }
+        self.id = self.origin.next_id();
+        let params = translate::for_modern(&self.outgoing, self.id)
+            .map_err(|_| Event::Failed(Failure::new(Reason::UpstreamInvalid, SideEffect::None)))?;
+        let body = translate::request(self.id, &self.outgoing.method, &params);
+        let method = &self.outgoing.method;
+        let response = self.origin.request(self.head(), method, body).await;
+        let response = response.map_err(Event::Failed)?;
+        match heard::judge(response, self.origin.message_bytes_max).await {
+            Heard::Messages(messages) => Ok(messages),
+            Heard::Error(error) => Err(Event::Error(error)),
+            Heard::Refused { failure, .. } => Err(Event::Failed(failure)),
+            Heard::Later(pause) => Err(Event::Later(Some(pause))),
         }
     }
 
@@ -157,11 +168,13 @@ impl Conversation {
                 Some(self.end(Event::Error(error)))
             }
             Message::Notification { method, params } => self.on_notification(&method, params),
-            Message::Primed => None,
-            Message::Result { .. } | Message::Error { .. } | Message::Request { .. } => {
-                tracing::debug!("a message that belongs to no request of ours was ignored");
+            Message::Result { .. } | Message::Error { .. } => {
+                if let Phase::Reading(messages) = &mut self.phase {
+                    messages.note_stray();
+                }
                 None
             }
+            Message::Primed | Message::Request { .. } => None,
         }
     }
 

@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::channel::{Channels, Limits, Sharing, Source};
 use super::connect::{Connector, UrlError};
+use super::heard;
 use super::http::Http;
 use super::origin::Origin;
 use super::probe::{self, Found, Undecided};
@@ -214,6 +215,9 @@ impl Web {
             Err(NoSession::Failed(failure)) if failure.reason != Reason::UpstreamHttp => {
                 return Err(Undecided::Failed(failure));
             }
+            Err(NoSession::Later(_)) => {
+                return Err(Undecided::Failed(heard::LATER));
+            }
             Err(NoSession::Failed(_)) => {}
         }
         // Refused both times, with no word of MCP: a gateway may answer for a server that is not
@@ -225,7 +229,7 @@ impl Web {
             Err(NoSession::Error(error)) if matches!(error.status, 401 | 403) => {
                 return Err(Undecided::Unauthorized(error));
             }
-            Err(NoSession::Error(_) | NoSession::Failed(_)) => {
+            Err(NoSession::Error(_) | NoSession::Failed(_) | NoSession::Later(_)) => {
                 return Err(Undecided::Failed(unknown));
             }
         }

@@ -41,6 +41,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(super) enum NoSession {
     Failed(Failure),
     Error(UpstreamError),
+    /// The server is busy: asked again after so long.
+    Later(Duration),
 }
 
 impl From<Failure> for NoSession {
@@ -310,9 +312,7 @@ impl Sessions {
             Heard::Refused { failure, .. } => {
                 return Err(Failure::new(failure.reason, SideEffect::None).into());
             }
-            Heard::Later(_) => {
-                return Err(Failure::new(Reason::UpstreamHttp, SideEffect::None).into());
-            }
+            Heard::Later(pause) => return Err(NoSession::Later(pause)),
         };
         let invalid = || NoSession::Failed(Failure::new(Reason::UpstreamInvalid, SideEffect::None));
         let result = loop {

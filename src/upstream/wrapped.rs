@@ -385,7 +385,7 @@ impl Upstream {
                     let answer = Answer::Refused(refusal.into());
                     let _ = exchange.control.answer(&question.id, answer).await;
                 }
-                Event::Progress(_) | Event::Log(_) | Event::Resumable => {}
+                Event::Progress(_) | Event::Log(_) | Event::Resumable | Event::Later(_) => {}
             }
         }
         Err(DiscoverError::Failed(INVALID))
@@ -419,6 +419,9 @@ fn no_session(why: NoSession) -> DiscoverError {
     match why {
         NoSession::Failed(failure) => DiscoverError::Failed(failure),
         NoSession::Error(error) => refused(error),
+        NoSession::Later(_) => {
+            DiscoverError::Failed(Failure::new(Reason::UpstreamHttp, SideEffect::None))
+        }
     }
 }
 

@@ -15,6 +15,12 @@ pub(crate) struct Entry {
     pub(crate) finished: u32,
     /// When the server was told, by its era's own signal, that nobody waits.
     pub(crate) cancelled: Option<Instant>,
+    /// When its response was hung up on.
+    pub(crate) hung_up: Option<Instant>,
+    /// How often its stream was come back to.
+    pub(crate) fetched: u32,
+    /// Requests on a connection that it had made unusable.
+    pub(crate) spoiled: u32,
     /// Rounds of questions asked.
     pub(crate) asked: u32,
     /// Answers to its questions, in the order in which they came.

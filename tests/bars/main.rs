@@ -24,6 +24,7 @@ use tokio::signal::unix::{SignalKind, signal};
 mod bars;
 mod book;
 mod client;
+mod faulty;
 mod report;
 mod rig;
 mod seed;

@@ -4,7 +4,8 @@
 
 `dual` keeps to the era of the first message, `deaf` ignores what it does not know, `stubborn` ignores the
 end of its input and SIGTERM,
-`dies` does so at its start, unless the file is there. One thread and no clocks: what waits, waits for a message.
+`dies` does so at its start, unless the file is there. The environment's CALLS names a file that lists the calls'
+tokens. One thread and no clocks: what waits, waits for a message.
 """
 
 import json
@@ -49,6 +50,9 @@ TOOLS += "freeze close_stdout twice wrong_id orphan pid env seen changed"
 
 def call(id, params):
     name, arguments = params["name"], params.get("arguments") or {}
+    if "CALLS" in os.environ:
+        with open(os.environ["CALLS"], "a") as calls:
+            calls.write(f"{arguments.get('token', '?')}\n")
     token = (params.get("_meta") or {}).get("progressToken")
     match name:
         case "echo":
@@ -98,10 +102,12 @@ def call(id, params):
             OUT.write(b"Listening on port 80\n\n[1,2]\n{\"id\":\n\xff\xfe\n{}\n" + b"null\n" * 100)
             text(id, "clean")
         case "stderr":
-            sys.stderr.buffer.write((b"\x1b[31m" + b"x" * 4000 + b"\n") * (arguments["bytes"] // 4006 + 1))
+            for _ in range(arguments["bytes"] // 4006 + 1):
+                sys.stderr.buffer.write(b"\x1b[31m" + b"x" * 4000 + b"\n")
             text(id, "loud")
         case "long":
-            OUT.write(b"x" * arguments["bytes"])
+            for left in range(arguments["bytes"], 0, -(1 << 20)):
+                OUT.write(b"x" * min(left, 1 << 20))
             OUT.flush()
         case "no_newline":
             OUT.write(json.dumps({"jsonrpc": "2.0", "id": id, "result": {"content": []}}).encode())

@@ -1,5 +1,7 @@
 //! What the wrapped server says, and what becomes of the call.
 
+use std::time::Duration;
+
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tracing::debug;
@@ -52,6 +54,7 @@ impl Carrier {
                 self.on_end(outcome::of_error(error), answer).await
             }
             upstream::Event::Resumable => self.on_resumable(),
+            upstream::Event::Later(pause) => self.on_later(pause),
             upstream::Event::Failed(failure) => {
                 hit(Point::EventFailed);
                 if failure.reason == Reason::UpstreamReset
@@ -74,6 +77,22 @@ impl Carrier {
                 self.relay("notifications/progress", &params).await;
             }
         }
+        Flow::Continue
+    }
+
+    /// The server is busy, or is so no more: said in the task, as soon as there is one.
+    fn on_later(&mut self, pause: Option<Duration>) -> Flow {
+        let message = match pause {
+            Some(pause) => Some(format!(
+                "The server is busy; it is asked again in {} s",
+                pause.as_secs().max(1)
+            )),
+            None => self
+                .kept
+                .is_some()
+                .then(|| "The server has taken the call".to_owned()),
+        };
+        self.progress.newest = message.map(|message| (Some(message.into()), None));
         Flow::Continue
     }
 

@@ -10,11 +10,12 @@ use serde_json::value::RawValue;
 use tokio::sync::{mpsc, watch};
 
 use super::heard::{Message, Messages};
+use super::later::TRIES;
 use super::modern::{is_answer, is_token, log, note};
 use super::origin::Origin;
 use super::sessions::{Key, Lease, NoSession, Sessions};
 use super::{Answer, Event, Exchange, Outgoing, Question, UpstreamError, translate};
-use crate::mcp::error::{RpcError, code};
+use crate::mcp::error::{Failure, Reason, RpcError, SideEffect, code};
 use crate::mcp::input::Kind;
 use crate::mcp::json::Object;
 
@@ -52,6 +53,7 @@ pub(in crate::upstream) fn begin(
         current: Arc::clone(&current),
         taken,
         id: 0,
+        tries: 0,
         phase: Phase::Unsent,
         resumed: false,
         told_resumable: false,
@@ -97,6 +99,7 @@ pub(in crate::upstream) fn adopt(
         current: Arc::clone(&current),
         taken,
         id: point.request,
+        tries: 1,
         phase: Phase::Cut {
             event_id,
             retry: Some(Duration::ZERO),
@@ -155,6 +158,7 @@ struct Conversation {
     current: Current,
     taken: watch::Sender<bool>,
     id: u64,
+    tries: u32,
     phase: Phase,
     /// What is read is the rest of a stream that was cut.
     resumed: bool,
@@ -166,6 +170,8 @@ struct Conversation {
 
 enum Phase {
     Unsent,
+    /// Sent again after so long.
+    Later(Duration),
     Reading(Box<Messages>),
     /// The call runs on at the server, and its events wait behind this one.
     Cut {
@@ -177,9 +183,26 @@ enum Phase {
 
 impl Conversation {
     async fn next(&mut self) -> Option<Event> {
+        if let Phase::Later(pause) = self.phase {
+            tokio::time::sleep(pause).await;
+            self.phase = Phase::Unsent;
+        }
         if matches!(self.phase, Phase::Unsent) {
+            self.tries += 1;
             match self.send().await {
-                Ok(messages) => self.phase = Phase::Reading(messages),
+                Ok(messages) => {
+                    self.phase = Phase::Reading(messages);
+                    if self.tries > 1 {
+                        return Some(Event::Later(None));
+                    }
+                }
+                Err(Event::Later(Some(pause))) if self.tries < TRIES => {
+                    return Some(self.wait(pause));
+                }
+                Err(Event::Later(_)) => {
+                    let failure = Failure::new(Reason::UpstreamHttp, SideEffect::None);
+                    return Some(self.end(Event::Failed(failure)));
+                }
                 Err(end) => return Some(self.end(end)),
             }
         }
@@ -190,7 +213,7 @@ impl Conversation {
                 return Some(Event::Resumable);
             }
             let heard = match &mut self.phase {
-                Phase::Unsent | Phase::Over => return None,
+                Phase::Unsent | Phase::Later(_) | Phase::Over => return None,
                 Phase::Reading(messages) if self.resumed => {
                     // Some servers tell what was missed, and nothing of what comes after.
                     match tokio::time::timeout(RESUMED_SILENCE, messages.next()).await {
@@ -222,6 +245,13 @@ impl Conversation {
                 return Some(event);
             }
         }
+    }
+
+    fn wait(&mut self, pause: Duration) -> Event {
+        // Nothing runs that could be cancelled, and nothing must be sent after the cancel.
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.phase = Phase::Later(pause);
+        Event::Later(Some(pause))
     }
 
     /// Ends the conversation. Only after an answer is the session fit for another call.
@@ -273,7 +303,9 @@ impl Conversation {
             }
             Message::Primed => None,
             Message::Result { .. } | Message::Error { .. } => {
-                tracing::debug!("a message that belongs to no request of ours was ignored");
+                if let Phase::Reading(messages) = &mut self.phase {
+                    messages.note_stray();
+                }
                 None
             }
         }
@@ -331,5 +363,6 @@ pub(in crate::upstream) fn no_session(why: NoSession) -> Event {
     match why {
         NoSession::Failed(failure) => Event::Failed(failure),
         NoSession::Error(error) => Event::Error(error),
+        NoSession::Later(pause) => Event::Later(Some(pause)),
     }
 }

@@ -8,13 +8,11 @@ use serde_json::value::RawValue;
 
 use super::super::heard::{self, Heard, Messages};
 use super::super::session::Session;
+use super::super::sessions::Lease;
 use super::super::{Event, Pin, translate};
 use super::{Call, Conversation, may_ask, no_session};
 use crate::mcp::error::{Failure, Reason, SideEffect, code};
 use crate::mcp::result;
-
-/// How often a server that says "later" is asked.
-const TRIES: u32 = 3;
 
 /// Why a request was not taken.
 enum Untaken {
@@ -24,16 +22,9 @@ enum Untaken {
 
 impl Conversation {
     pub(super) async fn send(&mut self) -> Result<Box<Messages>, Event> {
-        let pinned = self.outgoing.pin.as_ref().and_then(Pin::session);
-        let lease = match pinned {
-            Some(lease) => lease,
-            None => self
-                .sessions
-                .check_out(&self.key, self.outgoing.credentials.as_ref())
-                .await
-                .map_err(no_session)?,
-        };
-        self.lease = Some(lease);
+        if self.lease.is_none() {
+            self.lease = Some(self.lease().await?);
+        }
         match self.send_once().await {
             Ok(messages) => return Ok(messages),
             Err(Untaken::End(event)) => return Err(event),
@@ -56,6 +47,16 @@ impl Conversation {
         })
     }
 
+    /// The session that the request's pin holds, or one of the caller's.
+    async fn lease(&self) -> Result<Lease, Event> {
+        if let Some(pinned) = self.outgoing.pin.as_ref().and_then(Pin::session) {
+            return Ok(pinned);
+        }
+        let credentials = self.outgoing.credentials.as_ref();
+        let lease = self.sessions.check_out(&self.key, credentials).await;
+        lease.map_err(no_session)
+    }
+
     async fn send_once(&mut self) -> Result<Box<Messages>, Untaken> {
         let Some(lease) = &self.lease else {
             return Err(Untaken::SessionLost);
@@ -67,54 +68,44 @@ impl Conversation {
         if let Some(level) = &self.outgoing.log_level {
             session.set_log_level(level).await;
         }
-        let mut tries = 0;
-        loop {
-            tries += 1;
-            self.id = self.origin.next_id();
-            let unsent = Failure::new(Reason::UpstreamInvalid, SideEffect::None);
-            let params = translate::for_legacy(&self.outgoing, self.id)
-                .map_err(|_| Untaken::End(Event::Failed(unsent)))?;
-            let body = translate::request(self.id, &self.outgoing.method, &params);
-            *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(Call {
-                session: Arc::clone(&session),
-                id: self.id,
-                event_id: None,
-            });
-            if let Some(before) = self.hearing.take() {
-                // It was refused before it ran.
-                before.answered();
+        self.id = self.origin.next_id();
+        let unsent = Failure::new(Reason::UpstreamInvalid, SideEffect::None);
+        let params = translate::for_legacy(&self.outgoing, self.id)
+            .map_err(|_| Untaken::End(Event::Failed(unsent)))?;
+        let body = translate::request(self.id, &self.outgoing.method, &params);
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(Call {
+            session: Arc::clone(&session),
+            id: self.id,
+            event_id: None,
+        });
+        if let Some(before) = self.hearing.take() {
+            // It was refused before it ran.
+            before.answered();
+        }
+        if may_ask(&self.outgoing.method) {
+            let hearers = session.hearers();
+            let joined = hearers.join(self.id, &self.outgoing, self.beside.clone());
+            self.hearing = Some(joined);
+        }
+        let method = &self.outgoing.method;
+        let sent = self.origin.request(session.post(), method, body).await;
+        let response = sent.map_err(|failure| Untaken::End(Event::Failed(failure)))?;
+        match heard::judge(response, self.origin.message_bytes_max).await {
+            Heard::Messages(messages) => {
+                self.taken.send_replace(true);
+                Ok(messages)
             }
-            if may_ask(&self.outgoing.method) {
-                let hearers = session.hearers();
-                let joined = hearers.join(self.id, &self.outgoing, self.beside.clone());
-                self.hearing = Some(joined);
+            Heard::Error(error) if is_session_lost(&session, error.status, &error.error) => {
+                Err(Untaken::SessionLost)
             }
-            let method = &self.outgoing.method;
-            let sent = self.origin.request(session.post(), method, body).await;
-            let response = sent.map_err(|failure| Untaken::End(Event::Failed(failure)))?;
-            match heard::judge(response, self.origin.message_bytes_max).await {
-                Heard::Messages(messages) => {
-                    self.taken.send_replace(true);
-                    return Ok(messages);
-                }
-                Heard::Error(error) if is_session_lost(&session, error.status, &error.error) => {
-                    return Err(Untaken::SessionLost);
-                }
-                Heard::Error(error) => return Err(Untaken::End(Event::Error(error))),
-                // Some say so without a word of JSON.
-                Heard::Refused {
-                    status: StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST,
-                    ..
-                } if session.has_id() => {
-                    return Err(Untaken::SessionLost);
-                }
-                Heard::Refused { failure, .. } => return Err(Untaken::End(Event::Failed(failure))),
-                Heard::Later(pause) if tries < TRIES => tokio::time::sleep(pause).await,
-                Heard::Later(_) => {
-                    let failure = Failure::new(Reason::UpstreamHttp, SideEffect::None);
-                    return Err(Untaken::End(Event::Failed(failure)));
-                }
-            }
+            Heard::Error(error) => Err(Untaken::End(Event::Error(error))),
+            // Some say so without a word of JSON.
+            Heard::Refused {
+                status: StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST,
+                ..
+            } if session.has_id() => Err(Untaken::SessionLost),
+            Heard::Refused { failure, .. } => Err(Untaken::End(Event::Failed(failure))),
+            Heard::Later(pause) => Err(Untaken::End(Event::Later(Some(pause)))),
         }
     }
 }

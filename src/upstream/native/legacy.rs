@@ -309,7 +309,11 @@ fn polls(requests: Requests, id: Arc<str>, interval: Duration) -> BoxStream<'sta
                     }
                     Event::Error(_) => return Some((Polled::Refused, interval)),
                     Event::Failed(_) => break,
-                    Event::Progress(_) | Event::Log(_) | Event::Question(_) | Event::Resumable => {}
+                    Event::Progress(_)
+                    | Event::Log(_)
+                    | Event::Question(_)
+                    | Event::Resumable
+                    | Event::Later(_) => {}
                 }
             }
             Some((Polled::Failed, (interval * 2).min(INTERVAL_MAX)))

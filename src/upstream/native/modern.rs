@@ -91,7 +91,11 @@ impl Requests {
                 Event::Result(result) => return Said::Result(result),
                 Event::Error(_) => return Said::Refused,
                 Event::Failed(_) => break,
-                Event::Progress(_) | Event::Log(_) | Event::Question(_) | Event::Resumable => {}
+                Event::Progress(_)
+                | Event::Log(_)
+                | Event::Question(_)
+                | Event::Resumable
+                | Event::Later(_) => {}
             }
         }
         Said::Nothing

@@ -14,7 +14,10 @@ mod r1;
 mod r10;
 mod r11;
 mod r12;
+mod r13;
+mod r14;
 mod r2;
+mod r20;
 mod r3;
 mod r4;
 mod r5;
@@ -74,6 +77,15 @@ pub(crate) const ALL: &[Bar] = &[
     }),
     bar("r12", 180, 240, |asked, report| {
         Box::pin(r12::run(asked, report))
+    }),
+    bar("r13", 121, 400, |asked, report| {
+        Box::pin(r13::run(asked, report))
+    }),
+    bar("r14", 10_000, 900, |asked, report| {
+        Box::pin(r14::run(asked, report))
+    }),
+    bar("r20", 30, 400, |asked, report| {
+        Box::pin(r20::run(asked, report))
     }),
     bar("idle", 10_000, 420, |asked, report| {
         Box::pin(idle::run(asked, report))

@@ -10,9 +10,13 @@ use super::upstream::{Flavour, Upstream};
 
 mod door;
 pub(crate) mod follow;
-mod process;
+pub(crate) mod memory;
+pub(crate) mod process;
 pub(crate) mod redis;
 pub(crate) mod replica;
+pub(crate) mod solo;
+pub(crate) mod stdio;
+pub(crate) mod wire;
 
 use door::Door;
 use redis::Redis;

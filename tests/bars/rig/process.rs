@@ -16,3 +16,15 @@ pub(super) fn signal(child: Option<&Child>, signal: &str) {
         "kill -s {signal}"
     );
 }
+
+/// SIGKILL to a process that one of ours left behind.
+pub(crate) fn end(pid: u32) {
+    let _ = Command::new("kill")
+        .args(["-s", "KILL", &pid.to_string()])
+        .status();
+}
+
+pub(crate) fn is_there(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    !stat.is_empty() && !stat.contains(") Z ")
+}

@@ -18,19 +18,24 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) struct Replica {
     child: Option<Child>,
     folder: PathBuf,
-    upstream: String,
+    /// Without one, the configuration says what is wrapped.
+    upstream: Option<String>,
     address: SocketAddr,
 }
 
 impl Replica {
     /// Starts a replica by this configuration, at an address that it keeps over restarts.
     pub(crate) async fn start(folder: PathBuf, config: &str, upstream: &str) -> Self {
+        Self::start_by(folder, config, Some(upstream)).await
+    }
+
+    pub(crate) async fn start_by(folder: PathBuf, config: &str, upstream: Option<&str>) -> Self {
         std::fs::create_dir(&folder).expect("a folder for a replica");
         std::fs::write(folder.join("raincheck.toml"), config).expect("its configuration");
         let mut replica = Self {
             child: None,
             folder,
-            upstream: upstream.to_owned(),
+            upstream: upstream.map(ToOwned::to_owned),
             address: free_address(),
         };
         replica.restart().await;
@@ -119,11 +124,13 @@ impl Replica {
             .arg("run")
             .arg("--config")
             .arg(config_path(&self.folder))
-            .args(["--upstream", &self.upstream])
             .args(["--listen", &self.address.to_string()])
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a log file"))
             .stderr(log);
+        if let Some(upstream) = &self.upstream {
+            command.args(["--upstream", upstream]);
+        }
         command
     }
 }
@@ -139,7 +146,7 @@ fn config_path(folder: &Path) -> PathBuf {
 }
 
 /// Below the kernel's ephemeral range: while the replica is down no outgoing connection may take its port.
-fn free_address() -> SocketAddr {
+pub(crate) fn free_address() -> SocketAddr {
     loop {
         let port = crate::seed::Seed::random().between(20_000, 30_000);
         let address = SocketAddr::from(([127, 0, 0, 1], u16::try_from(port).unwrap_or_default()));

@@ -14,6 +14,7 @@ use crate::{telemetry, tls};
 mod check;
 mod child;
 mod demo;
+mod hangup;
 mod inspect;
 mod run;
 mod stdio;

@@ -12,6 +12,7 @@ use crate::task::policy::Rules;
 mod checked;
 mod duration;
 mod file;
+mod headers;
 mod host;
 pub mod load;
 mod problem;
@@ -19,10 +20,13 @@ mod rules;
 mod scalar;
 mod secret;
 mod store;
+mod unix;
 mod wrapped;
 
+pub use headers::Header;
 pub use problem::ConfigError;
 pub use secret::{SealKey, Secret};
+pub use unix::Socket;
 pub use wrapped::{Command, Wrapped};
 
 /// Everything that can be set, and is right.
@@ -89,6 +93,9 @@ pub struct Tls {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Upstream {
     pub server: Wrapped,
+    pub tls: UpstreamTls,
+    /// In every request to it, instead of the client's of the same name.
+    pub headers: Vec<Header>,
     pub era: EraChoice,
     pub session: SessionUse,
     pub sessions_max: usize,
@@ -99,6 +106,15 @@ pub struct Upstream {
     pub shared: bool,
     /// What the server calls read-only or idempotent may be run again.
     pub trust_annotations: bool,
+}
+
+/// The files for TLS to the wrapped server, PEM.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct UpstreamTls {
+    /// Trusted instead of the machine's roots.
+    pub roots: Option<PathBuf>,
+    /// Who we are.
+    pub identity: Option<Tls>,
 }
 
 /// Which era the wrapped server speaks.

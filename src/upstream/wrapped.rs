@@ -91,10 +91,10 @@ impl Upstream {
         })
     }
 
-    /// Loopback: the client's credentials may go there.
+    /// Loopback or a socket, and no credentials of ours: the client's may go there.
     pub fn forwards_credentials(&self) -> bool {
         match &self.server {
-            Server::Http { origin, .. } => origin.http.is_local(),
+            Server::Http { origin, .. } => origin.http.takes_credentials(),
             Server::Stdio(_) => false,
         }
     }
@@ -180,6 +180,14 @@ impl Upstream {
         match asked {
             Ok(_) | Err(DiscoverError::Unauthorized(_)) => true,
             Err(DiscoverError::Failed(failure)) => failure.reason == Reason::UpstreamHttp,
+        }
+    }
+
+    /// Why no connection to the server comes about, in words for the operator.
+    pub async fn obstacle(&self) -> Option<String> {
+        match &self.server {
+            Server::Http { origin, .. } => origin.http.obstacle().await,
+            Server::Stdio(_) => None,
         }
     }
 
@@ -426,8 +434,8 @@ impl Server {
             return Ok(Self::Stdio(stdio));
         }
         let url: Uri = settings.url.parse().map_err(|_| UrlError::Scheme)?;
-        let connector = Connector::new(&url, settings.connect_timeout)?;
-        let http = Http::new(connector, services.clone());
+        let connector = Connector::new(&url, settings)?;
+        let http = Http::new(connector, settings.headers.clone(), services.clone());
         let origin = Origin::new(&url, http, settings.message_bytes_max).ok_or(UrlError::Scheme)?;
         let origin = Arc::new(origin);
         let sessions = Sessions::new(

@@ -4,12 +4,18 @@
     reason = "tests own their tasks and environment"
 )]
 
+#[path = "support/authority.rs"]
+mod authority;
 #[path = "upstream/calls.rs"]
 mod calls;
 #[path = "upstream/faults.rs"]
 mod faults;
 #[path = "upstream/knowing.rs"]
 mod knowing;
+#[path = "upstream/reach.rs"]
+mod reach;
+#[path = "support/relay.rs"]
+mod relay;
 #[path = "upstream/reply.rs"]
 mod reply;
 #[path = "upstream/server.rs"]

@@ -150,7 +150,8 @@ impl Http {
                 // Closed by the server meanwhile, before it took anything.
                 Err(Unsent::Request(back)) => request = *back,
                 Err(Unsent::Failed(failure)) => return Err(failure),
-                Err(Unsent::Refused) => return Err(UNREACHABLE),
+                // The handshake of this one is long over: it proves nothing.
+                Err(Unsent::Refused) => return Err(RESET),
             }
         }
         let mut pause = PAUSE;
@@ -243,6 +244,11 @@ enum Unsent {
     Refused,
     Failed(Failure),
 }
+
+const RESET: Failure = Failure {
+    reason: Reason::UpstreamReset,
+    effect: SideEffect::Unknown,
+};
 
 const UNREACHABLE: Failure = Failure {
     reason: Reason::UpstreamUnreachable,

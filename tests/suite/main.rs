@@ -10,10 +10,14 @@
 )]
 #![expect(clippy::print_stdout, reason = "shown with a test that failed")]
 
+#[path = "../support/authority.rs"]
+mod authority;
 #[path = "../support/fleet.rs"]
 mod fleet;
 #[path = "../support/redis.rs"]
 mod redis_server;
+#[path = "../support/relay.rs"]
+mod relay;
 mod support;
 #[path = "../support/tls.rs"]
 mod tls_server;
@@ -33,6 +37,7 @@ mod policy;
 mod probes;
 mod questions;
 mod races;
+mod reach;
 mod recovery;
 mod redis_fleet;
 mod redis_tls;

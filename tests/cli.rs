@@ -24,7 +24,7 @@ fn mistakes_are_one_line_and_exit_with_2() {
         (
             &["run", "--upstream", "ftp://x/"],
             "raincheck: --upstream: not a URL that can be wrapped; write \
-             \"http://127.0.0.1:8000/mcp\"\n",
+             \"http://127.0.0.1:8000/mcp\" or \"unix:/run/mcp.sock\"\n",
         ),
         (
             &["run", "--upstraem", "x"],

@@ -120,21 +120,40 @@ fn the_example_file_is_the_defaults() {
     assert_eq!(written, defaults);
 }
 
-#[test]
-fn what_the_example_file_leaves_out_is_there_too() {
+/// The example with its comments that are settings, but for the lines that `of_another` names: a
+/// server has an address or is run.
+fn whole_example(of_another: &[&str]) -> Config {
     let lines = include_str!("../config.example.toml").lines().map(|line| {
         let setting = line.strip_prefix("# ").unwrap_or(line);
-        let is_key = |key: &str| key.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+        let is_key = |key: &str| {
+            key.chars()
+                .all(|c| c.is_ascii_lowercase() || "_-".contains(c))
+        };
         let is_setting = setting.starts_with("[[tools]]")
             || setting
                 .split_once(" = ")
                 .is_some_and(|(key, _)| is_key(key));
         if is_setting { setting } else { line }
     });
-    // A server has an address or is run.
-    let lines = lines.filter(|line| !line.starts_with("url = \"http"));
+    let lines = lines.filter(|line| !of_another.iter().any(|start| line.starts_with(start)));
     let example = lines.collect::<Vec<_>>().join("\n");
-    let config = File::new(&example).load(&Flags::default(), &[]).unwrap();
+    let example = example.replace("http://127.0.0.1:8000", "https://tools.example.com");
+    File::new(&example).load(&Flags::default(), &[]).unwrap()
+}
+
+#[test]
+fn what_the_example_file_leaves_out_is_there_too() {
+    let addressed = whole_example(&["command = ", "cwd = "]).upstream;
+    assert!(addressed.tls.roots.is_some() && addressed.tls.identity.is_some());
+    assert_eq!(addressed.headers.len(), 2);
+    let config = whole_example(&[
+        "url = \"http",
+        "roots = \"/etc/raincheck/upstream",
+        "certificate = \"/etc/raincheck/upstream",
+        "key = \"/etc/raincheck/upstream",
+        "authorization = ",
+        "x-api-key = ",
+    ]);
     assert_eq!(config.upstream.server.to_string(), "npx");
     assert_eq!(config.replica.id, "web-0");
     assert!(config.listen.tls.is_some());
@@ -155,6 +174,7 @@ fn the_example_file_names_every_setting() {
         "listen",
         "listen.tls",
         "upstream",
+        "upstream.tls",
         "store",
         "store.tls",
         "tasks",
@@ -167,7 +187,10 @@ fn the_example_file_names_every_setting() {
     ] {
         let refusal = refusal(&format!("[{section}]\nqqqqqqqqqqqqqqqqqqqqqqqq = 1\n"));
         let (_, accepted) = refusal.split_once("]: ").unwrap();
-        for key in accepted.split(", ").filter(|key| *key != "tls") {
+        for key in accepted
+            .split(", ")
+            .filter(|key| !["tls", "headers"].contains(key))
+        {
             assert!(example.contains(&format!("{key} = ")), "{section}.{key}");
         }
     }

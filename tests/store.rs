@@ -4,6 +4,8 @@
     reason = "tests own their tasks and environment"
 )]
 
+#[path = "support/authority.rs"]
+mod authority;
 #[path = "store/commits.rs"]
 mod commits;
 #[path = "store/embedded.rs"]

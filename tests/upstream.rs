@@ -4,6 +4,8 @@
     reason = "tests own their tasks and environment"
 )]
 
+#[path = "support/authority.rs"]
+mod authority;
 #[path = "upstream/calls.rs"]
 mod calls;
 #[path = "upstream/faults.rs"]
@@ -12,6 +14,10 @@ mod faults;
 mod knowing;
 #[path = "upstream/native.rs"]
 mod native;
+#[path = "upstream/reach.rs"]
+mod reach;
+#[path = "support/relay.rs"]
+mod relay;
 #[path = "upstream/reply.rs"]
 mod reply;
 #[path = "upstream/server.rs"]

@@ -8,6 +8,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::app::upstream_settings;
 use crate::config::Config;
+use crate::mcp::error::Reason;
 use crate::mcp::json::Object;
 use crate::mcp::version::Era;
 use crate::upstream::wrapped::{DiscoverError, Upstream};
@@ -28,13 +29,30 @@ pub(super) struct Inspection {
 
 /// Asks the wrapped server, without credentials and without a caller's name.
 pub(super) async fn inspect(config: &Config) -> Result<Inspection, String> {
-    let settings = upstream_settings(config);
+    let settings = upstream_settings(config)?;
     let upstream = Upstream::new(&settings, TaskTracker::new()).map_err(|e| e.to_string())?;
     let asked = timeout(PATIENCE, ask(&upstream)).await;
     upstream.stop().await;
-    asked
-        .map_err(|_| format!("no answer within {} s", PATIENCE.as_secs()))?
-        .map_err(|e| sentence(&e))
+    let error = match asked {
+        Ok(Ok(found)) => return Ok(found),
+        Ok(Err(error)) => error,
+        Err(_elapsed) => return Err(format!("no answer within {} s", PATIENCE.as_secs())),
+    };
+    let text = sentence(&error);
+    // Who asks is the operator: the reason is for nobody else.
+    match unreachable(&error, &upstream).await {
+        Some(why) => Err(format!("{text}: {why}")),
+        None => Err(text),
+    }
+}
+
+async fn unreachable(error: &DiscoverError, upstream: &Upstream) -> Option<String> {
+    match error {
+        DiscoverError::Failed(failure) if failure.reason == Reason::UpstreamUnreachable => {
+            upstream.obstacle().await
+        }
+        DiscoverError::Failed(_) | DiscoverError::Unauthorized(_) => None,
+    }
 }
 
 async fn ask(upstream: &Upstream) -> Result<Inspection, DiscoverError> {
@@ -119,7 +137,7 @@ mod tests {
         drop(socket);
         assert_eq!(
             inspect(&config(url)).await.unwrap_err(),
-            "The server could not be reached"
+            "The server could not be reached: Connection refused (os error 111)"
         );
     }
 }

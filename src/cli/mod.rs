@@ -14,6 +14,7 @@ use crate::{telemetry, tls};
 mod check;
 mod child;
 mod demo;
+mod hangup;
 mod inspect;
 mod run;
 mod stdio;
@@ -81,7 +82,7 @@ struct Common {
     #[arg(
         long,
         value_name = "URL",
-        help = "The server to wrap, such as http://127.0.0.1:8000/mcp"
+        help = "The server to wrap, such as http://127.0.0.1:8000/mcp or unix:/run/mcp.sock"
     )]
     upstream: Option<String>,
     #[arg(

@@ -7,6 +7,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use super::hangup::Hangup;
 use super::{Failure, runtime};
 use crate::app::App;
 use crate::config::Config;
@@ -18,6 +19,7 @@ pub(super) fn run(config: Config) -> Result<ExitCode, Failure> {
     runtime()?.block_on(async {
         // Before anything is served, so that no signal finds the default handler, which kills.
         let mut stop = Stop::new().map_err(|e| Failure::runtime(format!("no signals: {e}")))?;
+        let mut hangup = Hangup::new().map_err(|e| Failure::runtime(format!("no signals: {e}")))?;
         let shutdown = CancellationToken::new();
         let path = config.listen.path.clone();
         let upstream = config.upstream.server.to_string();
@@ -31,12 +33,16 @@ pub(super) fn run(config: Config) -> Result<ExitCode, Failure> {
             info!(%address, "answering probes");
         }
 
+        let reload = app.reload();
         let serving = app.serve(shutdown.clone());
         tokio::pin!(serving);
-        tokio::select! {
+        let hangups = hangup.obeyed(&reload);
+        let signal = tokio::select! {
             () = &mut serving => return Err(Failure::runtime("stopped serving on its own")),
-            signal = stop.asked() => info!(signal, "draining; the same signal again stops at once"),
-        }
+            signal = stop.asked() => signal,
+            signal = hangups => signal,
+        };
+        info!(signal, "draining; the same signal again stops at once");
         shutdown.cancel();
         tokio::select! {
             () = &mut serving => info!("drained"),

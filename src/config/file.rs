@@ -100,6 +100,8 @@ pub(super) struct Upstream {
     pub(super) trust_annotations: bool,
     #[serde(deserialize_with = "scalar")]
     pub(super) native_tasks: NativeTasks,
+    pub(super) tls: ClientTls,
+    pub(super) headers: BTreeMap<String, Value>,
 }
 
 impl Default for Upstream {
@@ -121,11 +123,13 @@ impl Default for Upstream {
             shared: None,
             trust_annotations: false,
             native_tasks: NativeTasks::Hide,
+            tls: ClientTls::default(),
+            headers: BTreeMap::new(),
         }
     }
 }
 
-/// The value of a variable, which is as likely as not a secret.
+/// The value of a variable or a header, which is as likely as not a secret.
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Value(#[serde(deserialize_with = "scalar")] pub(super) Secret);
@@ -153,12 +157,12 @@ pub(super) struct Store {
     pub(super) wait_aof: bool,
     #[serde(deserialize_with = "scalar")]
     pub(super) wait_timeout: Duration,
-    pub(super) tls: StoreTls,
+    pub(super) tls: ClientTls,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct StoreTls {
+pub(super) struct ClientTls {
     #[serde(deserialize_with = "optional")]
     pub(super) roots: Option<String>,
     #[serde(deserialize_with = "optional")]
@@ -180,7 +184,7 @@ impl Default for Store {
             wait_replicas: 0,
             wait_aof: false,
             wait_timeout: Duration::from_secs(1),
-            tls: StoreTls::default(),
+            tls: ClientTls::default(),
         }
     }
 }

@@ -88,7 +88,7 @@ fn environment_layer(environment: &[(String, String)]) -> Layer {
         let Some(key) = name.strip_prefix(ENVIRONMENT_PREFIX) else {
             continue;
         };
-        let path = setting(key);
+        let path = header_name(setting(key));
         if path.len() > 1 && path.iter().all(|part| !part.is_empty()) {
             insert(&mut settings, &path, &Value::from(value.as_str()));
         }
@@ -97,6 +97,17 @@ fn environment_layer(environment: &[(String, String)]) -> Layer {
         name: ENVIRONMENT.into(),
         settings,
     }
+}
+
+/// No shell lets a variable have a dash, and no header that anybody uses has an underscore.
+fn header_name(mut path: Vec<String>) -> Vec<String> {
+    if let [upstream, headers, name] = path.as_mut_slice()
+        && upstream == "upstream"
+        && headers == "headers"
+    {
+        *name = name.replace('_', "-");
+    }
+    path
 }
 
 /// What this command has instead of what holds where nothing is written.

@@ -13,6 +13,7 @@ mod checked;
 mod concurrency;
 mod duration;
 mod file;
+mod headers;
 mod host;
 pub mod load;
 mod problem;
@@ -20,10 +21,13 @@ mod rules;
 mod scalar;
 mod secret;
 mod store;
+mod unix;
 mod wrapped;
 
+pub use headers::Header;
 pub use problem::ConfigError;
 pub use secret::{SealKey, Secret};
+pub use unix::Socket;
 pub use wrapped::{Command, Wrapped};
 
 /// Everything that can be set, and is right.
@@ -91,6 +95,9 @@ pub struct Tls {
 pub struct Upstream {
     pub server: Wrapped,
     pub transport: TransportChoice,
+    pub tls: UpstreamTls,
+    /// In every request to it, instead of the client's of the same name.
+    pub headers: Vec<Header>,
     pub era: EraChoice,
     pub session: SessionUse,
     pub sessions_max: usize,
@@ -123,6 +130,15 @@ pub enum TransportChoice {
     StreamableHttp,
     /// HTTP+SSE of revision 2024-11-05.
     Sse,
+}
+
+/// The files for TLS to the wrapped server, PEM.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct UpstreamTls {
+    /// Trusted instead of the machine's roots.
+    pub roots: Option<PathBuf>,
+    /// Who we are.
+    pub identity: Option<Tls>,
 }
 
 /// Which era the wrapped server speaks.

@@ -95,7 +95,10 @@ fn place(source: Option<&str>, path: &[String]) -> String {
                 .find_map(|(flag, of)| (*of == key).then(|| (*flag).to_owned()))
                 .unwrap_or(key)
         }
-        Some(ENVIRONMENT) => format!("{ENVIRONMENT_PREFIX}{}", path.join("__").to_uppercase()),
+        Some(ENVIRONMENT) => {
+            let name = path.join("__").to_uppercase().replace('-', "_");
+            format!("{ENVIRONMENT_PREFIX}{name}")
+        }
         Some(file) => format!("{file}: {}", key(path)),
     }
 }

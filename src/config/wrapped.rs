@@ -1,4 +1,4 @@
-//! The wrapped server: an address, or a program to run. Exactly one of them.
+//! The wrapped server: an address, a socket, or a program to run. Exactly one of them.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use aws_lc_rs::digest::{SHA256, digest};
 use hyper::Uri;
 
-use super::checked::{PERMITS_MAX, positive};
+use super::checked::{PERMITS_MAX, positive, tls};
+use super::headers::headers;
 use super::problem::Problem;
-use super::{EraChoice, Secret, TransportChoice, Upstream, concurrency, file};
+use super::{EraChoice, Secret, Socket, TransportChoice, Upstream, UpstreamTls, concurrency, file};
 
 /// Where the wrapped server is. Prints as its URL, or as the name of its program: arguments may
 /// hold secrets.
@@ -16,6 +17,7 @@ use super::{EraChoice, Secret, TransportChoice, Upstream, concurrency, file};
 pub enum Wrapped {
     /// `http` or `https`, with a host, without credentials.
     Url(Uri),
+    Unix(Socket),
     Command(Command),
 }
 
@@ -36,6 +38,7 @@ impl Wrapped {
     pub fn identity(&self) -> String {
         match self {
             Self::Url(url) => url.to_string(),
+            Self::Unix(socket) => socket.to_string(),
             Self::Command(command) => {
                 let mut text = command.program.clone();
                 for argument in &command.arguments {
@@ -49,11 +52,13 @@ impl Wrapped {
         }
     }
 
-    /// Loopback only: the caller's `Authorization` may go there, proxy and server being one
+    /// Loopback or a socket: the caller's `Authorization` may go there, proxy and server being one
     /// resource. A program has no header to take it from.
     pub fn is_local(&self) -> bool {
-        let Self::Url(url) = self else {
-            return false;
+        let url = match self {
+            Self::Url(url) => url,
+            Self::Unix(_) => return true,
+            Self::Command(_) => return false,
         };
         let host = url.host().unwrap_or_default();
         let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -68,6 +73,7 @@ impl fmt::Display for Wrapped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Url(url) => url.fmt(f),
+            Self::Unix(socket) => socket.fmt(f),
             Self::Command(command) => command.program.fmt(f),
         }
     }
@@ -77,29 +83,7 @@ pub(super) fn upstream(
     file: &file::Upstream,
     environment: &[(String, String)],
 ) -> Result<Upstream, Problem> {
-    let server = match (file.url.as_deref(), file.command.is_empty()) {
-        (None, true) => {
-            return Err(refused(
-                "url",
-                "not set; say which server to wrap: --upstream http://127.0.0.1:8000/mcp, or its \
-                 command after --",
-            ));
-        }
-        (Some(_), false) => {
-            return Err(refused(
-                "command",
-                "set, and upstream.url too; a server has an address or is run, keep one",
-            ));
-        }
-        (Some(text), true) => {
-            program_only(file)?;
-            Wrapped::Url(url(text)?)
-        }
-        (None, false) => {
-            url_only(file)?;
-            Wrapped::Command(command(file, environment)?)
-        }
-    };
+    let server = server(file, environment)?;
     if file.transport == TransportChoice::Sse && file.era == EraChoice::Modern {
         return Err(refused(
             "transport",
@@ -124,6 +108,8 @@ pub(super) fn upstream(
     let usual = matches!(server, Wrapped::Url(_)) && !server.is_local();
     let shared = file.shared.unwrap_or(usual);
     Ok(Upstream {
+        tls: client_tls(file, &server)?,
+        headers: headers(&file.headers)?,
         shared,
         trust_annotations: file.trust_annotations,
         native_tasks: file.native_tasks,
@@ -138,13 +124,63 @@ pub(super) fn upstream(
     })
 }
 
+/// Where the server is: an address, or a program.
+fn server(file: &file::Upstream, environment: &[(String, String)]) -> Result<Wrapped, Problem> {
+    Ok(match (file.url.as_deref(), file.command.is_empty()) {
+        (None, true) => {
+            return Err(refused(
+                "url",
+                "not set; say which server to wrap: --upstream http://127.0.0.1:8000/mcp, or its \
+                 command after --",
+            ));
+        }
+        (Some(_), false) => {
+            return Err(refused(
+                "command",
+                "set, and upstream.url too; a server has an address or is run, keep one",
+            ));
+        }
+        (Some(text), true) => {
+            program_only(file)?;
+            if text.starts_with("unix:") {
+                Wrapped::Unix(Socket::parse(text).map_err(|why| refused("url", &why))?)
+            } else {
+                Wrapped::Url(url(text)?)
+            }
+        }
+        (None, false) => {
+            address_only(file)?;
+            Wrapped::Command(command(file, environment)?)
+        }
+    })
+}
+
+fn client_tls(file: &file::Upstream, server: &Wrapped) -> Result<UpstreamTls, Problem> {
+    let tls = UpstreamTls {
+        roots: file.tls.roots.as_ref().map(PathBuf::from),
+        identity: tls(
+            "upstream.tls",
+            file.tls.certificate.clone(),
+            file.tls.key.clone(),
+        )?,
+    };
+    let over_tls = matches!(server, Wrapped::Url(url) if url.scheme_str() == Some("https"));
+    if tls != UpstreamTls::default() && !over_tls {
+        return Err(refused(
+            "tls",
+            "only counts where upstream.url begins with \"https\"",
+        ));
+    }
+    Ok(tls)
+}
+
 fn refused(setting: &str, text: &str) -> Problem {
     Problem::new(format!("upstream.{setting}"), text)
 }
 
 fn url(text: &str) -> Result<Uri, Problem> {
     // The URL is not quoted: people put credentials into URLs.
-    let not_a_url = "not a URL that can be wrapped; write \"http://127.0.0.1:8000/mcp\"";
+    let not_a_url = "not a URL that can be wrapped; write \"http://127.0.0.1:8000/mcp\" or \"unix:/run/mcp.sock\"";
     let url: Uri = text.parse().map_err(|_| refused("url", not_a_url))?;
     let authority = url.authority().ok_or_else(|| refused("url", not_a_url))?;
     if !matches!(url.scheme_str(), Some("http" | "https")) || url.host().is_none_or(str::is_empty) {
@@ -175,13 +211,20 @@ fn program_only(file: &file::Upstream) -> Result<(), Problem> {
     }
 }
 
-fn url_only(file: &file::Upstream) -> Result<(), Problem> {
-    if file.transport == TransportChoice::Auto {
+fn address_only(file: &file::Upstream) -> Result<(), Problem> {
+    if file.transport != TransportChoice::Auto {
+        return Err(refused(
+            "transport",
+            "is for a server with a URL, and this one is run by raincheck; take it out",
+        ));
+    }
+    if file.headers.is_empty() {
         return Ok(());
     }
     Err(refused(
-        "transport",
-        "is for a server with a URL, and this one is run by raincheck; take it out",
+        "headers",
+        "are for a server with a URL, and this one is a command; give it what it needs in \
+         upstream.env",
     ))
 }
 

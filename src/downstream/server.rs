@@ -19,6 +19,7 @@ use tracing::{debug, warn};
 
 use super::tasks::Shared;
 use super::{Front, handle};
+use crate::tls::kept::Kept;
 
 /// How a connection may behave.
 #[derive(Clone)]
@@ -28,7 +29,7 @@ pub struct Settings {
     pub header_timeout: Duration,
     /// Cleartext HTTP/2 with prior knowledge, beside HTTP/1.1.
     pub h2c: bool,
-    pub tls: Option<Arc<rustls::ServerConfig>>,
+    pub tls: Option<Arc<Kept<rustls::ServerConfig>>>,
 }
 
 impl std::fmt::Debug for Settings {
@@ -124,7 +125,7 @@ impl Connection {
         let Some(tls) = self.settings.tls.clone() else {
             return self.speak(stream).await;
         };
-        let handshake = TlsAcceptor::from(tls).accept(stream);
+        let handshake = TlsAcceptor::from(tls.current()).accept(stream);
         match tokio::time::timeout(self.settings.header_timeout, handshake).await {
             Ok(Ok(stream)) => Box::pin(self.speak(stream)).await,
             Ok(Err(error)) => debug!(%error, "a TLS handshake failed"),

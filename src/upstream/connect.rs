@@ -1,16 +1,23 @@
-//! One connection to the wrapped server: TCP, or TLS over it.
+//! One connection to the wrapped server: TCP, TLS over it, or a Unix socket.
 
 use std::io;
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::Uri;
+use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use rustls_platform_verifier::ConfigVerifierExt as _;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
+
+use super::settings::Settings;
+use crate::tls::TlsError;
+use crate::tls::client::{self, Files};
+use crate::tls::kept::Kept;
 
 /// A connected byte stream.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -19,10 +26,24 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 /// Where the wrapped server is, and how it is reached.
 #[derive(Clone)]
 pub(super) struct Connector {
-    host: Arc<str>,
-    port: u16,
-    tls: Option<(TlsConnector, ServerName<'static>)>,
+    place: Place,
     timeout: Duration,
+}
+
+#[derive(Clone)]
+enum Place {
+    Tcp {
+        host: Arc<str>,
+        port: u16,
+        tls: Option<Tls>,
+    },
+    Unix(Arc<Path>),
+}
+
+#[derive(Clone)]
+struct Tls {
+    config: Arc<Kept<ClientConfig>>,
+    name: ServerName<'static>,
 }
 
 /// Why an upstream URL is of no use.
@@ -30,55 +51,71 @@ pub(super) struct Connector {
 pub enum UrlError {
     #[error("the upstream URL must begin with http:// or https:// and name a host")]
     Scheme,
-    #[error("the system's certificates cannot be used: {0}")]
-    Tls(#[from] rustls::Error),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     #[error("there is no thread to start the server from: {0}")]
     Thread(#[from] io::Error),
 }
 
 impl Connector {
-    pub(super) fn new(url: &Uri, timeout: Duration) -> Result<Self, UrlError> {
-        let host = url
-            .host()
-            .filter(|host| !host.is_empty())
-            .ok_or(UrlError::Scheme)?;
-        let host = host.trim_start_matches('[').trim_end_matches(']');
-        let (tls, port) = match url.scheme_str() {
-            Some("http") => (None, 80),
-            Some("https") => {
-                // Whoever came first chose; both are the same provider.
-                let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-                let mut config = rustls::ClientConfig::with_platform_verifier()?;
-                config.alpn_protocols = vec![b"http/1.1".to_vec()];
-                let name = ServerName::try_from(host.to_owned()).map_err(|_| UrlError::Scheme)?;
-                (Some((TlsConnector::from(Arc::new(config)), name)), 443)
-            }
-            _ => return Err(UrlError::Scheme),
+    pub(super) fn new(url: &Uri, settings: &Settings) -> Result<Self, UrlError> {
+        let place = match &settings.socket {
+            Some(socket) => Place::Unix(socket.as_path().into()),
+            None => Place::tcp(url, settings)?,
         };
         Ok(Self {
-            host: host.into(),
-            port: url.port_u16().unwrap_or(port),
-            tls,
-            timeout,
+            place,
+            timeout: settings.connect_timeout,
         })
     }
 
-    /// Loopback: proxy and server are one resource, and what is sent stays on this machine.
+    /// Loopback or a socket: proxy and server are one resource, and what is sent stays on this
+    /// machine.
     pub(super) fn is_local(&self) -> bool {
-        self.host.eq_ignore_ascii_case("localhost")
-            || self
-                .host
-                .parse::<std::net::IpAddr>()
-                .is_ok_and(|ip| ip.to_canonical().is_loopback())
+        match &self.place {
+            Place::Unix(_) => true,
+            Place::Tcp { host, .. } => {
+                host.eq_ignore_ascii_case("localhost")
+                    || host
+                        .parse::<std::net::IpAddr>()
+                        .is_ok_and(|ip| ip.to_canonical().is_loopback())
+            }
+        }
     }
 
+    pub(super) fn speaks_tls(&self) -> bool {
+        matches!(self.place, Place::Tcp { tls: Some(_), .. })
+    }
+
+    /// After a handshake failed its files are read anew, before this returns.
     pub(super) async fn connect(&self) -> io::Result<Box<dyn Stream>> {
         let connected = tokio::time::timeout(self.timeout, self.connect_patiently()).await;
-        connected.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+        let connected =
+            connected.unwrap_or_else(|_elapsed| Err(io::Error::from(io::ErrorKind::TimedOut)));
+        if let Err(error) = &connected {
+            if client::is_tls(error) {
+                tracing::warn!(%error, "no TLS with the upstream");
+                self.read_anew().await;
+            } else {
+                tracing::debug!(%error, "no connection to the upstream");
+            }
+        }
+        connected
+    }
+
+    /// Reads the files for TLS anew, at most once a second.
+    pub(super) async fn read_anew(&self) {
+        if let Place::Tcp { tls: Some(tls), .. } = &self.place {
+            tls.config.reload_after_failure().await;
+        }
     }
 
     async fn connect_patiently(&self) -> io::Result<Box<dyn Stream>> {
-        let stream = TcpStream::connect((&*self.host, self.port)).await?;
+        let (host, port, tls) = match &self.place {
+            Place::Unix(path) => return Ok(Box::new(UnixStream::connect(path).await?)),
+            Place::Tcp { host, port, tls } => (&**host, *port, tls),
+        };
+        let stream = TcpStream::connect((host, port)).await?;
         stream.set_nodelay(true)?;
         // A peer that vanished without a word is noticed within a minute.
         let keepalive = TcpKeepalive::new()
@@ -89,17 +126,68 @@ impl Connector {
         socket.set_tcp_keepalive(&keepalive)?;
         #[cfg(target_os = "linux")]
         socket.set_tcp_user_timeout(Some(Duration::from_secs(30)))?;
-        match &self.tls {
+        match tls {
             None => Ok(Box::new(stream)),
-            Some((tls, name)) => Ok(Box::new(tls.connect(name.clone(), stream).await?)),
+            Some(tls) => {
+                let connector = TlsConnector::from(tls.config.current());
+                Ok(Box::new(connector.connect(tls.name.clone(), stream).await?))
+            }
         }
+    }
+
+    /// Why no connection comes about, in words for the operator; `None` if one does.
+    pub(super) async fn obstacle(&self) -> Option<String> {
+        let error = self.connect().await.err()?;
+        Some(match &self.place {
+            Place::Unix(path) => about_socket(path, &error),
+            Place::Tcp { .. } => error.to_string(),
+        })
+    }
+}
+
+impl Place {
+    fn tcp(url: &Uri, settings: &Settings) -> Result<Self, UrlError> {
+        let host = url
+            .host()
+            .filter(|host| !host.is_empty())
+            .ok_or(UrlError::Scheme)?;
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let (tls, port) = match url.scheme_str() {
+            Some("http") => (None, 80),
+            Some("https") => {
+                let name = ServerName::try_from(host.to_owned()).map_err(|_| UrlError::Scheme)?;
+                let config = match &settings.tls {
+                    Some(config) => Arc::clone(config),
+                    None => client::client(Files::default())?,
+                };
+                (Some(Tls { config, name }), 443)
+            }
+            _ => return Err(UrlError::Scheme),
+        };
+        Ok(Self::Tcp {
+            host: host.into(),
+            port: url.port_u16().unwrap_or(port),
+            tls,
+        })
+    }
+}
+
+/// The kernel says "connection refused" of any file that is no socket.
+fn about_socket(path: &Path, error: &io::Error) -> String {
+    let name = path.display();
+    match (error.kind(), std::fs::metadata(path)) {
+        (io::ErrorKind::NotFound, _) => format!("there is no {name}"),
+        (io::ErrorKind::PermissionDenied, _) => format!("no permission to use {name}"),
+        (_, Ok(found)) if !found.file_type().is_socket() => format!("{name} is not a socket"),
+        (io::ErrorKind::ConnectionRefused, _) => format!("nobody listens on {name}"),
+        _ => error.to_string(),
     }
 }
 
 impl std::fmt::Debug for Connector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Connector")
-            .field("port", &self.port)
+            .field("timeout", &self.timeout)
             .finish_non_exhaustive()
     }
 }

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::client::conn::http1::{self, SendRequest};
-use hyper::header::{CONTENT_LENGTH, HeaderMap, TRANSFER_ENCODING};
+use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, HeaderMap, TRANSFER_ENCODING};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::time::Instant;
@@ -24,6 +24,7 @@ use super::connect::Connector;
 use super::heard::INVALID;
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::tls::client::is_refused_identity;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -111,21 +112,31 @@ impl Body for RequestBody {
 #[derive(Debug)]
 pub struct Http {
     connector: Connector,
+    /// Of ours, in every request.
+    headers: HeaderMap,
     pool: Arc<Pool>,
     drivers: TaskTracker,
 }
 
 impl Http {
-    pub(super) fn new(connector: Connector, drivers: TaskTracker) -> Self {
+    pub(super) fn new(connector: Connector, headers: HeaderMap, drivers: TaskTracker) -> Self {
         Self {
             connector,
+            headers,
             pool: Arc::default(),
             drivers,
         }
     }
 
-    pub(super) fn is_local(&self) -> bool {
-        self.connector.is_local()
+    /// Whether a client's own credentials may go there: it is local, and none of ours take their
+    /// place.
+    pub(super) fn takes_credentials(&self) -> bool {
+        self.connector.is_local() && !self.headers.contains_key(AUTHORIZATION)
+    }
+
+    /// See [`Connector::obstacle`].
+    pub(super) async fn obstacle(&self) -> Option<String> {
+        self.connector.obstacle().await
     }
 
     /// Sends one request. Dropped before it resolves, the connection is closed: the server sees
@@ -134,22 +145,33 @@ impl Http {
         &self,
         mut request: Request<RequestBody>,
     ) -> Result<Response<ResponseBody>, Failure> {
+        for (name, value) in &self.headers {
+            request.headers_mut().insert(name, value.clone());
+        }
         while let Some(sender) = self.pool.take().await {
             match self.send_over(sender, request).await {
                 Ok(response) => return Ok(response),
                 // Closed by the server meanwhile, before it took anything.
                 Err(Unsent::Request(back)) => request = *back,
                 Err(Unsent::Failed(failure)) => return Err(failure),
+                // The handshake of this one is long over: it proves nothing.
+                Err(Unsent::Refused) => return Err(RESET),
             }
         }
         let mut pause = PAUSE;
         let given_up = Instant::now() + TRYING;
         for last in (0..TRIES).rev() {
             if let Ok(sender) = self.connect().await {
+                let copy = self.copy(&request);
                 match self.send_over(sender, request).await {
                     Ok(response) => return Ok(response),
                     Err(Unsent::Request(back)) => request = *back,
                     Err(Unsent::Failed(failure)) => return Err(failure),
+                    Err(Unsent::Refused) => {
+                        tracing::warn!("the upstream did not accept the client certificate");
+                        self.connector.read_anew().await;
+                        request = copy.ok_or(UNREACHABLE)?;
+                    }
                 }
             }
             let next = Instant::now() + pause;
@@ -159,7 +181,23 @@ impl Http {
             tokio::time::sleep_until(next).await;
             pause *= 4;
         }
-        Err(Failure::new(Reason::UpstreamUnreachable, SideEffect::None))
+        Err(UNREACHABLE)
+    }
+
+    /// With TLS 1.3 a server refuses our certificate after the request was written: then it goes
+    /// again, if it can be said twice.
+    fn copy(&self, request: &Request<RequestBody>) -> Option<Request<RequestBody>> {
+        let body = match request.body() {
+            _ if !self.connector.speaks_tls() => return None,
+            RequestBody::Ready(body) => RequestBody::Ready(body.clone()),
+            RequestBody::Call(body) => RequestBody::Call(body.clone()),
+            RequestBody::Streamed(_) => return None,
+        };
+        let mut copy = Request::new(body);
+        copy.method_mut().clone_from(request.method());
+        copy.uri_mut().clone_from(request.uri());
+        copy.headers_mut().clone_from(request.headers());
+        Some(copy)
     }
 
     /// Reads what little may be left of a body whose answer is known, so that its connection can
@@ -187,6 +225,7 @@ impl Http {
             }
             Err(mut error) => match error.take_message() {
                 Some(request) => Err(Unsent::Request(Box::new(request))),
+                None if is_refused_identity(error.error()) => Err(Unsent::Refused),
                 None => Err(Unsent::Failed(broken(error.error()))),
             },
         }
@@ -209,6 +248,8 @@ impl Http {
 
 enum Unsent {
     Request(Box<Request<RequestBody>>),
+    /// Written, and not looked at: the server does not accept who we are.
+    Refused,
     Failed(Failure),
 }
 
@@ -217,6 +258,16 @@ enum Unsent {
 fn is_ambiguous(headers: &HeaderMap) -> bool {
     headers.contains_key(CONTENT_LENGTH) && headers.contains_key(TRANSFER_ENCODING)
 }
+
+const RESET: Failure = Failure {
+    reason: Reason::UpstreamReset,
+    effect: SideEffect::Unknown,
+};
+
+const UNREACHABLE: Failure = Failure {
+    reason: Reason::UpstreamUnreachable,
+    effect: SideEffect::None,
+};
 
 fn broken(error: &hyper::Error) -> Failure {
     let reason = if error.is_parse_too_large() {

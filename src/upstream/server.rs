@@ -118,8 +118,8 @@ impl Server {
 impl Web {
     fn new(settings: &Settings, services: TaskTracker) -> Result<Self, UrlError> {
         let url: Uri = settings.url.parse().map_err(|_| UrlError::Scheme)?;
-        let connector = Connector::new(&url, settings.connect_timeout)?;
-        let http = Http::new(connector, services.clone());
+        let connector = Connector::new(&url, settings)?;
+        let http = Http::new(connector, settings.headers.clone(), services.clone());
         let origin = Origin::new(&url, http, settings.message_bytes_max).ok_or(UrlError::Scheme)?;
         let origin = Arc::new(origin);
         let sessions = Sessions::new(

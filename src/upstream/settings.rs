@@ -1,15 +1,26 @@
 //! What the upstream side is told.
 
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
+
+use hyper::HeaderMap;
 
 use super::stdio::Program;
 use crate::mcp::version::Era;
+use crate::tls::kept::Kept;
 
 /// What the upstream side is told.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Of no meaning where there is a command.
     pub url: String,
+    /// Connected to instead of the URL's host.
+    pub socket: Option<PathBuf>,
+    /// For https; `None`: the machine's roots.
+    pub tls: Option<Arc<Kept<rustls::ClientConfig>>>,
+    /// Sent with every request, instead of the client's of the same name.
+    pub headers: HeaderMap,
     /// The program to run instead.
     pub command: Option<Program>,
     /// Processes of it at the same time.
@@ -30,6 +41,9 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             url: String::new(),
+            socket: None,
+            tls: None,
+            headers: HeaderMap::new(),
             command: None,
             children_max: 32,
             transport: Transport::Auto,

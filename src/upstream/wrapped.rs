@@ -79,10 +79,10 @@ impl Upstream {
         })
     }
 
-    /// Loopback: the client's credentials may go there.
+    /// Loopback or a socket, and no credentials of ours: the client's may go there.
     pub fn forwards_credentials(&self) -> bool {
         match &self.server {
-            Server::Web(web) => web.origin.http.is_local(),
+            Server::Web(web) => web.origin.http.takes_credentials(),
             Server::Program(_) => false,
         }
     }
@@ -179,6 +179,14 @@ impl Upstream {
         match asked {
             Ok(()) | Err(DiscoverError::Unauthorized(_)) => true,
             Err(DiscoverError::Failed(failure)) => failure.reason == Reason::UpstreamHttp,
+        }
+    }
+
+    /// Why no connection to the server comes about, in words for the operator.
+    pub async fn obstacle(&self) -> Option<String> {
+        match &self.server {
+            Server::Web(web) => web.origin.http.obstacle().await,
+            Server::Program(_) => None,
         }
     }
 

@@ -12,7 +12,7 @@ fn program(file: &str, words: &[&str], environment: &[(&str, &str)]) -> Result<C
     let config = File::new(file).load(&flags, environment)?;
     match config.upstream.server {
         Wrapped::Command(command) => Ok(command),
-        Wrapped::Url(url) => panic!("{url}"),
+        other @ (Wrapped::Url(_) | Wrapped::Unix(_)) => panic!("{other}"),
     }
 }
 
@@ -200,4 +200,121 @@ fn who_shares_the_server() {
     assert!(shared("[upstream]\ncommand = ['server']\nshared = true"));
     assert!(!shared("[upstream]\nurl = 'http://127.0.0.1/mcp'"));
     assert!(shared("[upstream]\nurl = 'http://server/mcp'"));
+}
+
+#[test]
+fn a_socket_is_a_server_of_ones_own() {
+    let flags = Flags {
+        upstream: Some("unix:/run/mcp.sock:/other".into()),
+        ..Flags::default()
+    };
+    let upstream = File::new("").load(&flags, &[]).unwrap().upstream;
+    assert_eq!(upstream.server.to_string(), "unix:/run/mcp.sock:/other");
+    assert!(upstream.server.is_local() && !upstream.shared);
+}
+
+fn header(config: &Config, name: &str) -> Option<String> {
+    let header = config.upstream.headers.iter().find(|h| h.name == name)?;
+    Some(header.value.expose().to_owned())
+}
+
+#[test]
+fn headers_come_from_the_file_and_the_environment_and_are_not_shown() {
+    let text = "[upstream.headers]\nauthorization = 'Bearer hunter2'\nx-api-key = 1";
+    let environment = [
+        ("RAINCHECK_UPSTREAM__HEADERS__X_API_KEY", "hunter3"),
+        ("RAINCHECK_UPSTREAM__HEADERS__X_NEW", "007"),
+    ];
+    let config = File::new(text).load(&upstream(), &environment).unwrap();
+    let found = |name| header(&config, name);
+    assert_eq!(found("authorization").as_deref(), Some("Bearer hunter2"));
+    assert_eq!(found("x-api-key").as_deref(), Some("hunter3"));
+    assert_eq!(found("x-new").as_deref(), Some("007"));
+    assert!(!format!("{config:?}").contains("hunter"));
+}
+
+#[test]
+fn a_header_that_cannot_be_sent_is_refused_without_its_value() {
+    let refused = |name: &str, value: &str| {
+        let text = format!("[upstream.headers]\n{name:?} = {value:?}");
+        let why = File::new(&text).load(&upstream(), &[]).unwrap_err();
+        assert!(!why.contains("hunter2"), "{why}");
+        why
+    };
+    for name in [
+        "host",
+        "content-length",
+        "transfer-encoding",
+        "connection",
+        "te",
+        "accept",
+        "content-type",
+        "last-event-id",
+        "mcp-session-id",
+        "mcp-anything",
+        "origin",
+    ] {
+        let expected = format!(
+            "config.toml: upstream.headers.{name}: belongs to HTTP or to MCP, and raincheck sets \
+             it for each request; take it out"
+        );
+        assert_eq!(refused(name, "hunter2"), expected);
+    }
+    for value in [
+        "hunter2\n",
+        "hunter2\r\nx: y",
+        "hunter2\u{7f}",
+        "hunter2é",
+        "\t",
+    ] {
+        let why = refused("x-a", value);
+        assert!(why.ends_with("without control characters"), "{why}");
+    }
+    assert!(refused("X-A", "hunter2").ends_with(r#"write it in lower case: "x-a""#));
+    assert!(refused("x a", "hunter2").contains("is not the name of a header"));
+    assert!(refused("x-a", "  ").contains("is empty"));
+    assert!(refused("x-a", " hunter2").contains("ends with a space"));
+    let wrong = ("RAINCHECK_UPSTREAM__HEADERS__CONTENT_TYPE", "hunter2");
+    let why = File::new("").load(&upstream(), &[wrong]).unwrap_err();
+    assert!(
+        why.starts_with("RAINCHECK_UPSTREAM__HEADERS__CONTENT_TYPE: belongs"),
+        "{why}"
+    );
+}
+
+#[test]
+fn what_an_upstream_is_told_must_be_of_use_to_it() {
+    for (text, expected) in [
+        (
+            "[upstream]\nurl = 'https://x/mcp'\ntls.certificate = 'c'",
+            "config.toml: upstream.tls.key: not set, but upstream.tls.certificate is; TLS needs \
+             both, PEM files",
+        ),
+        (
+            "[upstream]\nurl = 'http://x/mcp'\ntls.roots = 'r'",
+            "config.toml: upstream.tls: only counts where upstream.url begins with \"https\"",
+        ),
+        (
+            "[upstream]\nurl = 'unix:/x'\ntls.roots = 'r'",
+            "config.toml: upstream.tls: only counts where upstream.url begins with \"https\"",
+        ),
+        (
+            "[upstream]\ncommand = ['x']\nheaders.x-a = 'y'",
+            "config.toml: upstream.headers: are for a server with a URL, and this one is a \
+             command; give it what it needs in upstream.env",
+        ),
+        (
+            "[upstream]\nurl = 'unix:mcp.sock'",
+            "config.toml: upstream.url: not a socket that can be wrapped; write \
+             \"unix:/run/mcp.sock\", or \"unix:/run/mcp.sock:/path\" where its path is not /mcp",
+        ),
+        (
+            "[upstream.tls]\nroot = 'x'",
+            "config.toml: upstream.tls.root: unknown key; did you mean roots? accepted in \
+             [upstream.tls]: roots, certificate, key",
+        ),
+    ] {
+        let said = File::new(text).load(&Flags::default(), &[]).unwrap_err();
+        assert_eq!(said, expected, "{text}");
+    }
 }

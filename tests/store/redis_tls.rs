@@ -5,8 +5,9 @@ use raincheck::store::redis::{Namespace, OpenError, Options, Redis};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::authority::Authority;
 use crate::rig::{create_until, done, hour};
-use crate::tls_server::{Authority, TlsServer};
+use crate::tls_server::TlsServer;
 
 #[tokio::test]
 async fn tls_works_for_whom_we_trust_and_only_for_them() {
@@ -17,11 +18,11 @@ async fn tls_works_for_whom_we_trust_and_only_for_them() {
         matches!(refused, OpenError::Unreachable { .. }),
         "{refused:?}"
     );
-    options.tls.roots = Some(Authority::new().roots());
+    options.tls.roots = Some(Authority::new().roots().into());
     let refused = open(&options).await.unwrap_err();
     let why = std::error::Error::source(&refused).unwrap().to_string();
     assert!(why.contains("certificate") && !why.contains('\n'), "{why}");
-    options.tls.roots = Some(server.authority.roots());
+    options.tls.roots = Some(server.authority.roots().into());
     let store = open(&options).await.unwrap();
     done(store.commit(&create_until(hour())).await.unwrap());
     options.tls.roots = Some(b"-----BEGIN CERTIFICATE-----\n".to_vec());
@@ -32,7 +33,7 @@ async fn tls_works_for_whom_we_trust_and_only_for_them() {
 async fn a_server_that_asks_who_we_are_is_shown_our_certificate() {
     let server = TlsServer::start("yes");
     let mut options = options(&server.url);
-    options.tls.roots = Some(server.authority.roots());
+    options.tls.roots = Some(server.authority.roots().into());
     let refused = open(&options).await.unwrap_err();
     assert!(
         matches!(refused, OpenError::Unreachable { .. }),

@@ -10,10 +10,14 @@
 )]
 #![expect(clippy::print_stdout, reason = "shown with a test that failed")]
 
+#[path = "../support/authority.rs"]
+mod authority;
 #[path = "../support/fleet.rs"]
 mod fleet;
 #[path = "../support/redis.rs"]
 mod redis_server;
+#[path = "../support/relay.rs"]
+mod relay;
 #[path = "../support/sse_server.rs"]
 #[expect(
     dead_code,
@@ -42,6 +46,7 @@ mod probes;
 mod questions;
 mod queued;
 mod races;
+mod reach;
 mod recovery;
 mod redis_fleet;
 mod redis_tls;

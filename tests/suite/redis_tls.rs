@@ -2,15 +2,16 @@
 
 use serde_json::json;
 
+use crate::authority::Authority;
 use crate::support::{Config, Era, Rig, TempDir, in_both_eras};
-use crate::tls_server::{Authority, TlsServer};
+use crate::tls_server::TlsServer;
 
 in_both_eras!(a_task_is_kept_over_tls_with_the_configured_files);
 
 async fn a_task_is_kept_over_tls_with_the_configured_files(era: Era) {
     let redis = TlsServer::start("yes");
     let (certificate, key) = redis.authority.issue();
-    let roots = String::from_utf8(redis.authority.roots()).unwrap();
+    let roots = redis.authority.roots();
     let files = TempDir::new();
     let lines = format!(
         "roots = {:?}\ncertificate = {:?}\nkey = {:?}",
@@ -29,7 +30,7 @@ async fn a_task_is_kept_over_tls_with_the_configured_files(era: Era) {
 #[test]
 fn roots_that_did_not_sign_are_told_in_one_line() {
     let redis = TlsServer::start("no");
-    let roots = String::from_utf8(Authority::new().roots()).unwrap();
+    let roots = Authority::new().roots();
     let files = TempDir::new();
     let roots = write(&files, "other-roots", &roots);
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_raincheck"))

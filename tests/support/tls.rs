@@ -1,49 +1,9 @@
-//! A Redis that speaks TLS, and who signs for it.
+//! A Redis that speaks TLS.
 
 use std::path::PathBuf;
 
-use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair,
-};
-
+use crate::authority::Authority;
 use crate::redis_server::RedisServer;
-
-/// Signs certificates for localhost.
-#[derive(Debug)]
-pub(crate) struct Authority {
-    certificate: String,
-    issuer: Issuer<'static, KeyPair>,
-}
-
-impl Authority {
-    pub(crate) fn new() -> Self {
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let certificate = params.self_signed(&key).unwrap().pem();
-        Self {
-            certificate,
-            issuer: Issuer::new(params, key),
-        }
-    }
-
-    pub(crate) fn roots(&self) -> Vec<u8> {
-        self.certificate.clone().into()
-    }
-
-    /// Certificate and key.
-    pub(crate) fn issue(&self) -> (String, String) {
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
-        // Named like its authority, OpenSSL would take it for one that signed itself.
-        params.distinguished_name = DistinguishedName::new();
-        params
-            .distinguished_name
-            .push(DnType::CommonName, "localhost");
-        let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        (certificate.pem(), key.serialize_pem())
-    }
-}
 
 /// A server that speaks only TLS on TCP, beside its socket.
 #[derive(Debug)]
@@ -71,7 +31,7 @@ impl TlsServer {
             "--tls-key-file",
             &files.write("key", &key),
             "--tls-ca-cert-file",
-            &files.write("roots", &authority.certificate),
+            &files.write("roots", &authority.roots()),
         ]);
         Self {
             url: format!("rediss://localhost:{port}/0"),

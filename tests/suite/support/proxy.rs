@@ -174,6 +174,24 @@ impl Proxy {
         self.signal("-CONT");
     }
 
+    /// SIGHUP.
+    pub(crate) fn hang_up(&self) {
+        self.signal("-HUP");
+    }
+
+    /// Until the log has that text so often.
+    pub(crate) async fn until_said(&self, text: &str, times: usize) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.log().matches(text).count() < times {
+            assert!(
+                Instant::now() < deadline,
+                "never said: {text}\n{}",
+                self.log()
+            );
+            tokio::time::sleep(Duration::from_millis(3)).await;
+        }
+    }
+
     fn signal(&self, signal: &str) {
         let running = self.child.as_ref().expect("the proxy runs");
         let pid = running.child.id().to_string();

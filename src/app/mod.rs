@@ -4,25 +4,28 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::ServerConfig;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
+mod reload;
+mod upstream;
+
+pub use reload::Reload;
+pub use upstream::settings as upstream_settings;
+
 use crate::admin::drain::Drain;
 use crate::admin::health::{Degraded, Health};
 use crate::admin::server::{Probes, Token};
 use crate::clock::{Anchored, Clock, System};
-use crate::config::{
-    self, Config, EraChoice, Location, NativeTasks, SealKey, Secret, SessionUse, TransportChoice,
-    Wrapped,
-};
+use crate::config::{self, Config, Location, NativeTasks, SealKey};
 use crate::downstream::auth::Callers;
 use crate::downstream::route::Names;
 use crate::downstream::server::{self, Server};
 use crate::downstream::stdio::Lines;
 use crate::downstream::{self, Front};
-use crate::mcp::version::Era;
 use crate::runner::{self, Runner};
 use crate::store::embedded::{Embedded, seal_key};
 use crate::store::ledger::{Ledger, Patience};
@@ -32,9 +35,8 @@ use crate::store::seal::Sealer;
 use crate::store::{self, Store, record};
 use crate::task::id::Incarnation;
 use crate::task::state::Reach;
-use crate::tls;
-use crate::upstream::stdio::Program;
-use crate::upstream::wrapped::{SessionMode, Settings as UpstreamSettings, Transport, Upstream};
+use crate::tls::{self, kept::Kept};
+use crate::upstream::wrapped::Upstream;
 
 /// The end of `drain.grace` is for answers on their way to clients: at most so long, and at most an
 /// eighth of it.
@@ -62,6 +64,7 @@ pub struct App {
     delay: Duration,
     /// For how long it drains after that.
     grace: Duration,
+    reload: Reload,
     /// What the parts run in the background.
     services: TaskTracker,
     stop: CancellationToken,
@@ -110,7 +113,9 @@ impl App {
         let (services, stop) = (TaskTracker::new(), CancellationToken::new());
         let opened = open(&config, &services, &stop).await?;
         let key = opened.store.caller_key().await.map_err(line)?;
-        let upstream = Upstream::new(&upstream_settings(&config), services.clone());
+        let settings = upstream_settings(&config).map_err(AppError)?;
+        let upstream_tls = settings.tls.clone();
+        let upstream = Upstream::new(&settings, services.clone());
         let upstream = Arc::new(upstream.map_err(line)?);
         if !upstream.speaks_http() {
             // `npx` may have to fetch the server first: nobody should have to wait for that.
@@ -132,9 +137,9 @@ impl App {
             settings,
         );
         runner.start().await.map_err(line)?;
-        let door = match lines {
-            Some(lines) => Door::Lines(lines),
-            None => Door::Listener(bind(&config.listen, &config.limits).await?),
+        let (door, listener_tls) = match lines {
+            Some(lines) => (Door::Lines(lines), None),
+            None => bind(&config.listen, &config.limits).await?,
         };
         let health = Health::new(config.admin.ready_needs_store).in_front_of(&upstream);
         let health = Arc::new(health);
@@ -149,18 +154,7 @@ impl App {
             upstream,
             rules,
             callers: Callers::new(&key),
-            settings: downstream::Settings {
-                names: Names {
-                    path: config.listen.path,
-                    hosts: config.listen.allowed_hosts,
-                    origins: config.listen.allowed_origins,
-                    address: config.listen.address.ip(),
-                },
-                body_bytes_max: config.limits.body_bytes_max,
-                listen_task_ids_max: config.limits.listen_task_ids,
-                trust_annotations: config.upstream.trust_annotations,
-                pass_native_tasks: config.upstream.native_tasks == NativeTasks::Pass,
-            },
+            settings: downstream_settings(&config),
             closing: CancellationToken::new(),
             passing: TaskTracker::new(),
         };
@@ -173,9 +167,15 @@ impl App {
             probes,
             delay: config.drain.delay,
             grace: config.drain.grace,
+            reload: Reload::new(listener_tls, upstream_tls),
             services,
             stop,
         })
+    }
+
+    /// The files that can be read anew while it serves.
+    pub fn reload(&self) -> Reload {
+        self.reload.clone()
     }
 
     /// Where clients reach it, with the port that the system chose if none was asked for.
@@ -256,6 +256,22 @@ impl App {
         if let Some(embedded) = self.embedded {
             embedded.close().await;
         }
+    }
+}
+
+fn downstream_settings(config: &Config) -> downstream::Settings {
+    let listen = config.listen.clone();
+    downstream::Settings {
+        names: Names {
+            path: listen.path,
+            hosts: listen.allowed_hosts,
+            origins: listen.allowed_origins,
+            address: listen.address.ip(),
+        },
+        body_bytes_max: config.limits.body_bytes_max,
+        listen_task_ids_max: config.limits.listen_task_ids,
+        trust_annotations: config.upstream.trust_annotations,
+        pass_native_tasks: config.upstream.native_tasks == NativeTasks::Pass,
     }
 }
 
@@ -425,73 +441,31 @@ fn certificates(files: &config::StoreTls) -> Result<Tls, AppError> {
     })
 }
 
-/// What the upstream side is told.
-pub fn upstream_settings(config: &Config) -> UpstreamSettings {
-    let (url, command) = match &config.upstream.server {
-        Wrapped::Url(url) => (url.to_string(), None),
-        Wrapped::Command(command) => (String::new(), Some(program(command))),
-    };
-    UpstreamSettings {
-        url,
-        command,
-        children_max: config.upstream.children_max,
-        transport: match config.upstream.transport {
-            TransportChoice::Auto => Transport::Auto,
-            TransportChoice::StreamableHttp => Transport::StreamableHttp,
-            TransportChoice::Sse => Transport::Sse,
-        },
-        era: match config.upstream.era {
-            EraChoice::Auto => None,
-            EraChoice::Legacy => Some(Era::Legacy),
-            EraChoice::Modern => Some(Era::Modern),
-        },
-        session: match config.upstream.session {
-            SessionUse::Pool => SessionMode::Pool,
-            SessionUse::Caller => SessionMode::Caller,
-        },
-        sessions_max: config.upstream.sessions_max,
-        connect_timeout: config.upstream.connect_timeout,
-        // Room for the envelope around the largest result.
-        message_bytes_max: usize::try_from(config.rules.result_bytes_max())
-            .unwrap_or(usize::MAX)
-            .saturating_add(64 * 1024),
-        ..UpstreamSettings::default()
-    }
-}
-
-fn program(command: &config::Command) -> Program {
-    let exposed = |(name, value): &(String, Secret)| (name.clone(), value.expose().to_owned());
-    let arguments = command
-        .arguments
-        .iter()
-        .map(|text| text.expose().to_owned());
-    Program {
-        name: command.program.clone(),
-        arguments: arguments.collect(),
-        environment: command.environment.iter().map(exposed).collect(),
-        directory: command.directory.clone(),
-        ..Program::default()
-    }
-}
-
-async fn bind(listen: &config::Listen, limits: &config::Limits) -> Result<Server, AppError> {
+async fn bind(
+    listen: &config::Listen,
+    limits: &config::Limits,
+) -> Result<(Door, Option<Arc<Kept<ServerConfig>>>), AppError> {
     let tls = match &listen.tls {
-        Some(files) => Some(tls::server_config(&files.certificate, &files.key).map_err(line)?),
+        Some(files) => {
+            let kept = tls::server(files.certificate.clone(), files.key.clone());
+            Some(kept.map_err(line)?)
+        }
         None => None,
     };
     let settings = server::Settings {
         connections_max: limits.connections,
         header_timeout: limits.header_timeout,
         h2c: listen.h2c,
-        tls,
+        tls: tls.clone(),
     };
     let bound = Server::bind(listen.address, settings).await;
-    bound.map_err(|error| {
+    let server = bound.map_err(|error| {
         AppError(format!(
             "{} cannot be listened on: {error}; choose another address with --listen",
             listen.address
         ))
-    })
+    })?;
+    Ok((Door::Listener(server), tls))
 }
 
 /// An error and its causes on one line.

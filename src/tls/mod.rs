@@ -1,5 +1,4 @@
-//! TLS for the listener: a rustls configuration from two PEM files, or a sentence about which of
-//! them is wrong and how.
+//! TLS: rustls configurations from PEM files, or a sentence about which of them is wrong and how.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,19 +9,42 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+pub mod client;
+pub mod kept;
+
+use kept::Kept;
+
 /// What is wrong with a file, on one line.
 #[derive(Debug, thiserror::Error)]
-#[error("{}: {wrong}", file.display())]
+#[error("{}{wrong}", file.as_ref().map(|file| format!("{}: ", file.display())).unwrap_or_default())]
 pub struct TlsError {
-    file: PathBuf,
+    /// `None`: it is about the machine's own roots.
+    file: Option<PathBuf>,
     wrong: String,
 }
 
 impl TlsError {
     fn new(file: &Path, wrong: impl fmt::Display) -> Self {
         Self {
-            file: file.to_owned(),
+            file: Some(file.to_owned()),
             wrong: wrong.to_string(),
+        }
+    }
+
+    fn machine(error: impl fmt::Display) -> Self {
+        Self {
+            file: None,
+            wrong: format!("the system's certificates cannot be used: {error}"),
+        }
+    }
+
+    /// A certificate and a key that rustls does not take together.
+    fn pair(certificate: &Path, key: &Path, error: &rustls::Error) -> Self {
+        if matches!(error, rustls::Error::InconsistentKeys(_)) {
+            let of = certificate.display();
+            Self::new(key, format!("is not the key of the certificate in {of}"))
+        } else {
+            Self::new(certificate, format!("cannot be used: {error}"))
         }
     }
 }
@@ -46,16 +68,14 @@ pub fn server_config(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>
         .map_err(|e| TlsError::new(certificate, e))?
         .with_no_client_auth()
         .with_single_cert(chain, private)
-        .map_err(|e| {
-            if matches!(e, rustls::Error::InconsistentKeys(_)) {
-                let of = certificate.display();
-                TlsError::new(key, format!("is not the key of the certificate in {of}"))
-            } else {
-                TlsError::new(certificate, format!("cannot be used: {e}"))
-            }
-        })?;
+        .map_err(|e| TlsError::pair(certificate, key, &e))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
+}
+
+/// The same, to be read anew while the listener serves.
+pub fn server(certificate: PathBuf, key: PathBuf) -> Result<Arc<Kept<ServerConfig>>, TlsError> {
+    Kept::new(move || server_config(&certificate, &key).map(Arc::unwrap_or_clone))
 }
 
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {

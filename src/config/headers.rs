@@ -1,0 +1,80 @@
+//! From `[upstream.headers]` to headers that every request to the wrapped server carries.
+
+use std::collections::BTreeMap;
+
+use hyper::header::{HeaderName, HeaderValue};
+
+use super::problem::Problem;
+use super::{Secret, file};
+
+/// A header of ours. Its value is as likely as not a secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Header {
+    pub name: HeaderName,
+    /// A header's value: visible ASCII and spaces.
+    pub value: Secret,
+}
+
+/// What frames a request, belongs to a connection, or is MCP's own. Beside `mcp-*`.
+const RESERVED: [&str; 18] = [
+    "accept",
+    "accept-encoding",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "expect",
+    "host",
+    "keep-alive",
+    "last-event-id",
+    "origin",
+    "proxy-authenticate",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "http2-settings",
+];
+
+pub(super) fn headers(written: &BTreeMap<String, file::Value>) -> Result<Vec<Header>, Problem> {
+    written
+        .iter()
+        .map(|(name, value)| header(name, &value.0))
+        .collect()
+}
+
+fn header(name: &str, value: &Secret) -> Result<Header, Problem> {
+    let refused = |text: &str| Problem::new(format!("upstream.headers.{name}"), text);
+    let parsed: HeaderName = name
+        .parse()
+        .map_err(|_| refused("is not the name of a header; write \"x-api-key\""))?;
+    // Two spellings of one header would be two settings.
+    if parsed.as_str() != name {
+        let text = format!("write it in lower case: {:?}", parsed.as_str());
+        return Err(refused(&text));
+    }
+    if RESERVED.contains(&name) || name.starts_with("mcp-") {
+        return Err(refused(
+            "belongs to HTTP or to MCP, and raincheck sets it for each request; take it out",
+        ));
+    }
+    // The value is not quoted: it is a secret.
+    let text = value.expose();
+    let plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    if !plain || HeaderValue::from_str(text).is_err() {
+        return Err(refused(
+            "cannot be sent: a header is one line of ASCII, without control characters",
+        ));
+    }
+    if text.trim().is_empty() {
+        return Err(refused("is empty; write a value, or take it out"));
+    }
+    if text.trim() != text {
+        return Err(refused("begins or ends with a space; take it out"));
+    }
+    Ok(Header {
+        name: parsed,
+        value: value.clone(),
+    })
+}

@@ -1,0 +1,102 @@
+//! TLS to the wrapped server: whom we trust, who we are, and which failures prove that nothing of a
+//! request was looked at.
+
+use std::error::Error;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::crypto::aws_lc_rs;
+use rustls::{AlertDescription, ClientConfig, RootCertStore};
+use rustls_platform_verifier::Verifier;
+
+use super::kept::Kept;
+use super::{TlsError, certificates, private_key};
+
+/// The files, PEM.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Files {
+    /// Trusted instead of the machine's roots.
+    pub roots: Option<PathBuf>,
+    /// Certificate and key: who we are.
+    pub identity: Option<(PathBuf, PathBuf)>,
+}
+
+/// Reads the files; without any, the machine's roots.
+pub fn client(files: Files) -> Result<Arc<Kept<ClientConfig>>, TlsError> {
+    Kept::new(move || client_config(&files))
+}
+
+fn client_config(files: &Files) -> Result<ClientConfig, TlsError> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let verifier: Arc<dyn ServerCertVerifier> = match &files.roots {
+        Some(file) => {
+            let mut roots = RootCertStore::empty();
+            for certificate in certificates(file)? {
+                roots
+                    .add(certificate)
+                    .map_err(|e| TlsError::new(file, format!("cannot be used: {e}")))?;
+            }
+            WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
+                .build()
+                .map_err(|e| TlsError::new(file, format!("cannot be used: {e}")))?
+        }
+        None => Arc::new(Verifier::new(Arc::clone(&provider)).map_err(TlsError::machine)?),
+    };
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(TlsError::machine)?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier);
+    let mut config = match &files.identity {
+        None => builder.with_no_client_auth(),
+        Some((certificate, key)) => builder
+            .with_client_auth_cert(certificates(certificate)?, private_key(key)?)
+            .map_err(|e| TlsError::pair(certificate, key, &e))?,
+    };
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+/// Whether TLS itself is what failed.
+pub fn is_tls(error: &(dyn Error + 'static)) -> bool {
+    rustls_error(error).is_some()
+}
+
+/// Whether the server said that it does not take our certificate, or that it wants one. With TLS 1.3
+/// this arrives after the request was written; but a server reads no request before the handshake
+/// is complete, and we never begin another one on the same connection (no renegotiation, no
+/// post-handshake authentication).
+pub fn is_refused_identity(error: &(dyn Error + 'static)) -> bool {
+    matches!(
+        rustls_error(error),
+        Some(rustls::Error::AlertReceived(
+            AlertDescription::CertificateRequired
+                | AlertDescription::BadCertificate
+                | AlertDescription::UnsupportedCertificate
+                | AlertDescription::CertificateRevoked
+                | AlertDescription::CertificateExpired
+                | AlertDescription::CertificateUnknown
+                | AlertDescription::UnknownCA
+                | AlertDescription::AccessDenied
+        ))
+    )
+}
+
+/// An [`io::Error`] does not name what it holds as its source.
+fn rustls_error<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e rustls::Error> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(found) = error.downcast_ref() {
+            return Some(found);
+        }
+        let held = error.downcast_ref::<io::Error>();
+        next = match held.and_then(io::Error::get_ref) {
+            Some(held) => Some(held),
+            None => error.source(),
+        };
+    }
+    None
+}

@@ -1,0 +1,201 @@
+//! The wrapped server over TLS and behind a socket, with headers of ours, as operators set it up.
+
+use std::sync::Arc;
+
+use hyper::Method;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::version::TLS13;
+use serde_json::json;
+
+use crate::authority::Authority;
+use crate::relay::{Relay, over_socket, terms};
+use crate::support::{Client, Config, Era, Proxy, TempDir, Upstream, in_both_eras};
+
+in_both_eras!(
+    a_socket_is_wrapped,
+    certificates_are_changed_under_a_running_call,
+    headers_of_ours_arrive_once_and_are_not_logged,
+);
+
+/// A task, and what passes.
+async fn assert_wrapped(proxy: &Proxy, upstream: &Upstream, text: &str) {
+    let client = Client::of(proxy.address());
+    let task = client.call("echo", json!({"text": text})).await.into_task();
+    let state = client.until(&task, "completed").await;
+    assert_eq!(state["result"]["content"][0]["text"], text);
+    let path = "/.well-known/oauth-protected-resource/mcp";
+    let answer = client.http(Method::GET, path).send().await;
+    assert_eq!(answer.status, 200, "{}", proxy.log());
+    assert_eq!(upstream.received().last().unwrap().path, path);
+}
+
+async fn a_socket_is_wrapped(era: Era) {
+    let upstream = Upstream::start(era).await;
+    let files = TempDir::new();
+    let socket = files.path().join("s");
+    let _relay = over_socket(&socket, upstream.address());
+    let url = format!("unix:{}", socket.display());
+    let proxy = Config::always().start(&url).await;
+    assert_wrapped(&proxy, &upstream, "through a socket").await;
+    let call = upstream.requests("tools/call").remove(0);
+    assert_eq!(call.header("host"), Some("localhost"));
+    assert_eq!(call.path, "/mcp");
+}
+
+/// The files of a client of the one and of the other authority.
+fn write(files: &TempDir, servers: &Authority, clients: &Authority) -> String {
+    let write = |name: &str, text: &str| {
+        let path = files.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        format!("{name} = \"{}\"\n", path.display())
+    };
+    let (certificate, key) = clients.issue();
+    write("roots", &servers.roots()) + &write("certificate", &certificate) + &write("key", &key)
+}
+
+async fn certificates_are_changed_under_a_running_call(era: Era) {
+    let (old, new) = (Authority::new(), Authority::new());
+    let upstream = Upstream::start(era).await;
+    let relay = Relay::over_tls(terms(old.issue(), Some(&old), &TLS13), upstream.address()).await;
+    let files = TempDir::new();
+    let config = Config::always().section("upstream.tls", &write(&files, &old, &old));
+    let proxy = config.start(&relay.url("localhost")).await;
+    assert_wrapped(&proxy, &upstream, "sealed").await;
+    let client = Client::of(proxy.address());
+    let task = client.call("held", json!({})).await.into_task();
+    upstream.until_started("held").await;
+
+    std::fs::write(files.path().join("key"), "no key").unwrap();
+    proxy.hang_up();
+    proxy.until_said("the old files stay in use", 1).await;
+    assert_wrapped(&proxy, &upstream, "still the old").await;
+
+    relay.change(terms(new.issue(), Some(&new), &TLS13));
+    write(&files, &new, &new);
+    proxy.hang_up();
+    proxy.until_said("read anew", 1).await;
+    assert_wrapped(&proxy, &upstream, "the new").await;
+
+    upstream.release("held");
+    client.until(&task, "completed").await;
+    assert_eq!(upstream.tally("held").started, 1);
+    assert!(!proxy.log().contains("PRIVATE"), "{}", proxy.log());
+}
+
+async fn headers_of_ours_arrive_once_and_are_not_logged(era: Era) {
+    let upstream = Upstream::start(era).await;
+    let proxy = Config::always()
+        .section(
+            "upstream.headers",
+            "authorization = \"Bearer hunter2\"\nx-api-key = \"hunter3\"",
+        )
+        .section("telemetry", "log = \"trace\"")
+        .start(&upstream.url())
+        .await;
+    let client = Client::of(proxy.address()).named("Bearer alice");
+    let task = client.call("echo", json!({"text": "x"})).await.into_task();
+    client.until(&task, "completed").await;
+    let path = "/.well-known/oauth-protected-resource/mcp";
+    let passed = client.http(Method::GET, path).header("x-api-key", "theirs");
+    assert_eq!(passed.send().await.status, 200);
+    let received = upstream.received();
+    assert!(received.iter().any(|one| one.path == path));
+    for one in received {
+        for (name, expected) in [
+            ("authorization", "Bearer hunter2"),
+            ("x-api-key", "hunter3"),
+        ] {
+            let values: Vec<_> = one.headers.get_all(name).iter().collect();
+            assert_eq!(values, [expected], "{one:?}");
+        }
+    }
+    assert!(!proxy.log().contains("hunter"), "{}", proxy.log());
+}
+
+/// Our own credentials are there after a restart, too; a caller's are not, and need not be.
+#[tokio::test]
+async fn a_call_under_our_own_credentials_is_carried_on() {
+    let upstream = Upstream::start(Era::Legacy).await;
+    upstream.keep_events();
+    let mut proxy = Config::always()
+        .embedded()
+        .section("upstream.headers", "authorization = \"Bearer ours\"")
+        .start(&upstream.url())
+        .await;
+    let client = Client::of(proxy.address()).named("Bearer alice");
+    let task = client.call("steps", json!({"n": 1})).await.into_task();
+    client
+        .until_it(&task, "at step 1", |state| {
+            state["statusMessage"] == "step 1"
+        })
+        .await;
+    proxy.kill();
+    proxy.restart().await;
+    upstream.release("steps");
+    let client = client.at(proxy.address());
+    client.until(&task, "completed").await;
+    assert_eq!(upstream.tally("steps").started, 1);
+}
+
+#[tokio::test]
+async fn the_listeners_certificate_is_read_anew() {
+    let (old, new) = (Authority::new(), Authority::new());
+    let files = TempDir::new();
+    let file = |name: &str| files.path().join(name);
+    let put = |(certificate, key): (String, String)| {
+        std::fs::write(file("certificate"), certificate).unwrap();
+        std::fs::write(file("key"), key).unwrap();
+    };
+    put(old.issue());
+    let lines = format!(
+        "certificate = {:?}\nkey = {:?}",
+        file("certificate"),
+        file("key")
+    );
+    let config = Config::always().section("listen.tls", &lines);
+    let proxy = config.start("http://127.0.0.1:9/mcp").await;
+    assert!(is_trusted(&proxy, &old).await && !is_trusted(&proxy, &new).await);
+    put(new.issue());
+    proxy.hang_up();
+    proxy.until_said("read anew", 1).await;
+    assert!(is_trusted(&proxy, &new).await && !is_trusted(&proxy, &old).await);
+}
+
+/// Whether the proxy shows a certificate that this authority signed.
+async fn is_trusted(proxy: &Proxy, authority: &Authority) -> bool {
+    let mut roots = rustls::RootCertStore::empty();
+    let root = CertificateDer::from_pem_slice(authority.roots().as_bytes()).unwrap();
+    roots.add(root).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let stream = tokio::net::TcpStream::connect(proxy.address())
+        .await
+        .unwrap();
+    let name = "localhost".try_into().unwrap();
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+    connector.connect(name, stream).await.is_ok()
+}
+
+#[test]
+fn check_says_what_is_wrong_with_the_files() {
+    let checked = |upstream: &str, roots: Option<&str>| {
+        let mut check = std::process::Command::new(env!("CARGO_BIN_EXE_raincheck"));
+        check.args(["check", "--store", "memory:", "--upstream", upstream]);
+        if let Some(roots) = roots {
+            check.env("RAINCHECK_UPSTREAM__TLS__ROOTS", roots);
+        }
+        let output = check.output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let said = checked("https://localhost:1/mcp", Some("/nonexistent/roots.pem"));
+    let expected = "upstream.tls: /nonexistent/roots.pem: cannot be read: No such file";
+    assert!(said.contains(expected), "{said}");
+    let said = checked("unix:/nonexistent/s", None);
+    assert!(said.contains("there is no /nonexistent/s"), "{said}");
+}

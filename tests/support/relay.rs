@@ -1,0 +1,108 @@
+//! Other ways to a server that listens on TCP: its bytes, over TLS or a Unix socket.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
+use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::authority::Authority;
+
+/// Gone when dropped, and its connections with it.
+#[derive(Debug)]
+pub(crate) struct Relay {
+    port: u16,
+    terms: Arc<Mutex<Arc<ServerConfig>>>,
+    _stop: DropGuard,
+}
+
+impl Relay {
+    pub(crate) async fn over_tls(terms: ServerConfig, target: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stop = CancellationToken::new();
+        let relay = Self {
+            port: listener.local_addr().unwrap().port(),
+            terms: Arc::new(Mutex::new(Arc::new(terms))),
+            _stop: stop.clone().drop_guard(),
+        };
+        let terms = Arc::clone(&relay.terms);
+        let accepting = stop.clone().run_until_cancelled_owned(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                let acceptor = TlsAcceptor::from(Arc::clone(&terms.lock().unwrap()));
+                let shaken = async move {
+                    if let Ok(stream) = acceptor.accept(stream).await {
+                        relay_to(target, stream).await;
+                    }
+                };
+                tokio::spawn(stop.clone().run_until_cancelled_owned(shaken));
+            }
+        });
+        tokio::spawn(accepting);
+        relay
+    }
+
+    /// With another host than the certificate's it is another URL of the same place.
+    pub(crate) fn url(&self, host: &str) -> String {
+        format!("https://{host}:{}/mcp", self.port)
+    }
+
+    /// From the next connection on.
+    pub(crate) fn change(&self, terms: ServerConfig) {
+        *self.terms.lock().unwrap() = Arc::new(terms);
+    }
+}
+
+/// Until the guard is dropped.
+pub(crate) fn over_socket(file: &Path, target: SocketAddr) -> DropGuard {
+    let listener = UnixListener::bind(file).unwrap();
+    let stop = CancellationToken::new();
+    let guard = stop.clone().drop_guard();
+    tokio::spawn(stop.clone().run_until_cancelled_owned(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let relayed = relay_to(target, stream);
+            tokio::spawn(stop.clone().run_until_cancelled_owned(relayed));
+        }
+    }));
+    guard
+}
+
+async fn relay_to<S: AsyncRead + AsyncWrite + Unpin>(target: SocketAddr, mut stream: S) {
+    let mut server = TcpStream::connect(target).await.unwrap();
+    let _ = copy_bidirectional(&mut stream, &mut server).await;
+}
+
+/// A server that shows this certificate, and asks for one of `clients`.
+pub(crate) fn terms(
+    (certificate, key): (String, String),
+    clients: Option<&Authority>,
+    version: &'static SupportedProtocolVersion,
+) -> ServerConfig {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(&[version])
+        .unwrap();
+    let builder = match clients {
+        None => builder.with_no_client_auth(),
+        Some(authority) => {
+            let mut roots = RootCertStore::empty();
+            let root = CertificateDer::from_pem_slice(authority.roots().as_bytes()).unwrap();
+            roots.add(root).unwrap();
+            let verifier =
+                WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+            builder.with_client_cert_verifier(verifier.unwrap())
+        }
+    };
+    let certificate = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+    builder.with_single_cert(vec![certificate], key).unwrap()
+}

@@ -132,6 +132,14 @@ impl Upstream {
         }
     }
 
+    /// How long a call's patience waits for [`Event::Sent`] before it counts.
+    pub fn start_allowance(&self) -> Duration {
+        match &self.server {
+            Server::Http { .. } => Duration::ZERO,
+            Server::Stdio(_) => stdio::START_ALLOWANCE,
+        }
+    }
+
     /// How long [`Self::stop`] may take.
     pub fn stop_patience(&self) -> Duration {
         match &self.server {
@@ -380,7 +388,7 @@ impl Upstream {
                     let answer = Answer::Refused(refusal.into());
                     let _ = exchange.control.answer(&question.id, answer).await;
                 }
-                Event::Progress(_) | Event::Log(_) | Event::Resumable => {}
+                Event::Sent | Event::Progress(_) | Event::Log(_) | Event::Resumable => {}
             }
         }
         Err(DiscoverError::Failed(INVALID))

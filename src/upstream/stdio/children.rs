@@ -1,5 +1,6 @@
 //! The children that translated and modern callers share: one for each caller with one set of
-//! capabilities, started when it is needed and ended when it is not.
+//! capabilities, started when it is needed and ended when it is not. While a call on it asks its
+//! client something, calls that may ask as well have another one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 
-use super::channel::{Channel, Said};
+use super::channel::{Asks, Channel, Said};
 use super::child::Nursery;
 use super::exchange::ask;
 use crate::mcp::error::{Failure, Reason, SideEffect};
@@ -52,10 +53,13 @@ impl Key {
 
 type Slot = Arc<OnceCell<Arc<Channel>>>;
 
+/// Never an empty list. As many in all as there are processes, and starts that wait for one.
+type ByKey = HashMap<Key, Vec<Slot>>;
+
 #[derive(Debug)]
 pub(super) struct Children {
     pub(super) nursery: Arc<Nursery>,
-    by_key: Mutex<HashMap<Key, Slot>>,
+    by_key: Mutex<ByKey>,
     /// Processes of all kinds; each holds one until nothing is left of it.
     permits: Arc<Semaphore>,
     processes_max: u32,
@@ -81,21 +85,18 @@ impl Children {
         }
     }
 
-    fn by_key(&self) -> MutexGuard<'_, HashMap<Key, Slot>> {
+    fn by_key(&self) -> MutexGuard<'_, ByKey> {
         self.by_key.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The child of that key, started by one of all who want it. It may have ended by the time it
-    /// is used. Dropped before it resolves, the start goes on: the next may have it.
-    pub(super) async fn get(self: &Arc<Self>, key: &Key) -> Result<Arc<Channel>, NoSession> {
-        let slot = {
-            let mut by_key = self.by_key();
-            let gone = |slot: &Slot| slot.get().is_some_and(|channel| !channel.is_open());
-            if by_key.get(key).is_some_and(gone) {
-                by_key.remove(key);
-            }
-            Arc::clone(by_key.entry(key.clone()).or_default())
-        };
+    /// A child of that key for such a request, started by one of all who want it. It may have ended
+    /// by the time it is used. Dropped before it resolves, the start goes on: the next may have it.
+    pub(super) async fn get(
+        self: &Arc<Self>,
+        key: &Key,
+        asks: Asks,
+    ) -> Result<Arc<Channel>, NoSession> {
+        let slot = self.slot(key, asks);
         if let Some(channel) = slot.get() {
             return Ok(Arc::clone(channel));
         }
@@ -110,18 +111,49 @@ impl Children {
         opening.await.map_err(|_| NoSession::Failed(UNREACHABLE))?
     }
 
+    /// What names no call is said of the only one that may be meant: a call whose client was asked
+    /// shares its child only where there is no room for another.
+    fn slot(&self, key: &Key, asks: Asks) -> Slot {
+        let mut by_key = self.by_key();
+        let slots = by_key.entry(key.clone()).or_default();
+        slots.retain(|slot| slot.get().is_none_or(|channel| channel.is_open()));
+        let is_asking = |slot: &Slot| slot.get().is_some_and(|channel| channel.is_asking());
+        let mut fitting = slots.iter();
+        if let Some(slot) = fitting.find(|slot| asks == Asks::Never || !is_asking(slot)) {
+            return Arc::clone(slot);
+        }
+        let first = slots.first().cloned();
+        let has_room = || self.permits.available_permits() > 0 || unused(&by_key).next().is_some();
+        match first {
+            Some(first) if !has_room() => first,
+            _ => {
+                let slot = Slot::default();
+                by_key
+                    .entry(key.clone())
+                    .or_default()
+                    .push(Arc::clone(&slot));
+                slot
+            }
+        }
+    }
+
     /// A child of that caller that runs already, whatever was declared to it.
     pub(super) fn any_of(&self, caller: [u8; 16]) -> Option<Arc<Channel>> {
         let by_key = self.by_key();
-        let mut own = by_key.iter().filter(|(key, _)| key.caller == caller);
-        own.find_map(|(_, slot)| slot.get().filter(|channel| channel.is_open()).cloned())
+        let own = by_key.iter().filter(|(key, _)| key.caller == caller);
+        let mut channels = own
+            .flat_map(|(_, slots)| slots)
+            .filter_map(|slot| slot.get());
+        channels.find(|channel| channel.is_open()).cloned()
     }
 
     fn forget(&self, key: &Key, slot: &Slot) {
         let mut by_key = self.by_key();
-        let is_it = |kept: &Slot| Arc::ptr_eq(kept, slot) && kept.get().is_none();
-        if by_key.get(key).is_some_and(is_it) {
-            by_key.remove(key);
+        if let Some(slots) = by_key.get_mut(key) {
+            slots.retain(|kept| !(Arc::ptr_eq(kept, slot) && kept.get().is_none()));
+            if slots.is_empty() {
+                by_key.remove(key);
+            }
         }
     }
 
@@ -159,11 +191,7 @@ impl Children {
 
     fn close_unused_longest(&self) {
         let by_key = self.by_key();
-        let channels = by_key.values().filter_map(|slot| slot.get());
-        let unused = channels
-            .filter(|channel| channel.is_open())
-            .filter_map(|channel| channel.unused_since().map(|since| (since, channel)));
-        if let Some((_, channel)) = unused.min_by_key(|(since, _)| *since) {
+        if let Some((_, channel)) = unused(&by_key).min_by_key(|(since, _)| *since) {
             channel.close();
         }
     }
@@ -171,15 +199,15 @@ impl Children {
     /// Ends what nobody has used for so long, and forgets what has ended.
     pub(super) fn close_unused(&self, idle: Duration) {
         let now = Instant::now();
-        self.by_key().retain(|_, slot| {
-            let Some(channel) = slot.get() else {
-                return true;
-            };
-            let unused = channel.unused_since();
-            if unused.is_some_and(|since| now.saturating_duration_since(since) >= idle) {
+        let mut by_key = self.by_key();
+        for (since, channel) in unused(&by_key) {
+            if now.saturating_duration_since(since) >= idle {
                 channel.close();
             }
-            channel.is_open()
+        }
+        by_key.retain(|_, slots| {
+            slots.retain(|slot| slot.get().is_none_or(|channel| channel.is_open()));
+            !slots.is_empty()
         });
     }
 
@@ -191,6 +219,14 @@ impl Children {
         // Whoever waits for a process gets none.
         self.permits.close();
     }
+}
+
+/// The running children that nobody uses, and since when.
+fn unused(by_key: &ByKey) -> impl Iterator<Item = (Instant, &Arc<Channel>)> {
+    let channels = by_key.values().flatten().filter_map(|slot| slot.get());
+    channels
+        .filter(|channel| channel.is_open())
+        .filter_map(|channel| channel.unused_since().map(|since| (since, channel)))
 }
 
 /// A legacy server is told who we are, and says who it is.

@@ -35,6 +35,7 @@ pub(super) fn begin(children: Arc<Children>, era: Era, outgoing: Outgoing) -> Ex
         outgoing,
         current: Arc::clone(&current),
         phase: Phase::Unsent,
+        tries: 1,
     };
     let events = stream::unfold(conversation, |mut conversation| async {
         let event = conversation.next().await?;
@@ -87,6 +88,7 @@ struct Conversation {
     key: Key,
     current: Current,
     phase: Phase,
+    tries: u32,
 }
 
 enum Phase {
@@ -97,7 +99,6 @@ enum Phase {
 
 impl Conversation {
     async fn next(&mut self) -> Option<Event> {
-        let mut tries = 1;
         loop {
             let ticket = match &mut self.phase {
                 Phase::Reading(ticket) => ticket,
@@ -107,7 +108,7 @@ impl Conversation {
                         Ok(ticket) => self.phase = Phase::Reading(ticket),
                         Err(event) => return Some(self.end(event)),
                     }
-                    continue;
+                    return Some(Event::Sent);
                 }
             };
             match ticket.next().await {
@@ -130,8 +131,10 @@ impl Conversation {
                     };
                     return Some(self.end(Event::Error(error)));
                 }
-                Said::Failed(failure) if failure.effect == SideEffect::None && tries < TRIES => {
-                    tries += 1;
+                Said::Failed(failure)
+                    if failure.effect == SideEffect::None && self.tries < TRIES =>
+                {
+                    self.tries += 1;
                     self.phase = Phase::Unsent;
                 }
                 Said::Failed(failure) => return Some(self.end(Event::Failed(failure))),
@@ -148,14 +151,16 @@ impl Conversation {
     async fn send(&self) -> Result<Ticket, Event> {
         let failed = |reason| Event::Failed(Failure::new(reason, SideEffect::None));
         for _ in 0..TRIES {
-            let channel = self.children.get(&self.key).await.map_err(no_session)?;
+            let asks = asks(&self.outgoing.method);
+            let channel = self.children.get(&self.key, asks).await;
+            let channel = channel.map_err(no_session)?;
             if self.era == Era::Legacy
                 && let Some(level) = &self.outgoing.log_level
             {
                 set_log_level(&channel, level).await;
             }
             // It may have ended in between.
-            let Some(mut ticket) = channel.open(asks(&self.outgoing.method)) else {
+            let Some(mut ticket) = channel.open(asks) else {
                 continue;
             };
             let params = match self.era {

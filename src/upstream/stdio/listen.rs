@@ -76,7 +76,7 @@ impl Ear {
         match self.era? {
             Era::Modern => {
                 let key = Key::new(Era::Modern, self.wish.caller, &capabilities);
-                let channel = self.children.get(&key).await;
+                let channel = self.children.get(&key, Asks::Never).await;
                 let mut ticket = channel.ok()?.open(Asks::Never)?;
                 ticket.cancel_on_drop = true;
                 let filter = [("notifications", &*self.wish.filter)];
@@ -87,7 +87,7 @@ impl Ear {
             }
             Era::Legacy => {
                 let key = Key::new(Era::Legacy, self.wish.caller, &capabilities);
-                let channel = self.children.get(&key).await.ok()?;
+                let channel = self.children.get(&key, Asks::Never).await.ok()?;
                 let listener = channel.listen()?;
                 let described = channel.described.get()?;
                 let mut wanted = Wanted::of(&self.wish.filter, described.capabilities.get());

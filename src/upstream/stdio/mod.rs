@@ -27,6 +27,7 @@ mod sessions;
 mod spawner;
 mod stderr;
 
+use channel::Asks;
 use child::Nursery;
 use children::{Children, Key};
 use session::Session;
@@ -47,6 +48,10 @@ const ROUND: Duration = Duration::from_secs(5);
 
 /// A child may take twice 2 s to end, and then it is killed.
 pub(super) const STOP_PATIENCE: Duration = Duration::from_secs(6);
+
+/// How long a call that asks before its task waits for a process to be there; only then its grace
+/// window begins. Most are there within two seconds.
+pub(super) const START_ALLOWANCE: Duration = Duration::from_secs(10);
 
 /// What is run, and how.
 #[derive(Clone)]
@@ -178,7 +183,7 @@ impl Stdio {
             Some(channel) => channel,
             None => {
                 self.children
-                    .get(&Key::new(Era::Legacy, caller, capabilities))
+                    .get(&Key::new(Era::Legacy, caller, capabilities), Asks::Never)
                     .await?
             }
         };

@@ -70,12 +70,17 @@ pub struct App {
 pub struct AppError(String);
 
 impl App {
-    /// Opens the store, builds the parts and binds the listener.
-    pub async fn build(config: Config) -> Result<Self, AppError> {
+    /// Opens the store, builds the parts and binds the listener. The soft limit of open files is the
+    /// one that the server's processes get; `None`: ours.
+    pub async fn build(config: Config, open_files: Option<u64>) -> Result<Self, AppError> {
         let (services, stop) = (TaskTracker::new(), CancellationToken::new());
         let opened = open(&config, &services, &stop).await?;
         let key = opened.store.caller_key().await.map_err(line)?;
-        let upstream = Upstream::new(&upstream_settings(&config), services.clone());
+        let mut settings = upstream_settings(&config);
+        if let Some(program) = &mut settings.command {
+            program.open_files = open_files;
+        }
+        let upstream = Upstream::new(&settings, services.clone());
         let upstream = Arc::new(upstream.map_err(line)?);
         if !upstream.speaks_http() {
             // `npx` may have to fetch the server first: nobody should have to wait for that.

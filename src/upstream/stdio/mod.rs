@@ -44,7 +44,7 @@ use crate::mcp::tools::Tools;
 use crate::mcp::version::Era;
 
 /// Between looks at what is unused or broken.
-const ROUND: Duration = Duration::from_secs(5);
+const ROUND: Duration = Duration::from_secs(1);
 
 /// A child may take twice 2 s to end, and then it is killed.
 pub(super) const STOP_PATIENCE: Duration = Duration::from_secs(6);
@@ -65,6 +65,9 @@ pub struct Program {
     pub environment: Vec<(String, String)>,
     /// `None`: our own.
     pub directory: Option<PathBuf>,
+    /// The soft limit of open files. Programs that go through all that they may have open take
+    /// long where it is as high as ours. `None`: our own.
+    pub open_files: Option<u64>,
 }
 
 impl Default for Program {
@@ -80,6 +83,7 @@ impl Default for Program {
             arguments: Vec::new(),
             environment: Vec::new(),
             directory: None,
+            open_files: None,
         }
     }
 }

@@ -15,8 +15,9 @@ use crate::mcp::version::{Era, LEGACY_NEWEST};
 use crate::upstream::probe::{era_of_error, era_of_result};
 use crate::upstream::translate;
 
-/// A server that ignores what it does not know gets a handshake after this silence.
-const SILENCE: Duration = Duration::from_secs(10);
+/// A server that ignores what it does not know gets a handshake after this silence. The first call
+/// waits for it.
+const SILENCE: Duration = Duration::from_secs(3);
 
 /// Asks `server/discover`. Whatever is no word of a modern server is one of a legacy server.
 pub(super) async fn probe(children: &Children) -> Result<Era, Failure> {

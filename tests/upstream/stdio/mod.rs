@@ -18,6 +18,7 @@ fn program(mode: &str) -> Program {
         arguments: vec![SCRIPT.into(), mode.into()],
         environment: vec![("PATH".into(), path.into_string().unwrap())],
         directory: None,
+        open_files: None,
     }
 }
 

@@ -76,12 +76,7 @@ impl App {
         let (services, stop) = (TaskTracker::new(), CancellationToken::new());
         let opened = open(&config, &services, &stop).await?;
         let key = opened.store.caller_key().await.map_err(line)?;
-        let mut settings = upstream_settings(&config);
-        if let Some(program) = &mut settings.command {
-            program.open_files = open_files;
-        }
-        let upstream = Upstream::new(&settings, services.clone());
-        let upstream = Arc::new(upstream.map_err(line)?);
+        let upstream = Arc::new(wrap(&config, open_files, &services)?);
         if !upstream.speaks_http() {
             // `npx` may have to fetch the server first: nobody should have to wait for that.
             let early = Arc::clone(&upstream);
@@ -222,6 +217,18 @@ impl App {
             embedded.close().await;
         }
     }
+}
+
+fn wrap(
+    config: &Config,
+    open_files: Option<u64>,
+    services: &TaskTracker,
+) -> Result<Upstream, AppError> {
+    let mut settings = upstream_settings(config);
+    if let Some(program) = &mut settings.command {
+        program.open_files = open_files;
+    }
+    Upstream::new(&settings, services.clone()).map_err(line)
 }
 
 async fn probes(

@@ -421,13 +421,7 @@ impl Upstream {
 impl Server {
     fn new(settings: &Settings, services: TaskTracker) -> Result<Self, UrlError> {
         if let Some(program) = &settings.command {
-            let stdio = Stdio::new(
-                program,
-                settings.children_max,
-                settings.session_wait,
-                settings.message_bytes_max,
-                services,
-            )?;
+            let stdio = Stdio::new(settings, program, services)?;
             return Ok(Self::Stdio(stdio));
         }
         let url: Uri = settings.url.parse().map_err(|_| UrlError::Scheme)?;

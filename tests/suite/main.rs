@@ -40,5 +40,6 @@ mod replicas;
 mod restart;
 mod results;
 mod stdio;
+mod stdio_memory;
 mod stdio_sessions;
 mod store_down;

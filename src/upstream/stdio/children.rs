@@ -18,6 +18,7 @@ use crate::mcp::tools::Tools;
 use crate::mcp::version::{Era, LEGACY_NEWEST};
 use crate::upstream::cache::Cache;
 use crate::upstream::sessions::NoSession;
+use crate::upstream::settings::SessionMode;
 use crate::upstream::wrapped::Discovered;
 use crate::upstream::{Outgoing, UpstreamError, translate};
 
@@ -65,6 +66,7 @@ pub(super) struct Children {
     processes_max: u32,
     /// For a process to end, where all are in use.
     wait: Duration,
+    session: SessionMode,
     pub(super) tools: Arc<Cache<Tools>>,
 }
 
@@ -74,13 +76,19 @@ const UNREACHABLE: Failure = Failure {
 };
 
 impl Children {
-    pub(super) fn new(nursery: Arc<Nursery>, children_max: usize, wait: Duration) -> Self {
+    pub(super) fn new(
+        nursery: Arc<Nursery>,
+        children_max: usize,
+        wait: Duration,
+        session: SessionMode,
+    ) -> Self {
         Self {
             nursery,
             by_key: Mutex::default(),
             permits: Arc::new(Semaphore::new(children_max)),
             processes_max: u32::try_from(children_max).unwrap_or(u32::MAX),
             wait,
+            session,
             tools: Arc::default(),
         }
     }
@@ -112,7 +120,7 @@ impl Children {
     }
 
     /// What names no call is said of the only one that may be meant: a call whose client was asked
-    /// shares its child only where there is no room for another.
+    /// shares its child only where there is no room for another, or all shall share one.
     fn slot(&self, key: &Key, asks: Asks) -> Slot {
         let mut by_key = self.by_key();
         let slots = by_key.entry(key.clone()).or_default();
@@ -124,8 +132,9 @@ impl Children {
         }
         let first = slots.first().cloned();
         let has_room = || self.permits.available_permits() > 0 || unused(&by_key).next().is_some();
+        let may_have_another = self.session == SessionMode::Pool && has_room();
         match first {
-            Some(first) if !has_room() => first,
+            Some(first) if !may_have_another => first,
             _ => {
                 let slot = Slot::default();
                 by_key

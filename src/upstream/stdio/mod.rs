@@ -37,6 +37,7 @@ use spawner::Spawner;
 use super::cache::Cache;
 use super::listen::{Listening, Wish};
 use super::sessions::NoSession;
+use super::settings::Settings;
 use super::wrapped::Discovered;
 use super::{Exchange, Outgoing};
 use crate::mcp::error::{Failure, Reason, SideEffect};
@@ -109,10 +110,8 @@ pub(super) struct Stdio {
 impl Stdio {
     /// Nothing is run before it is needed. Must be called inside a runtime.
     pub(super) fn new(
+        settings: &Settings,
         program: &Program,
-        children_max: usize,
-        wait: Duration,
-        bytes_max: usize,
         services: TaskTracker,
     ) -> io::Result<Arc<Self>> {
         let stop = CancellationToken::new();
@@ -121,10 +120,16 @@ impl Stdio {
             spawner: Arc::new(Spawner::start()?),
             services: services.clone(),
             health: Arc::default(),
-            bytes_max,
+            bytes_max: settings.message_bytes_max,
             stop: stop.clone(),
         };
-        let children = Arc::new(Children::new(Arc::new(nursery), children_max, wait));
+        let children = Children::new(
+            Arc::new(nursery),
+            settings.children_max,
+            settings.session_wait,
+            settings.session,
+        );
+        let children = Arc::new(children);
         let sessions = Arc::<Sessions>::default();
         let keeping = keep_house(Arc::clone(&children), Arc::clone(&sessions), stop.clone());
         services.spawn(keeping);

@@ -109,21 +109,31 @@ wait_port() {
 
 # --- the cast -------------------------------------------------------------------------------------------------------
 
-# upstream legacy|legacy-sse|modern|dual LOG: one of the plain servers, none of which knows of tasks; its address is in $UPSTREAM.
-upstream() {
-  local kind=$1 log=$2 port python path=mcp args=()
-  port=$(free_port)
-  case $kind in
-    legacy) python=$CACHE/python-legacy/bin/python args=(upstream_legacy.py) ;;
-    legacy-sse) python=$CACHE/python-legacy/bin/python args=(upstream_legacy.py --transport sse) path=sse ;;
-    modern) python=$CACHE/python-modern/bin/python args=(upstream_modern.py) ;;
-    dual) python=$CACHE/python-modern/bin/python args=(upstream_modern.py --dual) ;;
-    *) die "no such upstream: $kind" ;;
+# program legacy|modern|dual: how to run one of the plain servers over its standard input and output, none of which knows
+# of tasks; in $PROGRAM.
+program() {
+  local python script=modern args=(--core)
+  case $1 in
+    legacy) script=legacy ;;
+    modern) ;;
+    dual) args+=(--dual) ;;
+    *) die "no such upstream: $1" ;;
   esac
+  python=$CACHE/python-$script/bin/python
   [ -x "$python" ] || die "$python is missing: tests/setup.sh installs it"
-  args[0]=$TESTS/conformance/${args[0]}
-  start "$log" "$python" "${args[@]}" --core --port "$port"
-  wait_port "$port" "$log"
+  PROGRAM=("$python" "$TESTS/conformance/upstream_$script.py" "${args[@]}" --transport stdio)
+}
+
+# upstream legacy|legacy-sse|modern|dual LOG: the same over HTTP; its address is in $UPSTREAM.
+upstream() {
+  local port transport=streamable-http path=mcp
+  case $1 in
+    *-sse) transport=sse path=sse ;;
+  esac
+  program "${1%-sse}"
+  port=$(free_port)
+  start "$2" "${PROGRAM[@]}" --transport "$transport" --port "$port"
+  wait_port "$port" "$2"
   # shellcheck disable=SC2034
   UPSTREAM=http://127.0.0.1:$port/$path
 }

@@ -80,8 +80,13 @@ fn call(tool: &str) -> Outgoing {
 }
 
 async fn next(exchange: &mut Exchange) -> Event {
-    let next = timeout(Duration::from_secs(20), exchange.events.next());
-    next.await.expect("in time").expect("an event")
+    loop {
+        let next = timeout(Duration::from_secs(20), exchange.events.next());
+        let event = next.await.expect("in time").expect("an event");
+        if !matches!(event, Event::Sent) {
+            return event;
+        }
+    }
 }
 
 /// What became of one call, in a word.
@@ -92,7 +97,8 @@ async fn outcome(upstream: &Upstream, era: Era) -> String {
 async fn outcome_of(mut exchange: Exchange) -> String {
     loop {
         match next(&mut exchange).await {
-            Event::Progress(_)
+            Event::Sent
+            | Event::Progress(_)
             | Event::Log(_)
             | Event::Question(_)
             | Event::Resumable

@@ -98,22 +98,34 @@ impl Door {
 pub struct AppError(String);
 
 impl App {
-    /// Opens the store, builds the parts and binds the listener.
-    pub async fn build(config: Config) -> Result<Self, AppError> {
-        Self::behind(None, config).await
+    /// Opens the store, builds the parts and binds the listener. The soft limit of open files is the
+    /// one that the server's processes get; `None`: ours.
+    pub async fn build(config: Config, open_files: Option<u64>) -> Result<Self, AppError> {
+        Self::behind(None, config, open_files).await
     }
 
     /// The same for one client on our standard input and output. `ended` is cancelled when it
     /// closes its side.
-    pub async fn build_stdio(config: Config, ended: CancellationToken) -> Result<Self, AppError> {
-        Self::behind(Some(Lines::new(ended)), config).await
+    pub async fn build_stdio(
+        config: Config,
+        open_files: Option<u64>,
+        ended: CancellationToken,
+    ) -> Result<Self, AppError> {
+        Self::behind(Some(Lines::new(ended)), config, open_files).await
     }
 
-    async fn behind(lines: Option<Lines>, config: Config) -> Result<Self, AppError> {
+    async fn behind(
+        lines: Option<Lines>,
+        config: Config,
+        open_files: Option<u64>,
+    ) -> Result<Self, AppError> {
         let (services, stop) = (TaskTracker::new(), CancellationToken::new());
         let opened = open(&config, &services, &stop).await?;
         let key = opened.store.caller_key().await.map_err(line)?;
-        let settings = upstream_settings(&config).map_err(AppError)?;
+        let mut settings = upstream_settings(&config).map_err(AppError)?;
+        if let Some(program) = &mut settings.command {
+            program.open_files = open_files;
+        }
         let upstream_tls = settings.tls.clone();
         let upstream = Upstream::new(&settings, services.clone());
         let upstream = Arc::new(upstream.map_err(line)?);

@@ -1,4 +1,5 @@
-//! `raincheck __child PID -- COMMAND`: becomes the wrapped server, tied to the life of its parent.
+//! `raincheck __child [--open-files N] PID -- COMMAND`: becomes the wrapped server, tied to the life
+//! of its parent.
 //!
 //! The tie has to be made by the process itself, between fork and exec. A program that does it and
 //! nothing else needs no unsafe code for that.
@@ -9,11 +10,15 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
 use clap::Args;
+use rustix::process::{Resource, getrlimit, setrlimit};
 
 use super::Failure;
 
 #[derive(Debug, Args)]
 pub(super) struct Line {
+    /// The soft limit of open files, where raincheck has raised its own
+    #[arg(long)]
+    open_files: Option<u64>,
     /// The raincheck that asked
     parent: i32,
     #[arg(last = true, required = true)]
@@ -28,6 +33,9 @@ pub(super) fn become_it(line: &Line) -> Failure {
     if let Err(error) = tie_to(line.parent) {
         return Failure::runtime(format!("not started: {error}"));
     }
+    if let Err(error) = line.open_files.map_or(Ok(()), limit_files) {
+        return Failure::runtime(format!("not started: {error}"));
+    }
     let error = Command::new(program).args(arguments).exec();
     Failure {
         code: if error.kind() == io::ErrorKind::NotFound {
@@ -37,6 +45,12 @@ pub(super) fn become_it(line: &Line) -> Failure {
         },
         text: format!("{} cannot be run: {error}", program.to_string_lossy()),
     }
+}
+
+fn limit_files(soft: u64) -> io::Result<()> {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = Some(soft);
+    Ok(setrlimit(Resource::Nofile, limit)?)
 }
 
 /// The kernel ends this process when its parent ends, however that comes about. A parent that

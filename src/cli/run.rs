@@ -15,7 +15,7 @@ use crate::config::Config;
 pub(super) fn run(config: Config) -> Result<ExitCode, Failure> {
     #[cfg(feature = "failpoints")]
     crate::failpoint::arm().map_err(Failure::usage)?;
-    raise_file_limit();
+    let open_files = raise_file_limit();
     runtime()?.block_on(async {
         // Before anything is served, so that no signal finds the default handler, which kills.
         let mut stop = Stop::new().map_err(|e| Failure::runtime(format!("no signals: {e}")))?;
@@ -23,7 +23,7 @@ pub(super) fn run(config: Config) -> Result<ExitCode, Failure> {
         let shutdown = CancellationToken::new();
         let path = config.listen.path.clone();
         let upstream = config.upstream.server.to_string();
-        let app = App::build(config)
+        let app = App::build(config, open_files)
             .await
             .map_err(|e| Failure::runtime(e.to_string()))?;
         if let Some(address) = app.address() {
@@ -55,13 +55,16 @@ pub(super) fn run(config: Config) -> Result<ExitCode, Failure> {
 }
 
 /// A call holds two sockets, and the usual soft limit of 1,024 descriptors would end at 500 calls.
-/// The hard limit is what the operator set; up to it a process may help itself.
-pub(super) fn raise_file_limit() {
+/// The hard limit is what the operator set; up to it a process may help itself. The soft limit as
+/// it was, for the server that raincheck may run; `None` where there was none.
+pub(super) fn raise_file_limit() -> Option<u64> {
     let mut limit = getrlimit(Resource::Nofile);
+    let before = limit.current;
     limit.current = limit.maximum;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
         warn!(%error, "the limit of open files stays as it is");
     }
+    before
 }
 
 /// What asks a process to stop: an orchestrator (TERM) or a person (INT).

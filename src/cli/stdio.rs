@@ -16,7 +16,7 @@ use crate::config::Config;
 const GRACE: Duration = Duration::from_millis(1_500);
 
 pub(super) fn serve(mut config: Config) -> Result<ExitCode, Failure> {
-    raise_file_limit();
+    let open_files = raise_file_limit();
     // No load balancer has to be told first, and no other client waits.
     config.drain.delay = Duration::ZERO;
     config.drain.grace = config.drain.grace.min(GRACE);
@@ -25,7 +25,7 @@ pub(super) fn serve(mut config: Config) -> Result<ExitCode, Failure> {
         let mut stop = Stop::new().map_err(|e| Failure::runtime(format!("no signals: {e}")))?;
         let (shutdown, ended) = (CancellationToken::new(), CancellationToken::new());
         let upstream = config.upstream.server.to_string();
-        let app = App::build_stdio(config, ended.clone())
+        let app = App::build_stdio(config, open_files, ended.clone())
             .await
             .map_err(|e| Failure::runtime(e.to_string()))?;
         info!(%upstream, "serving one client");

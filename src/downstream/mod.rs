@@ -275,7 +275,12 @@ async fn forward(
     if era == Era::Modern && plan == Plan::Held && can_pass {
         return pass::again(front, parts, body.clone()).await;
     }
-    if era == Era::Legacy && !intercept::is_translated(&request.method) {
+    let is_known = match era {
+        Era::Legacy => intercept::is_translated(&request.method),
+        // A program that speaks both eras would keep to the other one, for everybody on it.
+        Era::Modern => front.upstream.speaks_http() || request.method != "initialize",
+    };
+    if !is_known {
         return Rpc::error(request.id.get(), &RpcError::method_not_found()).into_response();
     }
     let mut asked = Asked {

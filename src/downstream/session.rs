@@ -10,6 +10,7 @@ use hyper::header::{ACCEPT, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Response, StatusCode};
 use tokio::sync::mpsc;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::body::Body;
 use super::call::keep_alive;
@@ -106,6 +107,8 @@ pub(super) async fn post(front: &Shared, parts: &Parts, body: &Bytes) -> Respons
         text,
         streams: accepts(&parts.headers, "text/event-stream"),
     };
+    // A drain waits for it.
+    let answer = front.passing.token();
     if method == "initialize" && !parts.headers.contains_key(SESSION_ID) {
         return initialize(front, parts, &asked).await;
     }
@@ -114,7 +117,7 @@ pub(super) async fn post(front: &Shared, parts: &Parts, body: &Bytes) -> Respons
         Err(unfound) => return unfound.into_response(),
     };
     match session.ask(&asked).await {
-        Ok(said) => respond(said, asked.streams).await,
+        Ok(said) => respond(said, asked.streams, answer).await,
         Err(untaken) => refused(&asked, untaken),
     }
 }
@@ -223,7 +226,11 @@ fn accepts(headers: &HeaderMap, kind: &str) -> bool {
 }
 
 /// One JSON body where the answer comes soon and alone, else a stream.
-async fn respond(mut said: mpsc::Receiver<Said>, streams: bool) -> Response<Body> {
+async fn respond(
+    mut said: mpsc::Receiver<Said>,
+    streams: bool,
+    answer: TaskTrackerToken,
+) -> Response<Body> {
     let patience = if streams {
         HEAD_PATIENCE
     } else {
@@ -235,14 +242,17 @@ async fn respond(mut said: mpsc::Receiver<Said>, streams: bool) -> Response<Body
         Ok(None) | Err(_) => None,
     };
     let first = stream::iter(first.map(|message| sse::event(&message)));
-    let rest = stream::unfold((Some(said), keep_alive()), |(said, mut beat)| async {
-        let mut said = said?;
+    let under_way = Some((said, answer));
+    let rest = stream::unfold((under_way, keep_alive()), |(under_way, mut beat)| async {
+        let (mut said, answer) = under_way?;
         tokio::select! {
             next = said.recv() => match next? {
-                Said::Message(message) => Some((sse::event(&message), (Some(said), beat))),
-                Said::Answer(answer) => Some((sse::event(&answer), (None, beat))),
+                Said::Message(message) => {
+                    Some((sse::event(&message), (Some((said, answer)), beat)))
+                }
+                Said::Answer(text) => Some((sse::event(&text), (None, beat))),
             },
-            _ = beat.tick() => Some((sse::COMMENT, (Some(said), beat))),
+            _ = beat.tick() => Some((sse::COMMENT, (Some((said, answer)), beat))),
         }
     });
     reply::event_stream(Body::Events(first.chain(rest).boxed()))

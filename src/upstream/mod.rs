@@ -103,6 +103,8 @@ pub struct Retry {
 /// What the wrapped server says about one request.
 #[derive(Debug)]
 pub enum Event {
+    /// A program that had to be started first has the request.
+    Sent,
     /// The `params` of a `notifications/progress` of this request; the token in it is ours.
     Progress(Box<RawValue>),
     /// The `params` of a `notifications/message` at or above the level asked for.

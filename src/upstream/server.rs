@@ -79,7 +79,10 @@ impl Server {
         let limits = Limits {
             lines_max: settings.children_max,
             wait: settings.session_wait,
-            sharing: Sharing::Always,
+            sharing: match settings.session {
+                SessionMode::Pool => Sharing::UntilAsked,
+                SessionMode::Caller => Sharing::Always,
+            },
         };
         let channels = Channels::new(Source::Program(nursery), limits);
         Ok(Self::Program(channels))

@@ -135,6 +135,14 @@ impl Upstream {
         self.server.lines()?.session(id, caller)
     }
 
+    /// How long a call's patience waits for [`Event::Sent`] before it counts.
+    pub fn start_allowance(&self) -> Duration {
+        match &self.server {
+            Server::Web(_) => Duration::ZERO,
+            Server::Program(_) => super::stdio::START_ALLOWANCE,
+        }
+    }
+
     /// How long [`Self::stop`] may take.
     pub fn stop_patience(&self) -> Duration {
         let lines = self.server.lines();
@@ -393,7 +401,11 @@ impl Upstream {
                     let answer = Answer::Refused(refusal.into());
                     let _ = exchange.control.answer(&question.id, answer).await;
                 }
-                Event::Progress(_) | Event::Log(_) | Event::Resumable | Event::Later(_) => {}
+                Event::Sent
+                | Event::Progress(_)
+                | Event::Log(_)
+                | Event::Resumable
+                | Event::Later(_) => {}
             }
         }
         Err(DiscoverError::Failed(INVALID))

@@ -56,5 +56,6 @@ mod results;
 mod sse;
 mod stdio;
 mod stdio_front;
+mod stdio_memory;
 mod stdio_sessions;
 mod store_down;

@@ -56,7 +56,7 @@ async fn a_server_that_wants_credentials_is_reached() {
 #[tokio::test]
 async fn a_program_that_cannot_be_run_is_missing_until_it_can() {
     let directory = TempDir::new();
-    for era in ["auto", "legacy"] {
+    let until_it_can = async |era: &str| {
         let file = directory.path().join(era);
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/stdio_server.py");
         let upstream =
@@ -71,7 +71,8 @@ async fn a_program_that_cannot_be_run_is_missing_until_it_can() {
 
         std::fs::write(&file, "").unwrap();
         probes.until_page("/readyz", 200).await;
-    }
+    };
+    tokio::join!(until_it_can("auto"), until_it_can("legacy"));
 }
 
 async fn nothing_else_is_served(era: Era) {

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use rustix::process::{Resource, getrlimit, setrlimit};
 use serde_json::{Value, json};
 
 use crate::support::client::Client;
@@ -268,4 +269,30 @@ async fn a_stubborn_process_does_not_outlast_the_grace() {
     let took = from.elapsed();
     assert!(took < Duration::from_secs(3), "{took:?}");
     gone(process).await;
+}
+
+/// raincheck takes all that the hard limit allows; what it runs gets what it would have without it.
+#[tokio::test]
+async fn the_server_has_the_limit_of_open_files_that_raincheck_was_started_with() {
+    // One below the hard limit at most, so that there is something to raise.
+    let mut limit = getrlimit(Resource::Nofile);
+    let below = limit.maximum.map_or(1 << 16, |maximum| maximum - 1);
+    limit.current = Some(limit.current.unwrap_or(below).min(below));
+    setrlimit(Resource::Nofile, limit).unwrap();
+    let proxy = Config::never().run("legacy").await;
+    let own = getrlimit_of(proxy.pid());
+    let server = getrlimit_of(pid(&Client::of(proxy.address())).await);
+    assert_eq!(own.0, own.1, "raincheck's own");
+    assert_eq!(server.0, limit.current.unwrap().to_string());
+    assert_eq!(server.1, own.1);
+}
+
+/// The soft and the hard limit of open files.
+fn getrlimit_of(pid: u32) -> (String, String) {
+    let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+    let line = limits
+        .lines()
+        .find(|line| line.starts_with("Max open files"));
+    let mut words = line.unwrap().split_whitespace().skip(3).map(str::to_owned);
+    (words.next().unwrap(), words.next().unwrap())
 }

@@ -1,10 +1,12 @@
 //! Legacy clients of a server that raincheck runs itself: real sessions, a process each.
 
+use std::time::Duration;
+
 use hyper::Method;
 use serde_json::{Value, json};
 
 use crate::support::client::{Answer, Client, Request};
-use crate::support::{Config, Proxy};
+use crate::support::{Config, PATIENCE, Proxy, within};
 
 const SESSION: &str = "mcp-session-id";
 
@@ -298,4 +300,37 @@ async fn sessions_are_bounded() {
     assert_eq!(closing.send().await.status, 200);
     let second = second.await.unwrap();
     second.text("pid", json!({})).await;
+}
+
+#[tokio::test]
+async fn a_drain_waits_for_its_calls() {
+    let token = "token = \"correct-horse-battery-staple\"\ngrace = \"20s\"";
+    let config = Config::always().http2().probed("").section("drain", token);
+    let mut proxy = config.run("dual").await;
+    let probes = Client::of(proxy.probes().await);
+    let (client, _arrived) = Client::of(proxy.address()).over_http2().await;
+    let session = Session::of(client).await;
+    let call = session.calling(json!(7), "progress", json!({"nonce": "a"}));
+    let mut call = call.stream().await;
+    call.next_of("notifications/progress").await;
+    let drain = async move { probes.page("/drain/correct-horse-battery-staple").await };
+    let mut draining = tokio::spawn(drain);
+    let early = tokio::time::timeout(Duration::from_millis(500), &mut draining).await;
+    assert!(early.is_err(), "drained although a call runs: {early:?}");
+    let release = session.calling(json!(8), "release", json!({"nonces": ["a"]}));
+    let released = release.send().await;
+    assert_eq!(released.status, 200);
+    let answer = async {
+        loop {
+            let message = call.next().await;
+            if message["id"] == 7 {
+                return message;
+            }
+        }
+    };
+    let answer = within(PATIENCE, "the call is answered", answer).await;
+    assert_eq!(answer["result"]["content"][0]["text"], "a");
+    let drained = within(PATIENCE, "the drain is answered", draining).await;
+    assert_eq!(drained.unwrap().status, 200);
+    assert!(proxy.stop().await.success());
 }

@@ -45,7 +45,7 @@ def notify(method, params):
 
 
 TOOLS = "echo hold release progress logs ask ask_twice input exit segv garbage stderr long no_newline unfinished "
-TOOLS += "freeze close_stdout twice wrong_id orphan pid env seen changed"
+TOOLS += "holding freeze close_stdout twice wrong_id orphan pid env seen changed"
 
 
 def call(id, params):
@@ -67,6 +67,8 @@ def call(id, params):
                 if nonce in held:
                     text(held.pop(nonce), nonce)
             text(id, "released")
+        case "holding":
+            text(id, str(len(held)))
         case "progress":
             for which, step in ((token, 1), ("foreign", 2), (token, 3)):
                 notify("notifications/progress", {"progressToken": which, "progress": step, "total": 3})
@@ -79,12 +81,7 @@ def call(id, params):
             notify("notifications/message", {"level": "error", "data": "much"})
             text(id, "logged")
         case "ask" | "ask_twice":
-            question = f"q{len(asked)}"
-            asked[question] = id
-            method = arguments.get("method", "elicitation/create")
-            schema = {"type": "object", "properties": {"name": {"type": "string"}}}
-            ask = {"message": "Your name?", "requestedSchema": schema}
-            write({"jsonrpc": "2.0", "id": question, "method": method, "params": ask})
+            put_question(id, arguments.get("method", "elicitation/create"), 1 if name == "ask" else 2)
         case "input":
             if "inputResponses" in params:
                 text(id, params["inputResponses"]["who"]["content"]["name"] + params["requestState"])
@@ -143,6 +140,14 @@ def call(id, params):
             refuse(id, -32602, f"Unknown tool: {name}")
 
 
+def put_question(id, method, times):
+    question = f"q{len(seen)}"
+    asked[question] = (id, method, times)
+    schema = {"type": "object", "properties": {"name": {"type": "string"}}}
+    params = {"message": "Your name?", "requestedSchema": schema}
+    write({"jsonrpc": "2.0", "id": question, "method": method, "params": params})
+
+
 def changed():
     if era == "legacy":
         notify("notifications/tools/list_changed", {})
@@ -183,7 +188,9 @@ def request(id, method, params):
 
 def response(message):
     """The client's answer to a question: the call that asked gets it."""
-    id = asked.pop(message["id"], None)
+    id, method, times = asked.pop(message["id"], (None, None, 0))
+    if times > 1:
+        return put_question(id, method, times - 1)
     if id is not None:
         said = message["result"] if "result" in message else {"refused": message["error"]["code"]}
         text(id, (said.get("content") or {}).get("name") or json.dumps(said))

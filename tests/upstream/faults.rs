@@ -159,7 +159,8 @@ async fn a_challenge_reaches_the_client() {
                 assert_eq!(error.www_authenticate.unwrap(), "Bearer x");
                 assert!(error.error.get().contains("upstream_unauthorized"));
             }
-            other @ (Event::Progress(_)
+            other @ (Event::Sent
+            | Event::Progress(_)
             | Event::Log(_)
             | Event::Question(_)
             | Event::Resumable

@@ -47,7 +47,7 @@ async fn tell(tracker: &TaskTracker, stop: &CancellationToken) -> Result<(), Fai
         .map_err(|e| Failure::runtime(format!("no loopback port to listen on: {e}")))?;
     let config = config(&server.url())?;
     log(&config.telemetry)?;
-    let app = App::build(config)
+    let app = App::build(config, None)
         .await
         .map_err(|e| Failure::runtime(e.to_string()))?;
     let address = app

@@ -24,6 +24,7 @@ use crate::upstream;
 impl Carrier {
     pub(super) async fn on_upstream(&mut self, event: upstream::Event) -> Flow {
         match event {
+            upstream::Event::Sent => self.on_sent(),
             upstream::Event::Progress(params) => {
                 hit(Point::EventProgress);
                 self.on_progress(&params).await

@@ -144,9 +144,10 @@ impl Carrier {
         let now = Instant::now();
         let window = match call.plan {
             Plan::Auto { window_ms, .. } => Some(now + Duration::from_millis(window_ms)),
+            // Its questions come before its task, also where the server has to be started first.
             Plan::Always {
                 input: InputWhen::BeforeTask,
-            } => Some(now + Duration::from_millis(call.rule.grace_window_ms)),
+            } => Some(now + runner.upstream.start_allowance() + grace(&call)),
             Plan::Always {
                 input: InputWhen::InTask,
             }
@@ -357,6 +358,17 @@ impl Carrier {
         Some(self.progress.not_before.unwrap_or_else(Instant::now))
     }
 
+    /// A call that asks before its task has its grace window from here on.
+    fn on_sent(&mut self) -> Flow {
+        let asks_before = Plan::Always {
+            input: InputWhen::BeforeTask,
+        };
+        if self.window.is_some() && self.call.plan == asks_before {
+            self.window = Some(Instant::now() + grace(&self.call));
+        }
+        Flow::Continue
+    }
+
     /// The grace window is over: from here on it is a task.
     async fn on_window(&mut self) -> Flow {
         self.window = None;
@@ -370,6 +382,10 @@ impl Carrier {
         }
         Flow::Continue
     }
+}
+
+fn grace(call: &Call) -> Duration {
+    Duration::from_millis(call.rule.grace_window_ms)
 }
 
 async fn until_gone(seat: Option<&Seat>) {

@@ -36,6 +36,7 @@ pub(super) fn begin(pool: Arc<Pool>, era: Era, outgoing: Outgoing) -> Exchange {
         outgoing,
         current: Arc::clone(&current),
         phase: Phase::Unsent,
+        tries: 1,
     };
     let events = stream::unfold(conversation, |mut conversation| async {
         let event = conversation.next().await?;
@@ -88,6 +89,7 @@ struct Conversation {
     key: Key,
     current: Current,
     phase: Phase,
+    tries: u32,
 }
 
 enum Phase {
@@ -103,7 +105,6 @@ struct Underway {
 
 impl Conversation {
     async fn next(&mut self) -> Option<Event> {
-        let mut tries = 1;
         loop {
             let ticket = match &mut self.phase {
                 Phase::Reading(underway) => &mut underway.ticket,
@@ -113,7 +114,7 @@ impl Conversation {
                         Ok(underway) => self.phase = Phase::Reading(underway),
                         Err(event) => return Some(self.end(event)),
                     }
-                    continue;
+                    return Some(Event::Sent);
                 }
             };
             match ticket.next().await {
@@ -137,8 +138,8 @@ impl Conversation {
                     return Some(self.end(Event::Error(error)));
                 }
                 Said::Refused(error) => return Some(self.end(Event::Error(error))),
-                Said::Unsent(_) if tries < TRIES => {
-                    tries += 1;
+                Said::Unsent(_) if self.tries < TRIES => {
+                    self.tries += 1;
                     self.phase = Phase::Unsent;
                 }
                 Said::Unsent(failure) | Said::Failed(failure) => {

@@ -40,7 +40,7 @@ use crate::mcp::tools::Tools;
 use crate::mcp::version::Era;
 
 /// Between looks at what is unused or broken.
-const ROUND: Duration = Duration::from_secs(5);
+const ROUND: Duration = Duration::from_secs(1);
 
 const UNREACHABLE: Failure = Failure {
     reason: Reason::UpstreamUnreachable,

@@ -66,8 +66,11 @@ pub(in crate::upstream) struct Limits {
 /// question on the line names none of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::upstream) enum Sharing {
-    /// For what is dear, as a process is, or holds state.
+    /// Where it holds state.
     Always,
+    /// For what is dear, as a process is: a call whose client was asked has it to itself, because
+    /// what comes next names no call either, while another line may be started.
+    UntilAsked,
     /// Where no other line may be started.
     AtTheLimit,
 }
@@ -90,6 +93,10 @@ impl Slot {
     fn is_free(&self) -> bool {
         self.claims.load(Ordering::Relaxed) == 0
             && self.line.get().is_none_or(|channel| channel.is_free())
+    }
+
+    fn is_asking(&self) -> bool {
+        self.line.get().is_some_and(|channel| channel.is_asking())
     }
 
     fn unused_since(&self) -> Option<Instant> {
@@ -178,8 +185,12 @@ impl Pool {
         let mut by_key = self.by_key();
         let slots = by_key.entry(key.clone()).or_default();
         slots.retain(|slot| !slot.is_over());
-        let shares = self.limits.sharing == Sharing::Always || asks == Asks::Never;
-        let fits = |slot: &&Arc<Slot>| shares || slot.is_free();
+        let fits = |slot: &&Arc<Slot>| match self.limits.sharing {
+            _ if asks == Asks::Never => true,
+            Sharing::Always => true,
+            Sharing::UntilAsked => !slot.is_asking(),
+            Sharing::AtTheLimit => slot.is_free(),
+        };
         let slot = match slots.iter().find(fits).cloned() {
             Some(slot) => slot,
             None => match self.try_permit() {

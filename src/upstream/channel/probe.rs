@@ -18,8 +18,9 @@ use crate::upstream::probe::{era_of_error, era_of_result};
 use crate::upstream::sessions::NoSession;
 use crate::upstream::translate;
 
-/// A server that ignores what it does not know gets a handshake after this silence.
-const SILENCE: Duration = Duration::from_secs(10);
+/// A server that ignores what it does not know gets a handshake after this silence. The first call
+/// waits for it.
+const SILENCE: Duration = Duration::from_secs(3);
 
 /// Asks `server/discover`. Whatever is no word of a modern server is one of a legacy server; over
 /// HTTP+SSE no other is spoken to.

@@ -97,6 +97,11 @@ impl Channel {
         self.table().is_open
     }
 
+    /// A call on it has asked its client something and is not over.
+    pub(super) fn is_asking(&self) -> bool {
+        self.table().is_asking()
+    }
+
     /// Since when nobody has used it; `None` while somebody does.
     pub(super) fn unused_since(&self) -> Option<Instant> {
         let table = self.table();
@@ -126,6 +131,7 @@ impl Channel {
             answer,
             passage: Arc::clone(&passage),
             may_ask: kind == Asks::Maybe,
+            has_asked: false,
         };
         let mut table = self.table();
         if !table.is_open {
@@ -282,9 +288,12 @@ impl Channel {
                     method: method.into(),
                     params,
                 };
-                let table = self.table();
-                let only = table.only_one().and_then(|id| table.pending.get(&id));
-                if only.is_some_and(|only| only.events.try_send(Said::Question(question)).is_ok()) {
+                let mut table = self.table();
+                let only = table.only_one();
+                if let Some(only) = only.and_then(|id| table.pending.get_mut(&id))
+                    && only.events.try_send(Said::Question(question)).is_ok()
+                {
+                    only.has_asked = true;
                     return;
                 }
                 let running = table.pending.len();

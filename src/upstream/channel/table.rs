@@ -37,6 +37,8 @@ pub(super) struct Pending {
     pub(super) answer: mpsc::OwnedPermit<Said>,
     pub(super) passage: Arc<Passage>,
     pub(super) may_ask: bool,
+    /// Its client was asked, and may be asked again.
+    pub(super) has_asked: bool,
 }
 
 impl Table {
@@ -70,6 +72,11 @@ impl Table {
     /// Nothing runs that may ask, or may still do so although nobody waits for it.
     pub(super) fn is_free(&self) -> bool {
         !self.has_abandoned() && !self.pending.values().any(|pending| pending.may_ask)
+    }
+
+    /// A request has asked its client something and is not over.
+    pub(super) fn is_asking(&self) -> bool {
+        self.pending.values().any(|pending| pending.has_asked)
     }
 
     pub(super) fn has_abandoned(&self) -> bool {

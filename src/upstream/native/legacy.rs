@@ -237,7 +237,7 @@ impl Task {
     fn on_result(&mut self, event: Option<Event>) -> Turned {
         match event {
             Some(end @ Event::Result(_)) => return Turned::Ended(end),
-            Some(Event::Resumable) => return Turned::Nothing,
+            Some(Event::Resumable | Event::Sent) => return Turned::Nothing,
             Some(end @ Event::Error(_)) if self.has_ended => return Turned::Ended(end),
             Some(Event::Error(_) | Event::Failed(_)) | None => {}
             Some(event) => return Turned::Said(event),
@@ -313,7 +313,8 @@ fn polls(requests: Requests, id: Arc<str>, interval: Duration) -> BoxStream<'sta
                     | Event::Log(_)
                     | Event::Question(_)
                     | Event::Resumable
-                    | Event::Later(_) => {}
+                    | Event::Later(_)
+                    | Event::Sent => {}
                 }
             }
             Some((Polled::Failed, (interval * 2).min(INTERVAL_MAX)))

@@ -95,7 +95,8 @@ impl Requests {
                 | Event::Log(_)
                 | Event::Question(_)
                 | Event::Resumable
-                | Event::Later(_) => {}
+                | Event::Later(_)
+                | Event::Sent => {}
             }
         }
         Said::Nothing

@@ -98,8 +98,11 @@ impl Nursery {
     fn command(&self) -> Command {
         let program = &self.program;
         let mut command = Command::new(&program.launcher);
+        command.arg("__child");
+        if let Some(open_files) = program.open_files {
+            command.arg("--open-files").arg(open_files.to_string());
+        }
         command
-            .arg("__child")
             .arg(std::process::id().to_string())
             .arg("--")
             .arg(&program.name)

@@ -15,6 +15,10 @@ mod stderr;
 /// A child may take twice 2 s to end, and then it is killed.
 pub(super) const STOP_PATIENCE: Duration = Duration::from_secs(6);
 
+/// How long a call that asks before its task waits for a process to be there; only then its grace
+/// window begins. Most are there within two seconds.
+pub(super) const START_ALLOWANCE: Duration = Duration::from_secs(10);
+
 /// What is run, and how.
 #[derive(Clone)]
 pub struct Program {
@@ -27,6 +31,9 @@ pub struct Program {
     pub environment: Vec<(String, String)>,
     /// `None`: our own.
     pub directory: Option<PathBuf>,
+    /// The soft limit of open files. Programs that go through all that they may have open take
+    /// long where it is as high as ours. `None`: our own.
+    pub open_files: Option<u64>,
 }
 
 impl Default for Program {
@@ -42,6 +49,7 @@ impl Default for Program {
             arguments: Vec::new(),
             environment: Vec::new(),
             directory: None,
+            open_files: None,
         }
     }
 }

@@ -192,6 +192,10 @@ impl Proxy {
         }
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.as_ref().expect("the proxy runs").child.id()
+    }
+
     fn signal(&self, signal: &str) {
         let running = self.child.as_ref().expect("the proxy runs");
         let pid = running.child.id().to_string();

@@ -83,7 +83,7 @@ async fn a_question_is_that_of_the_only_call() {
     };
     assert_eq!(
         (&*question.id, &*question.method),
-        (r#""q0""#, "elicitation/create")
+        (r#""q3""#, "elicitation/create")
     );
     let answer = Answer::Result(r#"{"action":"accept","content":{"name":"Ada"}}"#.into());
     exchange.control.answer(&question.id, answer).await.unwrap();
@@ -113,6 +113,39 @@ async fn a_question_that_names_no_call_is_refused_while_several_run() {
     text(&upstream, Era::Legacy, "release", r#"{"nonces":["a"]}"#).await;
     let mut exchange = upstream.begin(Era::Legacy, call_with("ask", "{}"));
     assert!(matches!(next(&mut exchange).await, Event::Question(_)));
+}
+
+/// The questions of a call that waits for its client's answer stay its own: what comes after it goes
+/// to another child, where there may be one.
+#[tokio::test]
+async fn a_call_that_asks_has_its_child_to_itself() {
+    for (children_max, session, may_have_another) in [
+        (2, SessionMode::Pool, true),
+        (1, SessionMode::Pool, false),
+        (2, SessionMode::Caller, false),
+    ] {
+        let mut settings = of("legacy");
+        settings.children_max = children_max;
+        settings.session = session;
+        let upstream = run(&settings);
+        upstream.era(None).await.unwrap();
+        let own = pid(&upstream, Era::Legacy).await;
+        let mut first = upstream.begin(Era::Legacy, call_with("ask_twice", "{}"));
+        let Event::Question(question) = next(&mut first).await else {
+            panic!("no question")
+        };
+        let other = pid(&upstream, Era::Legacy).await;
+        assert_eq!(other != own, may_have_another);
+        let mut second = upstream.begin(Era::Legacy, call_with("ask", "{}"));
+        if may_have_another {
+            assert!(matches!(next(&mut second).await, Event::Question(_)));
+        } else {
+            assert_eq!(text_of(second).await, r#"{"refused": -32603}"#);
+        }
+        let answer = Answer::Result(r#"{"action":"accept","content":{"name":"Ada"}}"#.into());
+        first.control.answer(&question.id, answer).await.unwrap();
+        assert!(matches!(next(&mut first).await, Event::Question(_)));
+    }
 }
 
 #[tokio::test]
@@ -217,7 +250,7 @@ async fn the_server_is_known_and_its_era_found() {
     }
 }
 
-/// It hears a handshake after ten seconds of silence.
+/// It hears a handshake after three seconds of silence.
 #[tokio::test]
 async fn a_server_that_ignores_what_it_does_not_know_is_legacy() {
     let upstream = run(&of("deaf"));

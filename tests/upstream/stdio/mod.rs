@@ -18,6 +18,7 @@ fn program(mode: &str) -> Program {
         arguments: vec![SCRIPT.into(), mode.into()],
         environment: vec![("PATH".into(), path.into_string().unwrap())],
         directory: None,
+        open_files: None,
     }
 }
 
@@ -81,7 +82,9 @@ async fn seen(upstream: &Upstream, era: Era) -> Vec<Value> {
 /// Sends a request and waits until the child has it: another one was answered after it.
 async fn begun(upstream: &Upstream, era: Era, outgoing: Outgoing) -> Exchange {
     let mut exchange = upstream.begin(era, outgoing);
-    // The first poll sends; the child may have to be started for it.
+    // The child may have to be started for it.
+    let sent = timeout(Duration::from_secs(20), exchange.events.next());
+    assert!(matches!(sent.await.expect("in time"), Some(Event::Sent)));
     let polled = timeout(Duration::from_secs(20), async {
         tokio::select! {
             biased;

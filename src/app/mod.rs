@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::ServerConfig;
+use rustls::{ClientConfig, ServerConfig};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -113,15 +113,7 @@ impl App {
         let (services, stop) = (TaskTracker::new(), CancellationToken::new());
         let opened = open(&config, &services, &stop).await?;
         let key = opened.store.caller_key().await.map_err(line)?;
-        let settings = upstream_settings(&config).map_err(AppError)?;
-        let upstream_tls = settings.tls.clone();
-        let upstream = Upstream::new(&settings, services.clone());
-        let upstream = Arc::new(upstream.map_err(line)?);
-        if !upstream.speaks_http() {
-            // `npx` may have to fetch the server first: nobody should have to wait for that.
-            let early = Arc::clone(&upstream);
-            services.spawn(async move { early.era(None).await.map(drop) });
-        }
+        let (upstream, upstream_tls) = wrap(&config, &services)?;
         let rules = Arc::new(config.rules.clone());
         let patience = Patience {
             read: config.store.read_patience,
@@ -267,6 +259,22 @@ impl App {
             embedded.close().await;
         }
     }
+}
+
+/// The wrapped server, and what TLS to it is made from.
+fn wrap(
+    config: &Config,
+    services: &TaskTracker,
+) -> Result<(Arc<Upstream>, Option<Arc<Kept<ClientConfig>>>), AppError> {
+    let settings = upstream_settings(config).map_err(AppError)?;
+    let upstream = Upstream::new(&settings, services.clone());
+    let upstream = Arc::new(upstream.map_err(line)?);
+    if !upstream.speaks_http() {
+        // `npx` may have to fetch the server first: nobody should have to wait for that.
+        let early = Arc::clone(&upstream);
+        services.spawn(async move { early.era(None).await.map(drop) });
+    }
+    Ok((upstream, settings.tls))
 }
 
 async fn probes(

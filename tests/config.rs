@@ -9,6 +9,8 @@ use raincheck::task::policy::{InputWhen, Mode};
 
 #[path = "config/concurrency.rs"]
 mod concurrency;
+#[path = "config/example.rs"]
+mod example;
 #[path = "config/mistakes.rs"]
 mod mistakes;
 #[path = "config/readme.rs"]
@@ -109,91 +111,6 @@ fn two_rainchecks_on_one_laptop_do_not_meet() {
     assert_eq!(one, at("http://127.0.0.1:8000/mcp", "127.0.0.1:8440"));
     assert_ne!(one, at("http://127.0.0.1:8001/mcp", "127.0.0.1:8440"));
     assert_ne!(one, at("http://127.0.0.1:8000/mcp", "127.0.0.1:8441"));
-}
-
-/// `config.example.toml` is the list of all settings, so it must be complete and true.
-#[test]
-fn the_example_file_is_the_defaults() {
-    let example = include_str!("../config.example.toml");
-    let written = format!("{:#?}", from_file(example));
-    let defaults = format!("{:#?}", from_environment(&[]).unwrap());
-    assert_eq!(written, defaults);
-}
-
-/// The example with its comments that are settings, but for the lines that `of_another` names: a
-/// server has an address or is run.
-fn whole_example(of_another: &[&str]) -> Config {
-    let lines = include_str!("../config.example.toml").lines().map(|line| {
-        let setting = line.strip_prefix("# ").unwrap_or(line);
-        let is_key = |key: &str| {
-            key.chars()
-                .all(|c| c.is_ascii_lowercase() || "_-".contains(c))
-        };
-        let is_setting = setting.starts_with("[[tools]]")
-            || setting
-                .split_once(" = ")
-                .is_some_and(|(key, _)| is_key(key));
-        if is_setting { setting } else { line }
-    });
-    let lines = lines.filter(|line| !of_another.iter().any(|start| line.starts_with(start)));
-    let example = lines.collect::<Vec<_>>().join("\n");
-    let example = example.replace("http://127.0.0.1:8000", "https://tools.example.com");
-    File::new(&example).load(&Flags::default(), &[]).unwrap()
-}
-
-#[test]
-fn what_the_example_file_leaves_out_is_there_too() {
-    let addressed = whole_example(&["command = ", "cwd = "]).upstream;
-    assert!(addressed.tls.roots.is_some() && addressed.tls.identity.is_some());
-    assert_eq!(addressed.headers.len(), 2);
-    let config = whole_example(&[
-        "url = \"http",
-        "roots = \"/etc/raincheck/upstream",
-        "certificate = \"/etc/raincheck/upstream",
-        "key = \"/etc/raincheck/upstream",
-        "authorization = ",
-        "x-api-key = ",
-    ]);
-    assert_eq!(config.upstream.server.to_string(), "npx");
-    assert_eq!(config.replica.id, "web-0");
-    assert!(config.listen.tls.is_some());
-    assert!(config.store.tls.roots.is_some() && config.store.tls.identity.is_some());
-    assert_eq!(config.rules.defaults().input_timeout_ms, Some(600_000));
-    let (rule, place) = config.rules.for_tool("build_all");
-    assert_eq!(
-        (rule.mode, rule.max_duration_ms, place),
-        (Mode::Always, 14_400_000, Some(0))
-    );
-}
-
-/// Every key that serde accepts is in the example file, if only in a comment.
-#[test]
-fn the_example_file_names_every_setting() {
-    let example = include_str!("../config.example.toml");
-    for section in [
-        "listen",
-        "listen.tls",
-        "upstream",
-        "upstream.tls",
-        "store",
-        "store.tls",
-        "tasks",
-        "replica",
-        "drain",
-        "admin",
-        "auth",
-        "limits",
-        "telemetry",
-    ] {
-        let refusal = refusal(&format!("[{section}]\nqqqqqqqqqqqqqqqqqqqqqqqq = 1\n"));
-        let (_, accepted) = refusal.split_once("]: ").unwrap();
-        for key in accepted
-            .split(", ")
-            .filter(|key| !["tls", "headers"].contains(key))
-        {
-            assert!(example.contains(&format!("{key} = ")), "{section}.{key}");
-        }
-    }
 }
 
 /// The conformance suite's configuration, as it stands.

@@ -4,15 +4,17 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::ServerConfig;
+use rustls::ClientConfig;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
+mod door;
 mod reload;
 mod upstream;
 
+use door::{Door, bind};
 pub use reload::Reload;
 pub use upstream::settings as upstream_settings;
 
@@ -23,7 +25,6 @@ use crate::clock::{Anchored, Clock, System};
 use crate::config::{self, Config, Location, NativeTasks, SealKey};
 use crate::downstream::auth::Callers;
 use crate::downstream::route::Names;
-use crate::downstream::server::{self, Server};
 use crate::downstream::stdio::Lines;
 use crate::downstream::{self, Front};
 use crate::runner::{self, Runner};
@@ -35,7 +36,7 @@ use crate::store::seal::Sealer;
 use crate::store::{self, Store, record};
 use crate::task::id::Incarnation;
 use crate::task::state::Reach;
-use crate::tls::{self, kept::Kept};
+use crate::tls::kept::Kept;
 use crate::upstream::wrapped::Upstream;
 
 /// The end of `drain.grace` is for answers on their way to clients: at most so long, and at most an
@@ -70,28 +71,6 @@ pub struct App {
     stop: CancellationToken,
 }
 
-/// How clients come in.
-#[derive(Debug)]
-enum Door {
-    Listener(Server),
-    Lines(Lines),
-}
-
-impl Door {
-    async fn serve(
-        self,
-        front: Arc<Front>,
-        close: CancellationToken,
-        stop: CancellationToken,
-        grace: Duration,
-    ) {
-        match self {
-            Self::Listener(server) => server.serve(front, close, stop, grace).await,
-            Self::Lines(lines) => lines.serve(front, close, stop, grace).await,
-        }
-    }
-}
-
 /// Why raincheck cannot start. One line.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -122,18 +101,7 @@ impl App {
         let (services, stop) = (TaskTracker::new(), CancellationToken::new());
         let opened = open(&config, &services, &stop).await?;
         let key = opened.store.caller_key().await.map_err(line)?;
-        let mut settings = upstream_settings(&config).map_err(AppError)?;
-        if let Some(program) = &mut settings.command {
-            program.open_files = open_files;
-        }
-        let upstream_tls = settings.tls.clone();
-        let upstream = Upstream::new(&settings, services.clone());
-        let upstream = Arc::new(upstream.map_err(line)?);
-        if !upstream.speaks_http() {
-            // `npx` may have to fetch the server first: nobody should have to wait for that.
-            let early = Arc::clone(&upstream);
-            services.spawn(async move { early.era(None).await.map(drop) });
-        }
+        let (upstream, upstream_tls) = wrap(&config, open_files, &services)?;
         let rules = Arc::new(config.rules.clone());
         let patience = Patience {
             read: config.store.read_patience,
@@ -285,6 +253,29 @@ fn downstream_settings(config: &Config) -> downstream::Settings {
         trust_annotations: config.upstream.trust_annotations,
         pass_native_tasks: config.upstream.native_tasks == NativeTasks::Pass,
     }
+}
+
+/// What TLS to the wrapped server is made from.
+type ClientTls = Arc<Kept<ClientConfig>>;
+
+/// The wrapped server, and what TLS to it is made from.
+fn wrap(
+    config: &Config,
+    open_files: Option<u64>,
+    services: &TaskTracker,
+) -> Result<(Arc<Upstream>, Option<ClientTls>), AppError> {
+    let mut settings = upstream_settings(config).map_err(AppError)?;
+    if let Some(program) = &mut settings.command {
+        program.open_files = open_files;
+    }
+    let upstream = Upstream::new(&settings, services.clone());
+    let upstream = Arc::new(upstream.map_err(line)?);
+    if !upstream.speaks_http() {
+        // `npx` may have to fetch the server first: nobody should have to wait for that.
+        let early = Arc::clone(&upstream);
+        services.spawn(async move { early.era(None).await.map(drop) });
+    }
+    Ok((upstream, settings.tls))
 }
 
 async fn probes(
@@ -451,33 +442,6 @@ fn certificates(files: &config::StoreTls) -> Result<Tls, AppError> {
         roots: roots.transpose()?,
         identity: identity.transpose()?,
     })
-}
-
-async fn bind(
-    listen: &config::Listen,
-    limits: &config::Limits,
-) -> Result<(Door, Option<Arc<Kept<ServerConfig>>>), AppError> {
-    let tls = match &listen.tls {
-        Some(files) => {
-            let kept = tls::server(files.certificate.clone(), files.key.clone());
-            Some(kept.map_err(line)?)
-        }
-        None => None,
-    };
-    let settings = server::Settings {
-        connections_max: limits.connections,
-        header_timeout: limits.header_timeout,
-        h2c: listen.h2c,
-        tls: tls.clone(),
-    };
-    let bound = Server::bind(listen.address, settings).await;
-    let server = bound.map_err(|error| {
-        AppError(format!(
-            "{} cannot be listened on: {error}; choose another address with --listen",
-            listen.address
-        ))
-    })?;
-    Ok((Door::Listener(server), tls))
 }
 
 /// An error and its causes on one line.

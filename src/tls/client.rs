@@ -81,6 +81,8 @@ pub fn is_refused_identity(error: &(dyn Error + 'static)) -> bool {
                 | AlertDescription::CertificateUnknown
                 | AlertDescription::UnknownCA
                 | AlertDescription::AccessDenied
+                // Of a handshake's signature: a record that cannot be read has another alert.
+                | AlertDescription::DecryptError
         ))
     )
 }

@@ -5,6 +5,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::sync::watch;
+
 use super::TlsError;
 
 /// At most so often are files read because of a failure.
@@ -13,7 +15,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// The current one, and how to read the next.
 pub struct Kept<T> {
     read: Box<dyn Fn() -> Result<T, TlsError> + Send + Sync>,
-    current: Mutex<Arc<T>>,
+    current: watch::Sender<Arc<T>>,
     /// When a failure last had the files read.
     failed: Mutex<Option<Instant>>,
 }
@@ -26,14 +28,13 @@ impl<T: Send + Sync + 'static> Kept<T> {
         let current = read()?;
         Ok(Arc::new(Self {
             read: Box::new(read),
-            current: Mutex::new(Arc::new(current)),
+            current: watch::Sender::new(Arc::new(current)),
             failed: Mutex::default(),
         }))
     }
 
     pub fn current(&self) -> Arc<T> {
-        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(&current)
+        Arc::clone(&self.current.borrow())
     }
 
     /// Reads the files anew; what is wrong with them leaves all as it was. Cancelled, it may still
@@ -42,7 +43,7 @@ impl<T: Send + Sync + 'static> Kept<T> {
         let this = Arc::clone(self);
         let read = tokio::task::spawn_blocking(move || {
             let next = Arc::new((this.read)()?);
-            *this.current.lock().unwrap_or_else(PoisonError::into_inner) = next;
+            this.current.send_replace(next);
             Ok(())
         });
         // Only a runtime at its end does not come to it.

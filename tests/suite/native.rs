@@ -54,7 +54,7 @@ async fn its_handles_pass_and_what_is_asked_about_them() {
         let state = ask(&client, "tasks/get", json!({})).await;
         assert_eq!(state["result"]["content"][0]["text"], "\"Ada\"");
         ask(&client, "tasks/cancel", json!({})).await;
-        assert_eq!(rig.upstream.tally("own").cancelled, 1);
+        assert_eq!(rig.upstream.tally("their cancel").cancelled, 1);
         // Who declares nothing learns nothing, and who asks for what nobody has hears the server.
         let plain = client.without_tasks().call("own", json!({})).await;
         assert_eq!(plain.into_text(), "plain");
@@ -101,6 +101,6 @@ async fn a_followed_task_is_cancelled_at_the_server() {
     client.cancel(&task).await.assert_acknowledged();
     client.until(&task, "cancelled").await;
     late.upstream
-        .until("own", "cancelled", |tally| tally.cancelled == 1)
+        .until("their cancel", "cancelled", |tally| tally.cancelled == 1)
         .await;
 }

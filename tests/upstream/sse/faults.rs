@@ -27,6 +27,7 @@ async fn what_is_no_answer_is_skipped() {
     assert_eq!(text(&upstream, "twice", "{}").await, "first");
     on(&upstream).await;
     let mut wrong = begin(&upstream, "wrong_id", "{}");
+    assert!(matches!(wrong.events.next().await, Some(Event::Sent)));
     let heard = async {
         tokio::select! {
             biased;

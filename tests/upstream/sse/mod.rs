@@ -64,6 +64,8 @@ async fn on(upstream: &Upstream) {
 async fn held(server: &SseServer, upstream: &Upstream, nonce: &str) -> Exchange {
     let mut exchange = begin(upstream, "hold", &format!(r#"{{"nonce":"{nonce}"}}"#));
     let before = server.seen("hold").len();
+    let sent = timeout(Duration::from_secs(20), exchange.events.next());
+    assert!(matches!(sent.await.expect("in time"), Some(Event::Sent)));
     let polled = async {
         tokio::select! {
             biased;

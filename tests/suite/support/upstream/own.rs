@@ -15,6 +15,9 @@ pub(super) struct Tasks {
     cancelled: bool,
 }
 
+/// What cancels of such a task are counted under.
+const CANCELLED: &str = "their cancel";
+
 /// `CreateTaskResult`.
 pub(super) fn created() -> String {
     let mut task = common("working");
@@ -47,7 +50,10 @@ pub(super) fn answer(shared: &Shared, message: &Value) -> Option<Response<Body>>
         }
         "tasks/cancel" => {
             tasks.cancelled = true;
-            shared.tally("own", |tally| tally.cancelled += 1);
+            shared.tally(CANCELLED, |tally| {
+                tally.started += 1;
+                tally.cancelled += 1;
+            });
             json!({"resultType": "complete"})
         }
         _ => return None,

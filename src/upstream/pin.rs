@@ -40,6 +40,16 @@ impl Pin {
         lease.give_back();
     }
 
+    /// The server knows the session no more: the next one is held.
+    pub(super) fn lose_session(&self) {
+        let mut held = self.held();
+        if matches!(*held, Some(Held::Session(_))) {
+            let lost = held.take();
+            drop(held);
+            drop(lost);
+        }
+    }
+
     /// The line that is held, for one more request.
     pub(super) fn line(&self) -> Option<Line> {
         match &*self.held() {

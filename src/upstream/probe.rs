@@ -83,12 +83,15 @@ async fn ask(origin: &Origin, credentials: Option<&HeaderValue>) -> Result<Found
             Reason::UpstreamHttp,
             SideEffect::None,
         ))),
-        // A gateway in front of a server that is not up yet says nothing about the server.
-        Heard::Refused {
-            failure,
-            status:
-                StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT,
-        } => Err(Undecided::Failed(failure)),
+        // A gateway in front of a server that is not up yet says nothing about the server, and nor
+        // does a server that is busy or broken.
+        Heard::Refused { failure, status }
+            if status.is_server_error()
+                || status == StatusCode::TOO_MANY_REQUESTS
+                || status == StatusCode::REQUEST_TIMEOUT =>
+        {
+            Err(Undecided::Failed(failure))
+        }
         Heard::Refused {
             status: StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED,
             ..

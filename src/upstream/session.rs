@@ -106,7 +106,10 @@ impl Session {
     /// From here on it is not ours to close, nor to hear.
     pub(super) fn leave(&self) {
         self.left.store(true, Ordering::Release);
-        self.beside.end();
+        // Other calls of this process may go on there.
+        if !self.shared {
+            self.beside.end();
+        }
     }
 
     /// From here on it is.

@@ -10,9 +10,7 @@ in_both_eras!(a_thousand_calls_leave_nothing_behind);
 
 const CALLS: usize = 1000;
 
-/// The C library keeps what was freed, in pieces, and the first runs do not find all that they need
-/// among these. Measured: from the third run to the sixth it grows by 4 % at most.
-const RUNS_TO_SETTLE: usize = 3;
+const RUNS: usize = 3;
 
 async fn a_thousand_calls_leave_nothing_behind(era: Era) {
     // Each call has a connection of its own.
@@ -25,15 +23,13 @@ async fn a_thousand_calls_leave_nothing_behind(era: Era) {
     };
     let proxy = Config::never().run(mode).await;
     let client = Client::of(proxy.address());
-    let mut settled = 0;
-    for number in 1..=2 * RUNS_TO_SETTLE {
+    run(&client, 1).await;
+    let first = resident(&proxy);
+    for number in 2..=RUNS {
         run(&client, number).await;
-        if number == RUNS_TO_SETTLE {
-            settled = resident(&proxy);
-        }
     }
-    let end = resident(&proxy);
-    assert!(end * 10 <= settled * 11, "from {settled} kB to {end} kB");
+    let last = resident(&proxy);
+    assert!(last * 10 <= first * 11, "from {first} kB to {last} kB");
 }
 
 /// All are under way before the first is answered, and each is answered with its own.

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -66,6 +67,7 @@ impl Lines {
             out,
             running: Mutex::default(),
             session: Session::default(),
+            taken: AtomicU64::new(0),
             requests: TaskTracker::new(),
             gone: CancellationToken::new(),
         });
@@ -111,12 +113,20 @@ struct Client {
     front: Shared,
     out: mpsc::Sender<String>,
     /// Requests under way, by their id as JSON.
-    running: Mutex<HashMap<Box<str>, CancellationToken>>,
+    running: Mutex<HashMap<Box<str>, Running>>,
     /// A legacy client's.
     session: Session,
+    /// Requests that were ever taken.
+    taken: AtomicU64,
     requests: TaskTracker,
     /// The client hears no more.
     gone: CancellationToken,
+}
+
+/// A request under way.
+struct Running {
+    number: u64,
+    cancelled: CancellationToken,
 }
 
 impl Client {
@@ -143,16 +153,23 @@ impl Client {
             return;
         };
         let Some(id) = letter.id.clone() else {
-            self.cancel(&letter);
+            let cancels = letter.cancels.clone();
             let told = tokio::time::timeout(TELL, Box::pin(self.tell(letter)));
             let _ = self.gone.run_until_cancelled(told).await;
+            // To a modern server that is the cancel; many legacy ones never answer what was
+            // cancelled.
+            if let Some(running) = cancels.and_then(|id| self.running().remove(&id)) {
+                running.cancelled.cancel();
+            }
             return;
         };
-        let cancelled = CancellationToken::new();
-        if let Some(error) = self.register(&id, &cancelled) {
-            self.say(Rpc::error(&id, &error).json).await;
-            return;
-        }
+        let (number, cancelled) = match self.register(&id) {
+            Ok(registered) => registered,
+            Err(error) => {
+                self.say(Rpc::error(&id, &error).json).await;
+                return;
+            }
+        };
         let this = Arc::clone(self);
         self.requests.spawn(async move {
             let asked = Box::pin(this.ask(&letter, &id));
@@ -162,40 +179,39 @@ impl Client {
                 () = cancelled.cancelled() => {}
                 () = this.gone.cancelled() => {}
             }
-            this.running().remove(&id);
+            let mut running = this.running();
+            // A cancelled one's id may be in use again.
+            if running.get(&id).is_some_and(|it| it.number == number) {
+                running.remove(&id);
+            }
         });
     }
 
-    fn running(&self) -> MutexGuard<'_, HashMap<Box<str>, CancellationToken>> {
+    fn running(&self) -> MutexGuard<'_, HashMap<Box<str>, Running>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Why the request cannot be taken, if it cannot.
-    fn register(&self, id: &str, cancelled: &CancellationToken) -> Option<RpcError> {
+    /// A place for the request; an error where it cannot be taken.
+    fn register(&self, id: &str) -> Result<(u64, CancellationToken), RpcError> {
         let mut running = self.running();
         if running.contains_key(id) {
-            return Some(RpcError::invalid_request(
+            return Err(RpcError::invalid_request(
                 "Invalid request: this id is in use",
             ));
         }
         if running.len() >= REQUESTS_MAX {
-            return Some(RpcError::internal(
+            return Err(RpcError::internal(
                 "Too many requests are under way; try again later",
             ));
         }
-        running.insert(id.into(), cancelled.clone());
-        None
-    }
-
-    /// A modern client's cancel is what closing the connection is over HTTP. A legacy client's is
-    /// the server's business.
-    fn cancel(&self, letter: &Letter) {
-        if letter.era == Era::Modern || !self.session.is_open() {
-            let cancelled = letter.cancels.as_deref();
-            if let Some(token) = cancelled.and_then(|id| self.running().remove(id)) {
-                token.cancel();
-            }
-        }
+        let number = self.taken.fetch_add(1, Ordering::Relaxed);
+        let cancelled = CancellationToken::new();
+        let entry = Running {
+            number,
+            cancelled: cancelled.clone(),
+        };
+        running.insert(id.into(), entry);
+        Ok((number, cancelled))
     }
 
     /// A notification, or the answer to a question of the server.
@@ -223,15 +239,18 @@ impl Client {
                 let headers = letter.modern_headers(&self.front).await;
                 let parts = parts(Method::POST, headers);
                 let response = post(&self.front, parts, letter.text.clone()).await;
-                (self.relay(response, Some(id)).await, None)
+                (self.relay(response, Some(id), |_| {}).await, None)
             }
             Era::Legacy => {
-                let (response, session) = self.session.post(&self.front, letter).await;
-                let heard = self.relay(response, Some(id)).await;
-                if letter.method.as_deref() == Some("initialize") {
-                    self.session
-                        .agreed(heard.answer.as_deref(), letter, session);
-                }
+                let (response, named) = self.session.post(&self.front, letter).await;
+                let is_handshake = letter.method.as_deref() == Some("initialize");
+                // Before the client hears of it: it goes on at once.
+                let agree = |answer: &str| {
+                    if is_handshake {
+                        self.session.agreed(answer, letter, named.clone());
+                    }
+                };
+                let heard = self.relay(response, Some(id), agree).await;
                 let event = heard.last_event_id.clone();
                 (heard, event)
             }

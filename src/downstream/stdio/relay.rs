@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Collected, Limited};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
-use hyper::{Method, Response};
+use hyper::{Method, Response, StatusCode};
 
 use super::super::body::Body;
 use super::super::{reply, session_stream};
@@ -38,12 +38,18 @@ pub(super) fn line(mut message: String) -> String {
 }
 
 impl Client {
-    /// Passes on what a response says, for the request of that id.
-    pub(super) async fn relay(&self, response: Response<Body>, id: Option<&str>) -> Heard {
+    /// Passes on what a response says, for the request of that id; its answer is seen before.
+    pub(super) async fn relay(
+        &self,
+        response: Response<Body>,
+        id: Option<&str>,
+        seen: impl FnMut(&str) + Send,
+    ) -> Heard {
+        let mut seen = seen;
         let kind = response.headers().get(CONTENT_TYPE);
         let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         if kind.starts_with("text/event-stream") {
-            return self.relay_stream(response.into_body(), id).await;
+            return self.relay_stream(response.into_body(), id, seen).await;
         }
         let status = response.status();
         let limit = self.front.settings.body_bytes_max.max(MESSAGE_BYTES_MAX);
@@ -56,6 +62,7 @@ impl Client {
             let message = format!("The server answered with HTTP status {}", status.as_u16());
             reply::Rpc::error(id, &RpcError::new(code::INTERNAL, message)).json
         });
+        seen(&answer);
         self.say(answer.clone()).await;
         Heard {
             answer: Some(answer),
@@ -63,7 +70,12 @@ impl Client {
         }
     }
 
-    async fn relay_stream(&self, mut body: Body, id: Option<&str>) -> Heard {
+    async fn relay_stream(
+        &self,
+        mut body: Body,
+        id: Option<&str>,
+        mut seen: impl FnMut(&str) + Send,
+    ) -> Heard {
         let mut heard = Heard::default();
         let mut decoder = Decoder::new(MESSAGE_BYTES_MAX);
         while let Some(Ok(frame)) = body.frame().await {
@@ -82,6 +94,7 @@ impl Client {
             });
             for message in said {
                 if id.is_some_and(|id| is_answer(&message, id)) {
+                    seen(&message);
                     heard.answer = Some(message.clone());
                 }
                 self.say(message).await;
@@ -132,9 +145,19 @@ impl Client {
                 headers.insert("last-event-id", HeaderValue::clone(event));
             }
             let response = session_stream(&self.front, parts(Method::GET, headers)).await;
-            // 409: another stream of the session is still open there.
-            if response.status().is_client_error() && response.status().as_u16() != 409 {
-                return;
+            match response.status() {
+                // The session is lost: the next request opens another.
+                StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST => {
+                    self.session.renewed().await;
+                    event = None;
+                    pause = PAUSE;
+                    continue;
+                }
+                // Another stream of the session is still open there.
+                StatusCode::CONFLICT => {}
+                // It has none.
+                status if status.is_client_error() => return,
+                _ => {}
             }
             let heard = self.relay_stream_of(response, None).await;
             if heard.last_event_id.is_some() {
@@ -150,7 +173,7 @@ impl Client {
         if !response.status().is_success() {
             return Heard::default();
         }
-        self.relay_stream(response.into_body(), id).await
+        self.relay_stream(response.into_body(), id, |_| {}).await
     }
 }
 

@@ -5,9 +5,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::BodyExt as _;
+use http_body_util::{BodyExt as _, Collected, Limited};
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Response, StatusCode};
+use tokio::sync::Notify;
 
 use super::super::body::Body;
 use super::super::tasks::Shared;
@@ -19,6 +20,9 @@ use crate::mcp::json::Object;
 const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 
+/// A refusal larger than this is not read.
+const ERROR_BYTES_MAX: usize = 64 * 1024;
+
 /// How long the server may take to end a session.
 const END_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -28,6 +32,7 @@ pub(super) struct Session {
     agreed: Mutex<Agreed>,
     /// One renews it for all.
     renewing: tokio::sync::Mutex<()>,
+    renewed: Notify,
 }
 
 #[derive(Default, Clone)]
@@ -42,11 +47,6 @@ struct Agreed {
 impl Session {
     fn agreed_now(&self) -> MutexGuard<'_, Agreed> {
         self.agreed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A legacy client has begun.
-    pub(super) fn is_open(&self) -> bool {
-        self.agreed_now().version.is_some()
     }
 
     pub(super) fn headers(&self) -> HeaderMap {
@@ -75,10 +75,11 @@ impl Session {
         };
         let sent_on = headers.get(SESSION_ID).cloned();
         let response = post(front, parts(Method::POST, headers), letter.text.clone()).await;
-        if response.status() == StatusCode::NOT_FOUND
-            && sent_on.is_some()
-            && self.renew(front, sent_on.as_ref()).await
-        {
+        let (response, is_lost) = match &sent_on {
+            Some(_) => look_for_loss(response).await,
+            None => (response, false),
+        };
+        if is_lost && self.renew(front, sent_on.as_ref()).await {
             let again = parts(Method::POST, self.headers());
             return (post(front, again, letter.text.clone()).await, None);
         }
@@ -87,8 +88,8 @@ impl Session {
     }
 
     /// What the server answered to `initialize`.
-    pub(super) fn agreed(&self, answer: Option<&str>, letter: &Letter, id: Option<HeaderValue>) {
-        if let Some(version) = answer.and_then(version_of) {
+    pub(super) fn agreed(&self, answer: &str, letter: &Letter, id: Option<HeaderValue>) {
+        if let Some(version) = version_of(answer) {
             *self.agreed_now() = Agreed {
                 id,
                 version: Some(version),
@@ -127,7 +128,13 @@ impl Session {
         if let Some(initialized) = initialized {
             drop(post(front, parts(Method::POST, self.headers()), initialized).await);
         }
+        self.renewed.notify_one();
         true
+    }
+
+    /// Resolves when a lost session was opened again. For one who waits.
+    pub(super) async fn renewed(&self) {
+        self.renewed.notified().await;
     }
 
     pub(super) async fn end(&self, front: &Shared) {
@@ -136,6 +143,21 @@ impl Session {
             let _ = tokio::time::timeout(END_PATIENCE, ending).await;
         }
     }
+}
+
+/// Whether the response says that the server has no such session: 404, or 400 in many words. What was
+/// read of it is put back.
+async fn look_for_loss(response: Response<Body>) -> (Response<Body>, bool) {
+    if response.status() != StatusCode::BAD_REQUEST {
+        let is_lost = response.status() == StatusCode::NOT_FOUND;
+        return (response, is_lost);
+    }
+    let (head, body) = response.into_parts();
+    let read = Limited::new(body, ERROR_BYTES_MAX).collect().await;
+    let bytes = read.map(Collected::to_bytes).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes).to_ascii_lowercase();
+    let is_lost = text.contains("session") || text.contains("not initialized");
+    (Response::from_parts(head, Body::ready(bytes)), is_lost)
 }
 
 fn version_of(answer: &str) -> Option<HeaderValue> {

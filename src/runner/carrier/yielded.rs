@@ -88,6 +88,7 @@ impl Carrier {
         match self.apply(OwnerEvent::Repeated).await {
             Ok(_) => {
                 self.adopted = false;
+                self.follows = false;
                 self.exchange = None;
                 Some(self.next_leg())
             }

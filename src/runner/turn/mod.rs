@@ -8,6 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use futures_util::FutureExt as _;
+use tokio::task::coop::unconstrained;
 use tokio::time::Instant;
 
 use crate::task::policy::{Concurrency, Limit, Rules};
@@ -114,7 +115,8 @@ impl Gates {
     pub(super) fn queue(&self, tool: &str) -> Turn {
         let mut waiting = self.line_up(tool);
         // Asked once: it stands in the queue from here on, or there is none.
-        match waiting.passed().now_or_never() {
+        // The runtime's budget for this task says nothing about the queue.
+        match unconstrained(waiting.passed()).now_or_never() {
             Some(places) => Turn::Has(places),
             None => Turn::Waits(waiting),
         }

@@ -20,9 +20,6 @@ use crate::upstream::{Answer, Control, Event, Exchange, Outgoing, Pin, UpstreamE
 /// A request that was provably not sent is sent over another line, at most so often.
 const TRIES: u32 = 3;
 
-/// A server that asks is expected to read the answer.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
-
 /// A server that does not answer how much it shall log is asked to work all the same.
 const LOG_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -70,9 +67,7 @@ impl Control for Side {
         let Some((channel, _)) = self.current() else {
             return Ok(());
         };
-        let told = channel.tell(response(id, &answer));
-        let told = tokio::time::timeout(ANSWER_PATIENCE, told).await;
-        told.map_err(|_| Failure::new(Reason::UpstreamReset, SideEffect::Unknown))
+        channel.answer(response(id, &answer)).await
     }
 
     async fn cancel(&self) {

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
@@ -56,6 +56,8 @@ pub(in crate::upstream) struct Outbound {
     pub(in crate::upstream) text: String,
     /// For a request whose fate matters.
     pub(in crate::upstream) passage: Option<Arc<Passage>>,
+    /// For an answer: told if the server does not take it, and dropped else.
+    pub(in crate::upstream) refused: Option<oneshot::Sender<Failure>>,
 }
 
 /// Whether a message has begun to be sent. Decided once: what was withdrawn will never be sent,
@@ -144,6 +146,7 @@ impl Mouth {
         let message = Outbound {
             text,
             passage: None,
+            refused: None,
         };
         if self.outbound.try_send(message).is_err() {
             debug!("a message to a server that does not read was dropped");

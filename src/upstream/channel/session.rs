@@ -180,6 +180,7 @@ impl Session {
         room.send(Outbound {
             text: asked.text.to_owned(),
             passage: Some(passage),
+            refused: None,
         });
         Ok(receiver)
     }
@@ -206,6 +207,7 @@ impl Session {
         let message = Outbound {
             text,
             passage: None,
+            refused: None,
         };
         self.mouth.say(message).await;
         true

@@ -31,6 +31,9 @@ impl Conversation {
             Err(Untaken::SessionLost) => {}
         }
         // The server refused the session before it ran anything: once more on a new one.
+        if let Some(pin) = &self.outgoing.pin {
+            pin.lose_session();
+        }
         if let Some(lease) = self.lease.take() {
             lease.lost();
         }

@@ -108,11 +108,12 @@ impl Standing {
             Heard::Later(pause) => Opened::Later(Some(pause)),
             // Another stream of this session is still open there, or a gateway is away.
             Heard::Error(UpstreamError {
-                status: 409 | 500..,
+                status: 408 | 409 | 429 | 500..,
                 ..
             })
             | Heard::Refused {
-                status: StatusCode::CONFLICT,
+                status:
+                    StatusCode::REQUEST_TIMEOUT | StatusCode::CONFLICT | StatusCode::TOO_MANY_REQUESTS,
                 ..
             } => Opened::Later(None),
             Heard::Refused { status, .. } if status.is_server_error() => Opened::Later(None),

@@ -10,13 +10,22 @@ use async_trait::async_trait;
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
 use serde_json::value::RawValue;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
 
 use super::{
     Begin, CANCEL_PATIENCE, FAILURES_MAX, INTERVAL, INTERVAL_MAX, LOST, Words, interval_of,
+    is_unknown,
 };
 use crate::mcp::error::Failure;
 use crate::mcp::json::{Object, Writer};
 use crate::upstream::{Answer, Control, Event, Exchange, Outgoing, Pin};
+
+/// How long a cancel waits for the task that the server may be making.
+const CREATE_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long a server may take to answer about its task.
+const POLL_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The whole of a call. Nothing is sent before the events are polled.
 pub(in crate::upstream) fn begin(begin: Begin, mut outgoing: Outgoing) -> Exchange {
@@ -34,6 +43,7 @@ pub(in crate::upstream) fn begin(begin: Begin, mut outgoing: Outgoing) -> Exchan
             task: None,
             control: Some(Arc::clone(&creating.control)),
         }),
+        turned: Notify::new(),
     });
     let driver = Driver {
         requests,
@@ -78,6 +88,8 @@ impl Requests {
 struct Side {
     requests: Requests,
     at: Mutex<At>,
+    /// The creation came to something.
+    turned: Notify,
 }
 
 #[derive(Default)]
@@ -108,7 +120,15 @@ impl Control for Side {
     }
 
     async fn cancel(&self) {
-        match self.get() {
+        let (task, control) = match self.get() {
+            // The server may be about to make the task: by its name alone it can be cancelled.
+            (None, Some(control)) => {
+                let _ = tokio::time::timeout(CREATE_PATIENCE, self.turned.notified()).await;
+                (self.get().0, Some(control))
+            }
+            known => known,
+        };
+        match (task, control) {
             (Some(task), _) => {
                 let mut cancelling = self.requests.about("tasks/cancel", &task);
                 let told = async { while cancelling.events.next().await.is_some() {} };
@@ -197,12 +217,14 @@ impl Driver {
         };
         task.ask_for_result(&self.requests, &self.side);
         self.side.set(|at| at.task = Some(Arc::clone(&task.id)));
+        self.side.turned.notify_one();
         self.phase = Phase::Driving(Box::new(task));
     }
 
     fn end(&mut self, event: Event) -> Event {
         self.phase = Phase::Over;
         self.side.set(|at| *at = At::default());
+        self.side.turned.notify_one();
         if matches!(event, Event::Result(_) | Event::Error(_)) {
             self.requests.pin.give_back();
         }
@@ -254,9 +276,11 @@ impl Task {
             Polled::State(state) => {
                 self.failures = 0;
                 let state = Object::parse(state.get()).unwrap_or_default();
-                if !is_asked {
-                    let status = state.get_str("status").unwrap_or_default();
-                    self.has_ended = matches!(&*status, "completed" | "failed" | "cancelled");
+                let status = state.get_str("status").unwrap_or_default();
+                let had_ended = self.has_ended;
+                self.has_ended = matches!(&*status, "completed" | "failed" | "cancelled");
+                // A result that did not come in a whole interval after the end was lost.
+                if !is_asked || (had_ended && self.has_ended) {
                     self.ask_for_result(requests, side);
                 }
                 let words = self.words.heard(&state);
@@ -300,15 +324,18 @@ fn polls(requests: Requests, id: Arc<str>, interval: Duration) -> BoxStream<'sta
         async move {
             tokio::time::sleep(interval).await;
             let mut asking = requests.about("tasks/get", &id);
-            while let Some(event) = asking.events.next().await {
+            let given_up = Instant::now() + POLL_PATIENCE;
+            while let Ok(Some(event)) = timeout_at(given_up, asking.events.next()).await {
                 match event {
                     Event::Result(result) => {
                         let said = Object::parse(result.get()).ok();
                         let said = said.and_then(|task| interval_of(&task, "pollInterval"));
                         return Some((Polled::State(result), said.unwrap_or(interval)));
                     }
-                    Event::Error(_) => return Some((Polled::Refused, interval)),
-                    Event::Failed(_) => break,
+                    Event::Error(error) if is_unknown(&error) => {
+                        return Some((Polled::Refused, interval));
+                    }
+                    Event::Error(_) | Event::Failed(_) => break,
                     Event::Progress(_)
                     | Event::Log(_)
                     | Event::Question(_)

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 
-use super::{Exchange, Outgoing};
-use crate::mcp::error::{Failure, Reason, SideEffect};
+use super::{Exchange, Outgoing, UpstreamError};
+use crate::mcp::error::{Failure, Reason, SideEffect, code};
 use crate::mcp::json::{Object, Writer};
+use crate::mcp::result;
 
 pub(super) mod legacy;
 pub(super) mod modern;
@@ -37,6 +38,12 @@ fn interval_of(task: &Object<'_>, name: &str) -> Option<Duration> {
     let said = task.get(name)?.get().parse::<f64>().ok()?;
     let said = Duration::try_from_secs_f64(said / 1000.0).ok()?;
     Some(said.clamp(INTERVAL_MIN, INTERVAL_MAX))
+}
+
+/// Whether the server says that it has no such task, or knows nothing of tasks.
+fn is_unknown(error: &UpstreamError) -> bool {
+    let number = result::error_code(&error.error);
+    error.status == 404 || matches!(number, Some(code::INVALID_PARAMS | code::METHOD_NOT_FOUND))
 }
 
 /// The task's message as progress, where it has changed.

@@ -12,10 +12,17 @@ use serde_json::value::RawValue;
 
 use super::{
     Begin, CANCEL_PATIENCE, FAILURES_MAX, INTERVAL, INTERVAL_MAX, LOST, Words, interval_of,
+    is_unknown,
 };
 use crate::mcp::error::Failure;
 use crate::mcp::json::{Object, Writer, raw, set, string};
 use crate::upstream::{Answer, Control, Event, Exchange, Outgoing, Question, UpstreamError};
+
+/// How long a server may take to answer about its task.
+const ASK_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often an answer of the client is told.
+const UPDATES_MAX: usize = 2;
 
 /// Follows the task that a `CreateTaskResult` names; `None` if it is none.
 pub(in crate::upstream) fn follow(
@@ -85,12 +92,17 @@ impl Requests {
     }
 
     async fn ask(&self, method: &str, members: &[(&str, &str)]) -> Said {
+        let asked = tokio::time::timeout(ASK_PATIENCE, self.ask_patiently(method, members));
+        asked.await.unwrap_or(Said::Nothing)
+    }
+
+    async fn ask_patiently(&self, method: &str, members: &[(&str, &str)]) -> Said {
         let mut asking = self.about(method, members);
         while let Some(event) = asking.events.next().await {
             match event {
                 Event::Result(result) => return Said::Result(result),
-                Event::Error(_) => return Said::Refused,
-                Event::Failed(_) => break,
+                Event::Error(error) if is_unknown(&error) => return Said::Refused,
+                Event::Error(_) | Event::Failed(_) => break,
                 Event::Progress(_)
                 | Event::Log(_)
                 | Event::Question(_)
@@ -121,13 +133,19 @@ impl Control for Requests {
         let key = raw(id.to_owned()).ok();
         let key = key.as_deref().and_then(string).unwrap_or_default();
         responses.raw(&key, &response);
-        match self
-            .ask("tasks/update", &[("inputResponses", &responses.end())])
-            .await
-        {
-            Said::Result(_) => Ok(()),
-            Said::Refused | Said::Nothing => Err(LOST),
+        let responses = responses.end();
+        for _ in 0..UPDATES_MAX {
+            match self
+                .ask("tasks/update", &[("inputResponses", &responses)])
+                .await
+            {
+                Said::Result(_) => return Ok(()),
+                Said::Refused => break,
+                // The server knows an answer that it has.
+                Said::Nothing => {}
+            }
         }
+        Err(LOST)
     }
 
     async fn cancel(&self) {
@@ -166,6 +184,7 @@ impl Driver {
                     self.failures += 1;
                     self.interval = (self.interval * 2).min(INTERVAL_MAX);
                     if self.failures >= FAILURES_MAX {
+                        self.requests.cancel().await;
                         self.ready.push(Event::Failed(LOST));
                     }
                 }

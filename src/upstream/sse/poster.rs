@@ -9,12 +9,12 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use http_body_util::Full;
 use hyper::header::HeaderValue;
-use hyper::{Response, Uri};
+use hyper::{Response, StatusCode, Uri};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tracing::debug;
 
-use crate::mcp::error::SideEffect;
+use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::upstream::channel::mouth::{Ear, Outbound, Passage, Refusal};
 use crate::upstream::heard::{self, Heard};
 use crate::upstream::http::{RequestBody, ResponseBody};
@@ -69,42 +69,81 @@ impl<E: Ear> Poster<E> {
     }
 
     async fn post(&self, number: u64, message: Outbound) -> u64 {
-        let Outbound { text, passage } = message;
-        let sending = self.send(text.into());
+        let Outbound {
+            text,
+            passage,
+            refused,
+        } = message;
+        let text = Bytes::from(text);
         let sent = match &passage {
-            Some(passage) => tokio::select! {
-                sent = sending => sent,
-                () = settled_for_long(passage) => Ok(()),
-            },
-            None => timeout(TELL, sending).await.unwrap_or(Ok(())),
+            Some(passage) => self.send_awaited(text, passage).await,
+            None => timeout(TELL, self.send(text)).await.unwrap_or(Ok(())),
         };
         if let Err(refusal) = sent {
             debug!("the server did not take a message");
+            if let Some(refused) = refused {
+                let _ = refused.send(failure_of(&refusal));
+            }
             self.ear.refused(passage.as_ref(), refusal);
         }
         number
     }
 
-    async fn send(&self, text: Bytes) -> Result<(), Refusal> {
-        let mut tries = 0;
-        loop {
-            tries += 1;
-            let response = self.send_once(text.clone()).await?;
-            if response.status().is_success() {
-                self.origin.http.finish(response.into_body());
-                return Ok(());
-            }
-            match heard::judge(response, self.origin.message_bytes_max).await {
-                Heard::Later(pause) if tries < TRIES => tokio::time::sleep(pause).await,
-                Heard::Later(_) => return Err(Refusal::Failed(heard::LATER)),
-                Heard::Error(error) => return Err(Refusal::Error(error)),
-                // In words that are not JSON-RPC a server says that it knows no such session.
-                Heard::Refused { failure, .. } if failure.effect == SideEffect::None => {
-                    return Err(Refusal::Lost(failure));
+    /// A request. As soon as nobody waits for its answer it is not sent again: its cancel went out.
+    async fn send_awaited(&self, text: Bytes, passage: &Passage) -> Result<(), Refusal> {
+        let settled = passage.settled();
+        tokio::pin!(settled);
+        for last in (0..TRIES).rev() {
+            let sending = self.try_send(text.clone());
+            tokio::pin!(sending);
+            let tried = tokio::select! {
+                tried = &mut sending => tried,
+                () = &mut settled => {
+                    // It may be acknowledged with its answer only.
+                    let _ = timeout(TELL, sending).await;
+                    return Ok(());
                 }
-                Heard::Refused { failure, .. } => return Err(Refusal::Failed(failure)),
-                Heard::Messages(_) => return Ok(()),
+            };
+            let pause = match tried? {
+                Taken::Yes => return Ok(()),
+                Taken::Later(_) if last == 0 => break,
+                Taken::Later(pause) => pause,
+            };
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = &mut settled => return Ok(()),
             }
+        }
+        Err(Refusal::Failed(heard::LATER))
+    }
+
+    /// What has no answer.
+    async fn send(&self, text: Bytes) -> Result<(), Refusal> {
+        for _ in 0..TRIES {
+            match self.try_send(text.clone()).await? {
+                Taken::Yes => return Ok(()),
+                Taken::Later(pause) => tokio::time::sleep(pause).await,
+            }
+        }
+        Err(Refusal::Failed(heard::LATER))
+    }
+
+    async fn try_send(&self, text: Bytes) -> Result<Taken, Refusal> {
+        let response = self.send_once(text).await?;
+        if response.status().is_success() {
+            self.origin.http.finish(response.into_body());
+            return Ok(Taken::Yes);
+        }
+        match heard::judge(response, self.origin.message_bytes_max).await {
+            Heard::Later(pause) => Ok(Taken::Later(pause)),
+            Heard::Error(error) => Err(Refusal::Error(error)),
+            // In words that are not JSON-RPC a server says that it knows no such session.
+            Heard::Refused {
+                failure,
+                status: StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::GONE,
+            } => Err(Refusal::Lost(failure)),
+            Heard::Refused { failure, .. } => Err(Refusal::Failed(failure)),
+            Heard::Messages(_) => Ok(Taken::Yes),
         }
     }
 
@@ -120,8 +159,18 @@ impl<E: Ear> Poster<E> {
     }
 }
 
-/// Nobody waits for the answer any more, and has not for a while.
-async fn settled_for_long(passage: &Passage) {
-    passage.settled().await;
-    tokio::time::sleep(TELL).await;
+/// What it means to the call whose answer was refused.
+fn failure_of(refusal: &Refusal) -> Failure {
+    let reason = match refusal {
+        Refusal::Failed(failure) | Refusal::Lost(failure) => failure.reason,
+        Refusal::Error(_) => Reason::UpstreamHttp,
+    };
+    Failure::new(reason, SideEffect::Unknown)
+}
+
+/// What a server does with a message that it does not refuse.
+enum Taken {
+    Yes,
+    /// It is to come again after so long.
+    Later(Duration),
 }

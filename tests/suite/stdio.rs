@@ -43,6 +43,11 @@ async fn release(client: &Client) {
     assert_eq!(released, "released");
 }
 
+/// What the program has read.
+async fn seen(client: &Client) -> Vec<Value> {
+    serde_json::from_str(&plain(client, "seen", json!({})).await).unwrap()
+}
+
 async fn pid(client: &Client) -> u32 {
     plain(client, "pid", json!({})).await.parse().unwrap()
 }
@@ -139,12 +144,20 @@ async fn a_cancelled_task_is_cancelled_at_the_server(era: Era) {
     let proxy = proxy(era).await;
     let client = Client::of(proxy.address());
     let task = client.call("hold", json!({"nonce": "a"})).await.into_task();
+    // What was not sent yet needs no cancel.
+    let sent = async {
+        while !seen(&client)
+            .await
+            .iter()
+            .any(|m| m["params"]["name"] == "hold")
+        {}
+    };
+    within(PATIENCE, "the server has it", sent).await;
     client.cancel(&task).await.assert_acknowledged();
     client.until(&task, "cancelled").await;
     let told = async {
         loop {
-            let seen: Vec<Value> =
-                serde_json::from_str(&plain(&client, "seen", json!({})).await).unwrap();
+            let seen = seen(&client).await;
             let hold = seen.iter().find(|m| m["params"]["name"] == "hold");
             let cancelled = seen
                 .iter()

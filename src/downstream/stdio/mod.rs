@@ -172,19 +172,23 @@ impl Client {
         };
         let this = Arc::clone(self);
         self.requests.spawn(async move {
-            let asked = Box::pin(this.ask(&letter, &id));
+            let asked = Box::pin(this.ask(&letter, &id, number));
             // Dropped, it is to the call as if its client had hung up.
             tokio::select! {
                 () = asked => {}
                 () = cancelled.cancelled() => {}
                 () = this.gone.cancelled() => {}
             }
-            let mut running = this.running();
-            // A cancelled one's id may be in use again.
-            if running.get(&id).is_some_and(|it| it.number == number) {
-                running.remove(&id);
-            }
+            this.is_over(&id, number);
         });
+    }
+
+    /// From here on the id may be used again; by somebody else it may be in use already.
+    fn is_over(&self, id: &str, number: u64) {
+        let mut running = self.running();
+        if running.get(id).is_some_and(|it| it.number == number) {
+            running.remove(id);
+        }
     }
 
     fn running(&self) -> MutexGuard<'_, HashMap<Box<str>, Running>> {
@@ -233,19 +237,21 @@ impl Client {
         drop(response);
     }
 
-    async fn ask(&self, letter: &Letter, id: &str) {
+    async fn ask(&self, letter: &Letter, id: &str, number: u64) {
         let (heard, resumable) = match letter.era {
             Era::Modern => {
                 let headers = letter.modern_headers(&self.front).await;
                 let parts = parts(Method::POST, headers);
                 let response = post(&self.front, parts, letter.text.clone()).await;
-                (self.relay(response, Some(id), |_| {}).await, None)
+                let over = |_: &str| self.is_over(id, number);
+                (self.relay(response, Some(id), over).await, None)
             }
             Era::Legacy => {
                 let (response, named) = self.session.post(&self.front, letter).await;
                 let is_handshake = letter.method.as_deref() == Some("initialize");
                 // Before the client hears of it: it goes on at once.
                 let agree = |answer: &str| {
+                    self.is_over(id, number);
                     if is_handshake {
                         self.session.agreed(answer, letter, named.clone());
                     }
@@ -264,6 +270,7 @@ impl Client {
             return;
         }
         let failure = Failure::new(Reason::UpstreamReset, SideEffect::Unknown);
+        self.is_over(id, number);
         self.say(Rpc::failure(id, failure).json).await;
     }
 

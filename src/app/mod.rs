@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::{ClientConfig, ServerConfig};
+use rustls::ServerConfig;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -36,7 +36,7 @@ use crate::store::{self, Store, record};
 use crate::task::id::Incarnation;
 use crate::task::state::Reach;
 use crate::tls::{self, kept::Kept};
-use crate::upstream::wrapped::Upstream;
+use crate::upstream::wrapped::{Settings, Upstream};
 
 /// The end of `drain.grace` is for answers on their way to clients: at most so long, and at most an
 /// eighth of it.
@@ -113,7 +113,8 @@ impl App {
         let (services, stop) = (TaskTracker::new(), CancellationToken::new());
         let opened = open(&config, &services, &stop).await?;
         let key = opened.store.caller_key().await.map_err(line)?;
-        let (upstream, upstream_tls) = wrap(&config, &services)?;
+        let reached = upstream_settings(&config).map_err(AppError)?;
+        let upstream = wrap(&reached, &services)?;
         let rules = Arc::new(config.rules.clone());
         let patience = Patience {
             read: config.store.read_patience,
@@ -169,7 +170,7 @@ impl App {
             probes,
             delay: config.drain.delay,
             grace: config.drain.grace,
-            reload: Reload::new(listener_tls, upstream_tls),
+            reload: Reload::new(listener_tls, reached.tls),
             services,
             stop,
         })
@@ -261,20 +262,16 @@ impl App {
     }
 }
 
-/// The wrapped server, and what TLS to it is made from.
-fn wrap(
-    config: &Config,
-    services: &TaskTracker,
-) -> Result<(Arc<Upstream>, Option<Arc<Kept<ClientConfig>>>), AppError> {
-    let settings = upstream_settings(config).map_err(AppError)?;
-    let upstream = Upstream::new(&settings, services.clone());
+/// The wrapped server; a program starts now.
+fn wrap(settings: &Settings, services: &TaskTracker) -> Result<Arc<Upstream>, AppError> {
+    let upstream = Upstream::new(settings, services.clone());
     let upstream = Arc::new(upstream.map_err(line)?);
     if !upstream.speaks_http() {
         // `npx` may have to fetch the server first: nobody should have to wait for that.
         let early = Arc::clone(&upstream);
         services.spawn(async move { early.era(None).await.map(drop) });
     }
-    Ok((upstream, settings.tls))
+    Ok(upstream)
 }
 
 async fn probes(

@@ -171,9 +171,7 @@ fn headers_come_from_the_file_and_the_environment_and_are_not_shown() {
         ("RAINCHECK_UPSTREAM__HEADERS__X_API_KEY", "hunter3"),
         ("RAINCHECK_UPSTREAM__HEADERS__X_NEW", "007"),
     ];
-    let config = File::new(text)
-        .load(&super::upstream(), &environment)
-        .unwrap();
+    let config = File::new(text).load(&upstream(), &environment).unwrap();
     let found = |name| header(&config, name);
     assert_eq!(found("authorization").as_deref(), Some("Bearer hunter2"));
     assert_eq!(found("x-api-key").as_deref(), Some("hunter3"));
@@ -189,7 +187,7 @@ fn a_header_that_cannot_be_sent_is_refused_without_its_value() {
             .unwrap()
             .replace('\u{7f}', "\\u007f");
         let text = format!("[upstream.headers]\n{name:?} = {value}");
-        let why = File::new(&text).load(&super::upstream(), &[]).unwrap_err();
+        let why = File::new(&text).load(&upstream(), &[]).unwrap_err();
         assert!(!why.contains("hunter2"), "{why}");
         why
     };
@@ -227,9 +225,7 @@ fn a_header_that_cannot_be_sent_is_refused_without_its_value() {
     assert!(refused("x-a", "  ").contains("is empty"));
     assert!(refused("x-a", " hunter2").contains("ends with a space"));
     let wrong = ("RAINCHECK_UPSTREAM__HEADERS__CONTENT_TYPE", "hunter2");
-    let why = File::new("")
-        .load(&super::upstream(), &[wrong])
-        .unwrap_err();
+    let why = File::new("").load(&upstream(), &[wrong]).unwrap_err();
     assert!(
         why.starts_with("RAINCHECK_UPSTREAM__HEADERS__CONTENT_TYPE: belongs"),
         "{why}"

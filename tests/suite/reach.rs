@@ -48,7 +48,7 @@ fn write(files: &TempDir, servers: &Authority, clients: &Authority) -> String {
     let write = |name: &str, text: &str| {
         let path = files.path().join(name);
         std::fs::write(&path, text).unwrap();
-        format!("{name} = {path:?}\n")
+        format!("{name} = {:?}\n", path.to_str().unwrap())
     };
     let (certificate, key) = clients.issue();
     write("roots", &servers.roots()) + &write("certificate", &certificate) + &write("key", &key)

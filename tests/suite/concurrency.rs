@@ -205,7 +205,7 @@ async fn a_call_that_waits_longer_than_the_grace_window_becomes_a_task(era: Era)
 }
 
 async fn a_client_without_tasks_waits_on_its_connection(era: Era) {
-    let config = Config::always().section("upstream", "concurrency = 1");
+    let config = Config::always().section("upstream", "concurrency = 1\nqueue = 2");
     let rig = Rig::start(era, config).await;
     occupied(&rig).await;
     let client = rig.client().without_tasks();
@@ -218,6 +218,17 @@ async fn a_client_without_tasks_waits_on_its_connection(era: Era) {
     let hung_up = hung_up.or_hang_up_after(Duration::from_millis(200)).await;
     assert!(hung_up.is_none() && !waits.is_finished());
     assert_eq!(rig.upstream.tally("echo").started, 0);
+    // The two fill the queue: there is room again when the one has left it.
+    let room = async {
+        loop {
+            let answer = rig.client().call("work", nonce("room")).await;
+            if answer.status != 503 {
+                return answer.into_task();
+            }
+        }
+    };
+    let task = within(PATIENCE, "it has left", room).await;
+    rig.client().cancel(&task).await.assert_acknowledged();
     rig.upstream.release("first");
     let answer = within(PATIENCE, "its turn", waits).await.unwrap();
     assert_eq!(answer.status, 200);

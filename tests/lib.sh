@@ -126,7 +126,7 @@ program() {
 
 # upstream legacy|legacy-sse|modern|dual LOG: the same over HTTP; its address is in $UPSTREAM.
 upstream() {
-  local port transport=streamable-http path=mcp
+  local port transport=streamable-http path=mcp PROGRAM=()
   case $1 in
     *-sse) transport=sse path=sse ;;
   esac

@@ -207,6 +207,8 @@ impl App {
         let _ = timeout(self.delay, &mut serving).await;
 
         close.cancel();
+        // It is closed before the end of a stream tells anybody so.
+        let _ = timeout(Duration::ZERO, &mut serving).await;
         front.closing.cancel();
         let from = Instant::now();
         // A program that does not end when it is asked to takes its time out of the grace, too.

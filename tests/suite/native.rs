@@ -77,8 +77,9 @@ async fn a_task_that_is_ours_already_stays_ours() {
     let late = rig(Config::auto("50ms").terms(terms).section("upstream", PASS)).await;
     let client = late.client().declaring(capabilities());
     let task = client.call("own", json!({"ms": 300})).await.into_task();
+    let told = |state: &Value| state["statusMessage"] == "theirs";
+    client.until_it(&task, "told in their words", told).await;
     let asks = client.until(&task, "input_required").await;
-    assert_eq!(asks["statusMessage"], "theirs");
     let key = asks["inputRequests"]
         .as_object()
         .unwrap()

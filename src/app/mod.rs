@@ -137,6 +137,7 @@ impl App {
             settings: downstream_settings(&config),
             closing: CancellationToken::new(),
             passing: TaskTracker::new(),
+            pushes: Arc::default(),
         };
         Ok(Self {
             front: Arc::new(front),

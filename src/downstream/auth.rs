@@ -35,6 +35,11 @@ impl Callers {
     }
 }
 
+/// Whether the request says who asks. All others are the anonymous caller together.
+pub(super) fn is_somebody(headers: &HeaderMap) -> bool {
+    headers.contains_key(AUTHORIZATION)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -67,6 +67,7 @@ pub(super) async fn carry(
         progress_token: asked.modern.meta.progress_token.map(ToOwned::to_owned),
         digest: digest(asked),
         repeatable: asked.repeatable,
+        listed: super::auth::is_somebody(asked.headers),
     };
     match front.runner.call(call) {
         Ok(client) => respond(id.to_owned(), client).await,

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::{BodyExt as _, Limited};
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, HeaderValue};
 use hyper::http::request::Parts;
@@ -25,15 +25,14 @@ use crate::upstream::wrapped::{DiscoverError, Upstream};
 pub mod auth;
 mod body;
 mod call;
-mod contact;
 mod discover;
 mod intercept;
+pub mod legacy;
 mod listen;
 mod pass;
 mod reply;
 pub mod route;
 pub mod server;
-mod session;
 pub mod stdio;
 mod tasks;
 
@@ -41,6 +40,7 @@ use auth::Callers;
 use body::Body;
 use call::Asked;
 use intercept::{Intercepted, Modern};
+use legacy::pushes::Pushes;
 use reply::Rpc;
 use route::{Door, Names};
 use tasks::{Answered, Shared};
@@ -75,6 +75,8 @@ pub struct Front {
     pub closing: CancellationToken,
     /// The answers that pass through now.
     pub passing: TaskTracker,
+    /// The streams of legacy sessions that are open here.
+    pub pushes: Arc<Pushes>,
 }
 
 // The futures of what is rare are boxed, so that what passes through stays small.
@@ -104,16 +106,17 @@ async fn handle(front: Shared, request: Request<Incoming>) -> Response<Body> {
 
 async fn mcp(front: &Shared, parts: Parts, body: Incoming) -> Response<Body> {
     let era = intercept::era_by_headers(&parts.headers);
-    // Sessions are the legacy world: their streams, deletions and posts pass unread.
+    // Sessions are the legacy world.
     if parts.method != Method::POST || era == Some(Era::Legacy) {
         if era == Some(Era::Modern) {
             return reply::empty(StatusCode::METHOD_NOT_ALLOWED);
         }
-        return legacy(front, parts, body).await;
+        return legacy::answer(front, parts, body).await;
     }
     match read(body, front.settings.body_bytes_max).await {
-        Ok(body) => post(front, parts, body).await,
-        Err(refusal) => refusal,
+        Read::Whole(body) => post(front, parts, body).await,
+        Read::TooLarge(..) => Read::too_large(),
+        Read::Refused(refusal) => refusal,
     }
 }
 
@@ -121,10 +124,10 @@ async fn mcp(front: &Shared, parts: Parts, body: Incoming) -> Response<Body> {
 async fn post(front: &Shared, parts: Parts, body: Bytes) -> Response<Body> {
     let era = intercept::era_by_headers(&parts.headers);
     if era == Some(Era::Legacy) {
-        return Box::pin(legacy_post(front, parts, body)).await;
+        return Box::pin(legacy::post(front, parts, body)).await;
     }
     if era.is_none() && intercept::era_by_body(&body) == Era::Legacy {
-        return Box::pin(legacy_post(front, parts, body)).await;
+        return Box::pin(legacy::post(front, parts, body)).await;
     }
     match intercept::modern(&body, &parts.headers) {
         Ok(Intercepted::Request(modern)) => answer(front, &parts, &body, &modern).await,
@@ -140,65 +143,61 @@ async fn post(front: &Shared, parts: Parts, body: Bytes) -> Response<Body> {
     }
 }
 
-async fn legacy_post(front: &Shared, parts: Parts, body: Bytes) -> Response<Body> {
-    if !front.upstream.is_decided() {
-        return contact::post(front, parts, body).await;
-    }
-    if front.upstream.speaks_http() {
-        return pass::bytes(front, parts, body).await;
-    }
-    session::post(front, &parts, &body).await
+/// What became of a request body.
+enum Read {
+    Whole(Bytes),
+    /// Larger than asked for: what was read of it, and the rest.
+    TooLarge(Bytes, Incoming),
+    Refused(Response<Body>),
 }
 
-/// A GET or DELETE of a legacy session, from a client that speaks no HTTP itself.
-async fn session_stream(front: &Shared, parts: Parts) -> Response<Body> {
-    if front.upstream.speaks_http() {
-        return pass::bytes(front, parts, Bytes::new()).await;
-    }
-    session::answer(front, &parts)
-}
-
-/// The legacy world: the server's own business where it speaks HTTP, raincheck's where it does not.
-async fn legacy(front: &Shared, parts: Parts, body: Incoming) -> Response<Body> {
-    let is_decided = front.upstream.is_decided();
-    if is_decided && front.upstream.speaks_http() {
-        return pass::stream(front, parts, body).await;
-    }
-    if parts.method != Method::POST && !is_decided {
-        return Box::pin(contact::other(front, parts, body)).await;
-    }
-    if parts.method != Method::POST {
-        return session::answer(front, &parts);
-    }
-    match read(body, front.settings.body_bytes_max).await {
-        Ok(body) if !is_decided => Box::pin(contact::post(front, parts, body)).await,
-        Ok(body) => session::post(front, &parts, &body).await,
-        Err(refusal) => refusal,
+impl Read {
+    fn too_large() -> Response<Body> {
+        let error = RpcError::invalid_request("Invalid request: the body is too large");
+        reply::refusal_and_close(StatusCode::PAYLOAD_TOO_LARGE, &error)
     }
 }
 
-async fn read(body: Incoming, bytes_max: usize) -> Result<Bytes, Response<Body>> {
-    match tokio::time::timeout(BODY_PATIENCE, Limited::new(body, bytes_max).collect()).await {
-        Ok(Ok(collected)) => Ok(collected.to_bytes()),
-        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
-            let error = RpcError::invalid_request("Invalid request: the body is too large");
-            Err(reply::refusal_and_close(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                &error,
-            ))
-        }
+async fn read(mut body: Incoming, bytes_max: usize) -> Read {
+    match tokio::time::timeout(BODY_PATIENCE, read_into(&mut body, bytes_max)).await {
+        Ok(Ok((bytes, true))) => Read::Whole(bytes),
+        Ok(Ok((begun, false))) => Read::TooLarge(begun, body),
         Ok(Err(_)) => {
             let error = RpcError::parse("Parse error: the body ended early");
-            Err(reply::refusal_and_close(StatusCode::BAD_REQUEST, &error))
+            Read::Refused(reply::refusal_and_close(StatusCode::BAD_REQUEST, &error))
         }
         Err(_elapsed) => {
             let error = RpcError::invalid_request("Invalid request: the body came too slowly");
-            Err(reply::refusal_and_close(
+            Read::Refused(reply::refusal_and_close(
                 StatusCode::REQUEST_TIMEOUT,
                 &error,
             ))
         }
     }
+}
+
+/// True where it was read to its end.
+async fn read_into(body: &mut Incoming, bytes_max: usize) -> Result<(Bytes, bool), hyper::Error> {
+    let mut read = Bytes::new();
+    let mut more = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame?.into_data() else {
+            continue;
+        };
+        // Most come in one piece.
+        if read.is_empty() && more.is_empty() {
+            read = data;
+        } else {
+            if more.is_empty() {
+                more.extend_from_slice(&std::mem::take(&mut read));
+            }
+            more.extend_from_slice(&data);
+        }
+        if read.len() + more.len() > bytes_max {
+            return Ok((if more.is_empty() { read } else { more.freeze() }, false));
+        }
+    }
+    Ok((if more.is_empty() { read } else { more.freeze() }, true))
 }
 
 async fn answer(

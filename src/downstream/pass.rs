@@ -22,6 +22,28 @@ pub(super) async fn bytes(front: &Shared, parts: Parts, body: Bytes) -> Response
     pass(front, parts, RequestBody::Ready(Full::new(body))).await
 }
 
+/// A request of whose body a part was read already.
+pub(super) async fn begun(
+    front: &Shared,
+    parts: Parts,
+    begun: Bytes,
+    rest: Incoming,
+) -> Response<Body> {
+    pass(front, parts, RequestBody::Begun(Some(begun), rest)).await
+}
+
+/// A request that may have none.
+pub(super) async fn maybe_stream(
+    front: &Shared,
+    parts: Parts,
+    body: Option<Incoming>,
+) -> Response<Body> {
+    match body {
+        Some(body) => stream(front, parts, body).await,
+        None => bytes(front, parts, Bytes::new()).await,
+    }
+}
+
 pub(super) async fn again(front: &Shared, parts: &Parts, body: Bytes) -> Response<Body> {
     bytes(front, parts.clone(), body).await
 }

@@ -125,6 +125,8 @@ pub struct Call {
     pub digest: Digest,
     /// The server calls it safe to repeat, and is believed.
     pub repeatable: bool,
+    /// The caller is somebody in particular, who can have the task listed (2025-11-25, Tasks).
+    pub listed: bool,
 }
 
 /// Too many calls are under way.

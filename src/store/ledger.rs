@@ -248,6 +248,7 @@ impl Ledger {
             request: None,
             // What a client may have been told: that it is, that it was heard, how it ended.
             durable: before.is_none() || task.is_ended(),
+            listed: task.listed,
         })
     }
 

@@ -17,6 +17,7 @@ mod judge;
 mod leases;
 pub mod ledger;
 pub mod memory;
+pub mod notes;
 pub mod record;
 pub mod redis;
 pub mod seal;
@@ -65,6 +66,8 @@ pub struct Write {
     /// Somebody will rely on it: where the operator asked for more than the store's own word (a
     /// replica's, a disk's), it is `Done` only with that, and else in doubt.
     pub durable: bool,
+    /// With create: [`Store::listed`] names it to its caller, for as long as the record stands.
+    pub listed: bool,
 }
 
 /// What became of a [`Write`].
@@ -177,7 +180,7 @@ pub const LOG_LENGTH: usize = 4096;
 /// Every method is cancel safe in this sense: dropped before it resolves, a write is in doubt as
 /// after [`StoreError::Unavailable`].
 #[async_trait]
-pub trait Store: fmt::Debug + Send + Sync {
+pub trait Store: notes::Notes {
     /// Once a create is `Done`, a `load` on any replica finds the task. Before that it may not
     /// exist: no client may hear of it.
     ///
@@ -212,6 +215,9 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// call (on Redis Cluster an eighth): whoever asks again and again sees all of them. Cheap
     /// enough to be called every second.
     async fn due(&self, now_ms: u64, limit: usize) -> Result<Vec<TaskId>, StoreError>;
+
+    /// The tasks that were created to be listed for this caller and have not expired, in no order.
+    async fn listed(&self, caller: &Caller) -> Result<Vec<TaskId>, StoreError>;
 
     /// Takes an id whose record no longer exists off the due index, and off this incarnation's.
     async fn forget(&self, id: TaskId, incarnation: Option<&Incarnation>)

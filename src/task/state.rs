@@ -32,6 +32,9 @@ pub struct Task {
     pub input_timeout_ms: Option<u64>,
     /// False for a call parked with a question before any client heard of a task.
     pub announced: bool,
+    /// Its caller can have it listed, once it is announced.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub listed: bool,
     /// Digest of what the parked call was asked to do; a retry must ask the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
@@ -168,6 +171,10 @@ pub enum Stage {
 pub struct Digest([u8; 16]);
 
 impl Digest {
+    pub fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+
     pub fn of(parts: &[&str]) -> Self {
         let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
         for part in parts {

@@ -7,12 +7,14 @@ use std::time::Duration;
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Body as _;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
-use hyper::{Response, StatusCode};
+use hyper::http::response::Parts;
+use hyper::{HeaderMap, Response, StatusCode};
 use serde_json::value::RawValue;
 
 use super::UpstreamError;
 use super::http::ResponseBody;
 use super::later;
+use super::relay::Said;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::json::{Fault, Object, scan};
 use crate::mcp::sse::{Decoder, SseEvent, SseFault};
@@ -130,30 +132,47 @@ enum Form {
     Events(Decoder),
 }
 
-impl Messages {
-    pub(super) fn of(response: Response<ResponseBody>, bytes_max: usize) -> Result<Self, Failure> {
-        let headers = response.headers();
-        let kind = headers
-            .get(CONTENT_TYPE)
-            .and_then(|value| value.to_str().ok())
-            .unwrap_or("");
-        let kind = kind
-            .split(';')
-            .next()
-            .unwrap_or("")
-            .trim()
-            .to_ascii_lowercase();
-        let form = match kind.as_str() {
-            "application/json" => Form::Json,
-            "text/event-stream" => Form::Events(Decoder::new(bytes_max)),
-            _ => return Err(INVALID),
-        };
+impl Form {
+    fn of(headers: &HeaderMap, bytes_max: usize) -> Option<Self> {
         // None was asked for.
         if headers.contains_key(CONTENT_ENCODING) {
-            return Err(INVALID);
+            return None;
         }
-        Ok(Self {
-            body: response.into_body(),
+        let kind = headers.get(CONTENT_TYPE)?.to_str().ok()?;
+        let kind = kind.split(';').next().unwrap_or("").trim();
+        match kind.to_ascii_lowercase().as_str() {
+            "application/json" => Some(Self::Json),
+            "text/event-stream" => Some(Self::Events(Decoder::new(bytes_max))),
+            _ => None,
+        }
+    }
+}
+
+impl Messages {
+    pub(super) fn of(response: Response<ResponseBody>, bytes_max: usize) -> Result<Self, Failure> {
+        let form = Form::of(response.headers(), bytes_max).ok_or(INVALID)?;
+        Ok(Self::in_form(form, response.into_body(), bytes_max))
+    }
+
+    /// The messages behind a head, or the response as it came: a refusal, or nothing that can be
+    /// read.
+    pub(super) fn try_of(
+        response: Response<ResponseBody>,
+        bytes_max: usize,
+    ) -> Result<(Parts, Self), Response<ResponseBody>> {
+        if response.status() != StatusCode::OK {
+            return Err(response);
+        }
+        let Some(form) = Form::of(response.headers(), bytes_max) else {
+            return Err(response);
+        };
+        let (head, body) = response.into_parts();
+        Ok((head, Self::in_form(form, body, bytes_max)))
+    }
+
+    fn in_form(form: Form, body: ResponseBody, bytes_max: usize) -> Self {
+        Self {
+            body,
             form,
             bytes_max,
             queue: VecDeque::new(),
@@ -161,7 +180,7 @@ impl Messages {
             junk: false,
             last_event_id: None,
             retry: None,
-        })
+        }
     }
 
     pub(super) fn is_stream(&self) -> bool {
@@ -194,6 +213,25 @@ impl Messages {
             }
         }
         Ok(None)
+    }
+
+    /// The next message as it is, with the id of its event. Cancel safe for streams.
+    pub(super) async fn next_said(&mut self) -> Result<Option<Said>, Failure> {
+        while self.queue.is_empty() && !self.ended && self.is_stream() {
+            self.read_events().await?;
+        }
+        if let Some(Queued { data, id }) = self.queue.pop_front() {
+            let event_id = id.and_then(|id| id.to_str().ok().map(str::to_owned));
+            return Ok(Some(Said {
+                text: data,
+                event_id,
+            }));
+        }
+        let text = self.next_text().await?;
+        Ok(text.map(|text| Said {
+            text,
+            event_id: None,
+        }))
     }
 
     /// The message was an answer, and to no request of ours.

@@ -13,6 +13,7 @@ use crate::mcp::error::Failure;
 
 mod cache;
 pub mod channel;
+pub mod client_session;
 mod connect;
 mod heard;
 mod hop;
@@ -25,6 +26,7 @@ mod native;
 mod origin;
 mod pin;
 mod probe;
+pub mod relay;
 mod server;
 mod session;
 mod sessions;

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use raincheck::store::notes::{Name, Notes};
 use raincheck::store::{Beat, Changes, Commit, Store, StoreError, Stored, Write};
-use raincheck::task::id::{Fence, Incarnation, TaskId};
+use raincheck::task::id::{Caller, Fence, Incarnation, TaskId};
 
 use crate::reference::Fault;
 
@@ -73,6 +74,10 @@ impl Store for Faulty {
         self.inner.due(now_ms, limit).await
     }
 
+    async fn listed(&self, caller: &Caller) -> Result<Vec<TaskId>, StoreError> {
+        self.inner.listed(caller).await
+    }
+
     async fn forget(&self, id: TaskId, from: Option<&Incarnation>) -> Result<(), StoreError> {
         self.inner.forget(id, from).await
     }
@@ -95,5 +100,43 @@ impl Store for Faulty {
 
     fn changes(&self) -> Changes {
         self.inner.changes()
+    }
+}
+
+#[async_trait]
+impl Notes for Faulty {
+    async fn claim(
+        &self,
+        name: Name,
+        value: Bytes,
+        expires_ms: u64,
+    ) -> Result<Option<Bytes>, StoreError> {
+        self.inner.claim(name, value, expires_ms).await
+    }
+
+    async fn put(&self, name: Name, value: Bytes, expires_ms: u64) -> Result<(), StoreError> {
+        self.inner.put(name, value, expires_ms).await
+    }
+
+    async fn find(&self, name: Name) -> Result<Option<Bytes>, StoreError> {
+        self.inner.find(name).await
+    }
+
+    async fn remove(&self, name: Name) -> Result<(), StoreError> {
+        self.inner.remove(name).await
+    }
+
+    async fn append(
+        &self,
+        log: Name,
+        number: u64,
+        entry: Bytes,
+        expires_ms: u64,
+    ) -> Result<(), StoreError> {
+        self.inner.append(log, number, entry, expires_ms).await
+    }
+
+    async fn entries(&self, log: Name, after: u64) -> Result<Vec<(u64, Bytes)>, StoreError> {
+        self.inner.entries(log, after).await
     }
 }

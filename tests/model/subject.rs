@@ -233,6 +233,7 @@ impl Subject {
             poll_interval_ms: 1_000,
             input_timeout_ms: None,
             announced,
+            listed: false,
             digest: None,
             owner: Some(self.replicas[0].clone()),
             fence: Fence(1),

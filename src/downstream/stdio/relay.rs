@@ -8,7 +8,7 @@ use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Response, StatusCode};
 
 use super::super::body::Body;
-use super::super::{reply, session_stream};
+use super::super::{legacy, reply};
 use super::{Client, parts};
 use crate::mcp::error::{RpcError, code};
 use crate::mcp::json::{Object, set};
@@ -119,7 +119,7 @@ impl Client {
             pause = (pause * 2).min(PAUSE_MAX);
             let mut headers = self.session.headers();
             headers.insert("last-event-id", event.clone());
-            let response = session_stream(&self.front, parts(Method::GET, headers)).await;
+            let response = legacy::other(&self.front, parts(Method::GET, headers), None).await;
             if response.status().is_client_error() {
                 return false;
             }
@@ -144,7 +144,7 @@ impl Client {
             if let Some(event) = &event {
                 headers.insert("last-event-id", HeaderValue::clone(event));
             }
-            let response = session_stream(&self.front, parts(Method::GET, headers)).await;
+            let response = legacy::other(&self.front, parts(Method::GET, headers), None).await;
             match response.status() {
                 // The session is lost: the next request opens another.
                 StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST => {

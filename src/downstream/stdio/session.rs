@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use super::super::body::Body;
 use super::super::tasks::Shared;
-use super::super::{post, session_stream};
+use super::super::{legacy, post};
 use super::letter::{Letter, plain_headers};
 use super::parts;
 use crate::mcp::json::Object;
@@ -139,7 +139,7 @@ impl Session {
 
     pub(super) async fn end(&self, front: &Shared) {
         if self.agreed_now().id.is_some() {
-            let ending = session_stream(front, parts(Method::DELETE, self.headers()));
+            let ending = legacy::other(front, parts(Method::DELETE, self.headers()), None);
             let _ = tokio::time::timeout(END_PATIENCE, ending).await;
         }
     }

@@ -87,6 +87,7 @@ impl Carrier {
             poll_interval_ms: rule.poll_interval_ms,
             input_timeout_ms: rule.input_timeout_ms,
             announced,
+            listed: self.call.listed,
             digest: (!announced).then_some(self.call.digest),
             owner: Some(self.runner.incarnation.clone()),
             fence: Fence(1),

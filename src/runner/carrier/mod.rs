@@ -228,6 +228,7 @@ impl Carrier {
             progress_token: None,
             digest: Digest::of(&[]),
             repeatable: false,
+            listed: false,
         };
         Self {
             runner,

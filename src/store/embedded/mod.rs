@@ -18,7 +18,7 @@ use tokio::sync::{broadcast, mpsc, oneshot};
 use super::leases::Leases;
 use super::{Beat, Changes, Commit, LOG_LENGTH, Seen, Store, StoreError, Stored, Write};
 use crate::clock::Clock;
-use crate::task::id::{Fence, Incarnation, TaskId};
+use crate::task::id::{Caller, Fence, Incarnation, TaskId};
 use file::{Claim, File};
 use slot::Slot;
 use tables::Edit;
@@ -29,6 +29,7 @@ pub use key::seal_key;
 
 mod file;
 mod key;
+mod notes;
 mod read;
 mod slot;
 mod tables;
@@ -240,6 +241,10 @@ impl Store for Embedded {
     async fn due(&self, now_ms: u64, limit: usize) -> Result<Vec<TaskId>, StoreError> {
         self.read_aside(move |database| read::due(database, now_ms, limit))
             .await
+    }
+
+    async fn listed(&self, _caller: &Caller) -> Result<Vec<TaskId>, StoreError> {
+        Err(StoreError::Full)
     }
 
     async fn forget(

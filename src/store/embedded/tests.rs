@@ -131,5 +131,6 @@ fn create() -> Write {
         keep_for: None,
         request: None,
         durable: false,
+        listed: false,
     }
 }

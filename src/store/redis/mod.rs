@@ -52,6 +52,7 @@ mod health;
 mod keys;
 mod link;
 mod log;
+mod notes;
 mod open;
 mod reach;
 mod sentinel;
@@ -323,6 +324,10 @@ impl Store for Redis {
         due.sort_unstable_by_key(|(due_ms, _)| *due_ms);
         due.truncate(limit);
         Ok(due.into_iter().map(|(_, id)| id).collect())
+    }
+
+    async fn listed(&self, _caller: &Caller) -> Result<Vec<TaskId>, StoreError> {
+        Err(StoreError::Full)
     }
 
     async fn forget(

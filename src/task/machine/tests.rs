@@ -30,6 +30,7 @@ pub(in crate::task) fn task(leg: Leg, announced: bool) -> Task {
         poll_interval_ms: 100,
         input_timeout_ms: Some(300),
         announced,
+        listed: false,
         digest: None,
         owner: Some(Incarnation::from_text("a/1")),
         fence: Fence(1),

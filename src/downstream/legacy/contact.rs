@@ -8,25 +8,26 @@ use hyper::body::Incoming;
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 
-use super::body::Body;
-use super::tasks::Shared;
-use super::{pass, session};
+use super::super::body::Body;
+use super::super::pass;
+use super::super::tasks::Shared;
+use super::lines;
 
 pub(super) async fn post(front: &Shared, parts: Parts, body: Bytes) -> Response<Body> {
     let response = pass::again(front, &parts, body.clone()).await;
     if response.status().is_success() {
         front.upstream.answered_over_http();
     } else if turns_out_old(front, &parts, response.status()).await {
-        return session::post(front, &parts, &body).await;
+        return lines::post(front, &parts, &body).await;
     }
     response
 }
 
 /// GET and DELETE.
-pub(super) async fn other(front: &Shared, parts: Parts, body: Incoming) -> Response<Body> {
-    let response = pass::stream(front, parts.clone(), body).await;
+pub(super) async fn other(front: &Shared, parts: Parts, body: Option<Incoming>) -> Response<Body> {
+    let response = pass::maybe_stream(front, parts.clone(), body).await;
     if turns_out_old(front, &parts, response.status()).await {
-        return session::answer(front, &parts);
+        return lines::answer(front, &parts);
     }
     response
 }

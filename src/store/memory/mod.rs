@@ -14,7 +14,9 @@ use super::{
     Beat, Change, Changes, Commit, LOG_LENGTH, Seen, Store, StoreError, Stored, Version, Write,
 };
 use crate::clock::Clock;
-use crate::task::id::{Fence, Incarnation, Revision, TaskId};
+use crate::task::id::{Caller, Fence, Incarnation, Revision, TaskId};
+
+mod notes;
 
 /// Maps behind one lock, which is never held across an await.
 ///
@@ -25,6 +27,7 @@ pub struct Memory {
     clock: Arc<dyn Clock>,
     limit: usize,
     state: Mutex<State>,
+    notes: Mutex<notes::State>,
     changes: broadcast::Sender<Seen>,
     caller_key: Mutex<Option<[u8; 32]>>,
 }
@@ -41,6 +44,7 @@ impl Memory {
             clock,
             limit,
             state: Mutex::default(),
+            notes: Mutex::default(),
             changes,
             caller_key: Mutex::default(),
         }
@@ -152,6 +156,17 @@ impl Store for Memory {
         Ok(overdue.take(limit).map(|(_, id)| *id).collect())
     }
 
+    async fn listed(&self, caller: &Caller) -> Result<Vec<TaskId>, StoreError> {
+        let state = self.current();
+        Ok(state
+            .lists
+            .get(caller)
+            .into_iter()
+            .flatten()
+            .copied()
+            .collect())
+    }
+
     async fn forget(
         &self,
         id: TaskId,
@@ -204,6 +219,7 @@ struct State {
     results: BTreeMap<(TaskId, Fence), (u64, Bytes)>,
     index: BTreeMap<Incarnation, BTreeSet<TaskId>>,
     due: BTreeSet<(u64, TaskId)>,
+    lists: HashMap<Caller, BTreeSet<TaskId>>,
     /// What goes when: a record (no fence) or one result.
     expiry: BTreeSet<(u64, TaskId, Option<Fence>)>,
     leases: Leases,
@@ -256,6 +272,9 @@ impl State {
             expires_ms: write.expires_ms,
             due_ms: write.due_ms,
         };
+        if write.listed {
+            self.lists.entry(write.caller).or_default().insert(write.id);
+        }
         self.bytes += entry.bytes();
         self.expiry.insert((write.expires_ms, write.id, None));
         self.records.insert(write.id, entry);
@@ -271,7 +290,9 @@ impl State {
                 self.remove_result(id, fence);
                 continue;
             }
-            self.remove_record(id);
+            if let Some(entry) = self.remove_record(id) {
+                self.unlist(&entry.stored.caller, id);
+            }
             // Not known which index names it; there are as many as live replicas: few.
             self.index.retain(|_, ids| {
                 ids.remove(&id);
@@ -294,6 +315,15 @@ impl State {
         if let Some((expires_ms, result)) = self.results.remove(&(id, fence)) {
             self.bytes -= result.len();
             self.expiry.remove(&(expires_ms, id, Some(fence)));
+        }
+    }
+
+    fn unlist(&mut self, caller: &Caller, id: TaskId) {
+        if let Some(ids) = self.lists.get_mut(caller) {
+            ids.remove(&id);
+            if ids.is_empty() {
+                self.lists.remove(caller);
+            }
         }
     }
 
@@ -329,7 +359,6 @@ mod tests {
     use super::*;
     use crate::clock::Manual;
     use crate::store::Nonce;
-    use crate::task::id::Caller;
 
     #[tokio::test]
     async fn it_is_bounded_and_room_comes_back() {
@@ -349,7 +378,7 @@ mod tests {
         let state = store.current();
         assert_eq!(state.bytes, 0);
         assert!(state.records.is_empty() && state.expiry.is_empty() && state.due.is_empty());
-        assert!(state.index.is_empty());
+        assert!(state.index.is_empty() && state.lists.is_empty());
     }
 
     fn create(bytes: usize, expires_ms: u64) -> Write {
@@ -365,6 +394,7 @@ mod tests {
             keep_for: Some(Incarnation::new("a")),
             request: None,
             durable: false,
+            listed: true,
         }
     }
 }

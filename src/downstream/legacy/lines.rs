@@ -12,11 +12,11 @@ use hyper::{HeaderMap, Method, Response, StatusCode};
 use tokio::sync::mpsc;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::body::Body;
-use super::call::keep_alive;
-use super::reply::{self, Rpc};
-use super::tasks::Shared;
-use super::undecided;
+use super::super::body::Body;
+use super::super::call::keep_alive;
+use super::super::reply::{self, Rpc};
+use super::super::tasks::Shared;
+use super::super::undecided;
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::json::{Object, scan};
 use crate::mcp::sse;

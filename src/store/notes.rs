@@ -1,0 +1,98 @@
+//! What is kept for clients beside their tasks: small values under names, and logs of what a client
+//! may have missed.
+//!
+//! Part of the port that every store implements. No rule is here: a note is opaque, and gone when it
+//! expires.
+
+use std::fmt;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use super::StoreError;
+use crate::task::state::Digest;
+
+/// Entries that a log holds at most: with one more, the oldest goes.
+pub const ENTRIES_MAX: u64 = 256;
+
+/// What a note is for. Two kinds never share a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// A session of raincheck's own.
+    Session,
+    /// Which call an idempotency key, or an identical call, stands for.
+    Claim,
+    /// A client's answer to a question, for the replica that waits for it.
+    Answer,
+    /// The events of a held call.
+    Events,
+}
+
+impl Kind {
+    /// As it is written in keys of stores.
+    pub fn letter(self) -> char {
+        match self {
+            Self::Session => 's',
+            Self::Claim => 'k',
+            Self::Answer => 'a',
+            Self::Events => 'e',
+        }
+    }
+}
+
+/// The name of a note. What it is made from may be secret, and cannot be read from it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Name {
+    pub kind: Kind,
+    pub digest: [u8; 16],
+}
+
+impl Name {
+    pub fn of(kind: Kind, parts: &[&str]) -> Self {
+        let digest = *Digest::of(parts).as_bytes();
+        Self { kind, digest }
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} note", self.kind)
+    }
+}
+
+/// The part of a store that keeps notes. Times are Unix milliseconds; a note is never forgotten
+/// before its time, and not found after it.
+///
+/// Patience and cancel safety are as with [`Store`](super::Store).
+#[async_trait]
+pub trait Notes: fmt::Debug + Send + Sync {
+    /// Writes a note where none stands. What stands there instead is returned, unless it is this
+    /// very value: then it was written by this claim, sent twice.
+    async fn claim(
+        &self,
+        name: Name,
+        value: Bytes,
+        expires_ms: u64,
+    ) -> Result<Option<Bytes>, StoreError>;
+
+    /// Writes a note, whatever stood there, with this expiry.
+    async fn put(&self, name: Name, value: Bytes, expires_ms: u64) -> Result<(), StoreError>;
+
+    async fn find(&self, name: Name) -> Result<Option<Bytes>, StoreError>;
+
+    /// Takes a note or a log away. None there is no error.
+    async fn remove(&self, name: Name) -> Result<(), StoreError>;
+
+    /// Writes an entry of a log, and sets the expiry of all of it. The writer, of which there is
+    /// one, numbers them from 1; sent twice, an entry is written once.
+    async fn append(
+        &self,
+        log: Name,
+        number: u64,
+        entry: Bytes,
+        expires_ms: u64,
+    ) -> Result<(), StoreError>;
+
+    /// The entries behind `after`, in order. Empty where there is no such log.
+    async fn entries(&self, log: Name, after: u64) -> Result<Vec<(u64, Bytes)>, StoreError>;
+}

@@ -218,6 +218,10 @@ pub(super) struct Terms {
     pub(super) concurrency: Option<usize>,
     #[serde(deserialize_with = "optional")]
     pub(super) queue: Option<usize>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) attach: Option<bool>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) attach_window: Option<Duration>,
 }
 
 /// The terms for some tools; what is not said is as in [`Terms`]. The fields are repeated because
@@ -251,6 +255,10 @@ pub(super) struct Tool {
     concurrency: Option<usize>,
     #[serde(deserialize_with = "optional")]
     queue: Option<usize>,
+    #[serde(deserialize_with = "optional")]
+    attach: Option<bool>,
+    #[serde(deserialize_with = "optional")]
+    attach_window: Option<Duration>,
 }
 
 impl Tool {
@@ -273,6 +281,8 @@ impl Tool {
             on_owner_lost,
             concurrency,
             queue,
+            attach,
+            attach_window,
         } = self;
         let terms = Terms {
             mode,
@@ -287,6 +297,8 @@ impl Tool {
             on_owner_lost,
             concurrency,
             queue,
+            attach,
+            attach_window,
         };
         (name, terms)
     }

@@ -11,6 +11,7 @@ use crate::task::policy::{Mode, Rule, Rules};
 pub(super) fn rules(tasks: &file::Terms, tools: Vec<file::Tool>) -> Result<Rules, Problem> {
     let base = Rule {
         concurrency: concurrency::of_each_tool(tasks, &tools)?,
+        attach_window_ms: attach_window(tasks, tasks),
         ..Rule::default()
     };
     let defaults = rule(&base, tasks, "tasks")?;
@@ -21,11 +22,19 @@ pub(super) fn rules(tasks: &file::Terms, tools: Vec<file::Tool>) -> Result<Rules
         let globs = globs(&names, &key)?;
         let base = Rule {
             concurrency: concurrency::of_entry(&defaults, tasks, &terms, &key)?,
+            attach_window_ms: attach_window(&terms, tasks),
             ..defaults.clone()
         };
         checked.push((globs, rule(&base, &terms, &key)?));
     }
     Ok(Rules::new(defaults, checked))
+}
+
+/// What an entry does not say is as in `[tasks]`, also where calls attach by the entry only.
+fn attach_window(terms: &file::Terms, tasks: &file::Terms) -> Option<u64> {
+    let window = terms.attach_window.or(tasks.attach_window);
+    let attaches = terms.attach.or(tasks.attach).unwrap_or(false);
+    attaches.then(|| window.map_or(ATTACH_WINDOW_MS, millis))
 }
 
 fn globs(names: &[String], key: &str) -> Result<GlobSet, Problem> {
@@ -66,6 +75,7 @@ fn rule(base: &Rule, terms: &file::Terms, key: &str) -> Result<Rule, Problem> {
             .map_or(base.result_bytes_max, |s| s.0),
         on_owner_lost: terms.on_owner_lost.unwrap_or(base.on_owner_lost),
         concurrency: base.concurrency,
+        attach_window_ms: base.attach_window_ms,
     };
     let refused = |setting: &str, text: &str| Err(Problem::new(format!("{key}.{setting}"), text));
     if rule.poll_interval_ms < POLL_INTERVAL_MIN_MS {
@@ -113,3 +123,5 @@ fn millis(duration: Duration) -> u64 {
 }
 
 const POLL_INTERVAL_MIN_MS: u64 = 10;
+
+const ATTACH_WINDOW_MS: u64 = 60_000;

@@ -1,6 +1,7 @@
 //! Calls that raincheck carries: `tools/call` by policy, and every request of a modern client to a
 //! legacy server.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,11 +17,12 @@ use super::intercept::Modern;
 use super::reply::{self, Rpc};
 use super::tasks::Shared;
 use crate::mcp::error::RpcError;
+use crate::mcp::request::Request;
 use crate::mcp::version::Era;
 use crate::mcp::{input, sse};
 use crate::runner::Call;
-use crate::runner::parked::{Comeback, Follower, Rejoined, read_state};
-use crate::runner::seat::{Answer, Client, Guard, Reply};
+use crate::runner::parked::{Comeback, Rejoined, read_state, unknown_state};
+use crate::runner::seat::{Client, Guard, Reply};
 use crate::task::id::Caller;
 use crate::task::policy::{Plan, Rule};
 use crate::task::state::Digest;
@@ -52,26 +54,27 @@ pub(super) async fn carry(
     plan: Plan,
     rule: Rule,
 ) -> Response<Body> {
-    let id = asked.modern.request.id;
-    match state_of_ours(asked) {
-        Ok(None) => {}
-        Ok(Some(comeback)) => return rejoin(front, id, comeback).await,
-        Err(error) => return Rpc::error(id.get(), &error).into_response(),
+    if let Some(response) = come_back(front, asked).await {
+        return response;
     }
-    let call = Call {
+    let id = asked.modern.request.id;
+    match front.runner.call(call(asked, plan, rule)) {
+        Ok(client) => respond(id.to_owned(), client).await,
+        Err(refused) => Rpc::not_begun(id.get(), refused.reason()).into_response(),
+    }
+}
+
+pub(super) fn call(asked: &Asked<'_>, plan: Plan, rule: Rule) -> Call {
+    Call {
         caller: asked.caller,
         era: asked.era,
         outgoing: outgoing(asked, &rule),
         rule,
         plan,
         progress_token: asked.modern.meta.progress_token.map(ToOwned::to_owned),
-        digest: digest(asked),
+        digest: digest(&asked.modern.request),
         repeatable: asked.repeatable,
         listed: super::auth::is_somebody(asked.headers),
-    };
-    match front.runner.call(call) {
-        Ok(client) => respond(id.to_owned(), client).await,
-        Err(refused) => Rpc::not_begun(id.get(), refused.reason()).into_response(),
     }
 }
 
@@ -104,8 +107,7 @@ fn param_headers(headers: &HeaderMap) -> Arc<[(HeaderName, HeaderValue)]> {
 }
 
 /// What a retry must repeat: the method and what it was asked to do.
-fn digest(asked: &Asked<'_>) -> Digest {
-    let request = &asked.modern.request;
+pub(super) fn digest(request: &Request<'_>) -> Digest {
     let arguments = request.params.get("arguments").map_or("", RawValue::get);
     Digest::of(&[
         &request.method,
@@ -114,64 +116,56 @@ fn digest(asked: &Asked<'_>) -> Digest {
     ])
 }
 
-/// The state of a parked call that this request comes back with. Only calls to a legacy server are
-/// parked here; a modern server's state is its own.
-fn state_of_ours(asked: &Asked<'_>) -> Result<Option<Comeback>, RpcError> {
-    let params = &asked.modern.request.params;
-    if asked.era == Era::Modern || !params.contains("requestState") {
-        return Ok(None);
-    }
-    let unknown =
-        || RpcError::invalid_params("Invalid params: the request state is unknown or does not fit");
-    let id = params
-        .get_str("requestState")
-        .as_deref()
-        .and_then(read_state);
-    let answers = match params.get("inputResponses") {
-        None => Some(std::collections::BTreeMap::new()),
-        Some(raw) => input::responses_of(raw),
-    };
-    Ok(Some(Comeback {
-        id: id.ok_or_else(unknown)?,
-        caller: asked.caller,
-        digest: digest(asked),
-        answers: answers.ok_or_else(unknown)?,
-        declares_tasks: asked.modern.meta.declares_tasks
-            && asked.modern.request.method == "tools/call",
-    }))
+/// Whether the request's state has the form of ours.
+pub(super) fn has_state_of_ours(request: &Request<'_>) -> bool {
+    let state = request.params.get_str("requestState");
+    state.as_deref().and_then(read_state).is_some()
 }
 
-async fn rejoin(front: &Shared, id: &RawValue, comeback: Comeback) -> Response<Body> {
-    match front.runner.rejoin(comeback).await {
+/// Answers a request that comes back with the state of a parked call. A modern server has states of
+/// its own, which may look like ours: what no call of ours is named by is the server's.
+pub(super) async fn come_back(front: &Shared, asked: &Asked<'_>) -> Option<Response<Body>> {
+    let request = &asked.modern.request;
+    let may_be_the_servers = asked.era == Era::Modern;
+    if !request.params.contains("requestState")
+        || (may_be_the_servers && !has_state_of_ours(request))
+    {
+        return None;
+    }
+    let id = request.id;
+    let Some(comeback) = comeback(asked) else {
+        return Some(Rpc::error(id.get(), &unknown_state()).into_response());
+    };
+    Some(match front.runner.rejoin(comeback).await {
+        Rejoined::Unknown if may_be_the_servers => return None,
+        Rejoined::Unknown => Rpc::error(id.get(), &unknown_state()).into_response(),
         Rejoined::Answer(answer) => Rpc::answer(id.get(), answer).into_response(),
         Rejoined::Refused(error) => Rpc::error(id.get(), &error).into_response(),
         Rejoined::StoreUnavailable => Rpc::store_unavailable(id.get()).into_response(),
-        Rejoined::Follow(follower) => follow(front, id.to_owned(), *follower),
-    }
+        Rejoined::Busy => Rpc::busy(id.get()).into_response(),
+        Rejoined::Follow(client) => respond(id.to_owned(), client).await,
+    })
 }
 
-/// Holds the connection until the parked call has come to something.
-fn follow(front: &Shared, id: Box<RawValue>, follower: Follower) -> Response<Body> {
-    let (sender, receiver) = tokio::sync::oneshot::channel();
-    front.runner.follow(follower, sender);
-    let wait = stream::unfold(
-        (Some(receiver), keep_alive(), id),
-        |(receiver, mut beat, id)| async {
-            let mut receiver = receiver?;
-            tokio::select! {
-                answer = &mut receiver => {
-                    let rpc = Rpc::answer(id.get(), answer.unwrap_or(Answer::StoreUnavailable));
-                    Some((sse::event(&rpc.json), (None, beat, id)))
-                }
-                _ = beat.tick() => Some((sse::COMMENT, (Some(receiver), beat, id))),
-            }
-        },
-    );
-    reply::event_stream(Body::Events(wait.boxed()))
+fn comeback(asked: &Asked<'_>) -> Option<Comeback> {
+    let request = &asked.modern.request;
+    let state = request.params.get_str("requestState");
+    let answers = match request.params.get("inputResponses") {
+        None => Some(BTreeMap::new()),
+        Some(raw) => input::responses_of(raw),
+    };
+    Some(Comeback {
+        id: state.as_deref().and_then(read_state)?,
+        caller: asked.caller,
+        digest: digest(request),
+        answers: answers?,
+        credentials: asked.credentials.clone(),
+        declares_tasks: asked.modern.meta.declares_tasks && request.method == "tools/call",
+    })
 }
 
 /// The answer as one JSON body where it comes soon, else as a stream.
-async fn respond(id: Box<RawValue>, mut client: Client) -> Response<Body> {
+pub(super) async fn respond(id: Box<RawValue>, mut client: Client) -> Response<Body> {
     match tokio::time::timeout(HEAD_PATIENCE, client.next()).await {
         Ok(Some(Reply::Answer(answer))) => {
             Rpc::answer(id.get(), answer).guarded(Some(client.into_guard()))

@@ -25,6 +25,7 @@ use crate::upstream::wrapped::{DiscoverError, Upstream};
 pub mod auth;
 mod body;
 mod call;
+mod claims;
 mod discover;
 mod intercept;
 pub mod legacy;
@@ -261,6 +262,11 @@ async fn forward(
     if plan == Plan::Refuse {
         return Rpc::error(request.id.get(), &RpcError::tasks_required()).into_response();
     }
+    let claim = match is_call.then(|| claims::of(modern, &parts.headers, &caller, rule)) {
+        None => None,
+        Some(Ok(claim)) => claim,
+        Some(Err(error)) => return Rpc::error(request.id.get(), &error).into_response(),
+    };
     let era = match front.upstream.era(credentials.clone()).await {
         Ok(era) => era,
         Err(error) => return undecided(request.id, error),
@@ -269,7 +275,8 @@ async fn forward(
     // past waits for nobody.
     let hides_tasks = meta.declares_tasks && !front.settings.pass_native_tasks;
     let untouched = !hides_tasks && !request.params.contains("task");
-    let may_pass = !is_call || (untouched && !front.runner.limits(&name));
+    let is_ours = claim.is_some() || call::has_state_of_ours(request);
+    let may_pass = !is_call || (untouched && !is_ours && !front.runner.limits(&name));
     let can_pass = front.upstream.speaks_http() && may_pass;
     if era == Era::Modern && plan == Plan::Held && can_pass {
         return pass::again(front, parts, body.clone()).await;
@@ -301,7 +308,10 @@ async fn forward(
             Err(error) => return Rpc::error(request.id.get(), &error).into_response(),
         }
     }
-    Box::pin(call::carry(front, &asked, plan, rule.clone())).await
+    match claim {
+        Some(claim) => Box::pin(claims::carry(front, &asked, claim, plan, rule.clone())).await,
+        None => Box::pin(call::carry(front, &asked, plan, rule.clone())).await,
+    }
 }
 
 fn undecided(id: &RawValue, error: DiscoverError) -> Response<Body> {

@@ -4,7 +4,10 @@ use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
-use super::json::{Writer, quote};
+use super::json::{Object, Writer, quote};
+
+const EFFECT: &str = "io.raincheck/effect";
+const NONE: &str = "none";
 
 /// Codes of JSON-RPC 2.0 and of revision 2026-07-28 (basic, Error Codes).
 pub mod code {
@@ -176,6 +179,15 @@ impl Reason {
     }
 }
 
+/// Whether an error object is a failure of raincheck's own making that says that nothing ran.
+pub fn says_not_run(error: &RawValue) -> bool {
+    let effect = || {
+        let data = Object::parse(error.get()).ok()?.get_object("data")?;
+        Some(data.get_str(EFFECT)? == NONE)
+    };
+    effect().unwrap_or(false)
+}
+
 /// A failure of raincheck's own making: always -32603 with the reason and the effect in `data`,
 /// so that it cannot be mistaken for an error of the wrapped server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -191,12 +203,13 @@ impl Failure {
 
     pub fn to_error(self) -> RpcError {
         let effect = match self.effect {
-            SideEffect::None => "none",
+            SideEffect::None => NONE,
             SideEffect::Unknown => "unknown",
         };
         RpcError::internal(self.reason.sentence()).with_data(format!(
-            r#"{{"io.raincheck/reason":{},"io.raincheck/effect":{}}}"#,
+            r#"{{"io.raincheck/reason":{},{}:{}}}"#,
             quote(self.reason.word()),
+            quote(EFFECT),
             quote(effect)
         ))
     }

@@ -13,13 +13,16 @@ pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilitie
 pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 pub const PROGRESS_TOKEN: &str = "progressToken";
+/// Raincheck's own: by which a client knows its call again.
+pub const IDEMPOTENCY_KEY: &str = "io.raincheck/idempotencyKey";
 
-const RESERVED: [&str; 5] = [
+const RESERVED: [&str; 6] = [
     PROTOCOL_VERSION,
     CLIENT_CAPABILITIES,
     LOG_LEVEL,
     SUBSCRIPTION_ID,
     PROGRESS_TOKEN,
+    IDEMPOTENCY_KEY,
 ];
 
 /// The protocol fields of one modern request.
@@ -31,6 +34,7 @@ pub struct Meta<'a> {
     pub declares_tasks: bool,
     pub progress_token: Option<&'a RawValue>,
     pub log_level: Option<Cow<'a, str>>,
+    pub idempotency_key: Option<&'a RawValue>,
 }
 
 impl<'a> Meta<'a> {
@@ -64,6 +68,7 @@ impl<'a> Meta<'a> {
             declares_tasks: declares_tasks(capabilities),
             progress_token,
             log_level,
+            idempotency_key: meta.get(IDEMPOTENCY_KEY),
         })
     }
 }

@@ -27,9 +27,11 @@ use crate::upstream::Outgoing;
 use crate::upstream::wrapped::Upstream;
 
 mod answer;
+mod attended;
 mod budget;
 mod carried;
 mod carrier;
+pub mod claim;
 mod finish;
 mod heartbeat;
 mod leg;
@@ -100,6 +102,7 @@ pub struct Runner {
     gates: Gates,
     carried: Arc<Carried>,
     progress: Budget,
+    lingering: Arc<Semaphore>,
     unsaved: Unsaved,
     in_doubt: Mutex<VecDeque<TaskId>>,
     /// Since when no command to the store failed or took too long.
@@ -184,6 +187,7 @@ impl Runner {
             halt: CancellationToken::new(),
             carried: Arc::default(),
             progress: Budget::new(),
+            lingering: Arc::new(Semaphore::new(attended::LINGERING_MAX)),
             unsaved: Unsaved::new(),
             in_doubt: Mutex::default(),
             contact: Mutex::default(),
@@ -232,16 +236,22 @@ impl Runner {
 
     /// Begins a call. The job runs until the call has ended, whatever becomes of the client.
     pub fn call(self: &Arc<Self>, call: Call) -> Result<Client, NotBegun> {
+        let (permit, turn) = self.admit(&call)?;
+        let (seat, client) = seat::seat();
+        let carrier = Carrier::for_client(Arc::clone(self), call, Some(seat), turn);
+        self.spawn(carrier, permit);
+        Ok(client)
+    }
+
+    /// Room for one more call.
+    fn admit(&self, call: &Call) -> Result<(OwnedSemaphorePermit, Turn), NotBegun> {
         let permit = self.permit()?;
         let tool = call.outgoing.name.as_deref().unwrap_or_default();
         let turn = match &*call.outgoing.method {
             TOOL_CALL => self.gates.enter(tool)?,
             _ => Turn::free(),
         };
-        let (seat, client) = seat::seat();
-        let carrier = Carrier::for_client(Arc::clone(self), call, seat, turn);
-        self.spawn(carrier, permit);
-        Ok(client)
+        Ok((permit, turn))
     }
 
     /// Whether calls of this tool may have to wait for their turn.

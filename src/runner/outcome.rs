@@ -36,10 +36,14 @@ pub(super) fn of_result(result: Box<RawValue>) -> Meaning {
 /// An error of the server ends the task word for word; but one about credentials, which is for
 /// whoever holds them and may say what they are.
 pub(super) fn of_error(error: UpstreamError) -> Meaning {
-    if UNAUTHORIZED.contains(&error.status) {
+    if is_unauthorized(&error) {
         return failed(Failure::new(Reason::UpstreamUnauthorized, SideEffect::None));
     }
     Meaning::Failed(result::error_for_task(error.error))
+}
+
+pub(super) fn is_unauthorized(error: &UpstreamError) -> bool {
+    UNAUTHORIZED.contains(&error.status)
 }
 
 pub(super) fn failed(failure: Failure) -> Meaning {

@@ -4,21 +4,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
-use tokio::sync::oneshot;
 
-use super::Runner;
-use super::seat::Answer;
-use super::watch::Watch;
-use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
+use super::attended::Terms;
+use super::seat::{Answer, Client};
+use super::{AnswerError, Runner};
+use crate::mcp::error::RpcError;
 use crate::mcp::input;
 use crate::mcp::json::Writer;
 use crate::store::ledger::{Loaded, NotApplied};
 use crate::task::id::{Caller, TaskId};
 use crate::task::machine::{Event, repeats};
-use crate::task::state::{Digest, Outcome, Task};
+use crate::task::state::{Digest, Leg, Task};
 use crate::task::view;
-use crate::upstream::UpstreamError;
 
 /// `InputRequiredResult` of a parked call: its open questions, and the state to come back with.
 pub(super) fn input_required(task: &Task) -> String {
@@ -52,6 +51,8 @@ pub struct Comeback {
     pub caller: Caller,
     pub digest: Digest,
     pub answers: BTreeMap<Box<str>, Box<RawValue>>,
+    /// For the next leg of a modern server's call.
+    pub credentials: Option<HeaderValue>,
     /// The client of this retry understands tasks.
     pub declares_tasks: bool,
 }
@@ -60,10 +61,15 @@ pub struct Comeback {
 #[derive(Debug)]
 pub enum Rejoined {
     Answer(Answer),
-    /// The client waits on this connection for what the call comes to.
-    Follow(Box<Follower>),
+    /// The client waits on this connection for what the call comes to; one that goes away before
+    /// cancels the call (streamable-http, Cancellation), unless the call outlives its clients.
+    Follow(Client),
+    /// There is no such call of this caller.
+    Unknown,
     Refused(RpcError),
     StoreUnavailable,
+    /// Another replica, or this one later, can take the answers.
+    Busy,
 }
 
 impl Runner {
@@ -73,12 +79,14 @@ impl Runner {
         let watch = self.watches.watch(vec![comeback.id]);
         let loaded = match self.ledger.load(comeback.id).await {
             Ok(Some(loaded)) => loaded,
-            Ok(None) => return Rejoined::Refused(unknown_state()),
+            Ok(None) => return Rejoined::Unknown,
             Err(_) => return Rejoined::StoreUnavailable,
         };
         let task = &loaded.task;
-        let is_its_own = task.belongs_to(&comeback.caller) && task.digest == Some(comeback.digest);
-        if !is_its_own || !repeats(task, &comeback.answers) {
+        if !task.belongs_to(&comeback.caller) || task.digest != Some(comeback.digest) {
+            return Rejoined::Unknown;
+        }
+        if !repeats(task, &comeback.answers) {
             return Rejoined::Refused(unknown_state());
         }
         let misshapen = task.open_questions().any(|(question, request)| {
@@ -90,22 +98,17 @@ impl Runner {
                 "Invalid params: an input response does not have the shape that was asked for",
             ));
         }
-        let answered = Event::Answered {
-            answers: comeback.answers,
-            by: self.incarnation.clone(),
-            // A legacy call is open while it asks.
-            waits: false,
-        };
-        let loaded = match self.advance(loaded, answered).await {
+        let Comeback {
+            answers,
+            credentials,
+            ..
+        } = comeback;
+        let loaded = match self.take(loaded, answers, credentials).await {
             Ok(loaded) => loaded,
             Err(refused) => return refused,
         };
         if !comeback.declares_tasks {
-            return Rejoined::Follow(Box::new(Follower {
-                runner: Arc::clone(self),
-                loaded,
-                watch,
-            }));
+            return Rejoined::Follow(self.attend(loaded, watch, Terms::held()));
         }
         match self.advance(loaded, Event::Announced).await {
             Ok(loaded) => {
@@ -118,93 +121,44 @@ impl Runner {
         }
     }
 
-    /// Follows for a client that holds its connection open; a client that goes away before the
-    /// answer cancels the call (streamable-http, Cancellation).
-    pub fn follow(self: &Arc<Self>, mut follower: Follower, mut client: oneshot::Sender<Answer>) {
-        let halt = self.halt.clone();
-        self.calls.spawn(async move {
-            tokio::select! {
-                answer = follower.answer() => {
-                    let _ = client.send(answer);
-                }
-                () = client.closed() => follower.leave().await,
-                () = halt.cancelled() => {}
-            }
-        });
+    async fn take(
+        self: &Arc<Self>,
+        loaded: Loaded,
+        answers: BTreeMap<Box<str>, Box<RawValue>>,
+        credentials: Option<HeaderValue>,
+    ) -> Result<Loaded, Rejoined> {
+        if !matches!(loaded.task.leg, Leg::Parked(_)) {
+            let answered = Event::Answered {
+                answers,
+                by: self.incarnation.clone(),
+                // The call is open while it asks.
+                waits: false,
+            };
+            return self.advance(loaded, answered).await;
+        }
+        let id = loaded.task.id;
+        match self.answer(loaded, answers, credentials).await {
+            Ok(()) => {}
+            Err(AnswerError::Busy) => return Err(Rejoined::Busy),
+            Err(AnswerError::Gone) => return Err(Rejoined::Unknown),
+            Err(AnswerError::Store(_)) => return Err(Rejoined::StoreUnavailable),
+        }
+        match self.ledger.load(id).await {
+            Ok(loaded) => loaded.ok_or(Rejoined::Unknown),
+            Err(_) => Err(Rejoined::StoreUnavailable),
+        }
     }
 
     async fn advance(&self, loaded: Loaded, event: Event) -> Result<Loaded, Rejoined> {
         match self.ledger.apply(&loaded, event).await {
             Ok((loaded, _)) => Ok(loaded),
             Err(NotApplied::Rejected(_, stands)) => Ok(*stands),
-            Err(NotApplied::Gone) => Err(Rejoined::Refused(unknown_state())),
+            Err(NotApplied::Gone) => Err(Rejoined::Unknown),
             Err(NotApplied::Store(_)) => Err(Rejoined::StoreUnavailable),
         }
     }
 }
 
-fn unknown_state() -> RpcError {
+pub fn unknown_state() -> RpcError {
     RpcError::invalid_params("Invalid params: the request state is unknown or does not fit")
-}
-
-/// Follows a parked call for a client that waits, whichever replica carries it.
-#[derive(Debug)]
-pub struct Follower {
-    runner: Arc<Runner>,
-    loaded: Loaded,
-    watch: Watch,
-}
-
-impl Follower {
-    /// Waits for the call's end or its next question.
-    async fn answer(&mut self) -> Answer {
-        loop {
-            let task = &self.loaded.task;
-            if let Some(outcome) = &task.outcome {
-                return self.end(outcome).await;
-            }
-            if task.open_questions().next().is_some() {
-                return RawValue::from_string(input_required(task))
-                    .map_or(Answer::StoreUnavailable, Answer::Result);
-            }
-            self.watch.changed().await;
-            match self.runner.ledger.load(task.id).await {
-                Ok(Some(loaded)) => self.loaded = loaded,
-                Ok(None) => return Answer::Failed(task.failure(Reason::StoreLost)),
-                Err(_) => return Answer::StoreUnavailable,
-            }
-        }
-    }
-
-    async fn end(&self, outcome: &Outcome) -> Answer {
-        let task = &self.loaded.task;
-        match outcome {
-            Outcome::Completed(crate::task::state::Payload::Inline(result)) => {
-                Answer::Result(result.clone())
-            }
-            Outcome::Completed(crate::task::state::Payload::Kept { .. }) => {
-                let kept = self.runner.ledger.load_kept(task).await.ok().flatten();
-                let text = kept.and_then(|bytes| String::from_utf8(bytes.to_vec()).ok());
-                text.and_then(|text| RawValue::from_string(text).ok())
-                    .map_or(Answer::StoreUnavailable, Answer::Result)
-            }
-            Outcome::Failed(error) => Answer::Error(UpstreamError {
-                error: error.clone(),
-                status: 200,
-                www_authenticate: None,
-            }),
-            Outcome::Cancelled => Answer::Failed(Failure::new(
-                Reason::CancelledByDisconnect,
-                SideEffect::Unknown,
-            )),
-        }
-    }
-
-    /// The client that waited went away: nobody hears of this call any more.
-    async fn leave(&self) {
-        let event = Event::Cancel {
-            reason: Some(Reason::CancelledByDisconnect),
-        };
-        let _ = self.runner.ledger.apply(&self.loaded, event).await;
-    }
 }

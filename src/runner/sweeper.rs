@@ -147,7 +147,11 @@ impl Runner {
                 .front()
                 .copied();
             let Some(id) = next else { return Ok(()) };
-            if let Look::Record(loaded) = self.look(id).await? {
+            // Under a claimed id another call may stand in the place of the one in doubt.
+            if let Look::Record(loaded) = self.look(id).await?
+                && loaded.task.owner.as_ref() == Some(&self.incarnation)
+                && !self.carried.contains(id)
+            {
                 let event = Event::Abandoned {
                     fence: Fence(1),
                     failure: super::not_sent(Reason::StoreLost),

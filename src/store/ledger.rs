@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
+use super::notes::Name;
 use super::{Changes, Commit, Nonce, Store, StoreError, Stored, Version, Write, record};
 use crate::clock::Clock;
 use crate::failpoint::{Point, hit};
@@ -75,6 +76,16 @@ pub enum NotApplied {
     Store(StoreError),
 }
 
+/// Why there is no record of a new task.
+#[derive(Debug, thiserror::Error)]
+pub enum NotCreated {
+    /// Somebody else's stands under this id: nothing was changed.
+    #[error("the task id is taken")]
+    Taken,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
 impl From<StoreError> for NotApplied {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
@@ -113,9 +124,10 @@ impl Ledger {
         self.store.changes()
     }
 
-    /// Makes the task durable: once this is `Ok`, every replica finds it. After an error it is in
-    /// doubt and the caller must [end it](Event::Abandoned) when the store is back.
-    pub async fn create(&self, task: Task, request: Option<Bytes>) -> Result<Loaded, StoreError> {
+    /// Makes the task durable: once this is `Ok`, every replica finds it. After
+    /// [`NotCreated::Store`] it is in doubt and the caller must [end it](Event::Abandoned) when the
+    /// store is back.
+    pub async fn create(&self, task: Task, request: Option<Bytes>) -> Result<Loaded, NotCreated> {
         let mut write = self.write_of(&task, None, None)?;
         write.request = request;
         hit(Point::CreateBefore);
@@ -132,10 +144,25 @@ impl Ledger {
                     read_only: false,
                 })
             }
-            // A fresh random id is taken: not ours to touch.
-            Commit::Conflict(_) => Err(StoreError::Corrupt("a task id that was given out twice")),
-            Commit::Gone => Err(StoreError::Corrupt("a create that found nothing to change")),
+            Commit::Conflict(_) => Err(NotCreated::Taken),
+            Commit::Gone => {
+                Err(StoreError::Corrupt("a create that found nothing to change").into())
+            }
         }
+    }
+
+    /// Claims a name for a value that no other claim has; what stands there instead is returned.
+    /// It comes before a call is begun, so it waits as long as a create.
+    pub async fn claim(
+        &self,
+        name: Name,
+        value: Bytes,
+        expires_ms: u64,
+    ) -> Result<Option<Bytes>, StoreError> {
+        patiently(Instant::now() + self.patience.create, || {
+            self.store.claim(name, value.clone(), expires_ms)
+        })
+        .await
     }
 
     /// The task, unless it is unknown or its `ttlMs` has passed.

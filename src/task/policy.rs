@@ -108,6 +108,9 @@ pub struct Rule {
     pub on_owner_lost: OnOwnerLost,
     /// `None`: as many as come.
     pub concurrency: Option<Concurrency>,
+    /// How long after its end, or after its client went away, the identical call of the same caller
+    /// is still the same call. `None`: each call is one of its own.
+    pub attach_window_ms: Option<u64>,
 }
 
 impl Rule {
@@ -138,6 +141,7 @@ impl Default for Rule {
             result_bytes_max: 32 << 20,
             on_owner_lost: OnOwnerLost::Resume,
             concurrency: None,
+            attach_window_ms: None,
         }
     }
 }

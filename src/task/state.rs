@@ -35,6 +35,9 @@ pub struct Task {
     /// Its caller can have it listed, once it is announced.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub listed: bool,
+    /// What becomes of the call when a client that waits for it goes away.
+    #[serde(default, skip_serializing_if = "WhenLeft::is_default")]
+    pub when_left: WhenLeft,
     /// Digest of what the parked call was asked to do; a retry must ask the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
@@ -106,6 +109,25 @@ impl Status {
             Self::Working | Self::InputRequired => false,
             Self::Completed | Self::Failed | Self::Cancelled => true,
         }
+    }
+}
+
+/// What becomes of a call whose client goes away before it has its answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WhenLeft {
+    /// Nobody can ask for it again (streamable-http, Cancellation).
+    #[default]
+    Cancelled,
+    /// The same call again may come within so many milliseconds.
+    RunsFor(u64),
+    /// Its client has a key to come back with.
+    RunsOn,
+}
+
+impl WhenLeft {
+    fn is_default(&self) -> bool {
+        *self == Self::Cancelled
     }
 }
 
@@ -278,6 +300,11 @@ impl Task {
     /// True once `ttlMs` has passed: to clients an unknown task.
     pub fn is_expired(&self, now_ms: u64) -> bool {
         now_ms >= self.created_ms.saturating_add(self.ttl_ms)
+    }
+
+    /// Somebody can still ask for its end: its client heard of it, or may come with the same call.
+    pub fn is_wanted(&self) -> bool {
+        self.announced || self.when_left != WhenLeft::Cancelled
     }
 
     /// In whose index the task must stand: whoever still has to do something about it.

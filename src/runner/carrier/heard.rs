@@ -51,6 +51,11 @@ impl Carrier {
                     let uri = asked.name.as_deref().unwrap_or_default();
                     error.error = result::resource_error(error.error, uri);
                 }
+                if outcome::is_unauthorized(&error)
+                    && let Some(first) = self.first.take()
+                {
+                    let _ = first.send(error.clone());
+                }
                 let answer = Answer::Error(error.clone());
                 self.on_end(outcome::of_error(error), answer).await
             }

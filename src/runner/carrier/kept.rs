@@ -13,12 +13,11 @@ use super::{Carrier, Charge, Flow, Kept};
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::Reason;
 use crate::mcp::version::Era;
-use crate::store::StoreError;
-use crate::store::ledger::{Loaded, NotApplied, Tried};
+use crate::store::ledger::{Loaded, NotApplied, NotCreated, Tried};
 use crate::task::id::{Fence, TaskId};
 use crate::task::machine::{Effect, Event, OwnerEvent, Step, step};
 use crate::task::policy::OnOwnerLost;
-use crate::task::state::{Leg, Task};
+use crate::task::state::{Leg, Task, WhenLeft};
 use crate::task::view;
 use crate::upstream;
 
@@ -34,7 +33,7 @@ impl Carrier {
         &mut self,
         events: Vec<OwnerEvent>,
         announced: bool,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), NotCreated> {
         let runner = Arc::clone(&self.runner);
         let mut task = self.new_task(announced);
         for event in events {
@@ -53,9 +52,11 @@ impl Carrier {
         let charge = Charge::of(&runner, &task);
         let loaded = match runner.ledger.create(task, request).await {
             Ok(loaded) => loaded,
-            Err(why) => {
+            Err(NotCreated::Taken) => return Err(NotCreated::Taken),
+            Err(NotCreated::Store(why)) => {
+                drop(charge);
                 runner.doubt(id);
-                return Err(why);
+                return Err(why.into());
             }
         };
         let _ = self.carried.set(id);
@@ -69,8 +70,9 @@ impl Carrier {
 
     pub(super) fn new_task(&self, announced: bool) -> Task {
         let (rule, now_ms) = (&self.call.rule, self.runner.ledger.now_ms());
+        let claimed = self.claimed.as_ref();
         let mut task = Task {
-            id: TaskId::random(),
+            id: claimed.map_or_else(TaskId::random, |claimed| claimed.id),
             caller: self.call.caller,
             method: (&*self.call.outgoing.method).into(),
             name: self
@@ -83,11 +85,14 @@ impl Carrier {
             created_ms: now_ms,
             updated_ms: now_ms,
             deadline_ms: now_ms.saturating_add(rule.max_duration_ms),
-            ttl_ms: rule.ttl_ms(),
+            ttl_ms: claimed
+                .map_or(0, |claimed| claimed.ttl_ms)
+                .max(rule.ttl_ms()),
             poll_interval_ms: rule.poll_interval_ms,
             input_timeout_ms: rule.input_timeout_ms,
             announced,
             listed: self.call.listed,
+            when_left: claimed.map_or(WhenLeft::Cancelled, |claimed| claimed.when_left),
             digest: (!announced).then_some(self.call.digest),
             owner: Some(self.runner.incarnation.clone()),
             fence: Fence(1),

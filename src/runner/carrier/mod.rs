@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use hyper::header::HeaderValue;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -26,13 +27,17 @@ use crate::store::ledger::Loaded;
 use crate::task::id::{Fence, TaskId};
 use crate::task::policy::{InputWhen, Plan};
 use crate::task::state::{Digest, Leg, Progress, Task};
-use crate::upstream::{self, Exchange, Outgoing};
+use crate::upstream::{self, Exchange, Outgoing, UpstreamError};
 
+mod claimed;
 mod ending;
 mod heard;
 mod kept;
 mod queued;
 mod yielded;
+
+use claimed::Waiting;
+pub(super) use claimed::{Begun, Claimed};
 
 /// Questions that a server asks together are shown together: after the first, so long for more.
 const GATHER: Duration = Duration::from_millis(50);
@@ -65,6 +70,12 @@ pub(super) struct Carrier {
     /// The server made a task of its own of the call, which is followed to its end.
     follows: bool,
     carried: Arc<OnceLock<TaskId>>,
+    /// The call stands for a claim, and has its record from the start.
+    claimed: Option<Claimed>,
+    /// Who waits to hear that it has.
+    begun: Option<Waiting>,
+    /// The client that made the call, for what no record keeps.
+    first: Option<oneshot::Sender<UpstreamError>>,
 }
 
 /// The record of this call, as last seen.
@@ -140,7 +151,12 @@ enum Woke {
 
 impl Carrier {
     /// A new call with a client that waits.
-    pub(super) fn for_client(runner: Arc<Runner>, call: Call, seat: Seat, turn: Turn) -> Self {
+    pub(super) fn for_client(
+        runner: Arc<Runner>,
+        call: Call,
+        seat: Option<Seat>,
+        turn: Turn,
+    ) -> Self {
         let now = Instant::now();
         let window = match call.plan {
             Plan::Auto { window_ms, .. } => Some(now + Duration::from_millis(window_ms)),
@@ -158,7 +174,7 @@ impl Carrier {
         Self {
             runner,
             call,
-            seat: Some(seat),
+            seat,
             exchange: None,
             kept: None,
             turn,
@@ -173,6 +189,9 @@ impl Carrier {
             adopted: false,
             follows: false,
             carried: Arc::default(),
+            claimed: None,
+            begun: None,
+            first: None,
         }
     }
 
@@ -249,6 +268,9 @@ impl Carrier {
             adopted: false,
             follows: false,
             carried,
+            claimed: None,
+            begun: None,
+            first: None,
         }
     }
 
@@ -257,7 +279,11 @@ impl Carrier {
     }
 
     pub(super) async fn run(mut self) {
-        if matches!(
+        if let Some(begun) = self.begun.take() {
+            if !self.begin(begun).await {
+                return;
+            }
+        } else if matches!(
             self.call.plan,
             Plan::Always {
                 input: InputWhen::InTask

@@ -78,7 +78,7 @@ impl Carrier {
         let Some(kept) = &self.kept else { return false };
         let task = &kept.loaded.task;
         task.leg == Leg::Queued
-            && task.announced
+            && task.is_wanted()
             && self.seat.as_ref().is_none_or(Seat::was_told)
             && self.call.outgoing.credentials.is_none()
             && !self.runner.settings.exclusive_store

@@ -42,7 +42,7 @@ impl Carrier {
     fn may_leave(&self, task: &Task) -> bool {
         let settings = &self.runner.settings;
         let others_reach_it = settings.reach == Reach::Shared && !settings.exclusive_store;
-        others_reach_it && task.announced && (task.resume.is_some() || task.is_repeatable())
+        others_reach_it && task.is_wanted() && (task.resume.is_some() || task.is_repeatable())
     }
 
     /// Another replica is the owner now.

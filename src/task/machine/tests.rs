@@ -31,6 +31,7 @@ pub(in crate::task) fn task(leg: Leg, announced: bool) -> Task {
         input_timeout_ms: Some(300),
         announced,
         listed: false,
+        when_left: WhenLeft::Cancelled,
         digest: None,
         owner: Some(Incarnation::from_text("a/1")),
         fence: Fence(1),

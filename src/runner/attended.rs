@@ -1,0 +1,405 @@
+//! Clients that wait for a call which has a record: the one that made it, those that came with the
+//! same call again, those that came back with answers; whichever replica carries it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::parked::input_required;
+use super::seat::{self, Answer, Client, Reply, Seat};
+use super::watch::Watch;
+use super::{Call, Runner};
+use crate::mcp::error::{Reason, RpcError};
+use crate::mcp::json::Writer;
+use crate::mcp::result;
+use crate::mcp::version::Era;
+use crate::store::ledger::{Loaded, NotApplied};
+use crate::store::notes::{Kind, Name};
+use crate::task::id::TaskId;
+use crate::task::machine::Event;
+use crate::task::policy::{InputWhen, Plan};
+use crate::task::state::{Outcome, Payload, Progress, WhenLeft};
+use crate::task::view;
+use crate::upstream::UpstreamError;
+
+/// Calls without a client that are remembered here until nobody has come for them. One more runs on
+/// until its own deadline.
+pub(super) const LINGERING_MAX: usize = 1024;
+
+/// A record that could not be read is read again after so long.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Notes are forgotten by the store's clock, which is not quite ours.
+const SLACK: Duration = Duration::from_millis(250);
+
+/// How one client waits.
+#[derive(Debug)]
+pub(super) struct Terms {
+    /// When it is told of a task; never, where it is held.
+    announce: Option<Duration>,
+    /// A question before that is its own to answer.
+    input: InputWhen,
+    progress_token: Option<Box<RawValue>>,
+    /// It made the call, and hears what no record keeps.
+    unauthorized: Option<oneshot::Receiver<UpstreamError>>,
+}
+
+impl Terms {
+    /// For a client that is told the end or the next question, and never of a task.
+    pub(super) fn held() -> Self {
+        Self {
+            announce: None,
+            input: InputWhen::BeforeTask,
+            progress_token: None,
+            unauthorized: None,
+        }
+    }
+
+    pub(super) fn of(call: &Call, start_allowance: Duration) -> Self {
+        let grace = Duration::from_millis(call.rule.grace_window_ms);
+        let (announce, input) = match call.plan {
+            Plan::Held | Plan::Refuse => (None, InputWhen::BeforeTask),
+            Plan::Auto { window_ms, input } => (Some(Duration::from_millis(window_ms)), input),
+            Plan::Always {
+                input: InputWhen::InTask,
+            } => (Some(Duration::ZERO), InputWhen::InTask),
+            Plan::Always { input } => (Some(grace + start_allowance), input),
+        };
+        Self {
+            announce,
+            input,
+            progress_token: call.progress_token.clone(),
+            unauthorized: None,
+        }
+    }
+
+    pub(super) fn first(self, unauthorized: oneshot::Receiver<UpstreamError>) -> Self {
+        Self {
+            unauthorized: Some(unauthorized),
+            ..self
+        }
+    }
+}
+
+/// Follows a record for one client.
+struct Attendant {
+    runner: Arc<Runner>,
+    loaded: Loaded,
+    /// Since before the record was read: no change is missed.
+    watch: Watch,
+    terms: Terms,
+    announce_at: Option<Instant>,
+    /// The progress that the client was told last.
+    told: Option<Progress>,
+    /// When to say next that somebody waits.
+    sign_at: Option<Instant>,
+}
+
+impl Runner {
+    /// Has a client wait for what becomes of the call.
+    pub(super) fn attend(self: &Arc<Self>, loaded: Loaded, watch: Watch, terms: Terms) -> Client {
+        let (seat, client) = seat::seat();
+        let now = Instant::now();
+        let is_first = terms.unauthorized.is_some();
+        let mut attendant = Attendant {
+            runner: Arc::clone(self),
+            watch,
+            announce_at: terms.announce.map(|window| now + window),
+            terms,
+            told: None,
+            // Whoever made the call is not asked for before it has gone.
+            sign_at: pause(&loaded).map(|pause| if is_first { now + pause } else { now }),
+            loaded,
+        };
+        let halt = self.halt.clone();
+        self.calls.spawn(async move {
+            let answer = tokio::select! {
+                biased;
+                () = halt.cancelled() => {
+                    Some(Answer::Failed(attendant.loaded.task.failure(Reason::Shutdown)))
+                }
+                () = seat.gone() => None,
+                answer = attendant.answer(&seat) => Some(answer),
+            };
+            if let Some(answer) = answer {
+                seat.send(Reply::Answer(answer), attendant.deadline()).await;
+                if halt.is_cancelled() || seat.settled().await {
+                    return;
+                }
+            }
+            attendant.leave().await;
+        });
+        client
+    }
+
+    /// Ends a call whose client went away, unless somebody waits for it by then, here or elsewhere.
+    fn linger(self: &Arc<Self>, id: TaskId, window: Duration) {
+        let Ok(place) = Arc::clone(&self.lingering).try_acquire_owned() else {
+            return;
+        };
+        let runner = Arc::clone(self);
+        self.services.spawn(async move {
+            let ending = async {
+                tokio::time::sleep(window + SLACK).await;
+                // Whoever waits now comes by here, too.
+                if let Ok(None) = runner.ledger.store().find(attendance(id)).await
+                    && let Ok(Some(loaded)) = runner.ledger.load(id).await
+                    && !loaded.task.announced
+                {
+                    runner.disconnect(&loaded).await;
+                }
+            };
+            runner.draining.run_until_cancelled(ending).await;
+            drop(place);
+        });
+    }
+
+    async fn disconnect(&self, loaded: &Loaded) {
+        let event = Event::Cancel {
+            reason: Some(Reason::CancelledByDisconnect),
+        };
+        // Found again by its deadline.
+        let _ = self.ledger.apply(loaded, event).await;
+    }
+}
+
+impl Attendant {
+    /// Waits for the call's end, for its next question, or until it is a task that the client may
+    /// hear of.
+    async fn answer(&mut self, seat: &Seat) -> Answer {
+        let mut look_again = None;
+        loop {
+            if let Some(answer) = self.so_far().await {
+                return answer;
+            }
+            self.relay(seat).await;
+            tokio::select! {
+                biased;
+                error = unauthorized(&mut self.terms.unauthorized) => return Answer::Error(error),
+                _ = self.watch.changed() => {}
+                () = at(look_again) => {}
+                () = at(self.announce_at) => continue,
+                () = at(self.sign_at) => {
+                    self.sign().await;
+                    continue;
+                }
+            }
+            look_again = None;
+            match self.runner.ledger.load(self.loaded.task.id).await {
+                Ok(Some(loaded)) => self.loaded = loaded,
+                Ok(None) => return Answer::Failed(self.loaded.task.failure(Reason::StoreLost)),
+                // The mark is gone, the change is not.
+                Err(_) if self.is_due() => return Answer::StoreUnavailable,
+                Err(_) => look_again = Some(Instant::now() + LOOK_AGAIN),
+            }
+        }
+    }
+
+    /// What can be said as the record stands.
+    async fn so_far(&mut self) -> Option<Answer> {
+        // Said before the record ends, and more than the record says.
+        if let Some(unauthorized) = &mut self.terms.unauthorized
+            && let Ok(error) = unauthorized.try_recv()
+        {
+            return Some(Answer::Error(error));
+        }
+        let may_announce = self.terms.announce.is_some();
+        if may_announce && self.loaded.task.announced {
+            return Some(self.task());
+        }
+        if let Some(outcome) = &self.loaded.task.outcome {
+            return Some(self.end(outcome).await);
+        }
+        let asks = self.loaded.task.open_questions().next().is_some();
+        if asks && self.terms.input == InputWhen::BeforeTask {
+            return Some(answer_of(input_required(&self.loaded.task)));
+        }
+        let is_time = self.announce_at.is_some_and(|at| at <= Instant::now());
+        if may_announce && (asks || is_time) {
+            return self.announce().await;
+        }
+        None
+    }
+
+    async fn announce(&mut self) -> Option<Answer> {
+        match self
+            .runner
+            .ledger
+            .apply(&self.loaded, Event::Announced)
+            .await
+        {
+            Ok((loaded, _)) => self.loaded = loaded,
+            // Announced to somebody else, or just ended.
+            Err(NotApplied::Rejected(_, stands)) => {
+                self.loaded = *stands;
+                if let Some(outcome) = &self.loaded.task.outcome
+                    && !self.loaded.task.announced
+                {
+                    return Some(self.end(outcome).await);
+                }
+            }
+            Err(NotApplied::Gone) => {
+                return Some(Answer::Failed(self.loaded.task.failure(Reason::StoreLost)));
+            }
+            // It runs already, and stays held on this connection until the store is back.
+            Err(NotApplied::Store(_)) => {
+                self.announce_at = Some(Instant::now() + LOOK_AGAIN);
+                return None;
+            }
+        }
+        Some(self.task())
+    }
+
+    fn task(&self) -> Answer {
+        let now_ms = self.runner.ledger.now_ms();
+        answer_of(view::create_result(&self.loaded.task, now_ms))
+    }
+
+    async fn end(&self, outcome: &Outcome) -> Answer {
+        let task = &self.loaded.task;
+        match outcome {
+            Outcome::Completed(Payload::Inline(result)) => self.fit(result.clone()),
+            Outcome::Completed(Payload::Kept { .. }) => {
+                let kept = self.runner.ledger.load_kept(task).await.ok().flatten();
+                let text = kept.and_then(|bytes| String::from_utf8(bytes.to_vec()).ok());
+                text.and_then(|text| RawValue::from_string(text).ok())
+                    .map_or(Answer::StoreUnavailable, |result| self.fit(result))
+            }
+            Outcome::Failed(error) => Answer::Error(own(error.clone())),
+            Outcome::Cancelled => {
+                Answer::Error(own(RpcError::internal("The call was cancelled").to_raw()))
+            }
+        }
+    }
+
+    /// The result that a client would have had without a record.
+    fn fit(&self, result: Box<RawValue>) -> Answer {
+        let upstream = &self.runner.upstream;
+        let info = upstream
+            .last_discovered()
+            .filter(|_| upstream.known_era() == Some(Era::Legacy))
+            .and_then(|known| known.server_info.clone());
+        match info {
+            Some(info) => result::with_server_info(result.get(), &info)
+                .map_or(Answer::Result(result), answer_of),
+            None => Answer::Result(result),
+        }
+    }
+
+    /// The call's progress, under the token of this client.
+    async fn relay(&mut self, seat: &Seat) {
+        let task = &self.loaded.task;
+        let Some(token) = &self.terms.progress_token else {
+            return;
+        };
+        if task.progress == self.told {
+            return;
+        }
+        self.told.clone_from(&task.progress);
+        let Some(progress) = &task.progress else {
+            return;
+        };
+        let mut params = Writer::object();
+        params.raw("progressToken", token.get());
+        params.number("progress", progress.progress);
+        if let Some(total) = progress.total {
+            params.number("total", total);
+        }
+        if let Some(message) = &task.status_message {
+            params.str("message", message);
+        }
+        let mut out = Writer::object();
+        out.str("jsonrpc", "2.0")
+            .str("method", "notifications/progress")
+            .raw("params", &params.end());
+        seat.send(Reply::Relay(out.end()), self.deadline()).await;
+    }
+
+    /// Writes down that somebody waits, for the replica that the last client left.
+    async fn sign(&mut self) {
+        let Some(pause) = pause(&self.loaded) else {
+            self.sign_at = None;
+            return;
+        };
+        let WhenLeft::RunsFor(window_ms) = self.loaded.task.when_left else {
+            return;
+        };
+        let ledger = &self.runner.ledger;
+        let until_ms = ledger.now_ms().saturating_add(window_ms);
+        let name = attendance(self.loaded.task.id);
+        // Not written, the call may be ended under a client that would come back for it.
+        let _ = ledger
+            .store()
+            .put(name, Bytes::from_static(b"1"), until_ms)
+            .await;
+        self.sign_at = Some(Instant::now() + pause);
+    }
+
+    /// The client went away before it had its answer.
+    async fn leave(&self) {
+        match self.loaded.task.when_left {
+            WhenLeft::Cancelled => self.runner.disconnect(&self.loaded).await,
+            WhenLeft::RunsFor(window_ms) => {
+                let window = Duration::from_millis(window_ms);
+                self.runner.linger(self.loaded.task.id, window);
+            }
+            WhenLeft::RunsOn => {}
+        }
+    }
+
+    fn is_due(&self) -> bool {
+        self.deadline() <= Instant::now()
+    }
+
+    fn deadline(&self) -> Instant {
+        let now_ms = self.runner.ledger.now_ms();
+        let left = self.loaded.task.deadline_ms.saturating_sub(now_ms);
+        Instant::now() + Duration::from_millis(left)
+    }
+}
+
+/// Under which the clients of a call say that they wait.
+fn attendance(id: TaskId) -> Name {
+    Name::of(Kind::Claim, &["attended", &id.to_string()])
+}
+
+/// How often they say so: often enough that no window passes between.
+fn pause(loaded: &Loaded) -> Option<Duration> {
+    match loaded.task.when_left {
+        WhenLeft::RunsFor(window_ms) => Some(Duration::from_millis(window_ms / 3 + 1)),
+        WhenLeft::Cancelled | WhenLeft::RunsOn => None,
+    }
+}
+
+fn answer_of(json: String) -> Answer {
+    RawValue::from_string(json).map_or(Answer::StoreUnavailable, Answer::Result)
+}
+
+fn own(error: Box<RawValue>) -> UpstreamError {
+    UpstreamError {
+        error,
+        status: 200,
+        www_authenticate: None,
+    }
+}
+
+async fn unauthorized(receiver: &mut Option<oneshot::Receiver<UpstreamError>>) -> UpstreamError {
+    if let Some(waiting) = receiver {
+        match waiting.await {
+            Ok(error) => return error,
+            Err(_ended) => *receiver = None,
+        }
+    }
+    std::future::pending().await
+}
+
+async fn at(when: Option<Instant>) {
+    match when {
+        Some(when) => tokio::time::sleep_until(when).await,
+        None => std::future::pending().await,
+    }
+}

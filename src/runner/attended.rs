@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
-use tokio::sync::oneshot;
+use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::time::Instant;
 
 use super::parked::input_required;
@@ -202,10 +202,12 @@ impl Attendant {
     /// What can be said as the record stands.
     async fn so_far(&mut self) -> Option<Answer> {
         // Said before the record ends, and more than the record says.
-        if let Some(unauthorized) = &mut self.terms.unauthorized
-            && let Ok(error) = unauthorized.try_recv()
-        {
-            return Some(Answer::Error(error));
+        if let Some(waiting) = &mut self.terms.unauthorized {
+            match waiting.try_recv() {
+                Ok(error) => return Some(Answer::Error(error)),
+                Err(TryRecvError::Empty) => {}
+                Err(TryRecvError::Closed) => self.terms.unauthorized = None,
+            }
         }
         let may_announce = self.terms.announce.is_some();
         if may_announce && self.loaded.task.announced {

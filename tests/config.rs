@@ -286,6 +286,19 @@ fn rules_inherit_from_the_defaults() {
 }
 
 #[test]
+fn a_window_holds_where_calls_attach() {
+    let config = from_file(
+        "[tasks]\nattach_window = '5s'\n[[tools]]\nname = 'a'\nattach = true\n\
+         [[tools]]\nname = 'b'\nattach = true\nattach_window = '0s'\n",
+    );
+    let of = |tool| config.rules.for_tool(tool).0.attach_window_ms;
+    assert_eq!((of("a"), of("b"), of("c")), (Some(5_000), Some(0), None));
+    let config = from_file("[tasks]\nattach = true\n[[tools]]\nname = 'a'\nattach = false\n");
+    let of = |tool| config.rules.for_tool(tool).0.attach_window_ms;
+    assert_eq!((of("a"), of("c")), (None, Some(60_000)));
+}
+
+#[test]
 fn typical_mistakes() {
     for (text, expected) in mistakes::MISTAKES {
         assert_eq!(refusal(text), *expected, "{text}");

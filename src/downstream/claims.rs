@@ -22,13 +22,16 @@ const KEY_BYTES_MAX: usize = 255;
 
 const HEADER: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// What this `tools/call` stands for beside itself, if anything.
+/// What this request stands for beside itself, if anything: a `tools/call` may.
 pub(super) fn of(
     modern: &Modern<'_>,
     headers: &HeaderMap,
     caller: &Caller,
     rule: &Rule,
 ) -> Result<Option<Claim>, RpcError> {
+    if modern.request.method != "tools/call" {
+        return Ok(None);
+    }
     let digest = || call::digest(&modern.request);
     if let Some(key) = key(modern, headers)? {
         return Ok(Some(Claim::of_key(caller, &key, digest())));

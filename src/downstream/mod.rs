@@ -262,10 +262,9 @@ async fn forward(
     if plan == Plan::Refuse {
         return Rpc::error(request.id.get(), &RpcError::tasks_required()).into_response();
     }
-    let claim = match is_call.then(|| claims::of(modern, &parts.headers, &caller, rule)) {
-        None => None,
-        Some(Ok(claim)) => claim,
-        Some(Err(error)) => return Rpc::error(request.id.get(), &error).into_response(),
+    let claim = match claims::of(modern, &parts.headers, &caller, rule) {
+        Ok(claim) => claim,
+        Err(error) => return Rpc::error(request.id.get(), &error).into_response(),
     };
     let era = match front.upstream.era(credentials.clone()).await {
         Ok(era) => era,

@@ -42,6 +42,18 @@ fn the_limits_of_the_readme_are_limits() {
     assert_eq!(of("other"), Some(Concurrency::EachTool(limit(4, 256))));
 }
 
+/// And so is its window.
+#[test]
+fn the_same_call_of_the_readme_is_the_same_call() {
+    let readme = include_str!("../../README.md");
+    let (_, section) = readme.split_once("## The same call again").unwrap();
+    let (section, _) = section.split_once("\n## ").unwrap();
+    let rules = section.lines().filter_map(|line| line.strip_prefix("    "));
+    let config = from_file(&rules.collect::<Vec<_>>().join("\n"));
+    let of = |tool| config.rules.for_tool(tool).0.attach_window_ms;
+    assert_eq!((of("deploy_web"), of("other")), (Some(60_000), None));
+}
+
 /// What fails is listed for the user, each reason once.
 #[test]
 fn the_readme_lists_every_reason() {

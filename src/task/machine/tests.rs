@@ -8,7 +8,7 @@ use super::*;
 use crate::mcp::error::SideEffect;
 use crate::task::id::{Caller, TaskId};
 use crate::task::policy::OnOwnerLost;
-use crate::task::state::{Payload, Status};
+use crate::task::state::{Payload, Status, WhenLeft};
 
 const NOW: u64 = 1_000_000;
 const DURATION: u64 = 1_000;

@@ -137,7 +137,7 @@ impl Runner {
     }
 
     /// Ends a call whose client went away, unless somebody waits for it by then, here or elsewhere.
-    fn linger(self: &Arc<Self>, id: TaskId, window: Duration) {
+    pub(super) fn linger(self: &Arc<Self>, id: TaskId, window: Duration) {
         let Ok(place) = Arc::clone(&self.lingering).try_acquire_owned() else {
             return;
         };

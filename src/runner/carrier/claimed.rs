@@ -2,6 +2,7 @@
 //! the call.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
@@ -54,7 +55,7 @@ impl Carrier {
 
     /// Makes the record. False: there is none, and nothing is sent.
     pub(super) async fn begin(&mut self, waiting: Waiting) -> bool {
-        // A client that went away meanwhile may come back with the same call.
+        // A client that went away meanwhile may come back with the same call, as any later.
         if let Err(why) = self.keep(Vec::new(), false).await {
             let _ = waiting.send(Err(why));
             return false;
@@ -62,11 +63,18 @@ impl Carrier {
         if let Some(kept) = &self.kept {
             let (first, unauthorized) = oneshot::channel();
             let loaded = kept.loaded.clone();
+            let (id, when_left) = (loaded.task.id, loaded.task.when_left);
             self.first = Some(first);
-            let _ = waiting.send(Ok(Begun {
+            let begun = Begun {
                 loaded,
                 unauthorized,
-            }));
+            };
+            if waiting.send(Ok(begun)).is_err()
+                && let WhenLeft::RunsFor(window_ms) = when_left
+            {
+                let window = Duration::from_millis(window_ms);
+                self.runner.linger(id, window);
+            }
         }
         true
     }

@@ -20,6 +20,8 @@ mod notes;
 mod redis_away;
 #[path = "store/redis_fleet.rs"]
 mod redis_fleet;
+#[path = "store/redis_notes.rs"]
+mod redis_notes;
 #[path = "store/redis.rs"]
 mod redis_only;
 #[path = "support/redis.rs"]

@@ -168,3 +168,61 @@ pub(super) fn key(name: Name) -> [u8; 17] {
     }
     key
 }
+
+#[cfg(test)]
+mod tests {
+    use redb::backends::InMemoryBackend;
+    use redb::{Database, ReadableTableMetadata as _};
+
+    use super::*;
+    use crate::store::notes::Kind;
+
+    #[test]
+    fn a_sweep_is_bounded_and_in_the_end_nothing_is_left() {
+        let database = redb::Builder::new();
+        let database = database.create_with_backend(InMemoryBackend::new());
+        let database: Database = database.unwrap();
+        let transaction = database.begin_write().unwrap();
+        let mut shelf = Shelf::open(&transaction).unwrap();
+        for log in 0..3 {
+            for number in 1..=300 {
+                let append = Change::Append {
+                    log: Name::of(Kind::Events, &[&log.to_string()]),
+                    number,
+                    entry: Bytes::from_static(b"event"),
+                    expires_ms: 10 + log,
+                };
+                shelf.change(&append, 1).unwrap();
+            }
+        }
+        let name = Name::of(Kind::Claim, &["c"]);
+        assert!(matches!(shelf.claim(name, b"x", 20, 1), Ok(Claimed::Now)));
+        assert!(matches!(
+            shelf.claim(name, b"x", 20, 1),
+            Ok(Claimed::Already)
+        ));
+        assert_eq!(rows(&shelf), (4, 4, 3 * 256));
+        shelf.sweep(9, 100).unwrap();
+        assert_eq!(rows(&shelf), (4, 4, 3 * 256));
+        shelf.sweep(12, 300).unwrap();
+        assert_eq!(rows(&shelf), (2, 2, 256));
+        shelf.sweep(12, 300).unwrap();
+        assert_eq!(rows(&shelf), (1, 1, 0));
+        shelf.sweep(20, 300).unwrap();
+        assert_eq!(rows(&shelf), (0, 0, 0));
+    }
+
+    /// Of notes and logs, of expiries, of entries.
+    fn rows(shelf: &Shelf<'_>) -> (u64, u64, u64) {
+        let Shelf {
+            notes,
+            expiry,
+            entries,
+        } = shelf;
+        (
+            notes.len().unwrap(),
+            expiry.len().unwrap(),
+            entries.len().unwrap(),
+        )
+    }
+}

@@ -171,21 +171,18 @@ impl<'t> Tables<'t> {
             write.record.as_ref(),
         );
         self.records.insert(id, row)?;
-        match old {
-            Some(old) => {
-                self.expiry.remove((old.expires_ms, id))?;
-                if let Some(due_ms) = old.due_ms {
-                    self.due.remove((due_ms, id))?;
-                }
+        if let Some(old) = old {
+            self.expiry.remove((old.expires_ms, id))?;
+            if let Some(due_ms) = old.due_ms {
+                self.due.remove((due_ms, id))?;
             }
-            None => {
-                if let Some(request) = &write.request {
-                    self.requests.insert(id, request.as_ref())?;
-                }
-                if write.listed {
-                    let listed = (write.caller.as_bytes(), id);
-                    self.lists.insert(listed, write.expires_ms)?;
-                }
+        } else {
+            if let Some(request) = &write.request {
+                self.requests.insert(id, request.as_ref())?;
+            }
+            if write.listed {
+                let listed = (write.caller.as_bytes(), id);
+                self.lists.insert(listed, write.expires_ms)?;
             }
         }
         self.expiry.insert((write.expires_ms, id), ())?;

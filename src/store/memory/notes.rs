@@ -74,8 +74,12 @@ impl State {
         entry: Bytes,
         expires_ms: u64,
     ) -> Result<(), StoreError> {
+        let oldest = number.saturating_sub(ENTRIES_MAX);
         let before = match self.values.get(&log) {
-            Some((_, Content::Log(entries))) => entries.get(&number).map_or(0, Bytes::len),
+            Some((_, Content::Log(entries))) => {
+                let going = entries.range(..=oldest).map(|(_, entry)| entry.len());
+                going.sum::<usize>() + entries.get(&number).map_or(0, Bytes::len)
+            }
             Some((_, Content::Value(value))) => value.len(),
             None => 0,
         };
@@ -85,7 +89,7 @@ impl State {
             Some(Content::Value(_)) | None => BTreeMap::new(),
         };
         entries.insert(number, entry);
-        let kept = entries.split_off(&number.saturating_sub(ENTRIES_MAX).saturating_add(1));
+        let kept = entries.split_off(&oldest.saturating_add(1));
         self.keep(log, Content::Log(kept), expires_ms);
         Ok(())
     }

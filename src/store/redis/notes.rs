@@ -89,7 +89,7 @@ impl Notes for Redis {
     ) -> Result<(), StoreError> {
         let key = self.keys.note(log);
         // Numbers are given out one by one.
-        let oldest = number.checked_sub(ENTRIES_MAX).unwrap_or_default();
+        let oldest = number.saturating_sub(ENTRIES_MAX);
         let link = self.for_bytes(entry.len());
         let (head, rest) = entry.split_at(entry.len().min(PIECE));
         let rest = rest.chunks(PIECE).zip(1_usize..);

@@ -31,6 +31,7 @@ use crate::runner::{self, Runner};
 use crate::store::embedded::{Embedded, seal_key};
 use crate::store::ledger::{Ledger, Patience};
 use crate::store::memory::Memory;
+use crate::store::notebook::Notebook;
 use crate::store::redis::{Namespace, Options, Redis, Tls, Wait};
 use crate::store::seal::Sealer;
 use crate::store::{self, Store, record};
@@ -108,7 +109,9 @@ impl App {
             create: config.store.create_patience,
         };
         let settings = runner_settings(&config, &opened);
-        let ledger = Ledger::new(opened.store, opened.clock, patience);
+        let (store, clock) = (opened.store, opened.clock);
+        let notes = Notebook::new(Arc::clone(&store), Arc::clone(&clock), patience);
+        let ledger = Ledger::new(store, clock, patience);
         let runner = Runner::new(
             ledger,
             Arc::clone(&upstream),
@@ -138,6 +141,7 @@ impl App {
             closing: CancellationToken::new(),
             passing: TaskTracker::new(),
             pushes: Arc::default(),
+            notes,
         };
         Ok(Self {
             front: Arc::new(front),

@@ -18,6 +18,7 @@ use crate::mcp::version::Era;
 use crate::mcp::{params, request};
 use crate::runner::Runner;
 use crate::runner::seat::Answer;
+use crate::store::notebook::Notebook;
 use crate::task::id::Caller;
 use crate::task::policy::{Plan, Rules, plan};
 use crate::upstream::wrapped::{DiscoverError, Upstream};
@@ -77,6 +78,8 @@ pub struct Front {
     pub passing: TaskTracker,
     /// The streams of legacy sessions that are open here.
     pub pushes: Arc<Pushes>,
+    /// What is kept for clients beside their tasks.
+    pub notes: Notebook,
 }
 
 // The futures of what is rare are boxed, so that what passes through stays small.

@@ -279,7 +279,10 @@ fn decode(stored: &Stored) -> Result<Loaded, StoreError> {
 }
 
 /// Asks again, a little later each time, until the store answers or the time is up.
-async fn patiently<T, F>(until: Instant, mut ask: impl FnMut() -> F) -> Result<T, StoreError>
+pub(super) async fn patiently<T, F>(
+    until: Instant,
+    mut ask: impl FnMut() -> F,
+) -> Result<T, StoreError>
 where
     F: Future<Output = Result<T, StoreError>>,
 {

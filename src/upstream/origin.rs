@@ -8,6 +8,7 @@ use hyper::{Method, Request, Response, Uri};
 
 use super::cache::Cache;
 use super::http::{Http, RequestBody, ResponseBody};
+use super::request_id::RequestId;
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::tools::Tools;
@@ -54,8 +55,8 @@ impl Origin {
     }
 
     /// A JSON-RPC id, never used twice at this server.
-    pub(super) fn next_id(&self) -> u64 {
-        self.next_id.fetch_add(1, Ordering::Relaxed)
+    pub(super) fn next_id(&self) -> RequestId {
+        RequestId::number(self.next_id.fetch_add(1, Ordering::Relaxed))
     }
 
     /// A POST of one JSON-RPC message.

@@ -244,7 +244,7 @@ impl Session {
         }
         let mut params = Writer::object();
         params.str("level", level);
-        let message = translate::request(self.origin.next_id(), "logging/setLevel", &params.end());
+        let message = translate::request(&self.origin.next_id(), "logging/setLevel", &params.end());
         // A server without logging refuses; then it will not log either.
         if self.tell(message).await.is_ok() {
             *self

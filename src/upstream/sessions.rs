@@ -300,7 +300,7 @@ impl Sessions {
             .raw("capabilities", &key.capabilities);
         params.raw("clientInfo", &translate::client_info());
         let id = self.origin.next_id();
-        let body = translate::request(id, "initialize", &params.end());
+        let body = translate::request(&id, "initialize", &params.end());
         let response = self
             .origin
             .send(self.origin.post(credentials), RequestBody::json(body))

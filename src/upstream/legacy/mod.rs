@@ -13,6 +13,7 @@ use super::heard::{Message, Messages};
 use super::later::TRIES;
 use super::modern::{is_answer, is_token, log, note};
 use super::origin::Origin;
+use super::request_id::RequestId;
 use super::sessions::{Key, Lease, NoSession, Sessions};
 use super::{Answer, Event, Exchange, Outgoing, Question, UpstreamError, translate};
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect, code};
@@ -52,7 +53,7 @@ pub(in crate::upstream) fn begin(
         lease: None,
         current: Arc::clone(&current),
         taken,
-        id: 0,
+        id: RequestId::number(0),
         tries: 0,
         phase: Phase::Unsent,
         resumed: false,
@@ -82,14 +83,14 @@ pub(in crate::upstream) fn adopt(
     let lease = sessions.adopt(key.clone(), &point.session)?;
     let current = Arc::new(Mutex::new(Some(Call {
         session: Arc::clone(&lease.session),
-        id: point.request,
+        id: point.request.clone(),
         event_id: Some(event_id.clone()),
     })));
     let (taken, is_taken) = watch::channel(true);
     let (beside, said_beside) = hearers::events();
     let outgoing = Outgoing::adopted(caller, capabilities);
     let hearers = lease.session.hearers();
-    let hearing = hearers.join(point.request, &outgoing, beside.clone());
+    let hearing = hearers.join(point.request.clone(), &outgoing, beside.clone());
     let conversation = Conversation {
         outgoing,
         key: key.clone(),
@@ -157,7 +158,7 @@ struct Conversation {
     lease: Option<Lease>,
     current: Current,
     taken: watch::Sender<bool>,
-    id: u64,
+    id: RequestId,
     tries: u32,
     phase: Phase,
     /// What is read is the rest of a stream that was cut.
@@ -279,10 +280,10 @@ impl Conversation {
     }
 
     async fn on_message(&mut self, message: Message) -> Option<Event> {
-        let own = self.id.to_string();
+        let own = &self.id;
         match message {
-            Message::Result { id, result } if *id == *own => Some(self.end(Event::Result(result))),
-            Message::Error { id, error } if is_answer(&id, &own) => {
+            Message::Result { id, result } if own.is(&id) => Some(self.end(Event::Result(result))),
+            Message::Error { id, error } if is_answer(&id, own) => {
                 let error = UpstreamError {
                     error,
                     status: 200,
@@ -295,7 +296,7 @@ impl Conversation {
                 note(&self.origin, &method);
                 match &*method {
                     "notifications/progress" => params
-                        .filter(|p| is_token(p, self.id) && self.outgoing.wants_progress)
+                        .filter(|p| is_token(p, &self.id) && self.outgoing.wants_progress)
                         .map(Event::Progress),
                     "notifications/message" => log(params, &self.outgoing),
                     _ => None,

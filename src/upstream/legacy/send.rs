@@ -73,12 +73,12 @@ impl Conversation {
         }
         self.id = self.origin.next_id();
         let unsent = Failure::new(Reason::UpstreamInvalid, SideEffect::None);
-        let params = translate::for_legacy(&self.outgoing, self.id)
+        let params = translate::for_legacy(&self.outgoing, &self.id)
             .map_err(|_| Untaken::End(Event::Failed(unsent)))?;
-        let body = translate::request(self.id, &self.outgoing.method, &params);
+        let body = translate::request(&self.id, &self.outgoing.method, &params);
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(Call {
             session: Arc::clone(&session),
-            id: self.id,
+            id: self.id.clone(),
             event_id: None,
         });
         if let Some(before) = self.hearing.take() {
@@ -87,7 +87,7 @@ impl Conversation {
         }
         if may_ask(&self.outgoing.method) {
             let hearers = session.hearers();
-            let joined = hearers.join(self.id, &self.outgoing, self.beside.clone());
+            let joined = hearers.join(self.id.clone(), &self.outgoing, self.beside.clone());
             self.hearing = Some(joined);
         }
         let method = &self.outgoing.method;

@@ -349,6 +349,19 @@ impl Sessions {
         Ok(session)
     }
 
+    /// A client's own session, for a call of ours.
+    pub(super) fn borrow(self: &Arc<Self>, session: Arc<Session>) -> Lease {
+        Lease {
+            session,
+            key: Key {
+                caller: [0; 16],
+                capabilities: "{}".into(),
+            },
+            sessions: Arc::clone(self),
+            claim: Claim::Shared,
+        }
+    }
+
     /// A session that another process opened. Beyond the limit of sessions, because the server
     /// counts it already; its call is the last on it.
     pub(super) fn adopt(self: &Arc<Self>, key: Key, passport: &Passport) -> Option<Lease> {

@@ -108,7 +108,7 @@ impl Hearers {
         is_put
     }
 
-    pub(super) fn progress(&self, params: Box<RawValue>) {
+    pub(in crate::upstream) fn progress(&self, params: Box<RawValue>) {
         let token = Object::parse(params.get())
             .ok()
             .and_then(|params| params.get(PROGRESS_TOKEN));
@@ -132,7 +132,11 @@ impl Hearers {
     }
 
     /// An answer that came here and not on the stream of its call.
-    pub(super) fn answer(&self, id: &str, answer: Result<Box<RawValue>, Box<RawValue>>) {
+    pub(in crate::upstream) fn answer(
+        &self,
+        id: &str,
+        answer: Result<Box<RawValue>, Box<RawValue>>,
+    ) {
         let table = self.table();
         let mut running = table.running.iter();
         let Some(named) = running.find(|running| running.id.is(id)) else {

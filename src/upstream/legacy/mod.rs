@@ -8,14 +8,16 @@ use futures_util::stream;
 use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
 
 use super::heard::{Message, Messages};
 use super::later::TRIES;
 use super::modern::{is_answer, is_token, log, note};
 use super::origin::Origin;
 use super::request_id::RequestId;
+use super::server::Web;
 use super::sessions::{Key, Lease, NoSession, Sessions};
-use super::{Answer, Event, Exchange, Outgoing, Question, UpstreamError, translate};
+use super::{Answer, Event, Exchange, Outgoing, Pin, Question, UpstreamError, translate};
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect, code};
 use crate::mcp::input::Kind;
 use crate::mcp::json::Object;
@@ -42,6 +44,8 @@ pub(in crate::upstream) fn begin(
     let current = Current::default();
     let (taken, is_taken) = watch::channel(false);
     let (beside, said_beside) = hearers::events();
+    let pin = outgoing.pin.as_ref();
+    let ended = pin.map(Pin::ended).unwrap_or_default();
     let conversation = Conversation {
         key: Key {
             caller: outgoing.caller,
@@ -61,18 +65,17 @@ pub(in crate::upstream) fn begin(
         beside,
         hearing: None,
     };
-    let key = conversation.key.clone();
-    exchange(conversation, key, said_beside, is_taken)
+    exchange(conversation, said_beside, is_taken, ended)
 }
 
 /// Carries on a call that another process sent, from where it says; nothing is sent but the
 /// request for the rest of its stream. `None`: not a resume point of ours.
 pub(in crate::upstream) fn adopt(
-    origin: &Arc<Origin>,
-    sessions: &Arc<Sessions>,
+    web: &Web,
     caller: [u8; 16],
     resume_point: &str,
 ) -> Option<Exchange> {
+    let (origin, sessions) = (&web.origin, &web.sessions);
     let point: ResumePoint = serde_json::from_str(resume_point).ok()?;
     let event_id = HeaderValue::try_from(point.event).ok()?;
     let capabilities: Arc<str> = point.capabilities.into();
@@ -80,7 +83,12 @@ pub(in crate::upstream) fn adopt(
         caller,
         capabilities: Arc::clone(&capabilities),
     };
-    let lease = sessions.adopt(key.clone(), &point.session)?;
+    let lease = if point.session.borrowed {
+        let identity = point.session.identity(caller)?;
+        sessions.borrow(web.client_sessions.get(identity)?)
+    } else {
+        sessions.adopt(key.clone(), &point.session)?
+    };
     let current = Arc::new(Mutex::new(Some(Call {
         session: Arc::clone(&lease.session),
         id: point.request.clone(),
@@ -89,11 +97,12 @@ pub(in crate::upstream) fn adopt(
     let (taken, is_taken) = watch::channel(true);
     let (beside, said_beside) = hearers::events();
     let outgoing = Outgoing::adopted(caller, capabilities);
+    let ended = lease.session.ended();
     let hearers = lease.session.hearers();
     let hearing = hearers.join(point.request.clone(), &outgoing, beside.clone());
     let conversation = Conversation {
         outgoing,
-        key: key.clone(),
+        key,
         origin: Arc::clone(origin),
         sessions: Arc::clone(sessions),
         lease: Some(lease),
@@ -110,15 +119,16 @@ pub(in crate::upstream) fn adopt(
         beside,
         hearing: Some(hearing),
     };
-    Some(exchange(conversation, key, said_beside, is_taken))
+    Some(exchange(conversation, said_beside, is_taken, ended))
 }
 
 fn exchange(
     conversation: Conversation,
-    key: Key,
     said_beside: mpsc::Receiver<Event>,
     taken: watch::Receiver<bool>,
+    ended: CancellationToken,
 ) -> Exchange {
+    let capabilities = Arc::clone(&conversation.key.capabilities);
     let current = Arc::clone(&conversation.current);
     let (answered, was_answered) = watch::channel(None);
     let patience = conversation.outgoing.answer_patience;
@@ -133,6 +143,7 @@ fn exchange(
         answered: was_answered,
         patience,
         silent_since: None,
+        ended,
         is_over: false,
     };
     let events = stream::unfold(both, |mut both| async {
@@ -145,7 +156,7 @@ fn exchange(
             current,
             taken,
             answered,
-            capabilities: key.capabilities,
+            capabilities,
         }),
     }
 }
@@ -319,8 +330,10 @@ impl Conversation {
         params: Option<Box<RawValue>>,
     ) -> Option<Event> {
         let declared = Object::parse(&self.key.capabilities).unwrap_or_default();
+        // What a client declared on its own session is between the server and it.
+        let is_borrowed = self.is_borrowed();
         let answer = match Kind::of(method) {
-            Some(kind) if declared.contains(capability(kind)) => {
+            Some(kind) if is_borrowed || declared.contains(capability(kind)) => {
                 let question = Question {
                     id: (&*id).into(),
                     method: method.into(),

@@ -197,7 +197,11 @@ mod tests {
         );
         assert_eq!(whole[1].data, "{\"a\":\n1}é");
         assert_eq!(whole[1].event.as_deref(), Some("message"));
-        assert_eq!(whole[2], SseEvent::default());
+        let empty = SseEvent {
+            has_data: true,
+            ..SseEvent::default()
+        };
+        assert_eq!(whole[2], empty);
         for at in 0..text.len() {
             let (a, b) = text.as_bytes().split_at(at);
             assert_eq!(decode(&[a, b]), whole, "split at {at}");

@@ -51,8 +51,8 @@ pub(super) fn answer(front: &Shared, parts: &Parts) -> Response<Body> {
     match session.news() {
         Some(news) => match Place::of(front, &parts.headers) {
             Some(place) => {
-                let events = read(front, place, Source::Line(news));
-                reply::event_stream(Body::Events(events.boxed()))
+                let events = read(Source::Line(news), place, front.closing.clone());
+                reply::event_stream(Body::Events(events))
             }
             None => Unfound::Unnamed.into_response(),
         },

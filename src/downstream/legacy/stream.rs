@@ -4,10 +4,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::stream::{self, StreamExt as _};
+use futures_util::stream::{self, BoxStream, StreamExt as _};
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Response, StatusCode};
+
+use tokio_util::sync::CancellationToken;
 
 use super::super::body::Body;
 use super::super::call::keep_alive;
@@ -52,14 +54,15 @@ pub(super) async fn answer(front: &Shared, parts: Parts) -> Response<Body> {
     let (Some(session), Some(place)) = (session, Place::of(front, &parts.headers)) else {
         return pass::bytes(front, parts, Bytes::new()).await;
     };
+    let closing = front.closing.clone();
     match session.hear(parts).await {
         Ok(news) => {
             let head = news.head.clone();
-            let events = read(front, place, Source::Web(news));
-            Response::from_parts(head, Body::Events(events.boxed()))
+            let events = read(Source::Web(news), place, closing);
+            Response::from_parts(head, Body::Events(events))
         }
         Err(Unheard::Refused(refusal)) if refusal.status() == StatusCode::METHOD_NOT_ALLOWED => {
-            reply::event_stream(Body::Events(read(front, place, Source::Silent).boxed()))
+            reply::event_stream(Body::Events(read(Source::Silent, place, closing)))
         }
         Err(Unheard::Refused(refusal)) => pass::response(refusal),
         Err(Unheard::Failed(failure)) => pass::unreachable_upstream(failure),
@@ -81,16 +84,17 @@ impl Place {
         // The rest of a cut POST is asked for in the same way, and takes nothing from the stream that
         // is there.
         let resumes = headers.get(LAST_EVENT_ID).is_some_and(is_the_server_s);
+        Some(Self::at(&front.pushes, key, resumes))
+    }
+
+    fn at(pushes: &Arc<Pushes>, key: SessionKey, resumes: bool) -> Self {
         let mut place = Self {
-            pushes: Arc::clone(&front.pushes),
+            pushes: Arc::clone(pushes),
             key,
-            pushed: None,
+            pushed: (!resumes).then(|| pushes.open(key)),
         };
-        if !resumes {
-            place.pushed = Some(place.pushes.open(key));
-        }
         place.take_over();
-        Some(place)
+        place
     }
 
     /// Where no other stream of the session is open any more, they are said here.
@@ -119,26 +123,26 @@ fn is_the_server_s(id: &HeaderValue) -> bool {
 
 /// All that is said, until the server's stream ends or raincheck does.
 pub(super) fn read(
-    front: &Shared,
-    place: Place,
     source: Source,
-) -> impl stream::Stream<Item = Bytes> + Send + use<> {
-    let reading = (source, place, keep_alive(), front.closing.clone());
-    stream::unfold(
-        reading,
-        |(mut source, mut place, mut beat, closing)| async {
-            let event = tokio::select! {
-                event = source.next() => event?,
-                message = place.next() => sse::event(&message),
-                _ = beat.tick() => {
-                    place.take_over();
-                    sse::COMMENT
-                }
-                () = closing.cancelled() => return None,
-            };
-            Some((event, (source, place, beat, closing)))
-        },
-    )
+    place: Place,
+    closing: CancellationToken,
+) -> BoxStream<'static, Bytes> {
+    let reading = (source, place, keep_alive(), closing);
+    let said = stream::unfold(reading, |reading| async {
+        let (mut source, mut place, mut beat, closing) = reading;
+        let event = tokio::select! {
+            biased;
+            () = closing.cancelled() => return None,
+            message = place.next() => sse::event(&message),
+            event = source.next() => event?,
+            _ = beat.tick() => {
+                place.take_over();
+                sse::COMMENT
+            }
+        };
+        Some((event, (source, place, beat, closing)))
+    });
+    said.boxed()
 }
 
 impl Source {
@@ -149,5 +153,40 @@ impl Source {
             Self::Line(news) => news.next().await.map(|message| sse::event(&message)),
             Self::Silent => std::future::pending().await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::id::Caller;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_raincheck_says_goes_to_the_stream_that_is_open() {
+        let pushes = Arc::default();
+        let key = SessionKey::of(&Caller::from_bytes([1; 16]), "s");
+        let closing = CancellationToken::new();
+        let open = |resumes| {
+            let place = Place::at(&pushes, key, resumes);
+            read(Source::Silent, place, closing.clone())
+        };
+        let mut first = open(false);
+        // The rest of a POST takes nothing from it.
+        let mut rest = open(true);
+        assert!(pushes.push(key, "{}".into()));
+        assert_eq!(first.next().await, Some(sse::event("{}")));
+        drop(first);
+        // It is all that is left: it has them from the next beat on.
+        assert_eq!(rest.next().await, Some(sse::COMMENT));
+        assert!(pushes.push(key, "[]".into()));
+        assert_eq!(rest.next().await, Some(sse::event("[]")));
+        // The newest has them.
+        let mut newest = open(false);
+        assert!(pushes.push(key, "1".into()));
+        assert_eq!(newest.next().await, Some(sse::event("1")));
+        assert_eq!(rest.next().await, Some(sse::COMMENT));
+        closing.cancel();
+        assert_eq!(newest.next().await, None);
+        assert_eq!(rest.next().await, None);
     }
 }

@@ -23,7 +23,7 @@ fn headers() -> HeaderMap {
     headers
 }
 
-fn session(upstream: &Upstream) -> ClientSession {
+fn borrowed(upstream: &Upstream) -> ClientSession {
     upstream.client_session(&headers(), [1; 16]).unwrap()
 }
 
@@ -64,7 +64,7 @@ fn silent() -> Reply {
 async fn calls_go_out_on_the_client_s_session_under_strings_of_ours() {
     let server = Server::start(Reply::result(OK)).await;
     let upstream = upstream(&server);
-    let session = session(&upstream);
+    let session = borrowed(&upstream);
     let mut logging = on(&session, "t");
     logging.log_level = Some("info".into());
     let both = futures_util::future::join(
@@ -114,7 +114,7 @@ async fn a_lost_session_ends_the_call_and_no_other_is_begun() {
     ] {
         let server = Server::start(reply).await;
         let upstream = upstream(&server);
-        let session = session(&upstream);
+        let session = borrowed(&upstream);
         for _ in 0..2 {
             let exchange = upstream.begin(Era::Legacy, on(&session, "t"));
             assert_eq!(outcome_of(exchange).await, "upstream_reset none");
@@ -128,7 +128,7 @@ async fn a_lost_session_ends_the_call_and_no_other_is_begun() {
 async fn a_question_on_the_call_s_own_stream_is_the_call_s() {
     let server = Server::start(Reply::asks(QUESTION)).await;
     let upstream = upstream(&server);
-    let mut exchange = upstream.begin(Era::Legacy, on(&session(&upstream), "t"));
+    let mut exchange = upstream.begin(Era::Legacy, on(&borrowed(&upstream), "t"));
     let Event::Question(question) = next(&mut exchange).await else {
         panic!("no question")
     };
@@ -144,7 +144,7 @@ async fn a_cancel_names_our_id_on_the_client_s_session() {
         r#"{"method":"notifications/progress","params":{"progressToken":ID,"progress":1}}"#;
     let server = Server::start(Reply::events(&[progress]).unfinished()).await;
     let upstream = upstream(&server);
-    let mut exchange = upstream.begin(Era::Legacy, on(&session(&upstream), "t"));
+    let mut exchange = upstream.begin(Era::Legacy, on(&borrowed(&upstream), "t"));
     assert!(matches!(next(&mut exchange).await, Event::Progress(_)));
     exchange.control.cancel().await;
     let seen = server.last("notifications/cancelled");
@@ -175,7 +175,7 @@ async fn the_client_s_stream_is_heard_by_both() {
             .on_call(),
     ]);
     let upstream = upstream(&server);
-    let session = session(&upstream);
+    let session = borrowed(&upstream);
     let mut news = hear(&session).await;
     assert_eq!(news.head.headers["x-of-the-server"], "1");
     assert_eq!(server.last("GET").header("x-of-the-client"), "1");
@@ -213,7 +213,7 @@ async fn a_stream_that_a_call_opened_is_the_client_s_when_it_comes() {
         Reply::sse_open(&format!("id: 1\ndata: {QUESTION}\n\nid: 2\ndata: {{}}\n\n")).on_call(),
     ]);
     let upstream = upstream(&server);
-    let session = session(&upstream);
+    let session = borrowed(&upstream);
     let mut exchange = upstream.begin(Era::Legacy, on(&session, "t"));
     // Sent on the first poll; its stream is silent.
     let quiet = timeout(Duration::from_secs(10), exchange.events.next());
@@ -251,7 +251,7 @@ async fn a_client_hears_the_server_s_refusal_and_calls_go_on_without() {
         let server = Server::start(Reply::result(OK)).await;
         server.on_method("GET", vec![Reply::json(status, "{\"no\":1}")]);
         let upstream = upstream(&server);
-        let session = session(&upstream);
+        let session = borrowed(&upstream);
         let outcome = outcome_of(upstream.begin(Era::Legacy, on(&session, "t"))).await;
         assert!(outcome.starts_with("result"), "{outcome}");
         let Err(Unheard::Refused(refused)) = session.hear(get(None)).await else {
@@ -270,7 +270,7 @@ async fn nothing_is_lost_for_a_client_that_does_not_read() {
         .map(|n| format!("id: {n}\ndata: {{\"method\":\"n\",\"params\":{{\"n\":{n}}}}}\n\n"));
     server.on_get(vec![Reply::sse(&events.collect::<String>())]);
     let upstream = upstream(&server);
-    let session = session(&upstream);
+    let session = borrowed(&upstream);
     let mut news = hear(&session).await;
     for n in 0..500 {
         let said = event(&mut news).await;
@@ -283,7 +283,7 @@ async fn nothing_is_lost_for_a_client_that_does_not_read() {
 async fn the_end_of_the_session_is_the_end_of_its_calls() {
     let server = Server::start(silent()).await;
     let upstream = upstream(&server);
-    let session = session(&upstream);
+    let session = borrowed(&upstream);
     let mut news = hear(&session).await;
     let exchange = upstream.begin(Era::Legacy, on(&session, "t"));
     let ended = async {
@@ -296,7 +296,7 @@ async fn the_end_of_the_session_is_the_end_of_its_calls() {
     assert_eq!(server.count("DELETE"), 0, "that is the client's to say");
     // Both streams are closed, and another session of that name knows nothing of this one.
     server.until(|s| s.hung_up() == 2).await;
-    let again = super::guest::session(&upstream);
+    let again = borrowed(&upstream);
     let outcome = outcome_of(upstream.begin(Era::Legacy, on(&session, "t"))).await;
     assert_eq!(outcome, "upstream_reset unknown");
     server.always(Reply::result(OK));
@@ -308,7 +308,7 @@ async fn the_end_of_the_session_is_the_end_of_its_calls() {
 async fn another_process_carries_the_call_on_there() {
     let server = Server::start(Reply::sse("id: 7\nretry: 10\ndata: \n\n").unfinished()).await;
     let first = upstream(&server);
-    let mut exchange = first.begin(Era::Legacy, on(&session(&first), "t"));
+    let mut exchange = first.begin(Era::Legacy, on(&borrowed(&first), "t"));
     assert!(matches!(next(&mut exchange).await, Event::Resumable));
     let point = exchange.control.resume_point().unwrap();
     exchange.control.leave();
@@ -328,11 +328,11 @@ async fn another_process_carries_the_call_on_there() {
 async fn one_session_is_one_for_its_caller_and_nobody_else_s() {
     let server = Server::start(silent()).await;
     let upstream = Arc::new(upstream(&server));
-    let mine = session(&upstream);
+    let mine = borrowed(&upstream);
     let news = hear(&mine).await;
     let other = upstream.client_session(&headers(), [2; 16]).unwrap();
     other.end();
-    let mine_again = session(&upstream);
+    let mine_again = borrowed(&upstream);
     // Still open: a second stream is for the server to allow.
     server.on_get(vec![Reply::json(409, "")]);
     assert!(matches!(
@@ -340,4 +340,30 @@ async fn one_session_is_one_for_its_caller_and_nobody_else_s() {
         Err(Unheard::Refused(_))
     ));
     drop(news);
+}
+
+#[tokio::test]
+async fn what_waits_for_the_client_outlasts_the_call() {
+    let server = Server::start(silent()).await;
+    let said = format!("data: {QUESTION}\n\ndata: {{\"id\":ID,\"result\":{{}}}}\n\n");
+    server.on_get(vec![Reply::sse_open(&said).on_call()]);
+    let upstream = upstream(&server);
+    let exchange = upstream.begin(Era::Legacy, on(&borrowed(&upstream), "t"));
+    assert_eq!(outcome_of(exchange).await, "result {}");
+    let mut news = hear(&borrowed(&upstream)).await;
+    assert_eq!(event(&mut news).await.data, QUESTION);
+    assert_eq!(server.count("GET"), 1);
+}
+
+#[tokio::test]
+async fn a_stream_that_only_a_call_needs_is_opened_again_where_it_ended() {
+    let server = Server::start(silent()).await;
+    server.on_get(vec![Reply::sse("id: 5\nretry: 10\ndata: \n\n")]);
+    server.on_resume(vec![Reply::events(&[r#"{"id":ID,"result":{"there":2}}"#])]);
+    let upstream = upstream(&server);
+    let exchange = upstream.begin(Era::Legacy, on(&borrowed(&upstream), "t"));
+    assert_eq!(outcome_of(exchange).await, r#"result {"there":2}"#);
+    let seen = server.last("resume");
+    assert_eq!(seen.header("last-event-id"), "5");
+    assert_eq!(seen.header("mcp-session-id"), "client-1");
 }

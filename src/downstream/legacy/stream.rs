@@ -64,7 +64,7 @@ pub(super) async fn answer(front: &Shared, parts: Parts) -> Response<Body> {
         Err(Unheard::Refused(refusal)) if refusal.status() == StatusCode::METHOD_NOT_ALLOWED => {
             reply::event_stream(Body::Events(read(Source::Silent, place, closing)))
         }
-        Err(Unheard::Refused(refusal)) => pass::response(refusal),
+        Err(Unheard::Refused(refusal)) => pass::response(*refusal),
         Err(Unheard::Failed(failure)) => pass::unreachable_upstream(failure),
     }
 }

@@ -132,7 +132,12 @@ impl Conversation {
                     *self.current.lock().unwrap_or_else(PoisonError::into_inner) = None;
                     return Some(event);
                 }
-                event => return Some(event),
+                Event::Sent
+                | Event::Progress(_)
+                | Event::Log(_)
+                | Event::Question(_)
+                | Event::Resumable
+                | Event::Later(_) => return Some(event),
             }
         }
     }

@@ -42,6 +42,22 @@ pub(super) struct Stray<'a> {
     pub(super) text: &'a str,
 }
 
+/// Why there is no answer.
+pub(super) enum Unanswered {
+    Failed(Failure),
+    /// The server's own words, beside the line.
+    Error(UpstreamError),
+}
+
+impl From<Unanswered> for Event {
+    fn from(end: Unanswered) -> Self {
+        match end {
+            Unanswered::Failed(failure) => Self::Failed(failure),
+            Unanswered::Error(error) => Self::Error(error),
+        }
+    }
+}
+
 impl Running {
     /// Without an answer; for that reason where it was not even sent.
     pub(super) fn end(self, unsent: Reason) {
@@ -50,7 +66,7 @@ impl Running {
         } else {
             RESET
         };
-        self.reader.fail(Event::Failed(failure));
+        self.reader.fail(Unanswered::Failed(failure));
     }
 }
 
@@ -95,16 +111,15 @@ impl Reader {
         });
     }
 
-    /// There is no answer but that one.
-    pub(super) fn fail(self, end: Event) {
+    /// There is no answer on the line, but that one in its place.
+    pub(super) fn fail(self, end: Unanswered) {
         let (id, answer) = match self {
-            Self::Guest(seat) => return seat.end(end),
+            Self::Guest(seat) => return seat.end(end.into()),
             Self::Client { id, answer, .. } => (id, answer),
         };
         let error = match end {
-            Event::Error(error) => error.error.get().to_owned(),
-            Event::Failed(failure) => failure.to_error().to_json(),
-            _ => RESET.to_error().to_json(),
+            Unanswered::Error(error) => error.error.get().to_owned(),
+            Unanswered::Failed(failure) => failure.to_error().to_json(),
         };
         let mut out = Writer::object();
         out.str("jsonrpc", "2.0").raw("id", id.get());

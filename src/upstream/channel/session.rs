@@ -15,7 +15,7 @@ use tracing::{debug, warn};
 
 use super::guest::{self, Seat};
 use super::mouth::{Ear, End, Mouth, Outbound, Passage, Refusal};
-use super::running::{Reader, Running, Stray};
+use super::running::{Reader, Running, Stray, Unanswered};
 use crate::mcp::error::{Failure, Reason, RpcError};
 use crate::mcp::json::{Object, Writer, string};
 use crate::mcp::meta::PROGRESS_TOKEN;
@@ -117,12 +117,14 @@ impl Session {
     pub fn close(&self) {
         let mut table = self.table();
         table.is_open = false;
-        let is_guest =
-            |_: &Box<str>, running: &mut Running| matches!(running.reader, Reader::Guest(_));
-        let guests: Vec<_> = table.running.extract_if(is_guest).collect();
+        let guests: Vec<Running> = table
+            .running
+            .extract_if(|_, running| matches!(running.reader, Reader::Guest(_)))
+            .map(|(_, running)| running)
+            .collect();
         drop(table);
         self.mouth.stop();
-        for (_, running) in guests {
+        for running in guests {
             running.end(Reason::UpstreamReset);
         }
     }
@@ -381,12 +383,12 @@ impl Ear for Session {
 
     fn refused(&self, passage: Option<&Arc<Passage>>, refusal: Refusal) {
         let end = match refusal {
-            Refusal::Failed(failure) => Event::Failed(failure),
-            Refusal::Error(error) => Event::Error(error),
+            Refusal::Failed(failure) => Unanswered::Failed(failure),
+            Refusal::Error(error) => Unanswered::Error(error),
             Refusal::Lost(failure) => {
                 // The session is the line: its client begins anew.
                 self.mouth.stop();
-                Event::Failed(failure)
+                Unanswered::Failed(failure)
             }
         };
         let mut table = self.table();

@@ -31,7 +31,7 @@ const OPENING: Duration = Duration::from_millis(300);
 #[derive(Debug)]
 pub enum Unheard {
     /// What the server said to it, for the client as it is.
-    Refused(Response<ResponseBody>),
+    Refused(Box<Response<ResponseBody>>),
     Failed(Failure),
 }
 

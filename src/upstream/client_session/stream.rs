@@ -65,12 +65,12 @@ pub(super) struct Events {
 pub(super) fn events_of(
     response: Response<ResponseBody>,
     bytes_max: usize,
-) -> Result<(Parts, Events), Response<ResponseBody>> {
+) -> Result<(Parts, Events), Box<Response<ResponseBody>>> {
     if response.status() != StatusCode::OK {
-        return Err(response);
+        return Err(Box::new(response));
     }
     let Some(decoder) = heard::decoder_of(response.headers(), bytes_max) else {
-        return Err(response);
+        return Err(Box::new(response));
     };
     let (mut head, body) = response.into_parts();
     hop::strip(&mut head.headers);

@@ -154,9 +154,9 @@ fn exchange(
         events: events.boxed(),
         control: Arc::new(Side {
             current,
+            capabilities,
             taken,
             answered,
-            capabilities,
         }),
     }
 }

@@ -63,7 +63,7 @@ enum Unasked {
     Own(OnceCell<()>),
     /// Its client's, on which our calls are spoken to as well.
     Client(Arc<Shared>),
-    /// Its client's alone.
+    /// Without an id, nobody knows whose it is.
     Unheard,
 }
 
@@ -205,9 +205,7 @@ impl Session {
         services: TaskTracker,
         identity: Identity,
     ) -> Self {
-        // Of earlier revisions the stream is the client's alone, and passes as bytes.
-        let is_heard = identity.id.is_some() && identity.version == LEGACY_NEWEST;
-        let unasked = if is_heard {
+        let unasked = if identity.id.is_some() {
             Unasked::Client(Shared::new())
         } else {
             Unasked::Unheard
@@ -280,8 +278,11 @@ impl Session {
                 let opening = || Box::pin(standing::open(self));
                 standing.get_or_init(opening).await;
             }
-            Unasked::Client(shared) => Box::pin(shared.join(self)).await,
-            Unasked::Unheard => {}
+            Unasked::Client(shared) if self.version == LEGACY_NEWEST => {
+                Box::pin(shared.join(self)).await;
+            }
+            // The streams of earlier revisions pass as bytes: ours would stand in their way.
+            Unasked::Client(_) | Unasked::Unheard => {}
         }
     }
 

@@ -162,9 +162,9 @@ impl Shared {
             stream.close();
             return;
         }
-        streams.kept = Some(Arc::clone(stream));
-        drop(streams);
+        // Before another reader can take it.
         stream.detach(session);
+        streams.kept = Some(Arc::clone(stream));
     }
 }
 
@@ -187,7 +187,10 @@ async fn open(shared: Arc<Shared>, session: Weak<Session>, opening: Opening) {
         }
     };
     let stream = Stream::new(head, false);
-    shared.streams().kept = Some(Arc::clone(&stream));
+    let before = shared.streams().kept.replace(Arc::clone(&stream));
+    if let Some(before) = before {
+        before.close();
+    }
     drop(shared);
     let Opening { turn, _told: told } = opening;
     drop((turn, told));

@@ -83,11 +83,14 @@ pub(in crate::upstream) fn adopt(
         caller,
         capabilities: Arc::clone(&capabilities),
     };
-    let lease = if point.session.borrowed {
+    let (lease, ended) = if point.session.borrowed {
         let identity = point.session.identity(caller)?;
-        sessions.borrow(web.client_sessions.get(identity)?)
+        let session = web.client_sessions.get(identity)?;
+        let ended = session.ended();
+        (sessions.borrow(session), ended)
     } else {
-        sessions.adopt(key.clone(), &point.session)?
+        let lease = sessions.adopt(key.clone(), &point.session)?;
+        (lease, CancellationToken::new())
     };
     let current = Arc::new(Mutex::new(Some(Call {
         session: Arc::clone(&lease.session),
@@ -97,7 +100,6 @@ pub(in crate::upstream) fn adopt(
     let (taken, is_taken) = watch::channel(true);
     let (beside, said_beside) = hearers::events();
     let outgoing = Outgoing::adopted(caller, capabilities);
-    let ended = lease.session.ended();
     let hearers = lease.session.hearers();
     let hearing = hearers.join(point.request.clone(), &outgoing, beside.clone());
     let conversation = Conversation {

@@ -367,3 +367,26 @@ async fn a_stream_that_only_a_call_needs_is_opened_again_where_it_ended() {
     assert_eq!(seen.header("last-event-id"), "5");
     assert_eq!(seen.header("mcp-session-id"), "client-1");
 }
+
+#[tokio::test]
+async fn a_ping_is_the_client_s_while_it_reads_and_else_ours() {
+    let ping = r#"{"jsonrpc":"2.0","id":"p","method":"ping"}"#;
+    let server = Server::start(silent()).await;
+    server.on_get(vec![Reply::asks(ping).on_call()]);
+    let upstream = upstream(&server);
+    let exchange = upstream.begin(Era::Legacy, on(&borrowed(&upstream), "t"));
+    assert_eq!(outcome_of(exchange).await, r#"result {"asked":true}"#);
+    let seen = server.last("answer");
+    assert!(
+        seen.body.contains(r#""id":"p","result":{}"#),
+        "{}",
+        seen.body
+    );
+    assert_eq!(seen.header("mcp-session-id"), "client-1");
+
+    let server = Server::start(silent()).await;
+    server.on_get(vec![Reply::events(&[ping])]);
+    let mut news = hear(&borrowed(&super::upstream(&server))).await;
+    assert_eq!(event(&mut news).await.data, ping);
+    assert_eq!(server.count("answer"), 0);
+}

@@ -12,9 +12,11 @@ use hyper::{Response, StatusCode};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::super::Answer;
 use super::super::heard::{self, Message};
 use super::super::hop;
 use super::super::http::{RequestBody, ResponseBody};
+use super::super::legacy::response;
 use super::super::modern::note;
 use super::super::request_id::is_beside_clients;
 use super::super::session::Session;
@@ -208,7 +210,8 @@ impl Stream {
     async fn heard(self: &Arc<Self>, session: &Weak<Session>, event: SseEvent) -> Option<()> {
         {
             let session = session.upgrade()?;
-            if is_ours(&session, &event.data) {
+            let is_read = self.state().has_reader;
+            if is_ours(&session, &event.data) || (!is_read && is_answered(&session, &event.data)) {
                 return Some(());
             }
         }
@@ -291,6 +294,23 @@ fn is_ours(session: &Session, data: &str) -> bool {
         | Message::Error { .. }
         | Message::Request { .. } => false,
     }
+}
+
+/// A ping that no client would answer: some servers end a session for that, and only because there is
+/// this stream.
+fn is_answered(session: &Arc<Session>, data: &str) -> bool {
+    let Ok(Message::Request { id, method, .. }) = heard::read(data) else {
+        return false;
+    };
+    if &*method != "ping" {
+        return false;
+    }
+    let (session, answer) = (Arc::clone(session), Answer::Result("{}".into()));
+    Arc::clone(&session).accompany(async move {
+        // A server that cannot be told will notice by itself.
+        let _ = session.tell(response(&id, &answer)).await;
+    });
+    true
 }
 
 /// `None`: the server has none for us any more, or nobody uses the session.

@@ -8,6 +8,8 @@ use bytes::Bytes;
 pub struct SseEvent {
     pub event: Option<String>,
     pub data: String,
+    /// A `data` field was there, which an empty one counts as.
+    pub has_data: bool,
     pub id: Option<String>,
     /// Milliseconds to wait before coming back.
     pub retry: Option<u64>,
@@ -100,6 +102,7 @@ impl Decoder {
         match field {
             "event" => self.current.event = Some(value.to_owned()),
             "data" => {
+                self.current.has_data = true;
                 // Lines are joined by a line feed: the one after the last is taken off at the end.
                 self.current.data.push_str(value);
                 self.current.data.push('\n');
@@ -133,6 +136,39 @@ pub fn event(json: &str) -> Bytes {
     out.into()
 }
 
+/// An event as it was.
+pub fn encode(event: &SseEvent) -> Bytes {
+    let SseEvent {
+        event,
+        data,
+        has_data,
+        id,
+        retry,
+    } = event;
+    let retry = retry.map(|retry| retry.to_string());
+    let fields = [("event", event), ("id", id), ("retry", &retry)];
+    let mut out = Vec::with_capacity(data.len() + 64);
+    for (name, value) in fields {
+        if let Some(value) = value {
+            field(&mut out, name, value);
+        }
+    }
+    if *has_data {
+        for line in data.split('\n') {
+            field(&mut out, "data", line);
+        }
+    }
+    out.push(b'\n');
+    out.into()
+}
+
+fn field(out: &mut Vec<u8>, name: &str, value: &str) {
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value.as_bytes());
+    out.push(b'\n');
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,12 +191,17 @@ mod tests {
             SseEvent {
                 id: Some("1".into()),
                 retry: Some(100),
+                has_data: true,
                 ..SseEvent::default()
             }
         );
         assert_eq!(whole[1].data, "{\"a\":\n1}é");
         assert_eq!(whole[1].event.as_deref(), Some("message"));
-        assert_eq!(whole[2], SseEvent::default());
+        let empty = SseEvent {
+            has_data: true,
+            ..SseEvent::default()
+        };
+        assert_eq!(whole[2], empty);
         for at in 0..text.len() {
             let (a, b) = text.as_bytes().split_at(at);
             assert_eq!(decode(&[a, b]), whole, "split at {at}");
@@ -183,6 +224,21 @@ mod tests {
             Decoder::new(9).feed(b"data: \xff\n", |_| ()),
             Err(SseFault::NotUtf8)
         );
+    }
+
+    #[test]
+    fn an_event_stays_what_it_was() {
+        for text in [
+            "event: message\nid: 7\nretry: 100\ndata: a\ndata: \ndata:  b\n\n",
+            "id: 7\ndata: \n\n",
+            "id: \n\n",
+            "retry: 5\n\n",
+        ] {
+            let [event] = &decode(&[text.as_bytes()])[..] else {
+                panic!("one event")
+            };
+            assert_eq!(encode(event), text);
+        }
     }
 
     #[test]

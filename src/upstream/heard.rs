@@ -132,6 +132,14 @@ enum Form {
     Events(Decoder),
 }
 
+/// What reads the body behind that head, if it is a stream of events.
+pub(super) fn decoder_of(headers: &HeaderMap, bytes_max: usize) -> Option<Decoder> {
+    match Form::of(headers, bytes_max)? {
+        Form::Events(decoder) => Some(decoder),
+        Form::Json => None,
+    }
+}
+
 impl Form {
     fn of(headers: &HeaderMap, bytes_max: usize) -> Option<Self> {
         // None was asked for.
@@ -159,12 +167,12 @@ impl Messages {
     pub(super) fn try_of(
         response: Response<ResponseBody>,
         bytes_max: usize,
-    ) -> Result<(Parts, Self), Response<ResponseBody>> {
+    ) -> Result<(Parts, Self), Box<Response<ResponseBody>>> {
         if response.status() != StatusCode::OK {
-            return Err(response);
+            return Err(Box::new(response));
         }
         let Some(form) = Form::of(response.headers(), bytes_max) else {
-            return Err(response);
+            return Err(Box::new(response));
         };
         let (head, body) = response.into_parts();
         Ok((head, Self::in_form(form, body, bytes_max)))
@@ -287,6 +295,7 @@ impl Messages {
                 id,
                 retry: wait,
                 event: _,
+                has_data: _,
             } = event;
             let id = id.and_then(|id| HeaderValue::try_from(id).ok());
             if let Some(wait) = wait {

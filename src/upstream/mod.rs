@@ -27,6 +27,7 @@ mod origin;
 mod pin;
 mod probe;
 pub mod relay;
+mod request_id;
 mod server;
 mod session;
 mod sessions;

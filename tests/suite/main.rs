@@ -35,6 +35,7 @@ mod concurrency;
 mod deadline;
 mod discover;
 mod drain;
+mod get_stream;
 mod headers;
 mod lifecycle;
 mod listen;

@@ -11,7 +11,7 @@ use hyper::{Response, StatusCode};
 use super::super::body::Body;
 use super::super::pass;
 use super::super::tasks::Shared;
-use super::lines;
+use super::{lines, stream};
 
 pub(super) async fn post(front: &Shared, parts: Parts, body: Bytes) -> Response<Body> {
     let response = pass::again(front, &parts, body.clone()).await;
@@ -25,6 +25,13 @@ pub(super) async fn post(front: &Shared, parts: Parts, body: Bytes) -> Response<
 
 /// GET and DELETE.
 pub(super) async fn other(front: &Shared, parts: Parts, body: Option<Incoming>) -> Response<Body> {
+    if stream::is_read(&parts) {
+        // From before raincheck was started: who has a session was answered already.
+        let known = front.upstream.era(front.credentials(&parts.headers)).await;
+        if known.is_ok() && front.upstream.is_decided() {
+            return Box::pin(super::other(front, parts, body)).await;
+        }
+    }
     let response = pass::maybe_stream(front, parts.clone(), body).await;
     if turns_out_old(front, &parts, response.status()).await {
         return lines::answer(front, &parts);

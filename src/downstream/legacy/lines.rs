@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _};
-use hyper::header::{ACCEPT, HeaderName, HeaderValue};
+use hyper::header::{ACCEPT, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Response, StatusCode};
 use tokio::sync::mpsc;
@@ -17,12 +17,11 @@ use super::super::call::keep_alive;
 use super::super::reply::{self, Rpc};
 use super::super::tasks::Shared;
 use super::super::undecided;
+use super::stream::{Place, SESSION_ID, Source, read};
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::json::{Object, scan};
 use crate::mcp::sse;
-use crate::upstream::channel::session::{Asked, News, Said, Session, Untaken};
-
-const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+use crate::upstream::channel::session::{Asked, Said, Session, Untaken};
 
 /// An answer that comes within this is one JSON body; a stream is begun for what takes longer.
 const HEAD_PATIENCE: Duration = Duration::from_secs(1);
@@ -50,7 +49,13 @@ pub(super) fn answer(front: &Shared, parts: &Parts) -> Response<Body> {
         return reply::empty(StatusCode::NOT_ACCEPTABLE);
     }
     match session.news() {
-        Some(news) => reply::event_stream(Body::Events(read(front, news).boxed())),
+        Some(news) => match Place::of(front, &parts.headers) {
+            Some(place) => {
+                let events = read(Source::Line(news), place, front.closing.clone());
+                reply::event_stream(Body::Events(events))
+            }
+            None => Unfound::Unnamed.into_response(),
+        },
         None => refuse(
             StatusCode::CONFLICT,
             "Conflict: this session has a stream already",
@@ -256,20 +261,4 @@ async fn respond(
         }
     });
     reply::event_stream(Body::Events(first.chain(rest).boxed()))
-}
-
-/// What belongs to no request, until the session or raincheck ends.
-fn read(front: &Shared, news: News) -> impl stream::Stream<Item = Bytes> + Send + use<> {
-    let closing = front.closing.clone();
-    stream::unfold(
-        (news, keep_alive(), closing),
-        |(mut news, mut beat, closing)| async {
-            let event = tokio::select! {
-                message = news.next() => sse::event(&message?),
-                _ = beat.tick() => sse::COMMENT,
-                () = closing.cancelled() => return None,
-            };
-            Some((event, (news, beat, closing)))
-        },
-    )
 }

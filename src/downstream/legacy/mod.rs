@@ -12,6 +12,7 @@ use super::{Read, pass, read};
 mod contact;
 mod lines;
 pub mod pushes;
+mod stream;
 mod words;
 
 /// A message, a stream or the end of a session, from the network.
@@ -41,13 +42,29 @@ pub(super) async fn post(front: &Shared, parts: Parts, body: Bytes) -> Response<
     lines::post(front, &parts, &body).await
 }
 
+/// The client ends its session: what of ours runs there ends at once, whatever the server says.
+fn end(front: &Shared, parts: &Parts) {
+    let caller = *front.callers.of(&parts.headers).as_bytes();
+    if parts.headers.contains_key(stream::SESSION_ID)
+        && let Some(session) = front.upstream.client_session(&parts.headers, caller)
+    {
+        session.end();
+    }
+}
+
 /// GET and DELETE. Without a body: from a client that speaks no HTTP itself.
 pub(super) async fn other(front: &Shared, parts: Parts, body: Option<Incoming>) -> Response<Body> {
     if !front.upstream.is_decided() {
         return Box::pin(contact::other(front, parts, body)).await;
     }
-    if front.upstream.speaks_http() {
-        return pass::maybe_stream(front, parts, body).await;
+    if !front.upstream.speaks_http() {
+        return lines::answer(front, &parts);
     }
-    lines::answer(front, &parts)
+    if stream::is_read(&parts) {
+        return Box::pin(stream::answer(front, parts)).await;
+    }
+    if parts.method == Method::DELETE {
+        end(front, &parts);
+    }
+    pass::maybe_stream(front, parts, body).await
 }

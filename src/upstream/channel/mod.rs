@@ -11,12 +11,14 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 mod exchange;
+mod guest;
 pub(super) mod health;
 mod listen;
 pub(super) mod mouth;
 mod pool;
 mod probe;
 mod requests;
+mod running;
 pub mod session;
 mod sessions;
 mod source;
@@ -34,7 +36,7 @@ use super::cache::Cache;
 use super::listen::{Listening, Wish};
 use super::sessions::NoSession;
 use super::wrapped::Discovered;
-use super::{Exchange, Outgoing};
+use super::{Exchange, Outgoing, Pin};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::tools::Tools;
 use crate::mcp::version::Era;
@@ -93,6 +95,10 @@ impl Channels {
     }
 
     pub(super) fn begin(&self, era: Era, outgoing: Outgoing) -> Exchange {
+        let pin = outgoing.pin.as_ref();
+        if let Some(session) = pin.and_then(Pin::line_of_client) {
+            return guest::begin(session, outgoing);
+        }
         exchange::begin(Arc::clone(&self.pool), era, outgoing)
     }
 

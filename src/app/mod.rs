@@ -138,6 +138,7 @@ impl App {
             closing: CancellationToken::new(),
             passing: TaskTracker::new(),
             pushes: Arc::default(),
+            deliveries: Arc::default(),
         };
         Ok(Self {
             front: Arc::new(front),

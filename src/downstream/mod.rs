@@ -25,6 +25,7 @@ use crate::upstream::wrapped::{DiscoverError, Upstream};
 pub mod auth;
 mod body;
 mod call;
+pub mod dialect;
 mod discover;
 mod intercept;
 pub mod legacy;
@@ -39,6 +40,7 @@ mod tasks;
 use auth::Callers;
 use body::Body;
 use call::Asked;
+use dialect::delivery::Deliveries;
 use intercept::{Intercepted, Modern};
 use legacy::pushes::Pushes;
 use reply::Rpc;
@@ -77,6 +79,8 @@ pub struct Front {
     pub passing: TaskTracker,
     /// The streams of legacy sessions that are open here.
     pub pushes: Arc<Pushes>,
+    /// Whose tasks are told of on them.
+    pub deliveries: Arc<Deliveries>,
 }
 
 // The futures of what is rare are boxed, so that what passes through stays small.

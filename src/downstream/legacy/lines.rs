@@ -14,9 +14,11 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::super::body::Body;
 use super::super::call::keep_alive;
+use super::super::dialect::Edit;
 use super::super::reply::{self, Rpc};
 use super::super::tasks::Shared;
 use super::super::undecided;
+use super::pushes::{Pushed, SessionKey};
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::json::{Object, scan};
 use crate::mcp::sse;
@@ -50,7 +52,10 @@ pub(super) fn answer(front: &Shared, parts: &Parts) -> Response<Body> {
         return reply::empty(StatusCode::NOT_ACCEPTABLE);
     }
     match session.news() {
-        Some(news) => reply::event_stream(Body::Events(read(front, news).boxed())),
+        Some(news) => {
+            let pushed = pushed(front, &parts.headers);
+            reply::event_stream(Body::Events(read(front, news, pushed).boxed()))
+        }
         None => refuse(
             StatusCode::CONFLICT,
             "Conflict: this session has a stream already",
@@ -59,7 +64,12 @@ pub(super) fn answer(front: &Shared, parts: &Parts) -> Response<Body> {
 }
 
 /// A message of the client.
-pub(super) async fn post(front: &Shared, parts: &Parts, body: &Bytes) -> Response<Body> {
+pub(super) async fn post(
+    front: &Shared,
+    parts: &Parts,
+    body: &Bytes,
+    edit: Option<Edit>,
+) -> Response<Body> {
     let Ok(text) = scan(body) else {
         let error = RpcError::parse("Parse error: not JSON");
         return reply::refusal(StatusCode::BAD_REQUEST, &error);
@@ -110,20 +120,25 @@ pub(super) async fn post(front: &Shared, parts: &Parts, body: &Bytes) -> Respons
     // A drain waits for it.
     let answer = front.passing.token();
     if method == "initialize" && !parts.headers.contains_key(SESSION_ID) {
-        return initialize(front, parts, &asked).await;
+        return initialize(front, parts, &asked, edit.as_ref()).await;
     }
     let session = match find(front, &parts.headers) {
         Ok(session) => session,
         Err(unfound) => return unfound.into_response(),
     };
     match session.ask(&asked).await {
-        Ok(said) => respond(said, asked.streams, answer).await,
+        Ok(said) => respond(said, asked.streams, answer, edit).await,
         Err(untaken) => refused(&asked, untaken),
     }
 }
 
 /// Begins a session. It has an id once the server has agreed to it.
-async fn initialize(front: &Shared, parts: &Parts, asked: &Asked<'_>) -> Response<Body> {
+async fn initialize(
+    front: &Shared,
+    parts: &Parts,
+    asked: &Asked<'_>,
+    edit: Option<&Edit>,
+) -> Response<Body> {
     let caller = *front.callers.of(&parts.headers).as_bytes();
     let failed = |failure| Rpc::failure(asked.id.get(), failure).into_response();
     let credentials = front.credentials(&parts.headers);
@@ -148,7 +163,7 @@ async fn initialize(front: &Shared, parts: &Parts, asked: &Asked<'_>) -> Respons
         return failed(Failure::new(Reason::UpstreamUnreachable, SideEffect::None));
     };
     let agreed = Object::parse(&answer).is_ok_and(|answer| answer.contains("result"));
-    let mut response = reply::passed(answer);
+    let mut response = reply::passed(edited(edit, answer));
     if agreed && let Ok(id) = HeaderValue::try_from(&*id) {
         response.headers_mut().insert(SESSION_ID, id);
         unknown.becomes_known();
@@ -225,11 +240,19 @@ fn accepts(headers: &HeaderMap, kind: &str) -> bool {
     })
 }
 
+fn edited(edit: Option<&Edit>, answer: String) -> String {
+    match edit {
+        Some(edit) => edit.apply(answer),
+        None => answer,
+    }
+}
+
 /// One JSON body where the answer comes soon and alone, else a stream.
 async fn respond(
     mut said: mpsc::Receiver<Said>,
     streams: bool,
     answer: TaskTrackerToken,
+    edit: Option<Edit>,
 ) -> Response<Body> {
     let patience = if streams {
         HEAD_PATIENCE
@@ -237,39 +260,59 @@ async fn respond(
         Duration::MAX
     };
     let first = match tokio::time::timeout(patience, said.recv()).await {
-        Ok(Some(Said::Answer(answer))) => return reply::passed(answer),
+        Ok(Some(Said::Answer(answer))) => return reply::passed(edited(edit.as_ref(), answer)),
         Ok(Some(Said::Message(message))) => Some(message),
         Ok(None) | Err(_) => None,
     };
     let first = stream::iter(first.map(|message| sse::event(&message)));
-    let under_way = Some((said, answer));
+    let under_way = Some((said, answer, edit));
     let rest = stream::unfold((under_way, keep_alive()), |(under_way, mut beat)| async {
-        let (mut said, answer) = under_way?;
+        let (mut said, answer, edit) = under_way?;
         tokio::select! {
             next = said.recv() => match next? {
                 Said::Message(message) => {
-                    Some((sse::event(&message), (Some((said, answer)), beat)))
+                    Some((sse::event(&message), (Some((said, answer, edit)), beat)))
                 }
-                Said::Answer(text) => Some((sse::event(&text), (None, beat))),
+                Said::Answer(text) => {
+                    let text = edited(edit.as_ref(), text);
+                    Some((sse::event(&text), (None, beat)))
+                }
             },
-            _ = beat.tick() => Some((sse::COMMENT, (Some((said, answer)), beat))),
+            _ = beat.tick() => Some((sse::COMMENT, (Some((said, answer, edit)), beat))),
         }
     });
     reply::event_stream(Body::Events(first.chain(rest).boxed()))
 }
 
-/// What belongs to no request, until the session or raincheck ends.
-fn read(front: &Shared, news: News) -> impl stream::Stream<Item = Bytes> + Send + use<> {
+fn pushed(front: &Shared, headers: &HeaderMap) -> Option<Pushed> {
+    let id = headers.get(SESSION_ID)?.to_str().ok()?;
+    let key = SessionKey::of(&front.callers.of(headers), id);
+    Some(front.pushes.open(key))
+}
+
+/// What belongs to no request, and what raincheck has to say, until the session or raincheck ends.
+fn read(
+    front: &Shared,
+    news: News,
+    pushed: Option<Pushed>,
+) -> impl stream::Stream<Item = Bytes> + Send + use<> {
     let closing = front.closing.clone();
     stream::unfold(
-        (news, keep_alive(), closing),
-        |(mut news, mut beat, closing)| async {
+        (news, pushed, keep_alive(), closing),
+        |(mut news, mut pushed, mut beat, closing)| async {
+            let ours = async {
+                match &mut pushed {
+                    Some(pushed) => pushed.next().await,
+                    None => std::future::pending().await,
+                }
+            };
             let event = tokio::select! {
                 message = news.next() => sse::event(&message?),
+                message = ours => sse::event(&message?),
                 _ = beat.tick() => sse::COMMENT,
                 () = closing.cancelled() => return None,
             };
-            Some((event, (news, beat, closing)))
+            Some((event, (news, pushed, beat, closing)))
         },
     )
 }

@@ -139,6 +139,7 @@ impl App {
             passing: TaskTracker::new(),
             pushes: Arc::default(),
             deliveries: Arc::default(),
+            native_tools: Arc::default(),
         };
         Ok(Self {
             front: Arc::new(front),

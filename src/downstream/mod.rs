@@ -41,6 +41,7 @@ use auth::Callers;
 use body::Body;
 use call::Asked;
 use dialect::delivery::Deliveries;
+use dialect::native::NativeTools;
 use intercept::{Intercepted, Modern};
 use legacy::pushes::Pushes;
 use reply::Rpc;
@@ -81,6 +82,7 @@ pub struct Front {
     pub pushes: Arc<Pushes>,
     /// Whose tasks are told of on them.
     pub deliveries: Arc<Deliveries>,
+    pub native_tools: Arc<NativeTools>,
 }
 
 // The futures of what is rare are boxed, so that what passes through stays small.

@@ -327,8 +327,9 @@ mod tests {
             assert_eq!(of(&elicitation, nothing), cancel, "{nothing}");
         }
         let refused = of(&sampling, r#"{"error":{"code":-1,"message":"no"}}"#);
-        let refused = input::refused(&boxed(&refused)).unwrap();
-        assert_eq!(refused.get(), r#"{"code":-1,"message":"no"}"#);
+        let refused = boxed(&refused);
+        let error = input::refused(&refused).unwrap();
+        assert_eq!(error.get(), r#"{"code":-1,"message":"no"}"#);
     }
 
     #[test]

@@ -1,23 +1,24 @@
-//! `tools/call` with `params.task`: a task from the start.
+//! `tools/call` with `params.task`, or of a tool that needs it: a task from the start.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::{HeaderMap, Response};
+use serde_json::value::RawValue;
 
 use super::super::body::Body;
 use super::super::legacy::words::Request;
 use super::super::reply::Rpc;
 use super::super::tasks::Shared;
 use super::super::{TOOLS_PATIENCE, undecided};
-use super::{Asker, delivery};
-use crate::mcp::error::{RpcError, code};
+use super::{Asker, delivery, requests, result};
+use crate::mcp::error::{Reason, RpcError, code};
 use crate::mcp::json::{Object, is_object};
 use crate::mcp::tasks_2025::{Wish, created};
 use crate::mcp::tools::Tool;
 use crate::mcp::version::Era;
 use crate::runner::Call;
-use crate::runner::seat::{Answer, Reply};
+use crate::runner::seat::{Answer, Guard, Reply};
 use crate::task::id::TaskId;
 use crate::task::policy::{InputWhen, Mode, Plan, Rule};
 use crate::task::state::{Digest, Status};
@@ -85,10 +86,12 @@ pub(super) async fn answer(
     let name = request.params.get_str("name")?;
     let rule = front.rules.for_tool(&name).0;
     let wish = match Wish::of(&request.params) {
-        Ok(Some(wish)) => wish,
+        Ok(Some(wish)) => Some(wish),
         Ok(None) if rule.require_tasks && rule.mode != Mode::Never => {
             return refuse(&only_as_task());
         }
+        // The server would refuse it.
+        Ok(None) if !front.settings.pass_native_tasks && front.native_tools.contains(&name) => None,
         Ok(None) => return None,
         Err(error) => return refuse(&error),
     };
@@ -99,7 +102,8 @@ pub(super) async fn answer(
         return Some(undecided(request.id, error));
     }
     let known = known(front, asker, &name).await;
-    if front.settings.pass_native_tasks && known.offers_task {
+    let is_theirs = front.settings.pass_native_tasks && known.offers_task;
+    if is_theirs || (wish.is_none() && !known.requires_task) {
         return None;
     }
     if rule.mode == Mode::Never && !known.requires_task {
@@ -108,7 +112,7 @@ pub(super) async fn answer(
     let Sent { era, mut outgoing } = send()?;
     outgoing.native_task = known.requires_task && era == Era::Legacy;
     outgoing.answer_patience = rule.input_timeout_ms.map(Duration::from_millis);
-    let begun = front.runner.call(Call {
+    let call = Call {
         caller: asker.caller,
         era,
         digest: digest(request, &name),
@@ -123,40 +127,68 @@ pub(super) async fn answer(
         progress_token: None,
         repeatable: known.repeatable && front.settings.trust_annotations,
         listed: asker.is_somebody,
-    });
-    let mut client = match begun {
-        Ok(client) => client,
-        Err(refused) => return Some(Rpc::not_begun(id, refused.reason()).into_response()),
     };
-    let answer = loop {
-        match client.next().await {
-            Some(Reply::Answer(answer)) => break answer,
-            // Nobody was promised any before the task.
-            Some(Reply::Relay(_)) => {}
-            None => return refuse(&RpcError::internal("The call ended without an answer")),
+    let (made, guard) = match make(front, call).await {
+        Ok(made) => made,
+        Err(NotMade::Refused(reason)) => return Some(Rpc::not_begun(id, reason).into_response()),
+        Err(NotMade::Answered(answer)) => {
+            return Some(Rpc::answer(id, answer).for_legacy().into_response());
+        }
+        Err(NotMade::Lost) => {
+            return refuse(&RpcError::internal("The call ended without an answer"));
         }
     };
-    let rpc = match &answer {
-        Answer::Result(result) => match created(result) {
-            Some(created) => {
-                follow(front, asker, &created);
-                Rpc::result(id, &created)
-            }
-            None => Rpc::error(id, &RpcError::internal("The call did not become a task")),
+    if wish.is_some() {
+        delivery::follow(front, asker, made.id, Status::Working);
+        return Some(Rpc::result(id, &made.created).guarded(Some(guard)));
+    }
+    // Its end is the answer, and it has one whether or not the client still reads it.
+    guard.announce();
+    Some(
+        match result::wait_for(front, asker, request.id, made.id).await {
+            Ok(response) => response,
+            Err(refusal) => requests::refused(front, id, refusal)?.into_response(),
         },
-        Answer::Error(_) | Answer::Failed(_) | Answer::StoreUnavailable => Rpc::answer(id, answer),
-    };
-    Some(rpc.for_legacy().guarded(Some(client.into_guard())))
+    )
 }
 
-fn follow(front: &Shared, asker: &Asker, created: &str) {
-    let task = Object::parse(created)
-        .ok()
-        .and_then(|result| result.get_object("task"));
-    let id = task.as_ref().and_then(|task| task.get_str("taskId"));
-    if let Some(id) = id.as_deref().and_then(TaskId::parse) {
-        delivery::follow(front, asker, id, Status::Working);
+/// A task that was made.
+struct Made {
+    id: TaskId,
+    /// `CreateTaskResult`.
+    created: String,
+}
+
+/// Why there is no task.
+enum NotMade {
+    Refused(Reason),
+    Answered(Answer),
+    Lost,
+}
+
+async fn make(front: &Shared, call: Call) -> Result<(Made, Guard), NotMade> {
+    let begun = front.runner.call(call);
+    let mut client = begun.map_err(|refused| NotMade::Refused(refused.reason()))?;
+    loop {
+        match client.next().await {
+            Some(Reply::Answer(Answer::Result(result))) => {
+                let made = made(&result).ok_or(NotMade::Lost)?;
+                return Ok((made, client.into_guard()));
+            }
+            Some(Reply::Answer(answer)) => return Err(NotMade::Answered(answer)),
+            // Nobody was promised any before the task.
+            Some(Reply::Relay(_)) => {}
+            None => return Err(NotMade::Lost),
+        }
     }
+}
+
+fn made(result: &RawValue) -> Option<Made> {
+    let id = Object::parse(result.get()).ok()?.get_str("taskId")?;
+    Some(Made {
+        id: TaskId::parse(&id)?,
+        created: created(result)?,
+    })
 }
 
 fn check(params: &Object<'_>) -> Result<(), RpcError> {
@@ -186,9 +218,10 @@ async fn known(front: &Shared, asker: &Asker, name: &str) -> Tool {
 }
 
 /// How long the finished task stays: what was asked for, within limits.
-fn retention_ms(wish: Wish, rule: &Rule) -> u64 {
+fn retention_ms(wish: Option<Wish>, rule: &Rule) -> u64 {
     let longest = rule.retention_ms.saturating_mul(RETENTIONS_MAX);
-    wish.ttl_ms.map_or(rule.retention_ms, |wanted| {
+    let wanted = wish.and_then(|wish| wish.ttl_ms);
+    wanted.map_or(rule.retention_ms, |wanted| {
         wanted.clamp(RETENTION_MS_MIN, longest.max(RETENTION_MS_MIN))
     })
 }
@@ -223,7 +256,7 @@ mod tests {
             retention_ms: 10_000,
             ..Rule::default()
         };
-        let of = |ttl_ms| retention_ms(Wish { ttl_ms }, &rule);
+        let of = |ttl_ms| retention_ms(Some(Wish { ttl_ms }), &rule);
         assert_eq!(of(None), 10_000);
         assert_eq!(of(Some(0)), 1_000);
         assert_eq!(of(Some(60_000)), 60_000);

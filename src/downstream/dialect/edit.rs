@@ -15,6 +15,7 @@ use super::super::body::Body;
 use super::super::legacy::words::Request;
 use super::super::pass;
 use super::super::tasks::Shared;
+use super::native::NativeTools;
 use crate::mcp::json::{Object, set};
 use crate::mcp::sse;
 use crate::mcp::tasks_2025::{Support, with_capabilities, with_support};
@@ -39,7 +40,7 @@ pub(in crate::downstream) struct Edit {
 #[derive(Debug, Clone)]
 enum What {
     Initialize(&'static str),
-    Tools(Arc<Rules>),
+    Tools(Arc<Rules>, Arc<NativeTools>),
 }
 
 impl Edit {
@@ -47,7 +48,7 @@ impl Edit {
         let what = match &*request.method {
             "initialize" if auth::is_somebody(headers) => What::Initialize(CAPABILITIES),
             "initialize" => What::Initialize(CAPABILITIES_OF_NOBODY),
-            "tools/list" => What::Tools(Arc::clone(&front.rules)),
+            "tools/list" => What::Tools(Arc::clone(&front.rules), Arc::clone(&front.native_tools)),
             _ => return None,
         };
         Some(Self {
@@ -74,7 +75,8 @@ impl Edit {
     fn result(&self, result: &str) -> Option<String> {
         match &self.what {
             What::Initialize(tasks) => with_capabilities(result, tasks, self.keep_own).ok()?,
-            What::Tools(rules) => with_support(result, |name, own| {
+            What::Tools(rules, native_tools) => with_support(result, |name, own| {
+                native_tools.note(name, own == Some("required"));
                 support(rules.for_tool(name).0, own, self.keep_own)
             })
             .ok(),

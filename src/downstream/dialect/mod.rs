@@ -20,6 +20,7 @@ use crate::task::id::Caller;
 mod call;
 pub mod delivery;
 mod edit;
+pub mod native;
 mod questions;
 mod requests;
 mod result;

@@ -34,24 +34,37 @@ pub(super) async fn answer(
     asker: &Asker,
     request: &Request<'_>,
 ) -> Option<Response<Body>> {
-    let id = request.id.get();
-    let mut waiting = match Waiting::begin(front, asker, request).await {
-        Ok(waiting) => waiting,
-        Err(refusal) => return requests::refused(front, id, refusal).map(Rpc::into_response),
+    let waited = match requests::named(&request.params) {
+        Ok(task) => wait_for(front, asker, request.id, task).await,
+        Err(refusal) => Err(refusal),
     };
+    match waited {
+        Ok(response) => Some(response),
+        Err(refusal) => requests::refused(front, request.id.get(), refusal).map(Rpc::into_response),
+    }
+}
+
+/// Answers a request with the end of a task.
+pub(super) async fn wait_for(
+    front: &Shared,
+    asker: &Asker,
+    id: &RawValue,
+    task: TaskId,
+) -> Result<Response<Body>, Refusal> {
+    let mut waiting = Waiting::begin(front, asker, id, task).await?;
     if !asker.streams {
         loop {
             if let Said::Answer(answer) = waiting.next().await {
-                return Some(answer.into_response());
+                return Ok(answer.into_response());
             }
         }
     }
     let first = match tokio::time::timeout(HEAD_PATIENCE, waiting.next()).await {
-        Ok(Said::Answer(answer)) => return Some(answer.into_response()),
+        Ok(Said::Answer(answer)) => return Ok(answer.into_response()),
         Ok(Said::Question(question)) => Some(question),
         Err(_elapsed) => None,
     };
-    Some(reply::event_stream(Body::Events(events(waiting, first))))
+    Ok(reply::event_stream(Body::Events(events(waiting, first))))
 }
 
 fn events(waiting: Waiting, first: Option<String>) -> BoxStream<'static, Bytes> {
@@ -92,8 +105,12 @@ struct Waiting {
 }
 
 impl Waiting {
-    async fn begin(front: &Shared, asker: &Asker, request: &Request<'_>) -> Result<Self, Refusal> {
-        let task = requests::named(&request.params)?;
+    async fn begin(
+        front: &Shared,
+        asker: &Asker,
+        id: &RawValue,
+        task: TaskId,
+    ) -> Result<Self, Refusal> {
         // Watched before it is read, so that no change falls in between.
         let watch = front.runner.watches().watch(vec![task]);
         let loaded = requests::find(front, asker, task).await?;
@@ -104,7 +121,7 @@ impl Waiting {
             front: front.clone(),
             caller: asker.caller,
             key: asker.key,
-            id: request.id.to_owned(),
+            id: id.to_owned(),
             task,
             watch,
             dirty: false,

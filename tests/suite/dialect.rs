@@ -536,6 +536,13 @@ async fn only_what_speaks_of_tasks_is_changed_of_an_answer() {
     assert!(ours.contains(edit));
     let ours = ours.replace(edit, "{").replace("optional", "required");
     assert_eq!(ours, theirs);
+    // So it is on a stream, whose events keep their ids.
+    rig.upstream.keep_events();
+    let streamed = session.ask("tools/list", json!({})).await;
+    assert!(streamed.text.contains(edit), "{}", streamed.body);
+    for id in ["id: 0-0\n", "id: 0-1\n"] {
+        assert!(streamed.body.contains(id), "{}", streamed.body);
+    }
     // A call that is passed on keeps what no serializer would.
     let call = json!({"name": "echo", "arguments": {"text": "x"}});
     let ours = session.ask("tools/call", call.clone()).await.text;

@@ -227,7 +227,7 @@ fn retention_ms(wish: Option<Wish>, rule: &Rule) -> u64 {
 }
 
 fn digest(request: &Request<'_>, name: &str) -> Digest {
-    let arguments = request.params.get("arguments").map(|raw| raw.get());
+    let arguments = request.params.get("arguments").map(RawValue::get);
     Digest::of(&[&request.method, name, arguments.unwrap_or_default()])
 }
 

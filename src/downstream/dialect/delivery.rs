@@ -99,9 +99,28 @@ pub(super) fn follow(front: &Shared, asker: &Asker, id: TaskId, status: Status) 
     let Some(session) = table.session(key, asker.caller) else {
         return;
     };
+    if session.tasks.len() >= TASKS_MAX && session.job.is_none() {
+        // Nobody looks whether they have ended.
+        session.tasks.pop_first();
+    }
     if session.tasks.len() < TASKS_MAX || session.tasks.contains_key(&id) {
-        session.tasks.insert(id, status);
+        session.tasks.entry(id).or_insert(status);
         run(front, key, session);
+    }
+}
+
+/// This task has ended: where no job looks after it, it is forgotten here.
+pub(super) fn ended(front: &Shared, asker: &Asker, id: TaskId) {
+    let Some(key) = asker.key else { return };
+    let mut table = front.deliveries.table();
+    let Some(session) = table.sessions.get_mut(&key) else {
+        return;
+    };
+    if session.job.is_none() {
+        session.tasks.remove(&id);
+        if session.tasks.is_empty() {
+            table.sessions.remove(&key);
+        }
     }
 }
 

@@ -44,7 +44,12 @@ enum What {
 }
 
 impl Edit {
-    pub(super) fn of(front: &Shared, headers: &HeaderMap, request: &Request<'_>) -> Option<Self> {
+    /// `None`: the answer to this request stays as it is.
+    pub(in crate::downstream) fn of(
+        front: &Shared,
+        headers: &HeaderMap,
+        request: &Request<'_>,
+    ) -> Option<Self> {
         let what = match &*request.method {
             "initialize" if auth::is_somebody(headers) => What::Initialize(CAPABILITIES),
             "initialize" => What::Initialize(CAPABILITIES_OF_NOBODY),

@@ -27,6 +27,7 @@ mod result;
 
 pub(super) use call::Sent;
 pub(super) use edit::{Edit, relay};
+pub(super) use questions::answered;
 
 const SESSION_ID: &str = "mcp-session-id";
 const PROTOCOL_VERSION: &str = "mcp-protocol-version";
@@ -93,7 +94,7 @@ pub(super) async fn look(front: &Shared, parts: &Parts, body: &Bytes) -> Looked 
             return Looked::Pass(Edit::of(front, headers, &request));
         }
         Words::Answer(id, message) if speaks => {
-            questions::answered(front, &Asker::of(front, headers), id, &message).await
+            answered(front, &Asker::of(front, headers), id, &message).await
         }
         Words::Request(_) | Words::Answer(..) | Words::Notification(..) | Words::Other => None,
     };

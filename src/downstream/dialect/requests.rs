@@ -68,7 +68,9 @@ pub(super) async fn find(front: &Shared, asker: &Asker, id: TaskId) -> Result<Lo
 
 async fn get(front: &Shared, asker: &Asker, params: &Object<'_>) -> Result<String, Refusal> {
     let task = find(front, asker, named(params)?).await?.task;
-    if !task.is_ended() {
+    if task.is_ended() {
+        delivery::ended(front, asker, task.id);
+    } else {
         delivery::follow(front, asker, task.id, task.status());
     }
     Ok(view_2025::task(&task, front.runner.ledger().now_ms()))

@@ -1,6 +1,7 @@
 //! `tasks/result`: waits for the end of a task, and puts its questions to the client meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -118,7 +119,7 @@ impl Waiting {
             delivery::follow(front, asker, task, loaded.task.status());
         }
         let mut waiting = Self {
-            front: front.clone(),
+            front: Arc::clone(front),
             caller: asker.caller,
             key: asker.key,
             id: id.to_owned(),
@@ -168,12 +169,11 @@ impl Waiting {
     }
 
     async fn read(&mut self) -> Result<(), StoreError> {
-        match self.front.find_by_id(self.task, &self.caller).await? {
-            Some(loaded) => self.see(&loaded.task).await?,
-            None => {
-                let unknown = Rpc::error(self.id.get(), &RpcError::unknown_task());
-                self.answer = Some(unknown.for_legacy());
-            }
+        if let Some(loaded) = self.front.find_by_id(self.task, &self.caller).await? {
+            self.see(&loaded.task).await?;
+        } else {
+            let unknown = Rpc::error(self.id.get(), &RpcError::unknown_task());
+            self.answer = Some(unknown.for_legacy());
         }
         self.dirty = false;
         Ok(())

@@ -154,6 +154,11 @@ fn post(shared: &Arc<Shared>, session: &Arc<Session>, message: &Value) -> Respon
     }
     match method {
         "ping" => http::json(200, result(id, "{}")),
+        "tools/list" if shared.keeps_events.load(Ordering::Relaxed) => {
+            let (out, said) = mpsc::channel(1);
+            let _ = out.try_send(Said::Answer(result(id, &tools::list(Era::Legacy))));
+            session.streams.open(said)
+        }
         "tools/list" => http::json(200, result(id, &tools::list(Era::Legacy))),
         "tools/call" if params["name"] == "only" && params["task"].is_object() => {
             let task = json!({"task": only("working")});

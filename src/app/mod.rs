@@ -142,6 +142,8 @@ impl App {
             passing: TaskTracker::new(),
             pushes: Arc::default(),
             notes,
+            deliveries: Arc::default(),
+            native_tools: Arc::default(),
         };
         Ok(Self {
             front: Arc::new(front),

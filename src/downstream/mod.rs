@@ -26,6 +26,7 @@ use crate::upstream::wrapped::{DiscoverError, Upstream};
 pub mod auth;
 mod body;
 mod call;
+pub mod dialect;
 mod discover;
 mod intercept;
 pub mod legacy;
@@ -40,6 +41,8 @@ mod tasks;
 use auth::Callers;
 use body::Body;
 use call::Asked;
+use dialect::delivery::Deliveries;
+use dialect::native::NativeTools;
 use intercept::{Intercepted, Modern};
 use legacy::pushes::Pushes;
 use reply::Rpc;
@@ -80,6 +83,9 @@ pub struct Front {
     pub pushes: Arc<Pushes>,
     /// What is kept for clients beside their tasks.
     pub notes: Notebook,
+    /// Whose tasks are told of on them.
+    pub deliveries: Arc<Deliveries>,
+    pub native_tools: Arc<NativeTools>,
 }
 
 // The futures of what is rare are boxed, so that what passes through stays small.

@@ -33,6 +33,11 @@ impl Rpc {
         Self::new(id, "error", &error.to_json(), status_of(error.code))
     }
 
+    /// An error object as it is.
+    pub(super) fn verbatim_error(id: &str, error: &RawValue) -> Self {
+        Self::new(id, "error", error.get(), StatusCode::OK)
+    }
+
     pub(super) fn failure(id: &str, failure: Failure) -> Self {
         Self::error(id, &failure.to_error())
     }
@@ -80,6 +85,15 @@ impl Rpc {
             status: StatusCode::SERVICE_UNAVAILABLE,
             ..Self::failure(id, Failure::new(reason, SideEffect::None))
         }
+    }
+
+    /// For a legacy client, to whom an HTTP status speaks of its session: errors of the request ride
+    /// on 200.
+    pub(super) fn for_legacy(mut self) -> Self {
+        if matches!(self.status, StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND) {
+            self.status = StatusCode::OK;
+        }
+        self
     }
 
     fn new(id: &str, member: &str, json: &str, status: StatusCode) -> Self {

@@ -7,9 +7,8 @@ use serde_json::value::RawValue;
 
 use super::error::{RpcError, code};
 use super::json::{Fault, Object, Writer, prepend, raw, set};
+use super::tasks_2025::RELATED_TASK;
 
-/// The `_meta` key that ties a message to a legacy task; none of ours may show an upstream's.
-const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 
 /// What kind of result a modern server gave.

@@ -6,3 +6,4 @@ pub mod policy;
 pub mod recovery;
 pub mod state;
 pub mod view;
+pub mod view_2025;

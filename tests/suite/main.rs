@@ -33,6 +33,7 @@ mod callers;
 mod cancel;
 mod concurrency;
 mod deadline;
+mod dialect;
 mod discover;
 mod drain;
 mod get_stream;

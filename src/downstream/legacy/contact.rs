@@ -9,16 +9,23 @@ use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 
 use super::super::body::Body;
+use super::super::dialect::Edit;
 use super::super::pass;
 use super::super::tasks::Shared;
-use super::{lines, stream};
+use super::{lines, pass_on, stream};
 
-pub(super) async fn post(front: &Shared, parts: Parts, body: Bytes) -> Response<Body> {
-    let response = pass::again(front, &parts, body.clone()).await;
+pub(super) async fn post(
+    front: &Shared,
+    parts: Parts,
+    body: Bytes,
+    edit: Option<Edit>,
+) -> Response<Body> {
+    let again = edit.clone();
+    let response = pass_on(front, parts.clone(), body.clone(), edit).await;
     if response.status().is_success() {
         front.upstream.answered_over_http();
     } else if turns_out_old(front, &parts, response.status()).await {
-        return lines::post(front, &parts, &body).await;
+        return lines::post(front, &parts, &body, again).await;
     }
     response
 }

@@ -14,6 +14,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::super::body::Body;
 use super::super::call::keep_alive;
+use super::super::dialect::Edit;
 use super::super::reply::{self, Rpc};
 use super::super::tasks::Shared;
 use super::super::undecided;
@@ -64,7 +65,12 @@ pub(super) fn answer(front: &Shared, parts: &Parts) -> Response<Body> {
 }
 
 /// A message of the client.
-pub(super) async fn post(front: &Shared, parts: &Parts, body: &Bytes) -> Response<Body> {
+pub(super) async fn post(
+    front: &Shared,
+    parts: &Parts,
+    body: &Bytes,
+    edit: Option<Edit>,
+) -> Response<Body> {
     let Ok(text) = scan(body) else {
         let error = RpcError::parse("Parse error: not JSON");
         return reply::refusal(StatusCode::BAD_REQUEST, &error);
@@ -115,20 +121,25 @@ pub(super) async fn post(front: &Shared, parts: &Parts, body: &Bytes) -> Respons
     // A drain waits for it.
     let answer = front.passing.token();
     if method == "initialize" && !parts.headers.contains_key(SESSION_ID) {
-        return initialize(front, parts, &asked).await;
+        return initialize(front, parts, &asked, edit.as_ref()).await;
     }
     let session = match find(front, &parts.headers) {
         Ok(session) => session,
         Err(unfound) => return unfound.into_response(),
     };
     match session.ask(&asked).await {
-        Ok(said) => respond(said, asked.streams, answer).await,
+        Ok(said) => respond(said, asked.streams, answer, edit).await,
         Err(untaken) => refused(&asked, untaken),
     }
 }
 
 /// Begins a session. It has an id once the server has agreed to it.
-async fn initialize(front: &Shared, parts: &Parts, asked: &Asked<'_>) -> Response<Body> {
+async fn initialize(
+    front: &Shared,
+    parts: &Parts,
+    asked: &Asked<'_>,
+    edit: Option<&Edit>,
+) -> Response<Body> {
     let caller = *front.callers.of(&parts.headers).as_bytes();
     let failed = |failure| Rpc::failure(asked.id.get(), failure).into_response();
     let credentials = front.credentials(&parts.headers);
@@ -153,7 +164,7 @@ async fn initialize(front: &Shared, parts: &Parts, asked: &Asked<'_>) -> Respons
         return failed(Failure::new(Reason::UpstreamUnreachable, SideEffect::None));
     };
     let agreed = Object::parse(&answer).is_ok_and(|answer| answer.contains("result"));
-    let mut response = reply::passed(answer);
+    let mut response = reply::passed(edited(edit, answer));
     if agreed && let Ok(id) = HeaderValue::try_from(&*id) {
         response.headers_mut().insert(SESSION_ID, id);
         unknown.becomes_known();
@@ -230,11 +241,19 @@ fn accepts(headers: &HeaderMap, kind: &str) -> bool {
     })
 }
 
+fn edited(edit: Option<&Edit>, answer: String) -> String {
+    match edit {
+        Some(edit) => edit.apply(answer),
+        None => answer,
+    }
+}
+
 /// One JSON body where the answer comes soon and alone, else a stream.
 async fn respond(
     mut said: mpsc::Receiver<Said>,
     streams: bool,
     answer: TaskTrackerToken,
+    edit: Option<Edit>,
 ) -> Response<Body> {
     let patience = if streams {
         HEAD_PATIENCE
@@ -242,22 +261,25 @@ async fn respond(
         Duration::MAX
     };
     let first = match tokio::time::timeout(patience, said.recv()).await {
-        Ok(Some(Said::Answer(answer))) => return reply::passed(answer),
+        Ok(Some(Said::Answer(answer))) => return reply::passed(edited(edit.as_ref(), answer)),
         Ok(Some(Said::Message(message))) => Some(message),
         Ok(None) | Err(_) => None,
     };
     let first = stream::iter(first.map(|message| sse::event(&message)));
-    let under_way = Some((said, answer));
+    let under_way = Some((said, answer, edit));
     let rest = stream::unfold((under_way, keep_alive()), |(under_way, mut beat)| async {
-        let (mut said, answer) = under_way?;
+        let (mut said, answer, edit) = under_way?;
         tokio::select! {
             next = said.recv() => match next? {
                 Said::Message(message) => {
-                    Some((sse::event(&message), (Some((said, answer)), beat)))
+                    Some((sse::event(&message), (Some((said, answer, edit)), beat)))
                 }
-                Said::Answer(text) => Some((sse::event(&text), (None, beat))),
+                Said::Answer(text) => {
+                    let text = edited(edit.as_ref(), text);
+                    Some((sse::event(&text), (None, beat)))
+                }
             },
-            _ = beat.tick() => Some((sse::COMMENT, (Some((said, answer)), beat))),
+            _ = beat.tick() => Some((sse::COMMENT, (Some((said, answer, edit)), beat))),
         }
     });
     reply::event_stream(Body::Events(first.chain(rest).boxed()))

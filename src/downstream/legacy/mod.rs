@@ -6,14 +6,15 @@ use hyper::http::request::Parts;
 use hyper::{Method, Response};
 
 use super::body::Body;
+use super::dialect::{Edit, Looked};
 use super::tasks::Shared;
-use super::{Read, pass, read};
+use super::{Read, dialect, pass, read};
 
 mod contact;
 mod lines;
 pub mod pushes;
 mod stream;
-mod words;
+pub(super) mod words;
 
 /// A message, a stream or the end of a session, from the network.
 pub(super) async fn answer(front: &Shared, parts: Parts, body: Incoming) -> Response<Body> {
@@ -33,13 +34,24 @@ pub(super) async fn answer(front: &Shared, parts: Parts, body: Incoming) -> Resp
 
 /// A message, whose body was read.
 pub(super) async fn post(front: &Shared, parts: Parts, body: Bytes) -> Response<Body> {
+    let edit = match dialect::look(front, &parts, &body).await {
+        Looked::Answered(response) => return response,
+        Looked::Pass(edit) => edit,
+    };
     if !front.upstream.is_decided() {
-        return contact::post(front, parts, body).await;
+        return contact::post(front, parts, body, edit).await;
     }
     if front.upstream.speaks_http() {
-        return pass::bytes(front, parts, body).await;
+        return pass_on(front, parts, body, edit).await;
     }
-    lines::post(front, &parts, &body).await
+    lines::post(front, &parts, &body, edit).await
+}
+
+async fn pass_on(front: &Shared, parts: Parts, body: Bytes, edit: Option<Edit>) -> Response<Body> {
+    match edit {
+        Some(edit) => Box::pin(dialect::relay(front, parts, body, edit)).await,
+        None => pass::bytes(front, parts, body).await,
+    }
 }
 
 /// The client ends its session: what of ours runs there ends at once, whatever the server says.
@@ -54,6 +66,15 @@ fn end(front: &Shared, parts: &Parts) {
 
 /// GET and DELETE. Without a body: from a client that speaks no HTTP itself.
 pub(super) async fn other(front: &Shared, parts: Parts, body: Option<Incoming>) -> Response<Body> {
+    let listens = (parts.method == Method::GET).then(|| parts.headers.clone());
+    let response = other_answer(front, parts, body).await;
+    if let Some(headers) = listens.filter(|_| response.status().is_success()) {
+        dialect::stream_opened(front, &headers);
+    }
+    response
+}
+
+async fn other_answer(front: &Shared, parts: Parts, body: Option<Incoming>) -> Response<Body> {
     if !front.upstream.is_decided() {
         return Box::pin(contact::other(front, parts, body)).await;
     }

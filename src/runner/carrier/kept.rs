@@ -12,6 +12,7 @@ use super::super::{leg, parked};
 use super::{Carrier, Charge, Flow, Kept};
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::Reason;
+use crate::mcp::input;
 use crate::mcp::version::Era;
 use crate::store::StoreError;
 use crate::store::ledger::{Loaded, NotApplied, Tried};
@@ -221,13 +222,10 @@ impl Carrier {
             .loaded
             .task
             .undelivered()
-            .map(|(q, answer)| (q.key.clone(), q.origin.clone(), Arc::from(answer.get())))
+            .map(|(q, answer)| (q.key.clone(), q.origin.clone(), for_server(answer)))
             .collect();
         for (key, origin, answer) in answers {
-            if let Err(failure) = control
-                .answer(&origin, upstream::Answer::Result(answer))
-                .await
-            {
+            if let Err(failure) = control.answer(&origin, answer).await {
                 return self
                     .on_end(outcome::failed(failure), Answer::Failed(failure))
                     .await;
@@ -302,5 +300,12 @@ impl Carrier {
         kept.leg = loaded.task.leg;
         kept.loaded = loaded;
         Ok(effect)
+    }
+}
+
+fn for_server(answer: &RawValue) -> upstream::Answer {
+    match input::refused(answer) {
+        Some(error) => upstream::Answer::Refused(error.get().into()),
+        None => upstream::Answer::Result(answer.get().into()),
     }
 }

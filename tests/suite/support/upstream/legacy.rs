@@ -154,7 +154,23 @@ fn post(shared: &Arc<Shared>, session: &Arc<Session>, message: &Value) -> Respon
     }
     match method {
         "ping" => http::json(200, result(id, "{}")),
+        "tools/list" if shared.keeps_events.load(Ordering::Relaxed) => {
+            let (out, said) = mpsc::channel(1);
+            let _ = out.try_send(Said::Answer(result(id, &tools::list(Era::Legacy))));
+            session.streams.open(said)
+        }
         "tools/list" => http::json(200, result(id, &tools::list(Era::Legacy))),
+        "tools/call" if params["name"] == "only" && params["task"].is_object() => {
+            let task = json!({"task": only("working")});
+            http::json(200, result(id, &task.to_string()))
+        }
+        "tasks/get" if params["taskId"] == "only-1" => {
+            http::json(200, result(id, &only("completed").to_string()))
+        }
+        "tasks/result" if params["taskId"] == "only-1" => {
+            let text = r#"{"content":[{"type":"text","text":"theirs"}]}"#;
+            http::json(200, result(id, text))
+        }
         "tools/call" => call(shared, session, params, id.clone()),
         _ => http::json(
             200,
@@ -164,6 +180,14 @@ fn post(shared: &Arc<Shared>, session: &Arc<Session>, message: &Value) -> Respon
             ),
         ),
     }
+}
+
+/// The task of the tool that runs as one only.
+fn only(status: &str) -> Value {
+    json!({
+        "taskId": "only-1", "status": status, "ttl": 60_000, "pollInterval": 10,
+        "createdAt": "2026-01-01T00:00:00Z", "lastUpdatedAt": "2026-01-01T00:00:00Z",
+    })
 }
 
 /// Runs on when its reader goes away; only `notifications/cancelled` ends it early.

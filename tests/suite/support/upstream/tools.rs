@@ -276,6 +276,13 @@ pub(super) fn list(era: Era) -> String {
             "readOnlyHint": true,
         }}),
     );
+    if era == Era::Legacy {
+        tools.push(
+            json!({"name": "only", "inputSchema": {"type": "object"}, "execution": {
+                "taskSupport": "required",
+            }}),
+        );
+    }
     match era {
         Era::Legacy => json!({"tools": tools}),
         Era::Modern => json!({

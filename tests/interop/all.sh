@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# tests/interop/all.sh: clients and servers written by others, through raincheck. About two minutes.
+# tests/interop/all.sh: clients and servers written by others, through raincheck. About three minutes.
 #   rmcp                 tests/interop.rs: rmcp 3.9 as a client, in front of the legacy and the modern upstream and of rmcp servers
 #   legacy, modern       clients.mjs: ext-tasks 0.2.2 on client 2.4.0, in front of each
 #   legacy-sse           the same, in front of the legacy upstream over HTTP+SSE (2024-11-05), which raincheck finds out

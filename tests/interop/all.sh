@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# tests/interop/all.sh: clients and servers written by others, through raincheck. About two minutes.
+# tests/interop/all.sh: clients and servers written by others, through raincheck. About three minutes.
 #   rmcp                 tests/interop.rs: rmcp 3.9 as a client, in front of the legacy and the modern upstream and of rmcp servers
 #   legacy, modern       clients.mjs: ext-tasks 0.2.2 on client 2.4.0, in front of each
 #   legacy-sse           the same, in front of the legacy upstream over HTTP+SSE (2024-11-05), which raincheck finds out
@@ -8,6 +8,7 @@
 #   everything           everything.mjs: server-everything 2026.8.31 as the wrapped server
 #   sse                  the same server over HTTP+SSE
 #   program              the same server, run by raincheck over standard input and output
+#   plain                plain.mjs: clients without Tasks (mcp 1.30 and 2.3, client 2.4, fastmcp 3 and 4), in front of each
 #   wrapped              wrapped.mjs: every server in rows.mjs, wrapped unmodified; `node wrapped.mjs ROW..` runs some
 set -euo pipefail
 # shellcheck source=tests/lib.sh
@@ -21,8 +22,8 @@ lane() {
     rust_clients "$dir" || FAILED=yes
     return
   fi
-  if [ "$1" = wrapped ]; then
-    RAINCHECK=$(raincheck_path) SCRATCH=$dir node_tests wrapped.mjs "$dir"
+  if [ "$1" = wrapped ] || [ "$1" = plain ]; then
+    RAINCHECK=$(raincheck_path) SCRATCH=$dir node_tests "$1.mjs" "$dir"
     [ -z "${FAILED:-}" ] || grep -hv stdio::stderr "$dir"/*/raincheck.log | tail -n 60
     return
   fi
@@ -91,7 +92,7 @@ rust_clients() {
 }
 
 LANES=("$@")
-[ $# -gt 0 ] || LANES=(wrapped rmcp legacy legacy-sse modern dialect-legacy dialect-modern everything sse program)
+[ $# -gt 0 ] || LANES=(wrapped plain rmcp legacy legacy-sse modern dialect-legacy dialect-modern everything sse program)
 
 arm
 scratch

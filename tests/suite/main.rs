@@ -61,3 +61,4 @@ mod stdio_front;
 mod stdio_memory;
 mod stdio_sessions;
 mod store_down;
+mod strict;

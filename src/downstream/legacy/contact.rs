@@ -5,6 +5,7 @@
 
 use bytes::Bytes;
 use hyper::body::Incoming;
+use hyper::header::CONTENT_TYPE;
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 
@@ -22,12 +23,24 @@ pub(super) async fn post(
 ) -> Response<Body> {
     let again = edit.clone();
     let response = pass_on(front, parts.clone(), body.clone(), edit).await;
-    if response.status().is_success() {
+    if is_answer(&response) {
         front.upstream.answered_over_http();
     } else if turns_out_old(front, &parts, response.status()).await {
         return lines::post(front, &parts, &body, again).await;
     }
     response
+}
+
+/// What a server of Streamable HTTP says to a request. A page that greets everybody, or a gateway that
+/// accepts whatever comes, tells nothing of the server.
+fn is_answer<B>(response: &Response<B>) -> bool {
+    let kind = response.headers().get(CONTENT_TYPE);
+    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    response.status() == StatusCode::OK
+        && ["application/json", "text/event-stream"]
+            .iter()
+            .any(|known| kind.eq_ignore_ascii_case(known))
 }
 
 /// GET and DELETE.
@@ -53,4 +66,30 @@ async fn turns_out_old(front: &Shared, parts: &Parts, status: StatusCode) -> boo
     );
     let credentials = front.credentials(&parts.headers);
     may_be && front.upstream.era(credentials).await.is_ok() && !front.upstream.speaks_http()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_answer_of_the_transport_decides_on_it() {
+        let said = |status, kind: &str| {
+            let response = Response::builder().status(status);
+            is_answer(&response.header("content-type", kind).body(()).unwrap())
+        };
+        assert!(said(200, "application/json"));
+        assert!(said(200, "text/event-stream; charset=utf-8"));
+        assert!(said(200, "Application/JSON;charset=utf-8"));
+        for (status, kind) in [
+            (200, "text/html"),
+            (200, "application/jsonl"),
+            (202, "application/json"),
+            (204, "text/event-stream"),
+            (404, "application/json"),
+        ] {
+            assert!(!said(status, kind), "{status} {kind}");
+        }
+        assert!(!is_answer(&Response::new(())));
+    }
 }

@@ -138,6 +138,7 @@ impl App {
             closing: CancellationToken::new(),
             passing: TaskTracker::new(),
             pushes: Arc::default(),
+            holds: Arc::default(),
         };
         Ok(Self {
             front: Arc::new(front),

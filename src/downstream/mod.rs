@@ -26,6 +26,8 @@ pub mod auth;
 mod body;
 mod call;
 mod discover;
+mod heartbeat;
+pub mod held;
 mod intercept;
 pub mod legacy;
 mod listen;
@@ -39,6 +41,7 @@ mod tasks;
 use auth::Callers;
 use body::Body;
 use call::Asked;
+use held::live::Holds;
 use intercept::{Intercepted, Modern};
 use legacy::pushes::Pushes;
 use reply::Rpc;
@@ -77,6 +80,8 @@ pub struct Front {
     pub passing: TaskTracker,
     /// The streams of legacy sessions that are open here.
     pub pushes: Arc<Pushes>,
+    /// The calls of legacy clients that are kept for them here.
+    pub holds: Arc<Holds>,
 }
 
 // The futures of what is rare are boxed, so that what passes through stays small.

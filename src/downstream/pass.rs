@@ -53,6 +53,7 @@ async fn pass(front: &Shared, parts: Parts, body: RequestBody) -> Response<Body>
     let answer = (parts.method == Method::POST).then(|| front.passing.token());
     match front.upstream.pass(parts, body).await {
         Ok(response) => response.map(|body| Body::Passed {
+            begun: None,
             body,
             _answer: answer,
         }),
@@ -61,7 +62,7 @@ async fn pass(front: &Shared, parts: Parts, body: RequestBody) -> Response<Body>
 }
 
 /// There is no JSON-RPC id to answer under: this request was never read.
-fn unreachable_upstream(failure: Failure) -> Response<Body> {
+pub(super) fn unreachable_upstream(failure: Failure) -> Response<Body> {
     let RpcError {
         code,
         message,

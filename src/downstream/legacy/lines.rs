@@ -16,7 +16,7 @@ use super::super::body::Body;
 use super::super::call::keep_alive;
 use super::super::reply::{self, Rpc};
 use super::super::tasks::Shared;
-use super::super::undecided;
+use super::super::{held, undecided};
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::json::{Object, scan};
 use crate::mcp::sse;
@@ -117,7 +117,14 @@ pub(super) async fn post(front: &Shared, parts: &Parts, body: &Bytes) -> Respons
         Err(unfound) => return unfound.into_response(),
     };
     match session.ask(&asked).await {
-        Ok(said) => respond(said, asked.streams, answer).await,
+        Ok(said) => {
+            let params = asked.params.as_ref();
+            let held = params.and_then(|params| held::Call::of(front, parts, id, &method, params));
+            match held {
+                Some(call) => hold(front, call, said).await,
+                None => respond(said, asked.streams, answer).await,
+            }
+        }
         Err(untaken) => refused(&asked, untaken),
     }
 }
@@ -217,12 +224,30 @@ fn refused(asked: &Asked<'_>, untaken: Untaken) -> Response<Body> {
     }
 }
 
-fn accepts(headers: &HeaderMap, kind: &str) -> bool {
+pub(super) fn accepts(headers: &HeaderMap, kind: &str) -> bool {
     let mut values = headers.get_all(ACCEPT).iter();
     values.any(|value| {
         let value = value.to_str().unwrap_or_default();
         value.contains(kind) || value.contains("*/*")
     })
+}
+
+/// The same for a call that can be held: its stream outlives the connection.
+async fn hold(
+    front: &Shared,
+    call: held::Call,
+    mut said: mpsc::Receiver<Said>,
+) -> Response<Body> {
+    let first = match tokio::time::timeout(HEAD_PATIENCE, said.recv()).await {
+        Ok(Some(Said::Answer(answer))) => return reply::passed(answer),
+        Ok(first) => first,
+        Err(_elapsed) => None,
+    };
+    let rest = stream::unfold(said, |mut said| async {
+        let next = said.recv().await?;
+        Some((next, said))
+    });
+    held::hold(front, call, stream::iter(first).chain(rest).boxed())
 }
 
 /// One JSON body where the answer comes soon and alone, else a stream.

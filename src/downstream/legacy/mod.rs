@@ -3,16 +3,18 @@
 use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::http::request::Parts;
-use hyper::{Method, Response};
+use hyper::{HeaderMap, Method, Response};
 
 use super::body::Body;
 use super::tasks::Shared;
-use super::{Read, pass, read};
+use super::{Read, held, pass, read};
 
 mod contact;
 mod lines;
 pub mod pushes;
 mod words;
+
+use words::Words;
 
 /// A message, a stream or the end of a session, from the network.
 pub(super) async fn answer(front: &Shared, parts: Parts, body: Incoming) -> Response<Body> {
@@ -36,13 +38,38 @@ pub(super) async fn post(front: &Shared, parts: Parts, body: Bytes) -> Response<
         return contact::post(front, parts, body).await;
     }
     if front.upstream.speaks_http() {
-        return pass::bytes(front, parts, body).await;
+        return match held_call(front, &parts, &body) {
+            Some(call) => held::post(front, parts, body, call).await,
+            None => pass::bytes(front, parts, body).await,
+        };
     }
     lines::post(front, &parts, &body).await
 }
 
+/// The call that a message for a server over HTTP is, if it can be held.
+fn held_call(front: &Shared, parts: &Parts, body: &[u8]) -> Option<held::Call> {
+    match Words::of(body) {
+        Words::Request(asked) => {
+            held::Call::of(front, parts, asked.id, &asked.method, &asked.params)
+        }
+        Words::Notification(method, Some(params)) if method == "notifications/cancelled" => {
+            held::cancelled(front, &parts.headers, &params);
+            None
+        }
+        Words::Notification(..) | Words::Answer(..) | Words::Other => None,
+    }
+}
+
+/// The client reads streams of events.
+pub(super) fn accepts_events(headers: &HeaderMap) -> bool {
+    lines::accepts(headers, "text/event-stream")
+}
+
 /// GET and DELETE. Without a body: from a client that speaks no HTTP itself.
 pub(super) async fn other(front: &Shared, parts: Parts, body: Option<Incoming>) -> Response<Body> {
+    if let Some(replayed) = held::resume(front, &parts).await {
+        return replayed;
+    }
     if !front.upstream.is_decided() {
         return Box::pin(contact::other(front, parts, body)).await;
     }

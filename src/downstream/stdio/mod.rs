@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::reply::Rpc;
+use super::held::Piped;
 use super::tasks::Shared;
 use super::{Front, post};
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
@@ -284,6 +285,7 @@ fn parts(method: Method, headers: HeaderMap) -> Parts {
     let (mut parts, ()) = Request::new(()).into_parts();
     parts.method = method;
     parts.headers = headers;
+    parts.extensions.insert(Piped);
     parts
 }
 

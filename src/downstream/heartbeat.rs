@@ -73,7 +73,8 @@ fn progress_of(message: &str, token: &RawValue) -> Option<f64> {
     let params = message.get_object("params")?;
     let own = params.get(PROGRESS_TOKEN)?;
     // A string may come back with other escapes.
-    let is_own = own.get() == token.get() || (string(own).is_some() && string(own) == string(token));
+    let is_own =
+        own.get() == token.get() || (string(own).is_some() && string(own) == string(token));
     let progress = is_own.then(|| params.get("progress"))??;
     progress.get().parse().ok()
 }

@@ -36,6 +36,7 @@ mod deadline;
 mod discover;
 mod drain;
 mod headers;
+mod held;
 mod lifecycle;
 mod listen;
 mod malformed;

@@ -6,7 +6,6 @@ use futures_util::stream::{BoxStream, StreamExt as _};
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use super::Call;
 use super::live::{Holding, Tail};
@@ -23,7 +22,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// How long an answer waits in memory for its store.
 const ANSWER_WAITS: Duration = Duration::from_mins(10);
 
-/// A server that was told that nobody waits has so long for a last word.
+/// A server that was told that nobody waits has so long for a last word. Many never say one.
 const CANCELLED_PATIENCE: Duration = Duration::from_secs(30);
 
 /// What is shown of a call, and the clock of its client.
@@ -66,13 +65,17 @@ pub(super) fn begin(
         logged: 0,
         tried: None,
         deadline: Instant::now() + Duration::from_millis(lasts_ms),
+        is_cancelled: false,
         retention_ms: call.rule.retention_ms,
         expires_ms: now_ms
             .saturating_add(lasts_ms)
             .saturating_add(call.rule.retention_ms),
     };
     front.runner.attend(job.run(source));
-    Ok((shown, token.map(|token| Heartbeat::new(token, Duration::ZERO))))
+    Ok((
+        shown,
+        token.map(|token| Heartbeat::new(token, Duration::ZERO)),
+    ))
 }
 
 struct Job {
@@ -89,6 +92,7 @@ struct Job {
     /// When the store last failed.
     tried: Option<Instant>,
     deadline: Instant,
+    is_cancelled: bool,
     retention_ms: u64,
     expires_ms: u64,
 }
@@ -136,10 +140,16 @@ impl Job {
                 }
                 () = halt.cancelled() => return failed(&self.head.id, Reason::Shutdown),
                 () = tokio::time::sleep_until(self.deadline) => {
-                    return failed(&self.head.id, Reason::Deadline);
+                    // Nobody waits for what was cancelled.
+                    return if self.is_cancelled {
+                        Said::Answer(String::new())
+                    } else {
+                        failed(&self.head.id, Reason::Deadline)
+                    };
                 }
-                () = long_cancelled(&self.holding.cancelled) => {
-                    return Said::Answer(String::new());
+                () = self.holding.cancelled.cancelled(), if !self.is_cancelled => {
+                    self.is_cancelled = true;
+                    self.deadline = self.deadline.min(Instant::now() + CANCELLED_PATIENCE);
                 }
                 () = retry => self.write_down().await,
             }
@@ -213,13 +223,10 @@ impl Job {
                 self.write_down().await;
             }
         };
-        let _ = halt.run_until_cancelled(tokio::time::timeout(waits, write)).await;
+        let _ = halt
+            .run_until_cancelled(tokio::time::timeout(waits, write))
+            .await;
     }
-}
-
-async fn long_cancelled(cancelled: &CancellationToken) {
-    cancelled.cancelled().await;
-    tokio::time::sleep(CANCELLED_PATIENCE).await;
 }
 
 fn failed(id: &RawValue, reason: Reason) -> Said {

@@ -194,6 +194,9 @@ mod tests {
         };
         let text = serde_json::to_string(&head).unwrap();
         let read: Head = serde_json::from_str(&text).unwrap();
-        assert_eq!((&*read.owner, read.id.get(), read.is_over), ("a/1", "\"x\"", false));
+        assert_eq!(
+            (&*read.owner, read.id.get(), read.is_over),
+            ("a/1", "\"x\"", false)
+        );
     }
 }

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use futures_util::stream::{BoxStream, StreamExt as _};
+use futures_util::stream::BoxStream;
 use hyper::header::HeaderName;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Response, StatusCode};
@@ -106,7 +106,8 @@ impl Call {
             id: id.to_owned(),
             progress_token: token.map(ToOwned::to_owned),
             rule: front.rules.for_tool(&tool).0.clone(),
-            primes: version.is_some_and(|version| version.as_bytes() >= FIRST_WITH_PRIMING.as_bytes()),
+            primes: version
+                .is_some_and(|version| version.as_bytes() >= FIRST_WITH_PRIMING.as_bytes()),
         })
     }
 }
@@ -115,11 +116,7 @@ impl Call {
 /// source ends after the answer, or without one where its client wants none any more.
 ///
 /// Without room for another one, the call ends with its client's connection, as it did before.
-pub(super) fn hold(
-    front: &Shared,
-    call: Call,
-    source: BoxStream<'static, Said>,
-) -> Response<Body> {
+pub(super) fn hold(front: &Shared, call: Call, source: BoxStream<'static, Said>) -> Response<Body> {
     let hold = TaskId::random();
     let log = Log::of(front, &call.place, hold);
     let primes = call.primes;
@@ -165,7 +162,8 @@ async fn replay(front: &Shared, headers: &HeaderMap, behind: &str) -> Response<B
         Err(_) if live.is_some() => None,
         Err(error) => {
             tracing::warn!(%error, "a client came back while the store does not answer");
-            return reply::Rpc::store_unavailable("null").into_response();
+            let error = RpcError::internal("The task store does not answer; try again later");
+            return reply::refusal(StatusCode::SERVICE_UNAVAILABLE, &error);
         }
     };
     let heartbeat = match &head {
@@ -184,7 +182,8 @@ async fn replay(front: &Shared, headers: &HeaderMap, behind: &str) -> Response<B
 /// Not 404: that says that the session is lost, and its other calls with it. After any other
 /// refusal real clients try twice more, and leave the session as it is.
 fn unknown() -> Response<Body> {
-    let error = RpcError::invalid_request("Invalid request: Last-Event-ID names no event that is kept");
+    let error =
+        RpcError::invalid_request("Invalid request: Last-Event-ID names no event that is kept");
     reply::refusal(StatusCode::BAD_REQUEST, &error)
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::stream::{self, BoxStream, StreamExt as _};
 use tokio::sync::watch;
-use tokio::time::{Instant, Interval};
+use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::event_id;
 use super::live::{Behind, Tail};
@@ -45,6 +45,8 @@ pub(super) struct Reader {
 
 /// Where what is said comes from.
 enum Feed {
+    /// Another replica cannot know of the call yet.
+    Unbegun(watch::Receiver<Tail>),
     Here(watch::Receiver<Tail>),
     Elsewhere(Elsewhere),
     Over,
@@ -59,6 +61,7 @@ struct Elsewhere {
 
 /// What was found.
 enum Found {
+    Begun(watch::Receiver<Tail>),
     Said(Vec<(u64, Entry)>),
     /// An answer in place of the call's own, and nothing more.
     Lost(String),
@@ -92,15 +95,17 @@ impl Reader {
 
     pub(super) fn following(self, tail: watch::Receiver<Tail>) -> Self {
         Self {
-            feed: Feed::Here(tail),
+            feed: Feed::Unbegun(tail),
             ..self
         }
     }
 
     pub(super) fn asking(self, head: Head) -> Self {
+        let mut look = tokio::time::interval(LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let elsewhere = Elsewhere {
             head,
-            look: tokio::time::interval(LOOK),
+            look,
             missed: None,
         };
         Self {
@@ -139,11 +144,14 @@ impl Reader {
                     return Some(sse::event(&beat));
                 }
             };
-            if std::mem::take(&mut self.primes) {
-                let id = event_id(self.hold, 0);
-                self.ready.push_back(sse::priming(&id, RETRY_MS));
-            }
             match found {
+                Found::Begun(tail) => {
+                    self.feed = Feed::Here(tail);
+                    if self.primes {
+                        let id = event_id(self.hold, 0);
+                        return Some(sse::priming(&id, RETRY_MS));
+                    }
+                }
                 Found::Said(entries) => entries
                     .into_iter()
                     .for_each(|(number, entry)| self.take(number, &entry)),
@@ -178,6 +186,12 @@ impl Reader {
 /// Cancel safe: nothing is found that is not given back.
 async fn find(front: &Shared, log: &Log, feed: &mut Feed, after: &mut u64) -> Found {
     match feed {
+        Feed::Unbegun(tail) => {
+            if tail.wait_for(|tail| tail.is_begun).await.is_err() {
+                return Found::Over;
+            }
+            Found::Begun(tail.clone())
+        }
         Feed::Here(tail) => find_here(log, tail, after).await,
         Feed::Elsewhere(elsewhere) => elsewhere.find(front, log, *after).await,
         Feed::Over => Found::Over,
@@ -185,9 +199,6 @@ async fn find(front: &Shared, log: &Log, feed: &mut Feed, after: &mut u64) -> Fo
 }
 
 async fn find_here(log: &Log, tail: &mut watch::Receiver<Tail>, after: &mut u64) -> Found {
-    if tail.wait_for(|tail| tail.is_begun).await.is_err() {
-        return Found::Over;
-    }
     loop {
         let behind = tail.borrow_and_update().behind(*after);
         match behind {

@@ -233,11 +233,7 @@ pub(super) fn accepts(headers: &HeaderMap, kind: &str) -> bool {
 }
 
 /// The same for a call that can be held: its stream outlives the connection.
-async fn hold(
-    front: &Shared,
-    call: held::Call,
-    mut said: mpsc::Receiver<Said>,
-) -> Response<Body> {
+async fn hold(front: &Shared, call: held::Call, mut said: mpsc::Receiver<Said>) -> Response<Body> {
     let first = match tokio::time::timeout(HEAD_PATIENCE, said.recv()).await {
         Ok(Some(Said::Answer(answer))) => return reply::passed(answer),
         Ok(first) => first,

@@ -18,8 +18,8 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::reply::Rpc;
 use super::held::Piped;
+use super::reply::Rpc;
 use super::tasks::Shared;
 use super::{Front, post};
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};

@@ -354,6 +354,20 @@ async fn a_cancelled_call_ends() {
     assert_eq!(rest(&mut session.back(&first).stream().await).await, events);
 }
 
+#[tokio::test]
+async fn a_call_has_its_time() {
+    let (rig, session) = rig(config().terms("max_duration = \"1s\"")).await;
+    let mut stream = session.calling("steps", json!({"n": 1})).stream().await;
+    let first = primed(&mut stream).await;
+    drop(stream);
+    rig.upstream
+        .until("steps", "cancelled", |tally| tally.cancelled == 1)
+        .await;
+    let events = rest(&mut session.back(&first).stream().await).await;
+    assert_eq!(events.len(), 2, "{events:?}");
+    assert_eq!(reason(&events[1].message), "deadline");
+}
+
 /// Also where nobody is there to hear it, and where it ends in time and where not.
 #[tokio::test]
 async fn a_drain_waits_for_held_calls_and_ends_them() {

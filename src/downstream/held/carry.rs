@@ -1,5 +1,6 @@
 //! The job of one held call: reads what is said, keeps it, shows it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{BoxStream, StreamExt as _};
@@ -7,9 +8,9 @@ use serde_json::value::RawValue;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::Call;
 use super::live::{Holding, Tail};
 use super::log::{Entry, Head, Log, Meaning};
+use super::{Call, Stop};
 use crate::downstream::heartbeat::Heartbeat;
 use crate::downstream::reply::Rpc;
 use crate::downstream::tasks::Shared;
@@ -18,6 +19,9 @@ use crate::upstream::channel::session::Said;
 
 /// Between attempts to write into a log that its store did not take.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// How long a server may take to hear that nobody waits.
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long an answer waits in memory for its store.
 const ANSWER_WAITS: Duration = Duration::from_mins(10);
@@ -55,7 +59,7 @@ pub(super) fn begin(
     };
     let lasts_ms = call.rule.max_duration_ms;
     let job = Job {
-        front: front.clone(),
+        front: Arc::clone(front),
         log,
         holding,
         tail,
@@ -64,6 +68,8 @@ pub(super) fn begin(
         said: 0,
         logged: 0,
         tried: None,
+        stop: Some(call.stop),
+        is_late: false,
         deadline: Instant::now() + Duration::from_millis(lasts_ms),
         is_cancelled: false,
         retention_ms: call.rule.retention_ms,
@@ -91,7 +97,9 @@ struct Job {
     logged: u64,
     /// When the store last failed.
     tried: Option<Instant>,
+    stop: Option<Stop>,
     deadline: Instant,
+    is_late: bool,
     is_cancelled: bool,
     retention_ms: u64,
     expires_ms: u64,
@@ -119,6 +127,9 @@ impl Job {
         self.head.is_over = true;
         self.head_is_written = false;
         self.write_down().await;
+        if let Some(stop) = self.stop.take().filter(|_| self.is_late) {
+            let _ = tokio::time::timeout(STOP_PATIENCE, stop).await;
+        }
         if !self.is_written_down() {
             self.wait_for_the_store(size).await;
         }
@@ -140,12 +151,12 @@ impl Job {
                 }
                 () = halt.cancelled() => return failed(&self.head.id, Reason::Shutdown),
                 () = tokio::time::sleep_until(self.deadline) => {
-                    // Nobody waits for what was cancelled.
-                    return if self.is_cancelled {
-                        Said::Answer(String::new())
-                    } else {
-                        failed(&self.head.id, Reason::Deadline)
-                    };
+                    // Nobody waits for what was cancelled, and its server knows.
+                    if self.is_cancelled {
+                        return Said::Answer(String::new());
+                    }
+                    self.is_late = true;
+                    return failed(&self.head.id, Reason::Deadline);
                 }
                 () = self.holding.cancelled.cancelled(), if !self.is_cancelled => {
                     self.is_cancelled = true;

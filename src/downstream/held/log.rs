@@ -14,6 +14,9 @@ use crate::store::ledger::Ledger;
 use crate::store::notes::{Kind, Name};
 use crate::task::id::TaskId;
 
+/// A larger message, but for the answer, is shown to who is there and not kept.
+const MESSAGE_BYTES_MAX: usize = 1 << 20;
+
 /// What was said at one time: JSON, and a last byte that tells what it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry(Bytes);
@@ -26,6 +29,8 @@ pub(super) enum Meaning {
     Answer,
     /// There will be no answer.
     End,
+    /// A message that was too large to be kept.
+    Lost,
 }
 
 impl Meaning {
@@ -34,11 +39,12 @@ impl Meaning {
             Self::Message => 'm',
             Self::Answer => 'a',
             Self::End => 'e',
+            Self::Lost => 'l',
         }
     }
 
     fn of(letter: u8) -> Option<Self> {
-        [Self::Message, Self::Answer, Self::End]
+        [Self::Message, Self::Answer, Self::End, Self::Lost]
             .into_iter()
             .find(|meaning| meaning.letter() == char::from(letter))
     }
@@ -116,11 +122,11 @@ impl Log {
     pub(super) fn of(front: &Shared, place: &Place, hold: TaskId) -> Self {
         let caller = uuid::Uuid::from_bytes(*place.caller.as_bytes()).to_string();
         let hold = hold.to_string();
-        let name = |part| Name::of(Kind::Events, &[&caller, &*place.session, &*hold, part]);
+        let name = |kind| Name::of(kind, &[&caller, &*place.session, &*hold]);
         Self {
             ledger: front.runner.ledger().clone(),
-            entries: name("log"),
-            head: name("head"),
+            entries: name(Kind::Events),
+            head: name(Kind::Hold),
         }
     }
 
@@ -152,9 +158,16 @@ impl Log {
         entry: &Entry,
         expires_ms: u64,
     ) -> Result<(), StoreError> {
+        let is_kept = entry.meaning() != Meaning::Message || entry.len() <= MESSAGE_BYTES_MAX;
+        let entry = if is_kept {
+            entry.clone()
+        } else {
+            Entry::new(Meaning::Lost, String::new())
+        };
         let store = self.ledger.store();
-        let entry = entry.0.clone();
-        store.append(self.entries, number, entry, expires_ms).await
+        store
+            .append(self.entries, number, entry.0, expires_ms)
+            .await
     }
 
     /// What is behind that entry, in order. Some of it may be forgotten.
@@ -173,7 +186,12 @@ mod tests {
 
     #[test]
     fn an_entry_is_read_as_it_was_written() {
-        for meaning in [Meaning::Message, Meaning::Answer, Meaning::End] {
+        for meaning in [
+            Meaning::Message,
+            Meaning::Answer,
+            Meaning::End,
+            Meaning::Lost,
+        ] {
             let entry = Entry::new(meaning, r#"{"é":1}"#.into());
             let read = Entry::read(entry.0.clone()).unwrap();
             assert_eq!((read.meaning(), read.json()), (meaning, r#"{"é":1}"#));

@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use hyper::header::HeaderName;
 use hyper::http::request::Parts;
@@ -17,7 +19,7 @@ use super::legacy::pushes::SessionKey;
 use super::reply;
 use super::tasks::Shared;
 use crate::mcp::error::RpcError;
-use crate::mcp::json::Object;
+use crate::mcp::json::{Object, Writer};
 use crate::mcp::meta::PROGRESS_TOKEN;
 use crate::task::id::{Caller, TaskId};
 use crate::task::policy::Rule;
@@ -71,7 +73,6 @@ impl Place {
 }
 
 /// A call that can be held.
-#[derive(Debug)]
 pub(super) struct Call {
     place: Place,
     /// The request's.
@@ -79,7 +80,11 @@ pub(super) struct Call {
     progress_token: Option<Box<RawValue>>,
     rule: Rule,
     primes: bool,
+    stop: Stop,
 }
+
+/// Tells the server that nobody waits any more. Not begun before that is so.
+type Stop = BoxFuture<'static, ()>;
 
 impl Call {
     /// `None`: a request that is no call on a session, one of a client that reads no event streams,
@@ -106,9 +111,29 @@ impl Call {
             id: id.to_owned(),
             progress_token: token.map(ToOwned::to_owned),
             rule: front.rules.for_tool(&tool).0.clone(),
+            stop: std::future::ready(()).boxed(),
             primes: version
                 .is_some_and(|version| version.as_bytes() >= FIRST_WITH_PRIMING.as_bytes()),
         })
+    }
+}
+
+impl Call {
+    /// With what tells the server that nobody waits any more: a `notifications/cancelled` of the
+    /// client's own session, which `tell` sends.
+    pub(super) fn stopped_by<F>(self, tell: impl FnOnce(String) -> F) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let mut params = Writer::object();
+        params.raw("requestId", self.id.get());
+        params.str("reason", "The call did not end within its time limit");
+        let mut out = Writer::object();
+        out.str("jsonrpc", "2.0");
+        out.str("method", "notifications/cancelled");
+        out.raw("params", &params.end());
+        let stop = tell(out.end()).boxed();
+        Self { stop, ..self }
     }
 }
 

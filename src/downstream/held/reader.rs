@@ -1,6 +1,7 @@
 //! The stream of a held call to one client, from wherever it left off to the answer.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -77,7 +78,7 @@ impl Reader {
         heartbeat: Option<Heartbeat>,
     ) -> Self {
         Self {
-            front: front.clone(),
+            front: Arc::clone(front),
             hold,
             log,
             after: 0,
@@ -168,12 +169,14 @@ impl Reader {
 
     fn take(&mut self, number: u64, entry: &Entry) {
         self.after = number;
-        let meaning = entry.meaning();
-        if meaning != Meaning::Message {
-            self.feed = Feed::Over;
-        }
-        if meaning == Meaning::End {
-            return;
+        match entry.meaning() {
+            Meaning::Message => {}
+            Meaning::Answer => self.feed = Feed::Over,
+            Meaning::End => {
+                self.feed = Feed::Over;
+                return;
+            }
+            Meaning::Lost => return,
         }
         if let Some(heartbeat) = &mut self.heartbeat {
             heartbeat.saw(entry.json());

@@ -10,6 +10,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, StreamExt as _};
 use http_body_util::Full;
 use hyper::Response;
+use hyper::header::CONTENT_LENGTH;
 use hyper::http::request::Parts;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
@@ -40,6 +41,7 @@ pub(in crate::downstream) async fn post(
     body: Bytes,
     call: Call,
 ) -> Response<Body> {
+    let call = stoppable(front, &parts, call);
     let upstream = Arc::clone(&front.upstream);
     let bytes_max = usize::try_from(call.rule.result_bytes_max).unwrap_or(usize::MAX);
     let body = RequestBody::Ready(Full::new(body));
@@ -76,6 +78,17 @@ pub(in crate::downstream) async fn post(
             response
         }
     }
+}
+
+fn stoppable(front: &Shared, parts: &Parts, call: Call) -> Call {
+    let (upstream, mut parts) = (Arc::clone(&front.upstream), parts.clone());
+    parts.headers.remove(CONTENT_LENGTH);
+    call.stopped_by(|text| async move {
+        let told = upstream.pass(parts, RequestBody::json(text)).await;
+        if told.is_err() {
+            tracing::debug!("a server could not be told that nobody waits");
+        }
+    })
 }
 
 /// Not what is answered at once, and no stream to which its server lets its client come back.

@@ -121,7 +121,12 @@ pub(super) async fn post(front: &Shared, parts: &Parts, body: &Bytes) -> Respons
             let params = asked.params.as_ref();
             let held = params.and_then(|params| held::Call::of(front, parts, id, &method, params));
             match held {
-                Some(call) => hold(front, call, said).await,
+                Some(call) => {
+                    let call = call.stopped_by(|text| async move {
+                        session.tell(text).await;
+                    });
+                    hold(front, call, said).await
+                }
                 None => respond(said, asked.streams, answer).await,
             }
         }

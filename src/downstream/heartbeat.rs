@@ -122,7 +122,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn only_progress_under_its_token_counts() {
-        let mut heartbeat = Heartbeat::new(token("1"), Duration::from_secs(60));
+        let mut heartbeat = Heartbeat::new(token("1"), Duration::from_mins(1));
         for other in [
             r#"{"method":"notifications/progress","params":{"progressToken":"1","progress":9}}"#,
             r#"{"method":"notifications/message","params":{"progressToken":1,"progress":9}}"#,

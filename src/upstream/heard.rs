@@ -161,12 +161,12 @@ impl Messages {
     pub(super) fn try_of(
         response: Response<ResponseBody>,
         bytes_max: usize,
-    ) -> Result<(Parts, Self), Response<ResponseBody>> {
+    ) -> Result<(Parts, Self), Box<Response<ResponseBody>>> {
         if response.status() != StatusCode::OK {
-            return Err(response);
+            return Err(Box::new(response));
         }
         let Some(form) = Form::of(response.headers(), bytes_max) else {
-            return Err(response);
+            return Err(Box::new(response));
         };
         let (head, body) = response.into_parts();
         let mut messages = Self::in_form(form, body, bytes_max);

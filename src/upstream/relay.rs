@@ -93,7 +93,7 @@ impl Upstream {
         let response = self.pass(parts, body).await?;
         Ok(match Messages::try_of(response, message_bytes_max) {
             Ok((head, messages)) => Relayed::Answer(Box::new(Answering { head, messages })),
-            Err(response) => Relayed::Passed(response),
+            Err(response) => Relayed::Passed(*response),
         })
     }
 }

@@ -97,8 +97,7 @@ async fn needs_hold(answering: &mut Answering) -> bool {
         return false;
     }
     match timeout(FIRST_PATIENCE, answering.first()).await {
-        Ok(Ok(Some((_, true)))) => false,
-        Ok(Ok(Some((message, false)))) => !is_answer(message),
+        Ok(Ok(Some((message, has_id)))) => !has_id && !is_answer(message),
         // What cannot be read here passes as it is.
         Ok(Err(_)) => false,
         Ok(Ok(None)) | Err(_) => true,

@@ -117,19 +117,10 @@ pub(super) async fn post(front: &Shared, parts: &Parts, body: &Bytes) -> Respons
         Err(unfound) => return unfound.into_response(),
     };
     match session.ask(&asked).await {
-        Ok(said) => {
-            let params = asked.params.as_ref();
-            let held = params.and_then(|params| held::Call::of(front, parts, id, &method, params));
-            match held {
-                Some(call) => {
-                    let call = call.stopped_by(|text| async move {
-                        session.tell(text).await;
-                    });
-                    hold(front, call, said).await
-                }
-                None => respond(said, asked.streams, answer).await,
-            }
-        }
+        Ok(said) => match held_call(front, parts, &asked, session) {
+            Some(call) => hold(front, call, said).await,
+            None => respond(said, asked.streams, answer).await,
+        },
         Err(untaken) => refused(&asked, untaken),
     }
 }
@@ -235,6 +226,20 @@ pub(super) fn accepts(headers: &HeaderMap, kind: &str) -> bool {
         let value = value.to_str().unwrap_or_default();
         value.contains(kind) || value.contains("*/*")
     })
+}
+
+/// The call that a request is, if it can be held.
+fn held_call(
+    front: &Shared,
+    parts: &Parts,
+    asked: &Asked<'_>,
+    session: Arc<Session>,
+) -> Option<held::Call> {
+    let params = asked.params.as_ref()?;
+    let call = held::Call::of(front, parts, asked.id, asked.method, params)?;
+    Some(call.stopped_by(|text| async move {
+        session.tell(text).await;
+    }))
 }
 
 /// The same for a call that can be held: its stream outlives the connection.

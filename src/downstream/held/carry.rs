@@ -15,10 +15,14 @@ use crate::downstream::heartbeat::Heartbeat;
 use crate::downstream::reply::Rpc;
 use crate::downstream::tasks::Shared;
 use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::store::StoreError;
 use crate::upstream::channel::session::Said;
 
 /// Between attempts to write into a log that its store did not take.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// No clock ends later.
+const LASTS_MAX: Duration = Duration::from_hours(24 * 365);
 
 /// How long a server may take to hear that nobody waits.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
@@ -68,9 +72,9 @@ pub(super) fn begin(
         said: 0,
         logged: 0,
         tried: None,
+        is_behind: false,
         stop: Some(call.stop),
-        is_late: false,
-        deadline: Instant::now() + Duration::from_millis(lasts_ms),
+        deadline: Instant::now() + Duration::from_millis(lasts_ms).min(LASTS_MAX),
         is_cancelled: false,
         retention_ms: call.rule.retention_ms,
         expires_ms: now_ms
@@ -97,9 +101,10 @@ struct Job {
     logged: u64,
     /// When the store last failed.
     tried: Option<Instant>,
+    /// It is known that the store has not all of it.
+    is_behind: bool,
     stop: Option<Stop>,
     deadline: Instant,
-    is_late: bool,
     is_cancelled: bool,
     retention_ms: u64,
     expires_ms: u64,
@@ -119,6 +124,7 @@ impl Job {
             }
         };
         drop(source);
+        let is_late = !self.is_cancelled && Instant::now() >= self.deadline;
         // From here on it is kept for its retention.
         self.expires_ms = self.log.now_ms().saturating_add(self.retention_ms);
         self.tried = None;
@@ -127,7 +133,7 @@ impl Job {
         self.head.is_over = true;
         self.head_is_written = false;
         self.write_down().await;
-        if let Some(stop) = self.stop.take().filter(|_| self.is_late) {
+        if let Some(stop) = self.stop.take().filter(|_| is_late) {
             let _ = tokio::time::timeout(STOP_PATIENCE, stop).await;
         }
         if !self.is_written_down() {
@@ -155,7 +161,6 @@ impl Job {
                     if self.is_cancelled {
                         return Said::Answer(String::new());
                     }
-                    self.is_late = true;
                     return failed(&self.head.id, Reason::Deadline);
                 }
                 () = self.holding.cancelled.cancelled(), if !self.is_cancelled => {
@@ -171,11 +176,9 @@ impl Job {
     async fn say(&mut self, entry: Entry) {
         self.said += 1;
         let number = self.said;
-        // Not shown yet, but where the log is written from.
-        let hidden = entry.clone();
         self.write_down().await;
         if self.logged + 1 == number && self.head_is_written {
-            match self.log.append(number, &hidden, self.expires_ms).await {
+            match self.log.append(number, &entry, self.expires_ms).await {
                 Ok(()) => self.logged = number,
                 Err(error) => self.store_failed(&error),
             }
@@ -196,12 +199,13 @@ impl Job {
             return;
         }
         self.tried = None;
-        if let Err(error) = self.try_write_down().await {
-            self.store_failed(&error);
+        match self.try_write_down().await {
+            Ok(()) => self.is_behind = false,
+            Err(error) => self.store_failed(&error),
         }
     }
 
-    async fn try_write_down(&mut self) -> Result<(), crate::store::StoreError> {
+    async fn try_write_down(&mut self) -> Result<(), StoreError> {
         let behind = self.tail.borrow().kept_behind(self.logged);
         for (number, entry) in behind {
             self.log.append(number, &entry, self.expires_ms).await?;
@@ -215,8 +219,10 @@ impl Job {
         Ok(())
     }
 
-    fn store_failed(&mut self, error: &crate::store::StoreError) {
-        tracing::warn!(%error, "the store did not take what a held call said");
+    fn store_failed(&mut self, error: &StoreError) {
+        if !std::mem::replace(&mut self.is_behind, true) {
+            tracing::warn!(%error, "the store did not take what a held call said");
+        }
         self.tried = Some(Instant::now());
     }
 

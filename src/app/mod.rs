@@ -144,6 +144,7 @@ impl App {
             notes,
             deliveries: Arc::default(),
             native_tools: Arc::default(),
+            holds: Arc::default(),
         };
         Ok(Self {
             front: Arc::new(front),

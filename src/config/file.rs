@@ -218,6 +218,8 @@ pub(super) struct Terms {
     pub(super) concurrency: Option<usize>,
     #[serde(deserialize_with = "optional")]
     pub(super) queue: Option<usize>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) heartbeat: Option<bool>,
 }
 
 /// The terms for some tools; what is not said is as in [`Terms`]. The fields are repeated because
@@ -251,6 +253,8 @@ pub(super) struct Tool {
     concurrency: Option<usize>,
     #[serde(deserialize_with = "optional")]
     queue: Option<usize>,
+    #[serde(deserialize_with = "optional")]
+    heartbeat: Option<bool>,
 }
 
 impl Tool {
@@ -273,6 +277,7 @@ impl Tool {
             on_owner_lost,
             concurrency,
             queue,
+            heartbeat,
         } = self;
         let terms = Terms {
             mode,
@@ -287,6 +292,7 @@ impl Tool {
             on_owner_lost,
             concurrency,
             queue,
+            heartbeat,
         };
         (name, terms)
     }

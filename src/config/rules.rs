@@ -66,6 +66,7 @@ fn rule(base: &Rule, terms: &file::Terms, key: &str) -> Result<Rule, Problem> {
             .map_or(base.result_bytes_max, |s| s.0),
         on_owner_lost: terms.on_owner_lost.unwrap_or(base.on_owner_lost),
         concurrency: base.concurrency,
+        heartbeat: terms.heartbeat.unwrap_or(base.heartbeat),
     };
     let refused = |setting: &str, text: &str| Err(Problem::new(format!("{key}.{setting}"), text));
     if rule.poll_interval_ms < POLL_INTERVAL_MIN_MS {

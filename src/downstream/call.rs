@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 use tokio::time::{Instant, Interval};
 
 use super::body::{Body, PROBE};
+use super::heartbeat::{self, Heartbeat};
 use super::intercept::Modern;
 use super::reply::{self, Rpc};
 use super::tasks::Shared;
@@ -58,6 +59,8 @@ pub(super) async fn carry(
         Ok(Some(comeback)) => return rejoin(front, id, comeback).await,
         Err(error) => return Rpc::error(id.get(), &error).into_response(),
     }
+    let token = asked.modern.meta.progress_token.filter(|_| rule.heartbeat);
+    let heartbeat = token.map(|token| Heartbeat::new(token.to_owned(), Duration::ZERO));
     let call = Call {
         caller: asked.caller,
         era: asked.era,
@@ -70,7 +73,7 @@ pub(super) async fn carry(
         listed: super::auth::is_somebody(asked.headers),
     };
     match front.runner.call(call) {
-        Ok(client) => respond(id.to_owned(), client).await,
+        Ok(client) => respond(id.to_owned(), client, heartbeat).await,
         Err(refused) => Rpc::not_begun(id.get(), refused.reason()).into_response(),
     }
 }
@@ -171,20 +174,25 @@ fn follow(front: &Shared, id: Box<RawValue>, follower: Follower) -> Response<Bod
 }
 
 /// The answer as one JSON body where it comes soon, else as a stream.
-async fn respond(id: Box<RawValue>, mut client: Client) -> Response<Body> {
+async fn respond(
+    id: Box<RawValue>,
+    mut client: Client,
+    heartbeat: Option<Heartbeat>,
+) -> Response<Body> {
     match tokio::time::timeout(HEAD_PATIENCE, client.next()).await {
         Ok(Some(Reply::Answer(answer))) => {
             Rpc::answer(id.get(), answer).guarded(Some(client.into_guard()))
         }
         Ok(Some(Reply::Relay(notification))) => {
-            reply::event_stream(Body::Events(events(id, client, Some(notification))))
+            let first = Some(notification);
+            reply::event_stream(Body::Events(events(id, client, first, heartbeat)))
         }
         Ok(None) => Rpc::error(
             id.get(),
             &RpcError::internal("The call ended without an answer"),
         )
         .into_response(),
-        Err(_elapsed) => reply::event_stream(Body::Events(events(id, client, None))),
+        Err(_elapsed) => reply::event_stream(Body::Events(events(id, client, None, heartbeat))),
     }
 }
 
@@ -195,6 +203,16 @@ struct Held {
     client: Client,
     first: Option<String>,
     beat: Interval,
+    heartbeat: Option<Heartbeat>,
+}
+
+impl Held {
+    fn relay(&mut self, notification: &str) -> Bytes {
+        if let Some(heartbeat) = &mut self.heartbeat {
+            heartbeat.saw(notification);
+        }
+        sse::event(notification)
+    }
 }
 
 /// Where the stream of a held call is.
@@ -206,12 +224,18 @@ enum Stage {
     Sent(Guard),
 }
 
-fn events(id: Box<RawValue>, client: Client, first: Option<String>) -> BoxStream<'static, Bytes> {
+fn events(
+    id: Box<RawValue>,
+    client: Client,
+    first: Option<String>,
+    heartbeat: Option<Heartbeat>,
+) -> BoxStream<'static, Bytes> {
     let held = Held {
         id,
         client,
         first,
         beat: keep_alive(),
+        heartbeat,
     };
     stream::unfold(Stage::Held(held), |stage| async {
         let mut held = match stage {
@@ -223,12 +247,12 @@ fn events(id: Box<RawValue>, client: Client, first: Option<String>) -> BoxStream
             }
         };
         if let Some(first) = held.first.take() {
-            return Some((sse::event(&first), Stage::Held(held)));
+            return Some((held.relay(&first), Stage::Held(held)));
         }
         tokio::select! {
             reply = held.client.next() => match reply? {
                 Reply::Relay(notification) => {
-                    Some((sse::event(&notification), Stage::Held(held)))
+                    Some((held.relay(&notification), Stage::Held(held)))
                 }
                 Reply::Answer(answer) => {
                     let event = sse::event(&Rpc::answer(held.id.get(), answer).json);
@@ -236,6 +260,10 @@ fn events(id: Box<RawValue>, client: Client, first: Option<String>) -> BoxStream
                 }
             },
             _ = held.beat.tick() => Some((sse::COMMENT, Stage::Held(held))),
+            () = heartbeat::due(held.heartbeat.as_ref()) => {
+                let beat = held.heartbeat.as_mut().map(Heartbeat::beat)?;
+                Some((sse::event(&beat), Stage::Held(held)))
+            }
         }
     })
     .boxed()

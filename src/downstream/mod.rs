@@ -28,6 +28,8 @@ mod body;
 mod call;
 pub mod dialect;
 mod discover;
+mod heartbeat;
+pub mod held;
 mod intercept;
 pub mod legacy;
 mod listen;
@@ -43,6 +45,7 @@ use body::Body;
 use call::Asked;
 use dialect::delivery::Deliveries;
 use dialect::native::NativeTools;
+use held::live::Holds;
 use intercept::{Intercepted, Modern};
 use legacy::pushes::Pushes;
 use reply::Rpc;
@@ -86,6 +89,8 @@ pub struct Front {
     /// Whose tasks are told of on them.
     pub deliveries: Arc<Deliveries>,
     pub native_tools: Arc<NativeTools>,
+    /// The calls of legacy clients that are kept for them here.
+    pub holds: Arc<Holds>,
 }
 
 // The futures of what is rare are boxed, so that what passes through stays small.

@@ -53,6 +53,7 @@ async fn pass(front: &Shared, parts: Parts, body: RequestBody) -> Response<Body>
     let answer = (parts.method == Method::POST).then(|| front.passing.token());
     match front.upstream.pass(parts, body).await {
         Ok(response) => response.map(|body| Body::Passed {
+            begun: None,
             body,
             _answer: answer,
         }),

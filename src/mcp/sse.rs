@@ -127,6 +127,25 @@ pub const COMMENT: Bytes = Bytes::from_static(b":\n\n");
 pub fn event(json: &str) -> Bytes {
     let mut out = Vec::with_capacity(json.len() + 24);
     out.extend_from_slice(b"event: message\n");
+    end_event(out, json)
+}
+
+/// The same, for a client that can come back to what is behind it. The id is one line.
+pub fn event_with_id(id: &str, json: &str) -> Bytes {
+    let mut out = Vec::with_capacity(json.len() + id.len() + 32);
+    out.extend_from_slice(b"event: message\nid: ");
+    out.extend_from_slice(id.as_bytes());
+    out.push(b'\n');
+    end_event(out, json)
+}
+
+/// An event without a message: where to come back to before anything was said, and how many
+/// milliseconds later (2025-11-25, Sending Messages to the Server).
+pub fn priming(id: &str, retry_ms: u64) -> Bytes {
+    format!("id: {id}\nretry: {retry_ms}\ndata: \n\n").into()
+}
+
+fn end_event(mut out: Vec<u8>, json: &str) -> Bytes {
     for line in json.split(['\n', '\r']).filter(|line| !line.is_empty()) {
         out.extend_from_slice(b"data: ");
         out.extend_from_slice(line.as_bytes());
@@ -246,5 +265,16 @@ mod tests {
         let events = decode(&[&event("{\n  \"a\": 1\r\n}"), &COMMENT]);
         assert_eq!(events.len(), 1);
         assert_eq!(events[0].data, "{\n  \"a\": 1\n}");
+        let events = decode(&[&priming("a/0", 1000), &event_with_id("a/1", "{}")]);
+        assert_eq!(events.len(), 2);
+        assert_eq!(
+            (events[0].id.as_deref(), events[0].retry),
+            (Some("a/0"), Some(1000))
+        );
+        assert_eq!(events[0].data, "");
+        assert_eq!(
+            (events[1].id.as_deref(), &*events[1].data),
+            (Some("a/1"), "{}")
+        );
     }
 }

@@ -249,6 +249,16 @@ impl Runner {
         self.gates.limits(tool)
     }
 
+    /// Runs what a drain waits for as it does for calls, and which ends soon after [`Self::halt`].
+    pub fn attend(&self, job: impl Future<Output = ()> + Send + 'static) {
+        self.calls.spawn(job);
+    }
+
+    /// Cancelled shortly before the grace period of a drain is over.
+    pub fn halt(&self) -> &CancellationToken {
+        &self.halt
+    }
+
     /// Waits for the calls under way. Shortly before `grace` is over, what another replica can
     /// carry on is left to it, and the rest fails as `shutdown`.
     pub async fn drain(&self, grace: Duration) {

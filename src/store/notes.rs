@@ -26,6 +26,8 @@ pub enum Kind {
     Answer,
     /// The events of a held call.
     Events,
+    /// Who carries a held call, and whether it is over.
+    Hold,
 }
 
 impl Kind {
@@ -36,6 +38,7 @@ impl Kind {
             Self::Claim => 'k',
             Self::Answer => 'a',
             Self::Events => 'e',
+            Self::Hold => 'h',
         }
     }
 }

@@ -108,6 +108,9 @@ pub struct Rule {
     pub on_owner_lost: OnOwnerLost,
     /// `None`: as many as come.
     pub concurrency: Option<Concurrency>,
+    /// Who waits for the answer, and asked for progress, hears that the call runs while the server
+    /// says nothing.
+    pub heartbeat: bool,
 }
 
 impl Rule {
@@ -138,6 +141,7 @@ impl Default for Rule {
             result_bytes_max: 32 << 20,
             on_owner_lost: OnOwnerLost::Resume,
             concurrency: None,
+            heartbeat: false,
         }
     }
 }

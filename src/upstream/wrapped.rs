@@ -34,7 +34,7 @@ const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 /// The wrapped server.
 #[derive(Debug)]
 pub struct Upstream {
-    server: Server,
+    pub(super) server: Server,
     era: Arc<OnceCell<Era>>,
     discovered: Mutex<Option<Arc<Discovered>>>,
 }

@@ -14,7 +14,8 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
         "[tasks]\ngrace_windw = '2s'",
         "config.toml: tasks.grace_windw: unknown key; did you mean grace_window? accepted in \
              [tasks]: mode, grace_window, require_tasks, input, retention, max_duration, \
-             poll_interval, input_timeout, result_bytes_max, on_owner_lost, concurrency, queue",
+             poll_interval, input_timeout, result_bytes_max, on_owner_lost, concurrency, queue, \
+             heartbeat",
     ),
     (
         "[task]\nmode = 'auto'",
@@ -29,7 +30,8 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
         "[[tools]]\nname = 'a'\n[[tools]]\nname = 'b'\nmod = 'auto'",
         "config.toml: [[tools]] #2: mod: unknown key; did you mean mode? accepted in [[tools]]: \
              name, mode, grace_window, require_tasks, input, retention, max_duration, \
-             poll_interval, input_timeout, result_bytes_max, on_owner_lost, concurrency, queue",
+             poll_interval, input_timeout, result_bytes_max, on_owner_lost, concurrency, queue, \
+             heartbeat",
     ),
     (
         "[[tools]]\nname = 'a'\nmode = 'sometimes'",

@@ -38,6 +38,7 @@ mod discover;
 mod drain;
 mod get_stream;
 mod headers;
+mod held;
 mod lifecycle;
 mod listen;
 mod malformed;

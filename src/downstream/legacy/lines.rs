@@ -17,7 +17,7 @@ use super::super::call::keep_alive;
 use super::super::dialect::Edit;
 use super::super::reply::{self, Rpc};
 use super::super::tasks::Shared;
-use super::super::undecided;
+use super::super::{held, undecided};
 use super::stream::{Place, SESSION_ID, Source, read};
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::json::{Object, scan};
@@ -128,7 +128,10 @@ pub(super) async fn post(
         Err(unfound) => return unfound.into_response(),
     };
     match session.ask(&asked).await {
-        Ok(said) => respond(said, asked.streams, answer, edit).await,
+        Ok(said) => match held_call(front, parts, &asked, session) {
+            Some(call) => hold(front, call, said).await,
+            None => respond(said, asked.streams, answer, edit).await,
+        },
         Err(untaken) => refused(&asked, untaken),
     }
 }
@@ -233,7 +236,7 @@ fn refused(asked: &Asked<'_>, untaken: Untaken) -> Response<Body> {
     }
 }
 
-fn accepts(headers: &HeaderMap, kind: &str) -> bool {
+pub(super) fn accepts(headers: &HeaderMap, kind: &str) -> bool {
     let mut values = headers.get_all(ACCEPT).iter();
     values.any(|value| {
         let value = value.to_str().unwrap_or_default();
@@ -246,6 +249,34 @@ fn edited(edit: Option<&Edit>, answer: String) -> String {
         Some(edit) => edit.apply(answer),
         None => answer,
     }
+}
+
+/// The call that a request is, if it can be held.
+fn held_call(
+    front: &Shared,
+    parts: &Parts,
+    asked: &Asked<'_>,
+    session: Arc<Session>,
+) -> Option<held::Call> {
+    let params = asked.params.as_ref()?;
+    let call = held::Call::of(front, parts, asked.id, asked.method, params)?;
+    Some(call.stopped_by(|text| async move {
+        session.tell(text).await;
+    }))
+}
+
+/// The same for a call that can be held: its stream outlives the connection.
+async fn hold(front: &Shared, call: held::Call, mut said: mpsc::Receiver<Said>) -> Response<Body> {
+    let first = match tokio::time::timeout(HEAD_PATIENCE, said.recv()).await {
+        Ok(Some(Said::Answer(answer))) => return reply::passed(answer),
+        Ok(first) => first,
+        Err(_elapsed) => None,
+    };
+    let rest = stream::unfold(said, |mut said| async {
+        let next = said.recv().await?;
+        Some((next, said))
+    });
+    held::hold(front, call, stream::iter(first).chain(rest).boxed())
 }
 
 /// One JSON body where the answer comes soon and alone, else a stream.

@@ -3,18 +3,20 @@
 use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::http::request::Parts;
-use hyper::{Method, Response};
+use hyper::{HeaderMap, Method, Response};
 
 use super::body::Body;
 use super::dialect::{Edit, Looked};
 use super::tasks::Shared;
-use super::{Read, dialect, pass, read};
+use super::{Read, dialect, held, pass, read};
 
 mod contact;
 mod lines;
 pub mod pushes;
 mod stream;
 pub(super) mod words;
+
+use words::Words;
 
 /// A message, a stream or the end of a session, from the network.
 pub(super) async fn answer(front: &Shared, parts: Parts, body: Incoming) -> Response<Body> {
@@ -42,7 +44,10 @@ pub(super) async fn post(front: &Shared, parts: Parts, body: Bytes) -> Response<
         return contact::post(front, parts, body, edit).await;
     }
     if front.upstream.speaks_http() {
-        return pass_on(front, parts, body, edit).await;
+        return match held_call(front, &parts, &body) {
+            Some(call) => held::post(front, parts, body, call).await,
+            None => pass_on(front, parts, body, edit).await,
+        };
     }
     lines::post(front, &parts, &body, edit).await
 }
@@ -64,8 +69,30 @@ fn end(front: &Shared, parts: &Parts) {
     }
 }
 
+/// The call that a message for a server over HTTP is, if it can be held.
+fn held_call(front: &Shared, parts: &Parts, body: &[u8]) -> Option<held::Call> {
+    match Words::of(body) {
+        Words::Request(asked) => {
+            held::Call::of(front, parts, asked.id, &asked.method, &asked.params)
+        }
+        Words::Notification(method, Some(params)) if method == "notifications/cancelled" => {
+            held::cancelled(front, &parts.headers, &params);
+            None
+        }
+        Words::Notification(..) | Words::Answer(..) | Words::Other => None,
+    }
+}
+
+/// The client reads streams of events.
+pub(super) fn accepts_events(headers: &HeaderMap) -> bool {
+    lines::accepts(headers, "text/event-stream")
+}
+
 /// GET and DELETE. Without a body: from a client that speaks no HTTP itself.
 pub(super) async fn other(front: &Shared, parts: Parts, body: Option<Incoming>) -> Response<Body> {
+    if let Some(replayed) = held::resume(front, &parts).await {
+        return replayed;
+    }
     let listens = (parts.method == Method::GET).then(|| parts.headers.clone());
     let response = other_answer(front, parts, body).await;
     if let Some(headers) = listens.filter(|_| response.status().is_success()) {

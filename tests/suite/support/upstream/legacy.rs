@@ -45,7 +45,7 @@ impl Session {
     }
 }
 
-pub(super) fn handle(shared: &Arc<Shared>, parts: &Parts, body: &Bytes) -> Response<Body> {
+pub(super) async fn handle(shared: &Arc<Shared>, parts: &Parts, body: &Bytes) -> Response<Body> {
     let session = parts
         .headers
         .get(SESSION)
@@ -81,7 +81,7 @@ pub(super) fn handle(shared: &Arc<Shared>, parts: &Parts, body: &Bytes) -> Respo
             ),
         };
     }
-    post(shared, &session, &message)
+    post(shared, &session, &message).await
 }
 
 fn initialize(shared: &Shared, message: &Value) -> Response<Body> {
@@ -122,7 +122,7 @@ fn news(shared: &Shared) -> Response<Body> {
     http::events(None, said)
 }
 
-fn post(shared: &Arc<Shared>, session: &Arc<Session>, message: &Value) -> Response<Body> {
+async fn post(shared: &Arc<Shared>, session: &Arc<Session>, message: &Value) -> Response<Body> {
     let Some(method) = message["method"].as_str() else {
         let waits = session
             .asked
@@ -171,7 +171,7 @@ fn post(shared: &Arc<Shared>, session: &Arc<Session>, message: &Value) -> Respon
             let text = r#"{"content":[{"type":"text","text":"theirs"}]}"#;
             http::json(200, result(id, text))
         }
-        "tools/call" => call(shared, session, params, id.clone()),
+        "tools/call" => call(shared, session, params, id.clone()).await,
         _ => http::json(
             200,
             error(
@@ -191,9 +191,14 @@ fn only(status: &str) -> Value {
 }
 
 /// Runs on when its reader goes away; only `notifications/cancelled` ends it early.
-fn call(shared: &Arc<Shared>, session: &Arc<Session>, params: &Value, id: Value) -> Response<Body> {
+async fn call(
+    shared: &Arc<Shared>,
+    session: &Arc<Session>,
+    params: &Value,
+    id: Value,
+) -> Response<Body> {
     let call = Call::read(params, id, Side::Legacy(Arc::clone(session)));
-    let (out, said) = mpsc::channel(16);
+    let (out, mut said) = mpsc::channel(16);
     let cancelled = CancellationToken::new();
     let key = call.id.to_string();
     let twice = session
@@ -207,6 +212,7 @@ fn call(shared: &Arc<Shared>, session: &Arc<Session>, params: &Value, id: Value)
     );
     shared.tally(call.nonce(), |tally| tally.started += 1);
     let keeps_events = shared.keeps_events.load(Ordering::Relaxed);
+    let answers_json = shared.answers_json.load(Ordering::Relaxed);
     let streams = Arc::clone(session);
     let (shared, session) = (Arc::clone(shared), Arc::clone(session));
     tokio::spawn(async move {
@@ -235,6 +241,15 @@ fn call(shared: &Arc<Shared>, session: &Arc<Session>, params: &Value, id: Value)
         };
         let _ = out.send(Said::Answer(text)).await;
     });
+    if answers_json {
+        loop {
+            match said.recv().await {
+                Some(Said::Note(_)) => {}
+                Some(Said::Answer(text)) => return http::json(200, text),
+                None => return http::empty(500),
+            }
+        }
+    }
     if keeps_events {
         streams.streams.open(said)
     } else {

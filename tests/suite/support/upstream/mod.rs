@@ -91,6 +91,7 @@ pub(crate) struct Shared {
     hangs: AtomicBool,
     challenges: AtomicBool,
     keeps_events: AtomicBool,
+    answers_json: AtomicBool,
     /// Tasks of the server's own; `None` where it never makes any.
     own: Mutex<Option<own::Tasks>>,
     /// The most calls that ever ran at the same time.
@@ -155,6 +156,7 @@ impl Upstream {
             hangs: AtomicBool::new(false),
             challenges: AtomicBool::new(false),
             keeps_events: AtomicBool::new(false),
+            answers_json: AtomicBool::new(false),
             own: Mutex::default(),
             peak: AtomicU32::new(0),
         });
@@ -170,6 +172,11 @@ impl Upstream {
     /// From now on the streams of a legacy server can be come back to.
     pub(crate) fn keep_events(&self) {
         self.shared.keeps_events.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on a legacy server answers calls with one JSON body, its head included when they end.
+    pub(crate) fn answer_json(&self) {
+        self.shared.answers_json.store(true, Ordering::Relaxed);
     }
 
     /// From here on a modern server makes tasks of its own for clients that know them.
@@ -353,7 +360,7 @@ async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Response<Bod
         return http::empty(406);
     }
     match shared.era {
-        Era::Legacy => legacy::handle(&shared, &parts, &body),
+        Era::Legacy => legacy::handle(&shared, &parts, &body).await,
         Era::Modern => modern::handle(&shared, &parts, &body).await,
     }
 }

@@ -26,6 +26,7 @@ pub mod auth;
 mod body;
 mod call;
 mod discover;
+pub mod facade;
 mod intercept;
 pub mod legacy;
 mod listen;
@@ -39,6 +40,7 @@ mod tasks;
 use auth::Callers;
 use body::Body;
 use call::Asked;
+use facade::Facade;
 use intercept::{Intercepted, Modern};
 use legacy::pushes::Pushes;
 use reply::Rpc;
@@ -77,6 +79,7 @@ pub struct Front {
     pub passing: TaskTracker,
     /// The streams of legacy sessions that are open here.
     pub pushes: Arc<Pushes>,
+    pub facade: Facade,
 }
 
 // The futures of what is rare are boxed, so that what passes through stays small.

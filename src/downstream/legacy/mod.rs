@@ -7,12 +7,12 @@ use hyper::{Method, Response};
 
 use super::body::Body;
 use super::tasks::Shared;
-use super::{Read, pass, read};
+use super::{Read, facade, pass, read};
 
 mod contact;
 mod lines;
 pub mod pushes;
-mod words;
+pub(super) mod words;
 
 /// A message, a stream or the end of a session, from the network.
 pub(super) async fn answer(front: &Shared, parts: Parts, body: Incoming) -> Response<Body> {
@@ -22,18 +22,24 @@ pub(super) async fn answer(front: &Shared, parts: Parts, body: Incoming) -> Resp
     match read(body, front.settings.body_bytes_max).await {
         Read::Whole(body) => Box::pin(post(front, parts, body)).await,
         // What is too large to look at is the server's own business, where it can be passed on.
-        Read::TooLarge(begun, rest) if front.upstream.speaks_http() => {
+        Read::TooLarge(begun, rest) => {
+            let reads = facade::serves(front, &parts.headers).await;
+            if reads || !front.upstream.speaks_http() {
+                return Read::too_large();
+            }
             pass::begun(front, parts, begun, rest).await
         }
-        Read::TooLarge(..) => Read::too_large(),
         Read::Refused(refusal) => refusal,
     }
 }
 
 /// A message, whose body was read.
 pub(super) async fn post(front: &Shared, parts: Parts, body: Bytes) -> Response<Body> {
-    if !front.upstream.is_decided() {
-        return contact::post(front, parts, body).await;
+    if facade::serves(front, &parts.headers).await {
+        return Box::pin(facade::post(front, &parts, body)).await;
+    }
+    if !front.upstream.is_decided() || contact::may_be_refused(front, &parts, &body) {
+        return Box::pin(contact::post(front, parts, body)).await;
     }
     if front.upstream.speaks_http() {
         return pass::bytes(front, parts, body).await;
@@ -43,6 +49,9 @@ pub(super) async fn post(front: &Shared, parts: Parts, body: Bytes) -> Response<
 
 /// GET and DELETE. Without a body: from a client that speaks no HTTP itself.
 pub(super) async fn other(front: &Shared, parts: Parts, body: Option<Incoming>) -> Response<Body> {
+    if facade::serves(front, &parts.headers).await {
+        return Box::pin(facade::other(front, &parts)).await;
+    }
     if !front.upstream.is_decided() {
         return Box::pin(contact::other(front, parts, body)).await;
     }

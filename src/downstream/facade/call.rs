@@ -75,6 +75,8 @@ pub(super) struct Asked {
     credentials: Option<HeaderValue>,
     pub(super) rule: Rule,
     listed: bool,
+    /// Questions can be put where the answer goes.
+    pub(super) streams: bool,
 }
 
 impl Asked {
@@ -117,13 +119,17 @@ impl Asked {
             credentials: front.credentials(headers),
             rule,
             listed: is_somebody(headers),
+            streams: false,
             front: Arc::clone(front),
             session,
         })
     }
 
-    /// Begins it. What is said ends with the answer, or without one where the client cancels.
-    pub(super) fn begin(self) -> Result<mpsc::Receiver<Said>, Rpc> {
+    /// Begins it. What is said ends with the answer, or without one where the client cancels. Dropped
+    /// before, the call runs on, as legacy calls do. `streams`: the client can hear more than the
+    /// answer.
+    pub(super) fn begin(mut self, streams: bool) -> Result<mpsc::Receiver<Said>, Rpc> {
+        self.streams = streams;
         let front = Arc::clone(&self.front);
         let cancelled = CancellationToken::new();
         let running = Arc::clone(&front.facade.running);
@@ -143,10 +149,8 @@ impl Asked {
         cancelled: CancellationToken,
         _entered: Entered<CancellationToken>,
     ) {
-        // So that no message takes its room.
-        let Ok(answer) = said.clone().reserve_owned().await else {
-            return;
-        };
+        // So that no message takes its room. None where the client left at once.
+        let answer = said.clone().try_reserve_owned().ok();
         self.param_headers = self.mirrored().await;
         let cancelled_elsewhere = self.cancelled_elsewhere();
         let legs = Box::pin(self.legs(&said));
@@ -157,7 +161,7 @@ impl Asked {
             () = cancelled_elsewhere => None,
             ended = legs => Some(ended),
         };
-        if let Some(rpc) = ended {
+        if let (Some(rpc), Some(answer)) = (ended, answer) {
             answer.send(Said::Answer(rpc.on_session()));
         }
     }

@@ -229,16 +229,15 @@ impl Hearing {
             }
             Some(ListenEvent::Acknowledged(honoured)) => {
                 self.honoured = Some(honoured);
-                match std::mem::replace(&mut self.upstream, Upstream::Silent) {
-                    Upstream::Reopened(events, _) => {
-                        self.upstream = Upstream::Open(events);
-                        self.changed_meanwhile()
-                    }
-                    other => {
-                        self.upstream = other;
-                        None
-                    }
+                if !matches!(self.upstream, Upstream::Reopened(..)) {
+                    return None;
                 }
+                if let Upstream::Reopened(events, _) =
+                    std::mem::replace(&mut self.upstream, Upstream::Silent)
+                {
+                    self.upstream = Upstream::Open(events);
+                }
+                self.changed_meanwhile()
             }
             Some(ListenEvent::Ended) | None => {
                 let pause = match &self.upstream {

@@ -120,7 +120,7 @@ pub(super) async fn post(front: &Shared, parts: &Parts, body: Bytes) -> Response
     {
         return refuse(
             StatusCode::BAD_REQUEST,
-            "Bad request: MCP-Protocol-Version is not a revision of this session",
+            "Bad request: MCP-Protocol-Version is none that is spoken here",
         );
     }
     match Words::of(&body) {
@@ -183,11 +183,12 @@ async fn answer(
         "resources/subscribe" => subscribe(front, &session, &request.params, true).await,
         "resources/unsubscribe" => subscribe(front, &session, &request.params, false).await,
         method if is_translated(method) => {
+            let streams = accepts_events(&parts.headers);
             let begun = Asked::new(front, &parts.headers, session, request)
                 .map_err(|error| Rpc::error(id, &error))
-                .and_then(Asked::begin);
+                .and_then(|asked| asked.begin(streams));
             return match begun {
-                Ok(said) => stream::respond(said, accepts_events(&parts.headers)).await,
+                Ok(said) => stream::respond(said, streams).await,
                 Err(refused) => refused.on_session().into_response(),
             };
         }

@@ -88,7 +88,8 @@ async fn put_one(
     let version = &session.entry.version;
     let question = words::question(&id, &number, version, &method, object.get("params"));
     // A client that left its stream may still read the session's.
-    let is_put = say(said, question.clone()).await || front.pushes.push(session.key(), question);
+    let is_put = (asked.streams && say(said, question.clone()).await)
+        || front.pushes.push(session.key(), question);
     if !is_put {
         return no_answer(kind);
     }

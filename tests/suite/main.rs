@@ -35,6 +35,7 @@ mod concurrency;
 mod deadline;
 mod discover;
 mod drain;
+mod facade;
 mod headers;
 mod lifecycle;
 mod listen;

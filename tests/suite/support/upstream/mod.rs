@@ -91,6 +91,7 @@ pub(crate) struct Shared {
     hangs: AtomicBool,
     challenges: AtomicBool,
     keeps_events: AtomicBool,
+    takes_sessions: AtomicBool,
     /// Tasks of the server's own; `None` where it never makes any.
     own: Mutex<Option<own::Tasks>>,
     /// The most calls that ever ran at the same time.
@@ -155,6 +156,7 @@ impl Upstream {
             hangs: AtomicBool::new(false),
             challenges: AtomicBool::new(false),
             keeps_events: AtomicBool::new(false),
+            takes_sessions: AtomicBool::new(false),
             own: Mutex::default(),
             peak: AtomicU32::new(0),
         });
@@ -170,6 +172,11 @@ impl Upstream {
     /// From now on the streams of a legacy server can be come back to.
     pub(crate) fn keep_events(&self) {
         self.shared.keeps_events.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on a modern server is one of both eras.
+    pub(crate) fn take_sessions(&self) {
+        self.shared.takes_sessions.store(true, Ordering::Relaxed);
     }
 
     /// From here on a modern server makes tasks of its own for clients that know them.
@@ -259,8 +266,13 @@ impl Upstream {
 
     /// Waits until somebody listens to what belongs to no call.
     pub(crate) async fn until_listened(&self) {
+        self.until_listening(1).await;
+    }
+
+    /// Waits until that was so often begun.
+    pub(crate) async fn until_listening(&self, times: usize) {
         let mut listeners = self.shared.listeners.subscribe();
-        let event = listeners.wait_for(|count| *count > 0);
+        let event = listeners.wait_for(|count| *count >= times);
         within(PATIENCE, "somebody listens at the server", event)
             .await
             .unwrap();
@@ -352,7 +364,12 @@ async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Response<Bod
     if parts.method == Method::POST && !accepts_both(&parts) {
         return http::empty(406);
     }
+    let takes_sessions = shared.takes_sessions.load(Ordering::Relaxed);
+    let version = parts.headers.get("mcp-protocol-version");
     match shared.era {
+        Era::Modern if takes_sessions && version.is_none_or(|version| version != "2026-07-28") => {
+            legacy::handle(&shared, &parts, &body)
+        }
         Era::Legacy => legacy::handle(&shared, &parts, &body),
         Era::Modern => modern::handle(&shared, &parts, &body).await,
     }

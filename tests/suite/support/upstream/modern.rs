@@ -159,11 +159,14 @@ fn listen(shared: &Arc<Shared>, id: Value, filter: &Value) -> Response<Body> {
     let (out, said) = mpsc::channel(16);
     let mut news = shared.listen();
     let tools = filter["toolsListChanged"] == true;
-    let granted = if tools {
-        json!({"toolsListChanged": true})
-    } else {
-        json!({})
-    };
+    let uris = filter["resourceSubscriptions"].clone();
+    let mut granted = json!({});
+    if tools {
+        granted["toolsListChanged"] = json!(true);
+    }
+    if uris.is_array() {
+        granted["resourceSubscriptions"] = uris.clone();
+    }
     let meta = json!({(format!("{META}subscriptionId")): id});
     tokio::spawn(async move {
         let acknowledged = json!({
@@ -178,6 +181,13 @@ fn listen(shared: &Arc<Shared>, id: Value, filter: &Value) -> Response<Body> {
             if tools && method == "notifications/tools/list_changed" {
                 let note = json!({"jsonrpc": "2.0", "method": method, "params": {"_meta": meta}});
                 let _ = out.send(Said::Note(note.to_string())).await;
+            }
+            if method == "notifications/resources/updated" {
+                for uri in uris.as_array().into_iter().flatten() {
+                    let params = json!({"uri": uri, "_meta": meta});
+                    let note = json!({"jsonrpc": "2.0", "method": method, "params": params});
+                    let _ = out.send(Said::Note(note.to_string())).await;
+                }
             }
         }
     });

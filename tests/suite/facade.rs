@@ -398,3 +398,27 @@ async fn a_server_of_both_eras_keeps_its_own_sessions() {
     );
     assert_eq!(text(&echoed), "x");
 }
+
+#[tokio::test]
+async fn a_program_that_is_modern_only_is_no_other_server() {
+    let proxy = Config::always().run("modern").await;
+    let session = Session::open(Client::of(proxy.address())).await;
+    assert!(session.name.starts_with("raincheck-"), "{}", session.name);
+    let echoed = session
+        .calling(1, "echo", json!({"text": "x"}))
+        .send()
+        .await;
+    assert_eq!(text(&answered(&echoed)), "x");
+    let mut stream = session.calling(2, "input", json!({})).stream().await;
+    let asked = question(&mut stream).await;
+    assert_eq!(session.reply(&asked, accept("Ann")).await, 202);
+    assert_eq!(text(&stream.next().await), "Ann!");
+}
+
+#[tokio::test]
+async fn a_refusal_with_status_200_is_one() {
+    let rig = rig().await;
+    rig.upstream.refuse_politely();
+    let session = Session::open(rig.client()).await;
+    assert!(session.name.starts_with("raincheck-"), "{}", session.name);
+}

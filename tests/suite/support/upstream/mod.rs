@@ -92,6 +92,7 @@ pub(crate) struct Shared {
     challenges: AtomicBool,
     keeps_events: AtomicBool,
     takes_sessions: AtomicBool,
+    refuses_politely: AtomicBool,
     /// Tasks of the server's own; `None` where it never makes any.
     own: Mutex<Option<own::Tasks>>,
     /// The most calls that ever ran at the same time.
@@ -157,6 +158,7 @@ impl Upstream {
             challenges: AtomicBool::new(false),
             keeps_events: AtomicBool::new(false),
             takes_sessions: AtomicBool::new(false),
+            refuses_politely: AtomicBool::new(false),
             own: Mutex::default(),
             peak: AtomicU32::new(0),
         });
@@ -177,6 +179,11 @@ impl Upstream {
     /// From now on a modern server is one of both eras.
     pub(crate) fn take_sessions(&self) {
         self.shared.takes_sessions.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on a modern server refuses what is not modern with status 200.
+    pub(crate) fn refuse_politely(&self) {
+        self.shared.refuses_politely.store(true, Ordering::Relaxed);
     }
 
     /// From here on a modern server makes tasks of its own for clients that know them.

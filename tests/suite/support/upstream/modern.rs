@@ -1,6 +1,7 @@
 //! The modern face: 2026-07-28, stateless.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use hyper::http::request::Parts;
@@ -29,7 +30,8 @@ pub(super) async fn handle(shared: &Arc<Shared>, parts: &Parts, body: &Bytes) ->
     let makes_tasks = shared.own.lock().unwrap().is_some();
     if let Err(why) = headers_fit(parts, method, params, makes_tasks) {
         let wrong = json!({"code": -32020, "message": why}).to_string();
-        return http::json(400, error(&id, &wrong));
+        let politely = shared.refuses_politely.load(Ordering::Relaxed);
+        return http::json(if politely { 200 } else { 400 }, error(&id, &wrong));
     }
     if method.starts_with("tasks/")
         && let Some(answer) = own::answer(shared, &message)

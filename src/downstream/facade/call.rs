@@ -16,6 +16,7 @@ use super::super::auth::is_somebody;
 use super::super::legacy::words::Request;
 use super::super::reply::Rpc;
 use super::super::tasks::Shared;
+use super::notes;
 use super::questions::{self, Unanswered};
 use super::session::Session;
 use super::table::Entered;
@@ -50,7 +51,7 @@ const LOOK: Duration = Duration::from_secs(2);
 const LOOKS_A_SESSION: u32 = 8;
 
 /// How long a cancel waits for the replica that runs the call.
-const CANCEL_MS: u64 = 60_000;
+const CANCEL_LIFETIME: Duration = Duration::from_mins(1);
 
 /// What the client hears of its request.
 #[derive(Debug)]
@@ -325,12 +326,11 @@ impl Asked {
         let mut look = tokio::time::interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         look.tick().await;
-        let store = self.front.runner.ledger().store();
         let note = self.session.note(Kind::Answer, &["cancel", self.id.get()]);
         for number in 1_u32.. {
             look.tick().await;
             // A store that is away is asked again.
-            if matches!(store.find(note).await, Ok(Some(_))) {
+            if matches!(notes::find(&self.front, note).await, Ok(Some(_))) {
                 return;
             }
             let looks = number.is_multiple_of(LOOKS_A_SESSION);
@@ -347,10 +347,8 @@ pub(super) async fn cancel(front: &Shared, session: &Session, id: &RawValue) {
         running.cancel();
         return;
     }
-    let ledger = front.runner.ledger();
     let note = session.note(Kind::Answer, &["cancel", id.get()]);
-    let expires_ms = ledger.now_ms().saturating_add(CANCEL_MS);
-    let told = ledger.store().put(note, "1".into(), expires_ms).await;
+    let told = notes::put(front, note, "1".into(), CANCEL_LIFETIME).await;
     if let Err(error) = told {
         tracing::warn!(%error, "a cancel was not passed on to the replica that may run the call");
     }

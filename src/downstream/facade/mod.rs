@@ -28,6 +28,7 @@ use crate::mcp::version::Era;
 mod call;
 mod handshake;
 mod hear;
+mod notes;
 mod questions;
 mod session;
 mod stream;

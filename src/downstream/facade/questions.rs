@@ -12,12 +12,14 @@ use uuid::Uuid;
 
 use super::super::tasks::Shared;
 use super::call::{Asked, Said, say};
+use super::notes;
 use super::session::Session;
 use super::words;
 use crate::mcp::error::RpcError;
 use crate::mcp::input::{self, Kind};
 use crate::mcp::json::{Object, Writer, raw};
-use crate::store::notes;
+use crate::store::StoreError;
+use crate::store::notes::Kind as Note;
 
 /// What the ids of our requests begin with, and no other's.
 const PREFIX: &str = "raincheck/";
@@ -26,7 +28,7 @@ const PREFIX: &str = "raincheck/";
 const LOOK: Duration = Duration::from_secs(1);
 
 /// How long an answer waits for the replica that asked.
-const ANSWER_MS: u64 = 600_000;
+const ANSWER_LIFETIME: Duration = Duration::from_mins(10);
 
 /// A larger answer is none.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
@@ -148,8 +150,7 @@ async fn wait(
     id: &str,
     mut answered: oneshot::Receiver<Answered>,
 ) -> Answered {
-    let store = front.runner.ledger().store();
-    let note = session.note(notes::Kind::Answer, &["answer", id]);
+    let note = session.note(Note::Answer, &["answer", id]);
     let mut look = tokio::time::interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     look.tick().await;
@@ -162,8 +163,8 @@ async fn wait(
             },
             _ = look.tick() => {
                 // A store that is away is asked again.
-                if let Ok(Some(answer)) = store.find(note).await {
-                    let _ = store.remove(note).await;
+                if let Ok(Some(answer)) = notes::find(front, note).await {
+                    let _ = notes::remove(front, note).await;
                     return answer;
                 }
             }
@@ -177,7 +178,7 @@ pub(super) async fn answer(
     session: &Session,
     id: &RawValue,
     text: Bytes,
-) -> Result<(), crate::store::StoreError> {
+) -> Result<(), StoreError> {
     let id = crate::mcp::json::string(id).unwrap_or_default();
     if !id.starts_with(PREFIX) || text.len() > ANSWER_BYTES_MAX {
         return Ok(());
@@ -189,11 +190,10 @@ pub(super) async fn answer(
         },
         None => text,
     };
-    let ledger = front.runner.ledger();
-    let note = session.note(notes::Kind::Answer, &["answer", &id]);
-    let expires_ms = ledger.now_ms().saturating_add(ANSWER_MS);
+    let note = session.note(Note::Answer, &["answer", &id]);
     // The first answer counts.
-    ledger.store().claim(note, text, expires_ms).await.map(drop)
+    let claimed = notes::claim(front, note, text, ANSWER_LIFETIME).await;
+    claimed.map(drop)
 }
 
 #[cfg(test)]

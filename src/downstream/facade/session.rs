@@ -3,6 +3,7 @@
 //! A session belongs to its caller: to anybody else it is as unknown as one that never was.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::header::HeaderName;
@@ -15,6 +16,7 @@ use super::super::body::Body;
 use super::super::legacy::pushes::SessionKey;
 use super::super::reply::{self, Rpc};
 use super::super::tasks::Shared;
+use super::notes;
 use crate::mcp::error::RpcError;
 use crate::store::StoreError;
 use crate::store::notes::{Kind, Name};
@@ -26,7 +28,7 @@ pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-i
 pub(super) const PREFIX: &str = "raincheck-";
 
 /// A session whose client is silent for so long is forgotten.
-const IDLE_MS: u64 = 24 * 3_600_000;
+const IDLE: Duration = Duration::from_hours(24);
 
 /// Its expiry is moved on at most this often.
 const RENEWAL_MS: u64 = 60_000;
@@ -121,7 +123,7 @@ impl Session {
 
     async fn load(front: &Shared, id: &str, caller: Caller) -> Result<Option<Self>, StoreError> {
         let name = name(Kind::Session, &caller, id, &[]);
-        let Some(bytes) = front.runner.ledger().store().find(name).await? else {
+        let Some(bytes) = notes::find(front, name).await? else {
             return Ok(None);
         };
         let entry = serde_json::from_slice(&bytes)
@@ -165,17 +167,14 @@ impl Session {
     /// From now on nobody knows it.
     pub(super) async fn end(&self, front: &Shared) -> Result<(), StoreError> {
         let _writing = front.facade.writing.acquire().await;
-        let store = front.runner.ledger().store();
-        store.remove(self.note(Kind::Session, &[])).await
+        notes::remove(front, self.note(Kind::Session, &[])).await
     }
 
     async fn write(&self, front: &Shared) -> Result<(), StoreError> {
         let text = serde_json::to_vec(&self.entry)
             .map_err(|_| StoreError::Corrupt("a session that cannot be written"))?;
-        let expires_ms = self.entry.renewed_ms.saturating_add(IDLE_MS);
-        let store = front.runner.ledger().store();
         let note = self.note(Kind::Session, &[]);
-        store.put(note, Bytes::from(text), expires_ms).await
+        notes::put(front, note, Bytes::from(text), IDLE).await
     }
 
     /// The name of something that belongs to this session.

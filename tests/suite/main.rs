@@ -36,6 +36,7 @@ mod deadline;
 mod discover;
 mod drain;
 mod facade;
+mod facade_replicas;
 mod headers;
 mod lifecycle;
 mod listen;

@@ -24,6 +24,7 @@ use crate::admin::server::{Probes, Token};
 use crate::clock::{Anchored, Clock, System};
 use crate::config::{self, Config, Location, NativeTasks, SealKey};
 use crate::downstream::auth::Callers;
+use crate::downstream::facade::Facade;
 use crate::downstream::route::Names;
 use crate::downstream::stdio::Lines;
 use crate::downstream::{self, Front};
@@ -145,6 +146,7 @@ impl App {
             deliveries: Arc::default(),
             native_tools: Arc::default(),
             holds: Arc::default(),
+            facade: Facade::default(),
         };
         Ok(Self {
             front: Arc::new(front),

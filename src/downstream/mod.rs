@@ -28,6 +28,7 @@ mod body;
 mod call;
 pub mod dialect;
 mod discover;
+pub mod facade;
 mod heartbeat;
 pub mod held;
 mod intercept;
@@ -45,6 +46,7 @@ use body::Body;
 use call::Asked;
 use dialect::delivery::Deliveries;
 use dialect::native::NativeTools;
+use facade::Facade;
 use held::live::Holds;
 use intercept::{Intercepted, Modern};
 use legacy::pushes::Pushes;
@@ -91,6 +93,7 @@ pub struct Front {
     pub native_tools: Arc<NativeTools>,
     /// The calls of legacy clients that are kept for them here.
     pub holds: Arc<Holds>,
+    pub facade: Facade,
 }
 
 // The futures of what is rare are boxed, so that what passes through stays small.

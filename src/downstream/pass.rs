@@ -64,6 +64,7 @@ async fn pass(front: &Shared, parts: Parts, body: RequestBody) -> Response<Body>
 /// The server's answer to a request that is no POST.
 pub(super) fn response(response: Response<ResponseBody>) -> Response<Body> {
     response.map(|body| Body::Passed {
+        begun: None,
         body,
         _answer: None,
     })

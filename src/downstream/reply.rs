@@ -12,6 +12,7 @@ use crate::mcp::error::{Failure, Reason, RpcError, SideEffect, code};
 use crate::mcp::json::Writer;
 use crate::mcp::result;
 use crate::runner::seat::{Answer, Guard};
+use crate::upstream::UpstreamError;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
@@ -87,13 +88,26 @@ impl Rpc {
         }
     }
 
-    /// For a legacy client, to whom an HTTP status speaks of its session: errors of the request ride
-    /// on 200.
-    pub(super) fn for_legacy(mut self) -> Self {
-        if matches!(self.status, StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND) {
-            self.status = StatusCode::OK;
+    /// An error of the wrapped server in words that are the client's already.
+    pub(super) fn error_as_it_is(id: &str, error: UpstreamError) -> Self {
+        Self {
+            www_authenticate: error.www_authenticate,
+            ..Self::upstream_error(id, &error.error, error.status)
         }
-        self
+    }
+
+    /// On a legacy session, where 404 says that the session is gone and other statuses hide the error
+    /// from most clients: all but a challenge, and what may be tried again, rides on 200.
+    pub(super) fn on_session(self) -> Self {
+        match self.status {
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::SERVICE_UNAVAILABLE => {
+                self
+            }
+            _ => Self {
+                status: StatusCode::OK,
+                ..self
+            },
+        }
     }
 
     fn new(id: &str, member: &str, json: &str, status: StatusCode) -> Self {

@@ -96,7 +96,7 @@ pub fn with_server_info(result: &str, server_info: &RawValue) -> Result<String, 
 }
 
 /// The operations whose results must say how long they are good for (server, Caching).
-fn is_cacheable(method: &str) -> bool {
+pub fn is_cacheable(method: &str) -> bool {
     matches!(
         method,
         "server/discover"

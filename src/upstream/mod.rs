@@ -15,6 +15,7 @@ mod cache;
 pub mod channel;
 pub mod client_session;
 mod connect;
+mod handshake;
 mod heard;
 mod hop;
 pub mod http;

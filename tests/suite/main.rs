@@ -36,6 +36,8 @@ mod deadline;
 mod dialect;
 mod discover;
 mod drain;
+mod facade;
+mod facade_replicas;
 mod get_stream;
 mod headers;
 mod held;

@@ -82,7 +82,7 @@ pub(super) async fn answer(
     send: impl FnOnce() -> Option<Sent>,
 ) -> Option<Response<Body>> {
     let id = request.id.get();
-    let refuse = |error: &RpcError| Some(Rpc::error(id, error).for_legacy().into_response());
+    let refuse = |error: &RpcError| Some(Rpc::error(id, error).on_session().into_response());
     let name = request.params.get_str("name")?;
     let rule = front.rules.for_tool(&name).0;
     let wish = match Wish::of(&request.params) {
@@ -132,7 +132,7 @@ pub(super) async fn answer(
         Ok(made) => made,
         Err(NotMade::Refused(reason)) => return Some(Rpc::not_begun(id, reason).into_response()),
         Err(NotMade::Answered(answer)) => {
-            return Some(Rpc::answer(id, answer).for_legacy().into_response());
+            return Some(Rpc::answer(id, answer).on_session().into_response());
         }
         Err(NotMade::Lost) => {
             return refuse(&RpcError::internal("The call ended without an answer"));

@@ -115,6 +115,7 @@ pub(in crate::downstream) async fn relay(
         Ok(Relayed::Answer(answering)) => answering,
         Ok(Relayed::Passed(response)) => {
             return response.map(|body| Body::Passed {
+                begun: None,
                 body,
                 _answer: Some(answer),
             });

@@ -46,8 +46,8 @@ pub(super) async fn answer(
 pub(super) fn refused(front: &Shared, id: &str, refusal: Refusal) -> Option<Rpc> {
     Some(match refusal {
         Refusal::Unknown if front.settings.pass_native_tasks => return None,
-        Refusal::Unknown => Rpc::error(id, &RpcError::unknown_task()).for_legacy(),
-        Refusal::Error(error) => Rpc::error(id, &error).for_legacy(),
+        Refusal::Unknown => Rpc::error(id, &RpcError::unknown_task()).on_session(),
+        Refusal::Error(error) => Rpc::error(id, &error).on_session(),
         Refusal::Store => Rpc::store_unavailable(id),
         Refusal::Busy => Rpc::busy(id),
     })

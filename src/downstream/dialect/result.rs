@@ -173,7 +173,7 @@ impl Waiting {
             self.see(&loaded.task).await?;
         } else {
             let unknown = Rpc::error(self.id.get(), &RpcError::unknown_task());
-            self.answer = Some(unknown.for_legacy());
+            self.answer = Some(unknown.on_session());
         }
         self.dirty = false;
         Ok(())

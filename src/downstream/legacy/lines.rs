@@ -15,6 +15,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use super::super::body::Body;
 use super::super::call::keep_alive;
 use super::super::dialect::Edit;
+use super::super::facade;
 use super::super::reply::{self, Rpc};
 use super::super::tasks::Shared;
 use super::super::{held, undecided};
@@ -167,6 +168,10 @@ async fn initialize(
         return failed(Failure::new(Reason::UpstreamUnreachable, SideEffect::None));
     };
     let agreed = Object::parse(&answer).is_ok_and(|answer| answer.contains("result"));
+    if !agreed && facade::turns_out_to_serve(front, &parts.headers).await {
+        let again = Bytes::copy_from_slice(asked.text.as_bytes());
+        return Box::pin(facade::post(front, parts, again)).await;
+    }
     let mut response = reply::passed(edited(edit, answer));
     if agreed && let Ok(id) = HeaderValue::try_from(&*id) {
         response.headers_mut().insert(SESSION_ID, id);

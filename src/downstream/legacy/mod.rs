@@ -8,7 +8,7 @@ use hyper::{HeaderMap, Method, Response};
 use super::body::Body;
 use super::dialect::{Edit, Looked};
 use super::tasks::Shared;
-use super::{Read, dialect, held, pass, read};
+use super::{Read, dialect, facade, held, pass, read};
 
 mod contact;
 mod lines;
@@ -26,22 +26,28 @@ pub(super) async fn answer(front: &Shared, parts: Parts, body: Incoming) -> Resp
     match read(body, front.settings.body_bytes_max).await {
         Read::Whole(body) => Box::pin(post(front, parts, body)).await,
         // What is too large to look at is the server's own business, where it can be passed on.
-        Read::TooLarge(begun, rest) if front.upstream.speaks_http() => {
+        Read::TooLarge(begun, rest) => {
+            let reads = facade::serves(front, &parts.headers).await;
+            if reads || !front.upstream.speaks_http() {
+                return Read::too_large();
+            }
             pass::begun(front, parts, begun, rest).await
         }
-        Read::TooLarge(..) => Read::too_large(),
         Read::Refused(refusal) => refusal,
     }
 }
 
 /// A message, whose body was read.
 pub(super) async fn post(front: &Shared, parts: Parts, body: Bytes) -> Response<Body> {
+    if facade::serves(front, &parts.headers).await {
+        return Box::pin(facade::post(front, &parts, body)).await;
+    }
     let edit = match dialect::look(front, &parts, &body).await {
         Looked::Answered(response) => return response,
         Looked::Pass(edit) => edit,
     };
-    if !front.upstream.is_decided() {
-        return contact::post(front, parts, body, edit).await;
+    if !front.upstream.is_decided() || contact::may_be_refused(front, &parts, &body) {
+        return Box::pin(contact::post(front, parts, body, edit)).await;
     }
     if front.upstream.speaks_http() {
         return match held_call(front, &parts, &body) {
@@ -102,6 +108,9 @@ pub(super) async fn other(front: &Shared, parts: Parts, body: Option<Incoming>) 
 }
 
 async fn other_answer(front: &Shared, parts: Parts, body: Option<Incoming>) -> Response<Body> {
+    if facade::serves(front, &parts.headers).await {
+        return Box::pin(facade::other(front, &parts)).await;
+    }
     if !front.upstream.is_decided() {
         return Box::pin(contact::other(front, parts, body)).await;
     }

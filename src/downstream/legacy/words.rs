@@ -12,7 +12,6 @@ const RESERVED: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "err
 #[derive(Debug)]
 pub(in crate::downstream) enum Words<'a> {
     Request(Request<'a>),
-    #[expect(dead_code, reason = "read where raincheck is the server of a session")]
     Notification(Cow<'a, str>, Option<Object<'a>>),
     /// To a question that was put to the client: its id, and the whole message.
     Answer(&'a RawValue, Object<'a>),

@@ -94,6 +94,14 @@ impl Channels {
         asked.map_err(|_| UNREACHABLE)?
     }
 
+    /// Whether the server takes an `initialize`, asked over a line of its own. `None`: it did not say.
+    /// Dropped before it resolves, the asking goes on.
+    pub(super) async fn takes_sessions(&self) -> Option<bool> {
+        let pool = Arc::clone(&self.pool);
+        let asking = async move { Box::pin(probe::takes_sessions(&pool)).await };
+        self.pool.source.services().spawn(asking).await.ok()?
+    }
+
     pub(super) fn begin(&self, era: Era, outgoing: Outgoing) -> Exchange {
         let pin = outgoing.pin.as_ref();
         if let Some(session) = pin.and_then(Pin::line_of_client) {

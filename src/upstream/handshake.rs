@@ -9,15 +9,39 @@ use hyper::header::HeaderValue;
 use super::heard::{self, Heard, Message};
 use super::http::RequestBody;
 use super::origin::{Origin, SESSION_ID};
+use super::server::Way;
 use super::translate;
+use super::wrapped::Upstream;
 use crate::mcp::json::Writer;
-use crate::mcp::version::LEGACY_NEWEST;
+use crate::mcp::version::{Era, LEGACY_NEWEST};
 
 /// A server that does not answer in this time is asked again by the next client.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+impl Upstream {
+    /// Whether the server is known to be modern and nothing else: it refuses the sessions of legacy
+    /// clients. Who does not say is asked again.
+    pub async fn refuses_sessions(&self, credentials: Option<&HeaderValue>) -> bool {
+        if self.known_era() != Some(Era::Modern) {
+            return false;
+        }
+        let asked = self.takes_sessions.get_or_try_init(|| async {
+            let taken = match self.server.way() {
+                Way::Posts(web) => is_taken(&web.origin, credentials).await,
+                Way::Lines(lines) => lines.takes_sessions().await,
+            };
+            let taken = taken.ok_or(())?;
+            if !taken {
+                tracing::info!("the upstream takes no sessions: legacy clients have theirs here");
+            }
+            Ok::<_, ()>(taken)
+        });
+        asked.await.is_ok_and(|taken| !taken)
+    }
+}
+
 /// `None`: it did not say. A session that it begins is ended.
-pub(super) async fn is_taken(origin: &Origin, credentials: Option<&HeaderValue>) -> Option<bool> {
+async fn is_taken(origin: &Origin, credentials: Option<&HeaderValue>) -> Option<bool> {
     let asked = tokio::time::timeout(PATIENCE, ask(origin, credentials)).await;
     asked.ok().flatten()
 }

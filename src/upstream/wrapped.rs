@@ -20,9 +20,7 @@ use super::probe::{self, Undecided};
 use super::server::{Server, Way};
 use super::sessions::{Key, NoSession};
 pub use super::settings::{SessionMode, Settings, Transport};
-use super::{
-    Answer, Event, Exchange, Outgoing, UpstreamError, handshake, legacy, native, translate,
-};
+use super::{Answer, Event, Exchange, Outgoing, UpstreamError, legacy, native, translate};
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::json::{Object, quote};
 use crate::mcp::tools::Tools;
@@ -39,7 +37,7 @@ pub struct Upstream {
     pub(super) server: Server,
     era: Arc<OnceCell<Era>>,
     /// Whether a modern server takes legacy sessions, too, once it has said so.
-    takes_sessions: OnceCell<bool>,
+    pub(super) takes_sessions: OnceCell<bool>,
     discovered: Mutex<Option<Arc<Discovered>>>,
 }
 
@@ -209,26 +207,6 @@ impl Upstream {
 
     pub fn known_era(&self) -> Option<Era> {
         self.era.get().copied()
-    }
-
-    /// Whether the server is known to be modern and nothing else: it refuses the sessions of legacy
-    /// clients. Who does not say is asked again.
-    pub async fn refuses_sessions(&self, credentials: Option<&HeaderValue>) -> bool {
-        if self.known_era() != Some(Era::Modern) {
-            return false;
-        }
-        let asked = self.takes_sessions.get_or_try_init(|| async {
-            let taken = match self.server.way() {
-                Way::Posts(web) => handshake::is_taken(&web.origin, credentials).await,
-                Way::Lines(lines) => lines.takes_sessions().await,
-            };
-            let taken = taken.ok_or(())?;
-            if !taken {
-                tracing::info!("the upstream takes no sessions: legacy clients have theirs here");
-            }
-            Ok::<_, ()>(taken)
-        });
-        asked.await.is_ok_and(|taken| !taken)
     }
 
     /// Begins one request. Nothing is sent until its events are polled.

@@ -16,15 +16,16 @@ use tokio_util::task::TaskTracker;
 use crate::mcp::error::RpcError;
 use crate::mcp::version::Era;
 use crate::mcp::{params, request};
-use crate::runner::Runner;
+use crate::runner::{Announce, Runner};
 use crate::runner::seat::Answer;
 use crate::task::id::Caller;
-use crate::task::policy::{Plan, Rules, plan};
+use crate::task::policy::{Plan, Rule, Rules, plan};
 use crate::upstream::wrapped::{DiscoverError, Upstream};
 
 pub mod auth;
 mod body;
 mod call;
+pub mod companion;
 mod discover;
 mod intercept;
 pub mod legacy;
@@ -39,6 +40,7 @@ mod tasks;
 use auth::Callers;
 use body::Body;
 use call::Asked;
+use companion::{Companion, Desk};
 use intercept::{Intercepted, Modern};
 use legacy::pushes::Pushes;
 use reply::Rpc;
@@ -77,6 +79,8 @@ pub struct Front {
     pub passing: TaskTracker,
     /// The streams of legacy sessions that are open here.
     pub pushes: Arc<Pushes>,
+    /// Tools for clients without Tasks, where they are wanted.
+    pub companion: Option<Companion>,
 }
 
 // The futures of what is rare are boxed, so that what passes through stays small.
@@ -249,15 +253,13 @@ async fn forward(
         String::new()
     };
     let rule = front.rules.for_tool(&name).0;
-    let plan = if is_call {
-        plan(
-            rule,
-            meta.declares_tasks,
-            request.params.contains("inputResponses"),
-        )
-    } else {
-        Plan::Held
-    };
+    let desk = Box::pin(companion::desk(front, modern, caller, credentials.as_ref())).await;
+    if let Some(desk) = &desk
+        && let Some(tool) = desk.tool(&name)
+    {
+        return Box::pin(companion::call(desk, tool, request)).await;
+    }
+    let plan = planned(rule, modern, desk.as_ref());
     if plan == Plan::Refuse {
         return Rpc::error(request.id.get(), &RpcError::tasks_required()).into_response();
     }
@@ -269,7 +271,12 @@ async fn forward(
     // past waits for nobody.
     let hides_tasks = meta.declares_tasks && !front.settings.pass_native_tasks;
     let untouched = !hides_tasks && !request.params.contains("task");
-    let may_pass = !is_call || (untouched && !front.runner.limits(&name));
+    let is_listed = companion::is_listed(front, modern);
+    let may_pass = if is_call {
+        untouched && !front.runner.limits(&name)
+    } else {
+        !is_listed
+    };
     let can_pass = front.upstream.speaks_http() && may_pass;
     if era == Era::Modern && plan == Plan::Held && can_pass {
         return pass::again(front, parts, body.clone()).await;
@@ -291,6 +298,7 @@ async fn forward(
         repeatable: false,
         // A task of ours must not become one of the server's.
         native_task: front.passes_native_tasks() && !matches!(plan, Plan::Always { .. }),
+        announce: desk.map_or(Announce::Task, |desk| desk.announce(&name)),
     };
     if is_call {
         match Box::pin(check_params(front, &asked, &name)).await {
@@ -301,7 +309,22 @@ async fn forward(
             Err(error) => return Rpc::error(request.id.get(), &error).into_response(),
         }
     }
+    if is_listed {
+        return Box::pin(companion::list(front, &asked, rule.clone())).await;
+    }
     Box::pin(call::carry(front, &asked, plan, rule.clone())).await
+}
+
+fn planned(rule: &Rule, modern: &Modern<'_>, desk: Option<&Desk<'_>>) -> Plan {
+    let (request, meta) = (&modern.request, &modern.meta);
+    if request.method != "tools/call" {
+        return Plan::Held;
+    }
+    let is_retry = request.params.contains("inputResponses");
+    desk.map_or_else(
+        || plan(rule, meta.declares_tasks, is_retry),
+        |desk| desk.plan(rule),
+    )
 }
 
 fn undecided(id: &RawValue, error: DiscoverError) -> Response<Body> {

@@ -22,6 +22,8 @@ pub struct Tool {
     pub repeatable: bool,
     /// A legacy server runs it as a task of its own only (2025-11-25, Tasks).
     pub requires_task: bool,
+    /// Its results have to fit a schema.
+    pub has_output_schema: bool,
 }
 
 /// An argument that `Mcp-Param-{name}` mirrors.
@@ -71,6 +73,7 @@ impl Tools {
                 mirrored,
                 repeatable: is_repeatable(&tool),
                 requires_task: requires_task(&tool),
+                has_output_schema: tool.contains("outputSchema"),
             };
             if self.by_name.insert(name.as_ref().into(), known).is_none() {
                 self.names.push(name.as_ref().into());

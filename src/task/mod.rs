@@ -5,4 +5,5 @@ pub mod machine;
 pub mod policy;
 pub mod recovery;
 pub mod state;
+pub mod ticket;
 pub mod view;

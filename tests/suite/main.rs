@@ -31,6 +31,7 @@ mod tls_server;
 mod before_task;
 mod callers;
 mod cancel;
+mod companion;
 mod concurrency;
 mod deadline;
 mod discover;

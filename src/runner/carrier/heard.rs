@@ -229,9 +229,9 @@ impl Carrier {
 
     /// A plain result as the client's era wants it.
     pub(super) fn fit(&self, result: Box<RawValue>) -> Option<Box<RawValue>> {
-        match self.call.era {
-            Era::Modern => Some(result),
-            Era::Legacy => {
+        match (self.call.era, self.call.announce.face()) {
+            (Era::Modern, _) | (Era::Legacy, Era::Legacy) => Some(result),
+            (Era::Legacy, Era::Modern) => {
                 let known = self.runner.upstream.last_discovered();
                 let info = known.as_ref().and_then(|d| d.server_info.as_deref());
                 result::from_legacy(&self.call.outgoing.method, result, info).ok()

@@ -17,7 +17,7 @@ use super::outcome;
 use super::seat::{Answer, Seat};
 use super::turn::{Places, Turn};
 use super::watch::Watch;
-use super::{Call, Runner, leg};
+use super::{Announce, Call, Runner, leg};
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::version::Era;
@@ -225,6 +225,7 @@ impl Carrier {
             outgoing,
             rule: runner.rules.for_tool(&task.name).0.clone(),
             plan: Plan::Held,
+            announce: Announce::Task,
             progress_token: None,
             digest: Digest::of(&[]),
             repeatable: false,

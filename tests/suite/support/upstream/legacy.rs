@@ -15,7 +15,7 @@ use super::super::http::{self, Body, Said};
 use super::modern::{error, result};
 use super::resumable::Streams;
 use super::tools::{self, Call, End, Side};
-use super::{Era, Shared};
+use super::Shared;
 
 const SESSION: &str = "mcp-session-id";
 
@@ -154,7 +154,7 @@ fn post(shared: &Arc<Shared>, session: &Arc<Session>, message: &Value) -> Respon
     }
     match method {
         "ping" => http::json(200, result(id, "{}")),
-        "tools/list" => http::json(200, result(id, &tools::list(Era::Legacy))),
+        "tools/list" => http::json(200, result(id, &tools::list(shared, params))),
         "tools/call" => call(shared, session, params, id.clone()),
         _ => http::json(
             200,

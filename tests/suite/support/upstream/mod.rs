@@ -91,6 +91,10 @@ pub(crate) struct Shared {
     hangs: AtomicBool,
     challenges: AtomicBool,
     keeps_events: AtomicBool,
+    /// Tools that are listed beside the usual ones.
+    extra_tools: Mutex<Vec<&'static str>>,
+    /// The list of tools comes in two pages.
+    pages: AtomicBool,
     /// Tasks of the server's own; `None` where it never makes any.
     own: Mutex<Option<own::Tasks>>,
     /// The most calls that ever ran at the same time.
@@ -155,6 +159,8 @@ impl Upstream {
             hangs: AtomicBool::new(false),
             challenges: AtomicBool::new(false),
             keeps_events: AtomicBool::new(false),
+            extra_tools: Mutex::default(),
+            pages: AtomicBool::new(false),
             own: Mutex::default(),
             peak: AtomicU32::new(0),
         });
@@ -170,6 +176,16 @@ impl Upstream {
     /// From now on the streams of a legacy server can be come back to.
     pub(crate) fn keep_events(&self) {
         self.shared.keeps_events.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on it has a tool of this name, too, which is listed first.
+    pub(crate) fn offer(&self, tool: &'static str) {
+        self.shared.extra_tools.lock().unwrap().push(tool);
+    }
+
+    /// From now on the list of tools comes in two pages.
+    pub(crate) fn list_in_pages(&self) {
+        self.shared.pages.store(true, Ordering::Relaxed);
     }
 
     /// From here on a modern server makes tasks of its own for clients that know them.

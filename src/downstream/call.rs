@@ -27,7 +27,7 @@ use crate::task::state::Digest;
 use crate::upstream::Outgoing;
 
 /// How long the response head waits for the first word, so that errors ride their own status.
-const HEAD_PATIENCE: Duration = Duration::from_secs(3);
+pub(super) const HEAD_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Between comments on a quiet stream.
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);

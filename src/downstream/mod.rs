@@ -14,10 +14,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::mcp::error::RpcError;
+use crate::mcp::tools::Tool;
 use crate::mcp::version::Era;
 use crate::mcp::{params, request};
-use crate::runner::{Announce, Runner};
 use crate::runner::seat::Answer;
+use crate::runner::{Announce, Runner};
 use crate::task::id::Caller;
 use crate::task::policy::{Plan, Rule, Rules, plan};
 use crate::upstream::wrapped::{DiscoverError, Upstream};
@@ -366,10 +367,7 @@ async fn check_params(front: &Shared, asked: &Asked<'_>, name: &str) -> Result<K
     };
     let arguments = asked.modern.request.params.get("arguments");
     params::check(tool, arguments, asked.headers).map_err(RpcError::header_mismatch)?;
-    Ok(Known {
-        repeatable: tool.repeatable,
-        requires_task: tool.requires_task,
-    })
+    Ok(Known::of(tool))
 }
 
 /// What the server says of a tool, as far as it counts here.
@@ -377,6 +375,15 @@ async fn check_params(front: &Shared, asked: &Asked<'_>, name: &str) -> Result<K
 struct Known {
     repeatable: bool,
     requires_task: bool,
+}
+
+impl Known {
+    fn of(tool: &Tool) -> Self {
+        Self {
+            repeatable: tool.repeatable,
+            requires_task: tool.requires_task,
+        }
+    }
 }
 
 impl Front {

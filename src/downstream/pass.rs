@@ -61,7 +61,7 @@ async fn pass(front: &Shared, parts: Parts, body: RequestBody) -> Response<Body>
 }
 
 /// There is no JSON-RPC id to answer under: this request was never read.
-fn unreachable_upstream(failure: Failure) -> Response<Body> {
+pub(super) fn unreachable_upstream(failure: Failure) -> Response<Body> {
     let RpcError {
         code,
         message,

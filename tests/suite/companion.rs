@@ -50,15 +50,24 @@ async fn ticket(client: &Client, tool: &str, arguments: Value) -> String {
 }
 
 async fn ask(client: &Client, tool: &str, ticket: &str) -> Value {
-    client.call(tool, json!({"ticket": ticket})).await.into_result()
+    client
+        .call(tool, json!({"ticket": ticket}))
+        .await
+        .into_result()
 }
 
 fn text(result: &Value) -> &str {
-    result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{result}"))
+    result["content"][0]["text"]
+        .as_str()
+        .unwrap_or_else(|| panic!("{result}"))
 }
 
 async fn listed(client: &Client, params: Value) -> Value {
-    client.request("tools/list", params).send().await.into_result()
+    client
+        .request("tools/list", params)
+        .send()
+        .await
+        .into_result()
 }
 
 fn names(list: &Value) -> Vec<&str> {
@@ -105,7 +114,10 @@ async fn a_ticket_waits_for_the_end(era: Era) {
 
 async fn the_result_is_the_tools_own(era: Era) {
     let (rig, client) = start(era).await;
-    for (tool, arguments) in [("held", json!({})), ("steps", json!({"n": 1, "then": "big"}))] {
+    for (tool, arguments) in [
+        ("held", json!({})),
+        ("steps", json!({"n": 1, "then": "big"})),
+    ] {
         let ticket = ticket(&client, tool, arguments.clone()).await;
         if tool == "steps" {
             let waits = json!({"ticket": ticket, "wait_seconds": 0});
@@ -152,9 +164,17 @@ async fn a_question_after_the_ticket_is_answered_by_it(era: Era) {
     let shown = &asks["structuredContent"];
     assert_eq!(shown["state"], "input_required", "{asks}");
     assert_eq!(shown["next"], "task_answer");
-    let (key, question) = shown["questions"].as_object().unwrap().iter().next().unwrap();
+    let (key, question) = shown["questions"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .next()
+        .unwrap();
     assert_eq!(question["params"]["message"], "Your name?");
-    assert!(text(&asks).contains("Your name?"), "for who reads text only");
+    assert!(
+        text(&asks).contains("Your name?"),
+        "for who reads text only"
+    );
     let answering = |key: &str, action: &str| {
         let content = json!({"name": "Ada"});
         json!({"ticket": ticket, "key": key, "action": action, "content": content})
@@ -164,7 +184,10 @@ async fn a_question_after_the_ticket_is_answered_by_it(era: Era) {
         assert_eq!(refused["isError"], true);
     }
     let answered = client.call("task_answer", answering(key, "accept")).await;
-    assert_ne!(answered.into_result()["structuredContent"]["state"], "input_required");
+    assert_ne!(
+        answered.into_result()["structuredContent"]["state"],
+        "input_required"
+    );
     let result = ask(&client, "task_result", &ticket).await;
     assert_eq!(text(&result), "Ada");
 }
@@ -173,7 +196,12 @@ async fn a_question_before_the_ticket_is_asked_as_ever(era: Era) {
     let (_rig, client) = start(era).await;
     let asked = client.call("ask", json!({})).await.into_result();
     assert_eq!(asked["resultType"], "input_required");
-    let key = asked["inputRequests"].as_object().unwrap().keys().next().unwrap();
+    let key = asked["inputRequests"]
+        .as_object()
+        .unwrap()
+        .keys()
+        .next()
+        .unwrap();
     let retry = client.calling("ask", json!({})).edit(|message| {
         message["params"]["requestState"] = asked["requestState"].clone();
         let answer = json!({"action": "accept", "content": {"name": "Ada"}});
@@ -211,7 +239,11 @@ async fn the_list_ends_with_the_tools(era: Era) {
         let reads = matches!(tool["name"].as_str(), Some("task_status" | "task_result"));
         assert_eq!(tool["annotations"]["readOnlyHint"], reads);
     }
-    assert_eq!(rig.upstream.requests("tools/list").len(), 1, "one page is read once");
+    assert_eq!(
+        rig.upstream.requests("tools/list").len(),
+        1,
+        "one page is read once"
+    );
 }
 
 async fn only_the_last_page_has_the_tools(era: Era) {

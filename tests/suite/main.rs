@@ -32,6 +32,7 @@ mod before_task;
 mod callers;
 mod cancel;
 mod companion;
+mod companion_legacy;
 mod concurrency;
 mod deadline;
 mod discover;

@@ -27,9 +27,8 @@ pub(super) fn of(
         .filter(|action| matches!(*action, "accept" | "decline" | "cancel"))
         .ok_or("The argument action must be accept, decline or cancel.")?;
     let content = arguments.get("content");
-    if content.is_some_and(|content| {
-        !is_object(content) || content.get().len() > ANSWER_BYTES_MAX
-    }) {
+    if content.is_some_and(|content| !is_object(content) || content.get().len() > ANSWER_BYTES_MAX)
+    {
         return Err("The argument content must be an object, of 1 MiB at most.".into());
     }
     let method = Object::parse(request.get()).ok();
@@ -37,9 +36,11 @@ pub(super) fn of(
     let answer = match (method.as_deref().and_then(Kind::of), action, content) {
         (Some(Kind::Sampling | Kind::Roots), "accept", Some(content)) => content.to_owned(),
         (Some(Kind::Sampling | Kind::Roots), ..) => {
-            return Err("This question has to be accepted, with its whole result as content, or \
+            return Err(
+                "This question has to be accepted, with its whole result as content, or \
                         the call cancelled."
-                .into());
+                    .into(),
+            );
         }
         (Some(Kind::Elicitation) | None, action, content) => {
             let mut out = Writer::object();
@@ -61,5 +62,8 @@ fn no_such_key(task: &Task) -> String {
     if keys.is_empty() {
         return "Nothing is asked now.".to_owned();
     }
-    format!("There is no open question of that key. Open: {}.", keys.join(", "))
+    format!(
+        "There is no open question of that key. Open: {}.",
+        keys.join(", ")
+    )
 }

@@ -145,7 +145,9 @@ impl Desk<'_> {
             (Era::Legacy, _) => result::for_legacy(result.get()).and_then(raw),
             (Era::Modern, Some(Era::Legacy)) => {
                 let known = upstream.last_discovered();
-                let info = known.as_ref().and_then(|known| known.server_info.as_deref());
+                let info = known
+                    .as_ref()
+                    .and_then(|known| known.server_info.as_deref());
                 result::from_legacy("tools/call", result.clone(), info)
             }
             (Era::Modern, Some(Era::Modern) | None) => Ok(result.clone()),

@@ -5,7 +5,8 @@ use serde_json::value::RawValue;
 use crate::mcp::json::{Object, Writer, raw, set};
 use crate::task::ticket::{Names, Tool};
 
-const TICKET: &str = r#"{"type":"string","description":"The ticket that the call was answered with."}"#;
+const TICKET: &str =
+    r#"{"type":"string","description":"The ticket that the call was answered with."}"#;
 const WAIT: &str = r#"{"type":"number","minimum":0,"maximum":30,"default":30,"description":"How long to wait for news."}"#;
 const KEY: &str = r#"{"type":"string","description":"Which question, as task_status names it."}"#;
 const ACTION: &str = r#"{"type":"string","enum":["accept","decline","cancel"]}"#;
@@ -122,7 +123,10 @@ mod tests {
         for tool in listed {
             let properties = tool["inputSchema"]["properties"].as_object().unwrap();
             for required in tool["inputSchema"]["required"].as_array().unwrap() {
-                assert!(properties.contains_key(required.as_str().unwrap()), "{tool}");
+                assert!(
+                    properties.contains_key(required.as_str().unwrap()),
+                    "{tool}"
+                );
             }
         }
         assert!(with(&page(r#"{"tools":{}}"#), &names()).is_none());

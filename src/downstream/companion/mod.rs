@@ -15,7 +15,7 @@ use super::call::{self, Asked};
 use super::intercept::Modern;
 use super::reply::Rpc;
 use super::tasks::Shared;
-use super::{Front, TOOLS_PATIENCE};
+use super::{Front, Known, TOOLS_PATIENCE};
 use crate::mcp::error::RpcError;
 use crate::mcp::request::Request;
 use crate::mcp::tools::Tools;
@@ -94,7 +94,11 @@ impl<'a> Desk<'a> {
         // Where the list cannot be had, nobody knows of a clash, the client least of all.
         let listed = tokio::time::timeout(TOOLS_PATIENCE, listed).await;
         let tools = listed.ok().and_then(Result::ok);
-        let is_taken = |name: &str| tools.as_ref().is_some_and(|tools| tools.get(name).is_some());
+        let is_taken = |name: &str| {
+            tools
+                .as_ref()
+                .is_some_and(|tools| tools.get(name).is_some())
+        };
         let names = Names::free(&companion.prefix, is_taken)?;
         Some(Self {
             front,
@@ -108,6 +112,12 @@ impl<'a> Desk<'a> {
     /// The tool of ours that has this name.
     pub(super) fn tool(&self, name: &str) -> Option<Tool> {
         self.names.tool(name)
+    }
+
+    /// What the server says of a tool of its own.
+    pub(super) fn known(&self, tool: &str) -> Known {
+        let known = self.tools.as_ref().and_then(|tools| tools.get(tool));
+        known.map(Known::of).unwrap_or_default()
     }
 
     /// How a call of a tool of the server's is carried.

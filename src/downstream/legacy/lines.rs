@@ -22,7 +22,7 @@ use crate::mcp::json::{Object, scan};
 use crate::mcp::sse;
 use crate::upstream::channel::session::{Asked, News, Said, Session, Untaken};
 
-const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 
 /// An answer that comes within this is one JSON body; a stream is begun for what takes longer.
 const HEAD_PATIENCE: Duration = Duration::from_secs(1);
@@ -217,7 +217,7 @@ fn refused(asked: &Asked<'_>, untaken: Untaken) -> Response<Body> {
     }
 }
 
-fn accepts(headers: &HeaderMap, kind: &str) -> bool {
+pub(super) fn accepts(headers: &HeaderMap, kind: &str) -> bool {
     let mut values = headers.get_all(ACCEPT).iter();
     values.any(|value| {
         let value = value.to_str().unwrap_or_default();

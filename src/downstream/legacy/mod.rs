@@ -9,6 +9,7 @@ use super::body::Body;
 use super::tasks::Shared;
 use super::{Read, pass, read};
 
+mod companion;
 mod contact;
 mod lines;
 pub mod pushes;
@@ -34,6 +35,9 @@ pub(super) async fn answer(front: &Shared, parts: Parts, body: Incoming) -> Resp
 pub(super) async fn post(front: &Shared, parts: Parts, body: Bytes) -> Response<Body> {
     if !front.upstream.is_decided() {
         return contact::post(front, parts, body).await;
+    }
+    if let Some(answered) = Box::pin(companion::post(front, &parts, &body)).await {
+        return answered;
     }
     if front.upstream.speaks_http() {
         return pass::bytes(front, parts, body).await;

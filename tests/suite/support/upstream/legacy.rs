@@ -12,10 +12,10 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::super::http::{self, Body, Said};
+use super::Shared;
 use super::modern::{error, result};
 use super::resumable::Streams;
 use super::tools::{self, Call, End, Side};
-use super::Shared;
 
 const SESSION: &str = "mcp-session-id";
 

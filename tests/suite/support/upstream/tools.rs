@@ -264,7 +264,9 @@ fn wrong_state() -> End {
 pub(super) fn list(shared: &Shared, params: &Value) -> String {
     let mut tools = all();
     let extra = shared.extra_tools.lock().unwrap();
-    let extra = extra.iter().map(|name| json!({"name": name, "inputSchema": {"type": "object"}}));
+    let extra = extra
+        .iter()
+        .map(|name| json!({"name": name, "inputSchema": {"type": "object"}}));
     tools.splice(0..0, extra);
     let mut page = match shared.era {
         Era::Legacy => json!({}),

@@ -150,6 +150,11 @@ impl Announce {
         }
     }
 
+    /// A legacy client answers questions while it waits.
+    fn relays_questions(&self) -> bool {
+        self.face() == Era::Legacy
+    }
+
     /// Whose words the client speaks.
     fn face(&self) -> Era {
         match self {

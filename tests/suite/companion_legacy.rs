@@ -242,7 +242,50 @@ async fn a_question_after_the_ticket_is_answered_by_it() {
 }
 
 #[tokio::test]
-async fn a_program_is_in_front_of_nothing_else() {
+async fn a_question_before_the_ticket_is_put_to_the_client() {
+    let rig = Rig::start(
+        Era::Legacy,
+        Config::auto("10s").terms("companion_tools = true\nfallback_after = \"20s\""),
+    )
+    .await;
+    let session = Session::open(rig.client()).await;
+    for (result, said) in [
+        (
+            json!({"action": "accept", "content": {"name": "Ada"}}),
+            "Ada",
+        ),
+        (json!({"action": "decline"}), "decline"),
+    ] {
+        let mut stream = session.calling(1, "ask", json!({})).stream().await;
+        let question = stream.next_of("elicitation/create").await;
+        assert_eq!(question["params"]["message"], "Your name?");
+        let answer = json!({"jsonrpc": "2.0", "id": question["id"], "result": result});
+        assert_eq!(session.post(&answer).send().await.status, 202);
+        let answered = stream.next().await;
+        assert_eq!(text(&answered["result"]), said);
+    }
+}
+
+#[tokio::test]
+async fn a_question_that_nobody_answers_is_in_the_ticket() {
+    let (_rig, session) = over_http().await;
+    let mut stream = session.calling(1, "ask", json!({})).stream().await;
+    stream.next_of("elicitation/create").await;
+    let given = stream.next().await;
+    let given = &given["result"]["structuredContent"];
+    assert_eq!(given["state"], "input_required");
+    let answer = json!({
+        "ticket": given["ticket"], "key": "q1", "action": "accept", "content": {"name": "Ada"},
+    });
+    session.call("task_answer", answer).await;
+    let result = session
+        .call("task_result", json!({"ticket": given["ticket"]}))
+        .await;
+    assert_eq!(text(&result), "Ada");
+}
+
+#[tokio::test]
+async fn a_session_with_a_program_has_tickets_too() {
     let (_proxy, session) = over_lines().await;
     let names = session.names().await;
     assert_eq!(names[names.len() - 4..], NAMES);

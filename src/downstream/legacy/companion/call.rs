@@ -19,6 +19,7 @@ use super::super::lines::{SESSION_ID, accepts};
 use super::super::words::Request;
 use super::Sender;
 use crate::mcp::error::RpcError;
+use crate::mcp::json::Object;
 use crate::mcp::meta::PROGRESS_TOKEN;
 use crate::mcp::sse;
 use crate::mcp::version::Era;
@@ -133,6 +134,11 @@ async fn follow(
         };
         match reply {
             Some(Reply::Relay(message)) => {
+                // What has an id is a question.
+                let asked = Object::parse(&message).ok().and_then(|m| m.get("id"));
+                if let Some(id) = asked {
+                    carrying.asks(id, client.answers());
+                }
                 let _ = sender.try_send(Reply::Relay(message));
             }
             Some(answer @ Reply::Answer(_)) => {

@@ -14,6 +14,7 @@ use super::lines::SESSION_ID;
 use super::pushes::SessionKey;
 use super::words::Words;
 use crate::mcp::version::Era;
+use crate::upstream::Answer;
 
 mod call;
 mod list;
@@ -45,7 +46,16 @@ pub(super) async fn post(front: &Shared, parts: &Parts, body: &Bytes) -> Option<
                 .cancel(from.session, params.get("requestId")?);
             is_ours.then(|| reply::empty(StatusCode::ACCEPTED))
         }
-        Words::Request(_) | Words::Notification(..) | Words::Answer(..) | Words::Other => None,
+        Words::Answer(id, message) => {
+            let answer = match (message.get("result"), message.get("error")) {
+                (Some(result), None) => Answer::Result(result.get().into()),
+                (None, Some(error)) => Answer::Refused(error.get().into()),
+                _ => return None,
+            };
+            let is_ours = companion.carried.answer(from.session, id, answer);
+            is_ours.then(|| reply::empty(StatusCode::ACCEPTED))
+        }
+        Words::Request(_) | Words::Notification(..) | Words::Other => None,
     }
 }
 

@@ -11,10 +11,17 @@ use crate::support::{Config, Era, PATIENCE, Proxy, Rig, within};
 const SESSION: &str = "mcp-session-id";
 const NAMES: [&str; 4] = ["task_status", "task_result", "task_cancel", "task_answer"];
 
+/// Tickets after a moment for what waits.
 fn config() -> Config {
+    patient()
+        .tool("{held,steps,hold}", "fallback_after = \"100ms\"")
+        .tool("ask", "fallback_after = \"2s\"")
+}
+
+/// No tickets while the tests look.
+fn patient() -> Config {
     let terms = "companion_tools = true\nfallback_after = \"20s\"";
-    let auto = Config::auto("10s").terms(terms);
-    auto.tool("*", "fallback_after = \"100ms\"")
+    Config::auto("10s").terms(terms)
 }
 
 /// A legacy session, as its client sees it.
@@ -116,8 +123,9 @@ async fn a_call_of_a_session_becomes_a_ticket() {
     assert_eq!(status["structuredContent"]["state"], "working");
     rig.upstream.release("held");
     let result = session.call("task_result", json!({"ticket": ticket})).await;
-    assert_eq!(result, session.call("held", json!({})).await);
-    assert_eq!(rig.upstream.tally("held").started, 2);
+    let released = json!([{"type": "text", "text": "released"}]);
+    assert_eq!(result, json!({"content": released, "isError": false}));
+    assert_eq!(rig.upstream.tally("held").started, 1);
 }
 
 #[tokio::test]
@@ -160,7 +168,8 @@ async fn errors_of_the_server_are_its_own() {
 
 #[tokio::test]
 async fn progress_comes_under_the_clients_token() {
-    let (rig, session) = over_http().await;
+    let rig = Rig::start(Era::Legacy, patient()).await;
+    let session = Session::open(rig.client()).await;
     let mut stream = session.calling(1, "steps", json!({"n": 2})).stream().await;
     let progress = stream.next_of("notifications/progress").await;
     assert_eq!(progress["params"]["progressToken"], "t");
@@ -196,11 +205,7 @@ async fn a_client_that_hangs_up_cancels_nothing() {
 
 #[tokio::test]
 async fn a_client_cancels_by_its_own_id() {
-    let rig = Rig::start(
-        Era::Legacy,
-        Config::auto("10s").terms("companion_tools = true\nfallback_after = \"20s\""),
-    )
-    .await;
+    let rig = Rig::start(Era::Legacy, patient()).await;
     let session = Session::open(rig.client()).await;
     let call = session.calling(5, "held", json!({})).stream();
     let call = tokio::spawn(call);
@@ -243,11 +248,7 @@ async fn a_question_after_the_ticket_is_answered_by_it() {
 
 #[tokio::test]
 async fn a_question_before_the_ticket_is_put_to_the_client() {
-    let rig = Rig::start(
-        Era::Legacy,
-        Config::auto("10s").terms("companion_tools = true\nfallback_after = \"20s\""),
-    )
-    .await;
+    let rig = Rig::start(Era::Legacy, patient()).await;
     let session = Session::open(rig.client()).await;
     for (result, said) in [
         (

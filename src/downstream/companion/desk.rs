@@ -24,6 +24,10 @@ use crate::upstream::UpstreamError;
 /// A store that takes longer than any of its commands may is away.
 const STORE_IS_AWAY: Duration = Duration::from_millis(600);
 
+const NO_TICKET: Refused = Refused::Said(Cow::Borrowed(
+    "The argument ticket is missing: the one that the call was answered with.",
+));
+
 /// Why a tool of ours was called in vain: said in its result, because models read results.
 enum Refused {
     /// Unknown, expired, unannounced and foreign tickets are one and the same.
@@ -74,9 +78,7 @@ impl Desk<'_> {
     }
 
     async fn take(&self, tool: Tool, arguments: &Object<'_>) -> Result<Answer, Refused> {
-        let ticket = arguments.get_str("ticket").ok_or(Refused::Said(
-            "The argument ticket is missing: the one that the call was answered with.".into(),
-        ))?;
+        let ticket = arguments.get_str("ticket").ok_or(NO_TICKET)?;
         let id = TaskId::parse(ticket.trim()).ok_or(Refused::Unknown)?;
         match tool {
             Tool::Status => {

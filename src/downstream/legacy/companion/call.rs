@@ -1,11 +1,13 @@
 //! A legacy client's call, carried on its own session at the server. Its client may wait, go away
 //! (which cancels nothing, as legacy clients know it) or cancel it by its id.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _};
 use hyper::Response;
 use serde_json::value::RawValue;
-use std::time::Duration;
 use tokio::sync::mpsc;
 
 use super::super::super::auth;
@@ -50,7 +52,7 @@ pub(super) async fn answer(
     if !matches!(plan, Plan::Auto { .. }) {
         return None;
     }
-    let pin = pin(front, from)?;
+    let pin = pin(front, from).ok()?;
     let refused = |rpc: Rpc| Some(rpc.into_response());
     let Some(carrying) = companion.carried.enter(from.session, request.id) else {
         let error = RpcError::invalid_request("Invalid request: this id is in use");
@@ -68,16 +70,19 @@ pub(super) async fn answer(
     Some(respond(request.id.to_owned(), receiver, streams).await)
 }
 
-/// The session that the call goes out on: the client's own, or any where servers have none. `None`:
-/// the client's is not known, which the server says best.
-fn pin(front: &Shared, from: &Sender<'_>) -> Option<Option<Pin>> {
+/// The server says so best.
+struct UnknownSession;
+
+/// The session that the call goes out on: the client's own, or any where servers have none.
+fn pin(front: &Shared, from: &Sender<'_>) -> Result<Option<Pin>, UnknownSession> {
     let headers = &from.parts.headers;
     if !headers.contains_key(SESSION_ID) {
-        return Some(None);
+        return Ok(None);
     }
     let caller = *from.who.caller.as_bytes();
-    let session = front.upstream.client_session(headers, caller)?;
-    Some(Some(session.pin()))
+    let session = front.upstream.client_session(headers, caller);
+    let session = session.ok_or(UnknownSession)?;
+    Ok(Some(session.pin()))
 }
 
 fn carried(
@@ -98,7 +103,7 @@ fn carried(
             credentials: from.who.credentials.clone(),
             method: request.method.as_ref().into(),
             params: request.params_text.into(),
-            capabilities: from.who.capabilities.clone(),
+            capabilities: Arc::clone(&from.who.capabilities),
             name: Some(name.as_ref().into()),
             param_headers: [].into(),
             wants_progress: true,

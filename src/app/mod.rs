@@ -24,6 +24,7 @@ use crate::admin::server::{Probes, Token};
 use crate::clock::{Anchored, Clock, System};
 use crate::config::{self, Config, Location, NativeTasks, SealKey};
 use crate::downstream::auth::Callers;
+use crate::downstream::companion::Companion;
 use crate::downstream::facade::Facade;
 use crate::downstream::route::Names;
 use crate::downstream::stdio::Lines;
@@ -147,6 +148,7 @@ impl App {
             native_tools: Arc::default(),
             holds: Arc::default(),
             facade: Facade::default(),
+            companion: companion(&config),
         };
         Ok(Self {
             front: Arc::new(front),
@@ -265,6 +267,11 @@ fn downstream_settings(config: &Config) -> downstream::Settings {
         trust_annotations: config.upstream.trust_annotations,
         pass_native_tasks: config.upstream.native_tasks == NativeTasks::Pass,
     }
+}
+
+fn companion(config: &Config) -> Option<Companion> {
+    let wanted = config.companion.as_ref()?;
+    Some(Companion::new(&wanted.prefix, wanted.fallback_after))
 }
 
 /// What TLS to the wrapped server is made from.

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use super::inspect::{Inspection, inspect};
 use super::table::{duration, printable, table};
 use super::{Failure, runtime};
-use crate::config::{Config, Location, TransportChoice, Wrapped};
+use crate::config::{Companion, Config, Location, TransportChoice, Wrapped};
 use crate::mcp::version::Era;
 use crate::task::policy::{Concurrency, Limit, Mode, Rules};
 use crate::tls;
@@ -60,6 +60,9 @@ fn report(
         recovery(config)
     };
     verdicts.push(("recovery", Ok(recovery)));
+    if let Some(companion) = &config.companion {
+        verdicts.push(("companion", Ok(tickets(companion))));
+    }
     let server = &config.upstream.server;
     verdicts.push((
         "upstream",
@@ -180,6 +183,13 @@ fn recovery(config: &Config) -> String {
     text.to_owned()
 }
 
+/// What clients without Tasks get for calls that take long.
+fn tickets(companion: &Companion) -> String {
+    let millis = companion.fallback_after.as_millis();
+    let after = duration(u64::try_from(millis).unwrap_or(u64::MAX));
+    format!("a client without Tasks gets a ticket after {after}")
+}
+
 fn named(found: &Inspection) -> String {
     found
         .server
@@ -286,6 +296,14 @@ mod tests {
   greet\u{fffd}[2J  [tasks]  auto after 2s  1h            1h         in_task  any
 "
         );
+    }
+
+    #[test]
+    fn companion_tools_are_said() {
+        let wanted = config(&[("RAINCHECK_TASKS__COMPANION_TOOLS", "true")]);
+        let report = report(&wanted, None, Ok(&inspection()));
+        let line = "companion     a client without Tasks gets a ticket after 45s";
+        assert!(report.text.contains(line), "{}", report.text);
     }
 
     #[test]

@@ -198,6 +198,14 @@ pub(super) struct Terms {
     pub(super) mode: Option<Mode>,
     #[serde(deserialize_with = "optional")]
     pub(super) grace_window: Option<Duration>,
+    /// Of all tools together: no [`Tool`] has it.
+    #[serde(deserialize_with = "optional")]
+    pub(super) companion_tools: Option<bool>,
+    /// The same.
+    #[serde(deserialize_with = "optional")]
+    pub(super) companion_prefix: Option<String>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) fallback_after: Option<Duration>,
     #[serde(deserialize_with = "optional")]
     pub(super) require_tasks: Option<bool>,
     #[serde(deserialize_with = "optional")]
@@ -234,6 +242,8 @@ pub(super) struct Tool {
     #[serde(deserialize_with = "optional")]
     grace_window: Option<Duration>,
     #[serde(deserialize_with = "optional")]
+    fallback_after: Option<Duration>,
+    #[serde(deserialize_with = "optional")]
     require_tasks: Option<bool>,
     #[serde(deserialize_with = "optional")]
     input: Option<InputWhen>,
@@ -267,6 +277,7 @@ impl Tool {
             name,
             mode,
             grace_window,
+            fallback_after,
             require_tasks,
             input,
             retention,
@@ -282,6 +293,9 @@ impl Tool {
         let terms = Terms {
             mode,
             grace_window,
+            companion_tools: None,
+            companion_prefix: None,
+            fallback_after,
             require_tasks,
             input,
             retention,

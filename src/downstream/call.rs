@@ -19,9 +19,9 @@ use super::tasks::Shared;
 use crate::mcp::error::RpcError;
 use crate::mcp::version::Era;
 use crate::mcp::{input, sse};
-use crate::runner::Call;
-use crate::runner::parked::{Comeback, Follower, Rejoined, read_state};
+use crate::runner::parked::{Comeback, Follower, HeardBy, Rejoined, read_state};
 use crate::runner::seat::{Answer, Client, Guard, Reply};
+use crate::runner::{Announce, Call, NotBegun};
 use crate::task::id::Caller;
 use crate::task::policy::{Plan, Rule};
 use crate::task::state::Digest;
@@ -44,6 +44,8 @@ pub(super) struct Asked<'a> {
     pub(super) repeatable: bool,
     /// The server runs the tool as a task of its own.
     pub(super) native_task: bool,
+    /// How the client hears of a task.
+    pub(super) announce: Announce,
 }
 
 /// Carries the call by the plan and answers as it goes.
@@ -54,33 +56,44 @@ pub(super) async fn carry(
     rule: Rule,
 ) -> Response<Body> {
     let id = asked.modern.request.id;
-    match state_of_ours(asked) {
+    match state_of_ours(asked, &rule) {
         Ok(None) => {}
         Ok(Some(comeback)) => return rejoin(front, id, comeback).await,
         Err(error) => return Rpc::error(id.get(), &error).into_response(),
     }
     let token = asked.modern.meta.progress_token.filter(|_| rule.heartbeat);
     let heartbeat = token.map(|token| Heartbeat::new(token.to_owned(), Duration::ZERO));
-    let call = Call {
-        caller: asked.caller,
-        era: asked.era,
-        outgoing: outgoing(asked, &rule),
-        rule,
-        plan,
-        progress_token: asked.modern.meta.progress_token.map(ToOwned::to_owned),
-        digest: digest(asked),
-        repeatable: asked.repeatable,
-        listed: super::auth::is_somebody(asked.headers),
-    };
-    match front.runner.call(call) {
+    match begin(front, asked, plan, rule) {
         Ok(client) => respond(id.to_owned(), client, heartbeat).await,
         Err(refused) => Rpc::not_begun(id.get(), refused.reason()).into_response(),
     }
 }
 
+/// Begins the call, whoever answers.
+pub(super) fn begin(
+    front: &Shared,
+    asked: &Asked<'_>,
+    plan: Plan,
+    rule: Rule,
+) -> Result<Client, NotBegun> {
+    front.runner.call(Call {
+        caller: asked.caller,
+        era: asked.era,
+        outgoing: outgoing(asked, &rule),
+        rule,
+        plan,
+        announce: asked.announce.clone(),
+        progress_token: asked.modern.meta.progress_token.map(ToOwned::to_owned),
+        digest: digest(asked),
+        repeatable: asked.repeatable,
+        listed: super::auth::is_somebody(asked.headers),
+    })
+}
+
 fn outgoing(asked: &Asked<'_>, rule: &Rule) -> Outgoing {
     let (request, meta) = (&asked.modern.request, &asked.modern.meta);
-    let may_become_task = request.method == "tools/call" && meta.declares_tasks;
+    let knows_tickets = matches!(asked.announce, Announce::Ticket(_));
+    let may_become_task = request.method == "tools/call" && (meta.declares_tasks || knows_tickets);
     Outgoing {
         caller: *asked.caller.as_bytes(),
         credentials: asked.credentials.clone(),
@@ -119,7 +132,7 @@ fn digest(asked: &Asked<'_>) -> Digest {
 
 /// The state of a parked call that this request comes back with. Only calls to a legacy server are
 /// parked here; a modern server's state is its own.
-fn state_of_ours(asked: &Asked<'_>) -> Result<Option<Comeback>, RpcError> {
+fn state_of_ours(asked: &Asked<'_>, rule: &Rule) -> Result<Option<Comeback>, RpcError> {
     let params = &asked.modern.request.params;
     if asked.era == Era::Modern || !params.contains("requestState") {
         return Ok(None);
@@ -139,9 +152,20 @@ fn state_of_ours(asked: &Asked<'_>) -> Result<Option<Comeback>, RpcError> {
         caller: asked.caller,
         digest: digest(asked),
         answers: answers.ok_or_else(unknown)?,
-        declares_tasks: asked.modern.meta.declares_tasks
-            && asked.modern.request.method == "tools/call",
+        heard_by: heard_by(asked, rule),
     }))
+}
+
+fn heard_by(asked: &Asked<'_>, rule: &Rule) -> HeardBy {
+    let is_call = asked.modern.request.method == "tools/call";
+    match &asked.announce {
+        Announce::Ticket(ticket) => {
+            let patience = Duration::from_millis(rule.fallback_after_ms);
+            HeardBy::Ticket(patience, ticket.clone())
+        }
+        Announce::Task if is_call && asked.modern.meta.declares_tasks => HeardBy::Task,
+        Announce::Task => HeardBy::Waiting,
+    }
 }
 
 async fn rejoin(front: &Shared, id: &RawValue, comeback: Comeback) -> Response<Body> {

@@ -14,18 +14,20 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::mcp::error::RpcError;
+use crate::mcp::tools::Tool;
 use crate::mcp::version::Era;
 use crate::mcp::{params, request};
-use crate::runner::Runner;
 use crate::runner::seat::Answer;
+use crate::runner::{Announce, Runner};
 use crate::store::notebook::Notebook;
 use crate::task::id::Caller;
-use crate::task::policy::{Plan, Rules, plan};
+use crate::task::policy::{Plan, Rule, Rules, plan};
 use crate::upstream::wrapped::{DiscoverError, Upstream};
 
 pub mod auth;
 mod body;
 mod call;
+pub mod companion;
 pub mod dialect;
 mod discover;
 pub mod facade;
@@ -44,6 +46,7 @@ mod tasks;
 use auth::Callers;
 use body::Body;
 use call::Asked;
+use companion::{Companion, Desk};
 use dialect::delivery::Deliveries;
 use dialect::native::NativeTools;
 use facade::Facade;
@@ -94,6 +97,8 @@ pub struct Front {
     /// The calls of legacy clients that are kept for them here.
     pub holds: Arc<Holds>,
     pub facade: Facade,
+    /// Tools for clients without Tasks, where they are wanted.
+    pub companion: Option<Companion>,
 }
 
 // The futures of what is rare are boxed, so that what passes through stays small.
@@ -266,15 +271,13 @@ async fn forward(
         String::new()
     };
     let rule = front.rules.for_tool(&name).0;
-    let plan = if is_call {
-        plan(
-            rule,
-            meta.declares_tasks,
-            request.params.contains("inputResponses"),
-        )
-    } else {
-        Plan::Held
-    };
+    let desk = Box::pin(companion::desk(front, modern, caller, credentials.as_ref())).await;
+    if let Some(desk) = &desk
+        && let Some(tool) = desk.tool(&name)
+    {
+        return Box::pin(companion::call(desk, tool, request)).await;
+    }
+    let plan = planned(rule, modern, desk.as_ref());
     if plan == Plan::Refuse {
         return Rpc::error(request.id.get(), &RpcError::tasks_required()).into_response();
     }
@@ -286,7 +289,12 @@ async fn forward(
     // past waits for nobody.
     let hides_tasks = meta.declares_tasks && !front.settings.pass_native_tasks;
     let untouched = !hides_tasks && !request.params.contains("task");
-    let may_pass = !is_call || (untouched && !front.runner.limits(&name));
+    let is_listed = companion::is_listed(front, modern);
+    let may_pass = if is_call {
+        untouched && !front.runner.limits(&name)
+    } else {
+        !is_listed
+    };
     let can_pass = front.upstream.speaks_http() && may_pass;
     if era == Era::Modern && plan == Plan::Held && can_pass {
         return pass::again(front, parts, body.clone()).await;
@@ -308,6 +316,7 @@ async fn forward(
         repeatable: false,
         // A task of ours must not become one of the server's.
         native_task: front.passes_native_tasks() && !matches!(plan, Plan::Always { .. }),
+        announce: desk.map_or(Announce::Task, |desk| desk.announce(&name)),
     };
     if is_call {
         match Box::pin(check_params(front, &asked, &name)).await {
@@ -318,7 +327,22 @@ async fn forward(
             Err(error) => return Rpc::error(request.id.get(), &error).into_response(),
         }
     }
+    if is_listed {
+        return Box::pin(companion::list(front, &asked, rule.clone())).await;
+    }
     Box::pin(call::carry(front, &asked, plan, rule.clone())).await
+}
+
+fn planned(rule: &Rule, modern: &Modern<'_>, desk: Option<&Desk<'_>>) -> Plan {
+    let (request, meta) = (&modern.request, &modern.meta);
+    if request.method != "tools/call" {
+        return Plan::Held;
+    }
+    let is_retry = request.params.contains("inputResponses");
+    desk.map_or_else(
+        || plan(rule, meta.declares_tasks, is_retry),
+        |desk| desk.plan(rule),
+    )
 }
 
 fn undecided(id: &RawValue, error: DiscoverError) -> Response<Body> {
@@ -360,10 +384,7 @@ async fn check_params(front: &Shared, asked: &Asked<'_>, name: &str) -> Result<K
     };
     let arguments = asked.modern.request.params.get("arguments");
     params::check(tool, arguments, asked.headers).map_err(RpcError::header_mismatch)?;
-    Ok(Known {
-        repeatable: tool.repeatable,
-        requires_task: tool.requires_task,
-    })
+    Ok(Known::of(tool))
 }
 
 /// What the server says of a tool, as far as it counts here.
@@ -371,6 +392,15 @@ async fn check_params(front: &Shared, asked: &Asked<'_>, name: &str) -> Result<K
 struct Known {
     repeatable: bool,
     requires_task: bool,
+}
+
+impl Known {
+    fn of(tool: &Tool) -> Self {
+        Self {
+            repeatable: tool.repeatable,
+            requires_task: tool.requires_task,
+        }
+    }
 }
 
 impl Front {

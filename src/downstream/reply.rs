@@ -58,6 +58,18 @@ impl Rpc {
         }
     }
 
+    /// The same for a legacy client: the server's errors word for word, and on 200 as they came.
+    pub(super) fn legacy_answer(id: &str, answer: Answer) -> Self {
+        match answer {
+            Answer::Error(error) if !matches!(error.status, 401 | 403) => {
+                Self::new(id, "error", error.error.get(), StatusCode::OK)
+            }
+            Answer::Error(_) | Answer::Result(_) | Answer::Failed(_) | Answer::StoreUnavailable => {
+                Self::answer(id, answer)
+            }
+        }
+    }
+
     /// An error of the wrapped server. Its own HTTP status counts where it had one to say; a
     /// legacy server says 200 whatever the error is.
     fn upstream_error(id: &str, error: &RawValue, status: u16) -> Self {

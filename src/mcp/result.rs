@@ -56,6 +56,19 @@ pub fn for_task(result: Box<RawValue>) -> Result<Box<RawValue>, Fault> {
     raw(text.into_owned())
 }
 
+/// A result on the legacy face: without the `resultType` that only modern results have.
+pub fn for_legacy(result: &str) -> Result<String, Fault> {
+    // As it was added: all else keeps its bytes.
+    if let Some(rest) = result.strip_prefix(r#"{"resultType":"complete","#) {
+        return Ok(format!("{{{rest}"));
+    }
+    let object = Object::parse(result)?;
+    if !object.contains("resultType") {
+        return Ok(result.to_owned());
+    }
+    Ok(object.render_filtered(|key| key != "resultType"))
+}
+
 /// A legacy server's result on the modern face: `resultType`, the caching hints that revision
 /// 2026-07-28 demands of lists and reads, and who the server is.
 pub fn from_legacy(

@@ -25,6 +25,8 @@ pub struct Tool {
     pub requires_task: bool,
     /// A legacy server runs it as a task of its own where it is asked to.
     pub offers_task: bool,
+    /// Its results have to fit a schema.
+    pub has_output_schema: bool,
 }
 
 /// An argument that `Mcp-Param-{name}` mirrors.
@@ -78,6 +80,7 @@ impl Tools {
                     task_support(&tool).as_deref(),
                     Some("required" | "optional")
                 ),
+                has_output_schema: tool.contains("outputSchema"),
             };
             if self.by_name.insert(name.as_ref().into(), known).is_none() {
                 self.names.push(name.as_ref().into());

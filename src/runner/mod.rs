@@ -22,7 +22,9 @@ use crate::store::seal::Sealer;
 use crate::task::id::{Caller, Incarnation, TaskId};
 use crate::task::machine::{Event, Rejected};
 use crate::task::policy::{Limit, Plan, Rule, Rules};
-use crate::task::state::{Digest, Reach};
+use crate::task::state::{Digest, Reach, Task};
+use crate::task::ticket::Ticket;
+use crate::task::view;
 use crate::upstream::Outgoing;
 use crate::upstream::wrapped::Upstream;
 
@@ -119,6 +121,8 @@ pub struct Call {
     pub outgoing: Outgoing,
     pub rule: Rule,
     pub plan: Plan,
+    /// How the client hears that its call became a task.
+    pub announce: Announce,
     /// The client's progress token, where it asked for progress.
     pub progress_token: Option<Box<RawValue>>,
     /// What a retry of this call must repeat, should it be parked with a question.
@@ -127,6 +131,37 @@ pub struct Call {
     pub repeatable: bool,
     /// The caller is somebody in particular, who can have the task listed (2025-11-25, Tasks).
     pub listed: bool,
+}
+
+/// How a client hears that its call became a task.
+#[derive(Debug, Clone)]
+pub enum Announce {
+    /// By the task's handle.
+    Task,
+    /// By a ticket, as a plain result: it knows no tasks.
+    Ticket(Ticket),
+}
+
+impl Announce {
+    fn text(&self, task: &Task, now_ms: u64) -> String {
+        match self {
+            Self::Task => view::create_result(task, now_ms),
+            Self::Ticket(ticket) => ticket.issued(task),
+        }
+    }
+
+    /// A legacy client answers questions while it waits.
+    fn relays_questions(&self) -> bool {
+        self.face() == Era::Legacy
+    }
+
+    /// Whose words the client speaks.
+    fn face(&self) -> Era {
+        match self {
+            Self::Task => Era::Modern,
+            Self::Ticket(ticket) => ticket.face,
+        }
+    }
 }
 
 /// Too many calls are under way.

@@ -3,9 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::Runner;
 use super::seat::Answer;
@@ -17,6 +19,7 @@ use crate::store::ledger::{Loaded, NotApplied};
 use crate::task::id::{Caller, TaskId};
 use crate::task::machine::{Event, repeats};
 use crate::task::state::{Digest, Outcome, Task};
+use crate::task::ticket::Ticket;
 use crate::task::view;
 use crate::upstream::UpstreamError;
 
@@ -52,8 +55,18 @@ pub struct Comeback {
     pub caller: Caller,
     pub digest: Digest,
     pub answers: BTreeMap<Box<str>, Box<RawValue>>,
-    /// The client of this retry understands tasks.
-    pub declares_tasks: bool,
+    pub heard_by: HeardBy,
+}
+
+/// How the client of a retry hears what its call comes to.
+#[derive(Debug)]
+pub enum HeardBy {
+    /// It is a task from here on.
+    Task,
+    /// On this connection.
+    Waiting,
+    /// On this connection for so long, and then by a ticket.
+    Ticket(Duration, Ticket),
 }
 
 /// What a retry leads to.
@@ -100,13 +113,20 @@ impl Runner {
             Ok(loaded) => loaded,
             Err(refused) => return refused,
         };
-        if !comeback.declares_tasks {
-            return Rejoined::Follow(Box::new(Follower {
-                runner: Arc::clone(self),
-                loaded,
-                watch,
-            }));
-        }
+        let ticket = match comeback.heard_by {
+            HeardBy::Task => return self.announce(loaded).await,
+            HeardBy::Waiting => None,
+            HeardBy::Ticket(patience, ticket) => Some((Instant::now() + patience, ticket)),
+        };
+        Rejoined::Follow(Box::new(Follower {
+            runner: Arc::clone(self),
+            loaded,
+            watch,
+            ticket,
+        }))
+    }
+
+    async fn announce(&self, loaded: Loaded) -> Rejoined {
         match self.advance(loaded, Event::Announced).await {
             Ok(loaded) => {
                 let json = view::create_result(&loaded.task, self.ledger.now_ms());
@@ -153,10 +173,12 @@ pub struct Follower {
     runner: Arc<Runner>,
     loaded: Loaded,
     watch: Watch,
+    /// When the client is sent away, and with what.
+    ticket: Option<(Instant, Ticket)>,
 }
 
 impl Follower {
-    /// Waits for the call's end or its next question.
+    /// Waits for the call's end, its next question, or the end of the client's patience.
     async fn answer(&mut self) -> Answer {
         loop {
             let task = &self.loaded.task;
@@ -167,12 +189,38 @@ impl Follower {
                 return RawValue::from_string(input_required(task))
                     .map_or(Answer::StoreUnavailable, Answer::Result);
             }
-            self.watch.changed().await;
-            match self.runner.ledger.load(task.id).await {
+            tokio::select! {
+                _ = self.watch.changed() => {}
+                () = patience(self.ticket.as_ref()) => {
+                    if let Some((_, ticket)) = self.ticket.take() {
+                        return self.leave_with(&ticket).await;
+                    }
+                }
+            }
+            let id = self.loaded.task.id;
+            match self.runner.ledger.load(id).await {
                 Ok(Some(loaded)) => self.loaded = loaded,
-                Ok(None) => return Answer::Failed(task.failure(Reason::StoreLost)),
+                Ok(None) => {
+                    return Answer::Failed(self.loaded.task.failure(Reason::StoreLost));
+                }
                 Err(_) => return Answer::StoreUnavailable,
             }
+        }
+    }
+
+    /// From here on it is a task. Should it have ended meanwhile, the ticket says that.
+    async fn leave_with(&self, ticket: &Ticket) -> Answer {
+        let announced = self.runner.advance(self.loaded.clone(), Event::Announced);
+        match announced.await {
+            Ok(loaded) if loaded.task.announced => {
+                RawValue::from_string(ticket.issued(&loaded.task))
+                    .map_or(Answer::StoreUnavailable, Answer::Result)
+            }
+            Ok(loaded) => match &loaded.task.outcome {
+                Some(outcome) => self.end(outcome).await,
+                None => Answer::StoreUnavailable,
+            },
+            Err(_) => Answer::StoreUnavailable,
         }
     }
 
@@ -206,5 +254,12 @@ impl Follower {
             reason: Some(Reason::CancelledByDisconnect),
         };
         let _ = self.runner.ledger.apply(&self.loaded, event).await;
+    }
+}
+
+async fn patience(ticket: Option<&(Instant, Ticket)>) {
+    match ticket {
+        Some((end, _)) => tokio::time::sleep_until(*end).await,
+        None => std::future::pending().await,
     }
 }

@@ -478,7 +478,6 @@ impl Pair {
 }
 
 #[tokio::test]
-#[ignore = "Redis keeps no notes yet"]
 async fn a_call_is_come_back_to_on_any_replica() {
     let pair = Pair::start().await;
     let at_a = Session::open(Client::of(pair.a.address())).await;
@@ -504,7 +503,6 @@ async fn a_call_is_come_back_to_on_any_replica() {
 }
 
 #[tokio::test]
-#[ignore = "Redis keeps no notes yet"]
 async fn a_call_whose_replica_died_is_answered_for() {
     let mut pair = Pair::start().await;
     let session = Session::open(Client::of(pair.a.address())).await;
@@ -521,7 +519,6 @@ async fn a_call_whose_replica_died_is_answered_for() {
 
 /// What the store could not take is kept here, and written when it is back.
 #[tokio::test]
-#[ignore = "Redis keeps no notes yet"]
 async fn a_call_goes_on_while_the_store_is_away() {
     let mut pair = Pair::start().await;
     let session = Session::open(Client::of(pair.a.address())).await;

@@ -31,6 +31,8 @@ mod tls_server;
 mod before_task;
 mod callers;
 mod cancel;
+mod companion;
+mod companion_legacy;
 mod concurrency;
 mod deadline;
 mod dialect;

@@ -17,8 +17,8 @@ use crate::mcp::json::{Object, is_object};
 use crate::mcp::tasks_2025::{Wish, created};
 use crate::mcp::tools::Tool;
 use crate::mcp::version::Era;
-use crate::runner::Call;
 use crate::runner::seat::{Answer, Guard, Reply};
+use crate::runner::{Announce, Call};
 use crate::task::id::TaskId;
 use crate::task::policy::{InputWhen, Mode, Plan, Rule};
 use crate::task::state::{Digest, Status};
@@ -115,6 +115,7 @@ pub(super) async fn answer(
     let call = Call {
         caller: asker.caller,
         era,
+        announce: Announce::Task,
         digest: digest(request, &name),
         outgoing,
         rule: Rule {

@@ -25,8 +25,8 @@ use crate::mcp::error::{Failure, Reason, RpcError, SideEffect, code};
 use crate::mcp::result::{self, ResultType};
 use crate::mcp::version::Era;
 use crate::mcp::{input, params};
-use crate::runner::Call;
 use crate::runner::seat::{Answer, Reply};
+use crate::runner::{Announce, Call};
 use crate::store::notes::Kind;
 use crate::task::policy::{Plan, Rule, plan};
 use crate::task::state::Digest;
@@ -336,6 +336,7 @@ impl Asked {
             rule: self.rule.clone(),
             plan: Plan::Held,
             progress_token: self.progress_token.clone(),
+            announce: Announce::Task,
             digest: Digest::of(&[]),
             repeatable: false,
             listed: self.listed,

@@ -10,6 +10,7 @@ use super::dialect::{Edit, Looked};
 use super::tasks::Shared;
 use super::{Read, dialect, facade, held, pass, read};
 
+mod companion;
 mod contact;
 mod lines;
 pub mod pushes;
@@ -48,6 +49,9 @@ pub(super) async fn post(front: &Shared, parts: Parts, body: Bytes) -> Response<
     };
     if !front.upstream.is_decided() || contact::may_be_refused(front, &parts, &body) {
         return Box::pin(contact::post(front, parts, body, edit)).await;
+    }
+    if let Some(answered) = Box::pin(companion::post(front, &parts, &body, edit.as_ref())).await {
+        return answered;
     }
     if front.upstream.speaks_http() {
         return match held_call(front, &parts, &body) {

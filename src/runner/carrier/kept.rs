@@ -20,7 +20,6 @@ use crate::task::id::{Fence, TaskId};
 use crate::task::machine::{Effect, Event, OwnerEvent, Step, step};
 use crate::task::policy::OnOwnerLost;
 use crate::task::state::{Leg, Task};
-use crate::task::view;
 use crate::upstream;
 
 /// A change that could not be read is read again after so long.
@@ -163,7 +162,8 @@ impl Carrier {
         let Some(kept) = &self.kept else { return };
         let task = &kept.loaded.task;
         let json = if task.announced {
-            view::create_result(task, self.runner.ledger.now_ms())
+            let now_ms = self.runner.ledger.now_ms();
+            self.call.announce.text(task, now_ms)
         } else {
             parked::input_required(task)
         };

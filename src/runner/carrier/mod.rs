@@ -9,15 +9,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use hyper::header::HeaderValue;
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::warn;
 
 use super::carried::Carrying;
 use super::outcome;
-use super::seat::{Answer, Seat};
+use super::seat::{Answer, Answered, Seat};
 use super::turn::{Places, Turn};
 use super::watch::Watch;
-use super::{Call, Runner, leg};
+use super::{Announce, Call, Runner, leg};
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::version::Era;
@@ -32,6 +33,7 @@ mod ending;
 mod heard;
 mod kept;
 mod queued;
+mod relayed;
 mod yielded;
 
 /// Questions that a server asks together are shown together: after the first, so long for more.
@@ -55,6 +57,8 @@ pub(super) struct Carrier {
     /// Questions of a legacy server that came before there was a record, and when to show them.
     asked: Vec<upstream::Question>,
     gather: Option<Instant>,
+    /// What the client says to questions that were relayed to it.
+    answered: Option<mpsc::Receiver<Answered>>,
     progress: PendingProgress,
     /// When to write down where the call can be resumed.
     resumable: Option<Instant>,
@@ -133,6 +137,7 @@ enum Woke {
     Gone,
     Window,
     Gathered,
+    Answered(Answered),
     ProgressDue,
     Due,
     Halted,
@@ -140,7 +145,7 @@ enum Woke {
 
 impl Carrier {
     /// A new call with a client that waits.
-    pub(super) fn for_client(runner: Arc<Runner>, call: Call, seat: Seat, turn: Turn) -> Self {
+    pub(super) fn for_client(runner: Arc<Runner>, call: Call, mut seat: Seat, turn: Turn) -> Self {
         let now = Instant::now();
         let window = match call.plan {
             Plan::Auto { window_ms, .. } => Some(now + Duration::from_millis(window_ms)),
@@ -158,6 +163,7 @@ impl Carrier {
         Self {
             runner,
             call,
+            answered: seat.take_answered(),
             seat: Some(seat),
             exchange: None,
             kept: None,
@@ -225,6 +231,7 @@ impl Carrier {
             outgoing,
             rule: runner.rules.for_tool(&task.name).0.clone(),
             plan: Plan::Held,
+            announce: Announce::Task,
             progress_token: None,
             digest: Digest::of(&[]),
             repeatable: false,
@@ -243,6 +250,7 @@ impl Carrier {
             deadline: Instant::now() + Duration::from_millis(left),
             asked: Vec::new(),
             gather: None,
+            answered: None,
             progress: PendingProgress::default(),
             resumable: None,
             look_again: None,
@@ -305,6 +313,7 @@ impl Carrier {
             Woke::Gone => self.on_gone().await,
             Woke::Window => self.on_window().await,
             Woke::Gathered => self.on_gathered().await,
+            Woke::Answered(answered) => self.on_answered(answered).await,
             Woke::ProgressDue => self.commit_progress().await,
             Woke::Due => self.on_due().await,
         }
@@ -320,7 +329,7 @@ impl Carrier {
         let may_hand_over = self.turn.waits() && self.may_hand_over();
         let tool = self.call.outgoing.name.as_deref().unwrap_or_default();
         let (runner, turn) = (&self.runner, &mut self.turn);
-        let exchange = self.exchange.as_mut();
+        let (exchange, answered) = (self.exchange.as_mut(), self.answered.as_mut());
         let charge = self.kept.as_ref().map(|kept| &kept.charge);
         let seat = self.seat.as_ref();
         tokio::select! {
@@ -332,6 +341,7 @@ impl Carrier {
             () = runner.draining.cancelled(), if may_hand_over => Woke::Draining,
             places = turn.come(&runner.gates, tool) => Woke::Turn(places),
             event = next_event(exchange) => Woke::Upstream(event),
+            answered = next_answer(answered) => Woke::Answered(answered),
             () = at(gather) => Woke::Gathered,
             () = at(window) => Woke::Window,
             () = at(progress_due) => Woke::ProgressDue,
@@ -376,8 +386,13 @@ impl Carrier {
         if self.kept.is_some() || self.gather.is_some() {
             return Flow::Continue;
         }
-        match self.keep(Vec::new(), true).await {
-            Ok(()) => self.announce().await,
+        // Relayed and not answered yet: asked in the task from here on.
+        let events = self.events_of_asked().await;
+        match self.keep(events, true).await {
+            Ok(()) => {
+                self.asked.clear();
+                self.announce().await;
+            }
             // The call stays held on this connection: it runs already.
             Err(why) => warn!(error = %why, "a call could not become a task and stays held"),
         }
@@ -415,6 +430,17 @@ async fn stopped(charge: Option<&Charge>) {
 async fn next_event(exchange: Option<&mut Exchange>) -> Option<upstream::Event> {
     match exchange {
         Some(exchange) => exchange.events.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn next_answer(answered: Option<&mut mpsc::Receiver<Answered>>) -> Answered {
+    let next = match answered {
+        Some(answered) => answered.recv().await,
+        None => None,
+    };
+    match next {
+        Some(answered) => answered,
         None => std::future::pending().await,
     }
 }

@@ -12,10 +12,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::super::http::{self, Body, Said};
+use super::Shared;
 use super::modern::{error, result};
 use super::resumable::Streams;
 use super::tools::{self, Call, End, Side};
-use super::{Era, Shared};
+use crate::support::Era;
 
 const SESSION: &str = "mcp-session-id";
 
@@ -156,10 +157,11 @@ async fn post(shared: &Arc<Shared>, session: &Arc<Session>, message: &Value) -> 
         "ping" => http::json(200, result(id, "{}")),
         "tools/list" if shared.keeps_events.load(Ordering::Relaxed) => {
             let (out, said) = mpsc::channel(1);
-            let _ = out.try_send(Said::Answer(result(id, &tools::list(Era::Legacy))));
+            let list = tools::list(shared, Era::Legacy, params);
+            let _ = out.try_send(Said::Answer(result(id, &list)));
             session.streams.open(said)
         }
-        "tools/list" => http::json(200, result(id, &tools::list(Era::Legacy))),
+        "tools/list" => http::json(200, result(id, &tools::list(shared, Era::Legacy, params))),
         "tools/call" if params["name"] == "only" && params["task"].is_object() => {
             let task = json!({"task": only("working")});
             http::json(200, result(id, &task.to_string()))

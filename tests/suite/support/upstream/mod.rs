@@ -94,6 +94,10 @@ pub(crate) struct Shared {
     answers_json: AtomicBool,
     takes_sessions: AtomicBool,
     refuses_politely: AtomicBool,
+    /// Tools that are listed beside the usual ones.
+    extra_tools: Mutex<Vec<&'static str>>,
+    /// The list of tools comes in two pages.
+    pages: AtomicBool,
     /// Tasks of the server's own; `None` where it never makes any.
     own: Mutex<Option<own::Tasks>>,
     /// The most calls that ever ran at the same time.
@@ -161,6 +165,8 @@ impl Upstream {
             answers_json: AtomicBool::new(false),
             takes_sessions: AtomicBool::new(false),
             refuses_politely: AtomicBool::new(false),
+            extra_tools: Mutex::default(),
+            pages: AtomicBool::new(false),
             own: Mutex::default(),
             peak: AtomicU32::new(0),
         });
@@ -191,6 +197,16 @@ impl Upstream {
     /// From now on a modern server refuses what is not modern with status 200.
     pub(crate) fn refuse_politely(&self) {
         self.shared.refuses_politely.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on it has a tool of this name, too, which is listed first.
+    pub(crate) fn offer(&self, tool: &'static str) {
+        self.shared.extra_tools.lock().unwrap().push(tool);
+    }
+
+    /// From now on the list of tools comes in two pages.
+    pub(crate) fn list_in_pages(&self) {
+        self.shared.pages.store(true, Ordering::Relaxed);
     }
 
     /// From here on a modern server makes tasks of its own for clients that know them.

@@ -11,7 +11,8 @@ use tokio::sync::mpsc;
 
 use super::super::http::{self, Body, Said};
 use super::tools::{self, Call, End, Side};
-use super::{Era, Shared, own};
+use super::{Shared, own};
+use crate::support::Era;
 
 const META: &str = "io.modelcontextprotocol/";
 
@@ -40,7 +41,7 @@ pub(super) async fn handle(shared: &Arc<Shared>, parts: &Parts, body: &Bytes) ->
     }
     match method {
         "server/discover" => http::json(200, result(&id, &discovered())),
-        "tools/list" => http::json(200, result(&id, &tools::list(Era::Modern))),
+        "tools/list" => http::json(200, result(&id, &tools::list(shared, Era::Modern, params))),
         "tools/call" => call(shared, params, id).await,
         "subscriptions/listen" => listen(shared, id, &params["notifications"]),
         _ => http::json(

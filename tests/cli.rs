@@ -3,6 +3,9 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Output, Stdio};
 
+#[path = "cli/wrap/mod.rs"]
+mod wrap;
+
 fn raincheck(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_raincheck"))
         .args(arguments)

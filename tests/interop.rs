@@ -27,6 +27,8 @@ use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio::time::{interval, timeout};
 
+#[path = "interop/rmcp_modes.rs"]
+mod rmcp_modes;
 #[path = "interop/rmcp_server.rs"]
 mod rmcp_server;
 #[path = "interop/rmcp_wrapped.rs"]

@@ -8,6 +8,7 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::time::Duration;
 
 use proptest::test_runner::{Config, TestRunner};
 use proptest_state_machine::ReferenceStateMachine as _;
@@ -112,9 +113,15 @@ fn the_redis_store_is_as_the_model() {
     runtime.block_on(every_key_expires(&server));
 }
 
+/// However busy the machine is.
+const KEYS_PATIENCE: Duration = Duration::from_secs(30);
+
 async fn every_key_expires(server: &RedisServer) {
     let client = redis::Client::open(server.url()).unwrap();
-    let mut redis = client.get_multiplexed_async_connection().await.unwrap();
+    // All keys at once take longer than the half second that the library waits by itself.
+    let config = redis::AsyncConnectionConfig::new().set_response_timeout(Some(KEYS_PATIENCE));
+    let connection = client.get_multiplexed_async_connection_with_config(&config);
+    let mut redis = connection.await.unwrap();
     let keys: Vec<String> = redis::cmd("KEYS")
         .arg("*")
         .query_async(&mut redis)

@@ -14,10 +14,14 @@ mod embedded_only;
 mod fleet;
 #[path = "store/kept.rs"]
 mod kept;
+#[path = "store/notes.rs"]
+mod notes;
 #[path = "store/redis_away.rs"]
 mod redis_away;
 #[path = "store/redis_fleet.rs"]
 mod redis_fleet;
+#[path = "store/redis_notes.rs"]
+mod redis_notes;
 #[path = "store/redis.rs"]
 mod redis_only;
 #[path = "support/redis.rs"]
@@ -61,6 +65,18 @@ macro_rules! with_rules {
             kept::a_retired_incarnation_is_not_reported,
             kept::a_forgotten_task_leaves_the_index,
             kept::the_caller_key_is_stable,
+            notes::a_claim_stands_and_others_are_told_what_stands,
+            notes::of_racing_claims_exactly_one_wins,
+            notes::a_note_is_put_found_and_removed,
+            notes::a_note_may_be_large,
+            notes::kinds_never_meet,
+            notes::a_note_is_gone_when_it_expires_and_its_name_is_free,
+            notes::a_log_is_read_in_order_behind_a_number,
+            notes::a_log_keeps_the_newest_entries,
+            notes::an_append_moves_the_expiry_of_the_whole_log,
+            notes::an_entry_may_be_large,
+            notes::a_caller_is_told_of_its_listed_tasks_only,
+            notes::a_task_that_expired_is_not_listed,
         }
     };
 }

@@ -10,6 +10,8 @@ mod authority;
 mod calls;
 #[path = "upstream/faults.rs"]
 mod faults;
+#[path = "upstream/guest.rs"]
+mod guest;
 #[path = "upstream/knowing.rs"]
 mod knowing;
 #[path = "upstream/native.rs"]

@@ -24,6 +24,8 @@ use crate::admin::server::{Probes, Token};
 use crate::clock::{Anchored, Clock, System};
 use crate::config::{self, Config, Location, NativeTasks, SealKey};
 use crate::downstream::auth::Callers;
+use crate::downstream::companion::Companion;
+use crate::downstream::facade::Facade;
 use crate::downstream::route::Names;
 use crate::downstream::stdio::Lines;
 use crate::downstream::{self, Front};
@@ -31,6 +33,7 @@ use crate::runner::{self, Runner};
 use crate::store::embedded::{Embedded, seal_key};
 use crate::store::ledger::{Ledger, Patience};
 use crate::store::memory::Memory;
+use crate::store::notebook::Notebook;
 use crate::store::redis::{Namespace, Options, Redis, Tls, Wait};
 use crate::store::seal::Sealer;
 use crate::store::{self, Store, record};
@@ -108,9 +111,12 @@ impl App {
             create: config.store.create_patience,
         };
         let settings = runner_settings(&config, &opened);
-        let ledger = Ledger::new(opened.store, opened.clock, patience);
+        let (store, clock) = (opened.store, opened.clock);
+        let notes = Notebook::new(Arc::clone(&store), Arc::clone(&clock), patience);
+        let ledger = Ledger::new(store, clock, patience);
         let runner = Runner::new(
             ledger,
+            notes.clone(),
             Arc::clone(&upstream),
             Incarnation::new(&config.replica.id).reading(record::FORMAT),
             Arc::clone(&rules),
@@ -138,6 +144,12 @@ impl App {
             closing: CancellationToken::new(),
             passing: TaskTracker::new(),
             pushes: Arc::default(),
+            notes,
+            deliveries: Arc::default(),
+            native_tools: Arc::default(),
+            holds: Arc::default(),
+            facade: Facade::default(),
+            companion: companion(&config),
         };
         Ok(Self {
             front: Arc::new(front),
@@ -256,6 +268,11 @@ fn downstream_settings(config: &Config) -> downstream::Settings {
         trust_annotations: config.upstream.trust_annotations,
         pass_native_tasks: config.upstream.native_tasks == NativeTasks::Pass,
     }
+}
+
+fn companion(config: &Config) -> Option<Companion> {
+    let wanted = config.companion.as_ref()?;
+    Some(Companion::new(&wanted.prefix, wanted.fallback_after))
 }
 
 /// What TLS to the wrapped server is made from.

@@ -7,9 +7,9 @@ use std::process::ExitCode;
 use super::inspect::{Inspection, inspect};
 use super::table::{duration, printable, table};
 use super::{Failure, runtime};
-use crate::config::{Config, Location, TransportChoice, Wrapped};
+use crate::config::{Companion, Config, Location, TransportChoice, Wrapped};
 use crate::mcp::version::Era;
-use crate::task::policy::{Mode, Rules};
+use crate::task::policy::{Concurrency, Limit, Mode, Rules};
 use crate::tls;
 
 pub(super) fn check(config: &Config) -> Result<ExitCode, Failure> {
@@ -60,6 +60,9 @@ fn report(
         recovery(config)
     };
     verdicts.push(("recovery", Ok(recovery)));
+    if let Some(companion) = &config.companion {
+        verdicts.push(("companion", Ok(tickets(companion))));
+    }
     let server = &config.upstream.server;
     verdicts.push((
         "upstream",
@@ -78,20 +81,63 @@ fn report(
         verdicts.push(("capabilities", Ok(capabilities)));
     }
 
+    if let Some(limit) = config.upstream.concurrency {
+        verdicts.push(("concurrency", Ok(limited(limit, "all calls together"))));
+    }
+
     let good = verdicts.iter().all(|(_, verdict)| verdict.is_ok());
-    let rows: Vec<_> = verdicts
+    let mut rows: Vec<_> = verdicts
         .into_iter()
         .map(|(subject, verdict)| match verdict {
             Ok(text) => ["ok".to_owned(), subject.to_owned(), text],
             Err(text) => ["WRONG".to_owned(), subject.to_owned(), text],
         })
         .collect();
+    let warnings = long_windows(&config.rules);
+    rows.extend(warnings.map(|text| ["warn".to_owned(), "grace_window".to_owned(), text]));
     let mut text = table(&rows);
     if let Ok(found) = inspection {
         text.push('\n');
         text.push_str(&tools(&config.rules, &found.tools));
     }
     Report { text, good }
+}
+
+/// Above this a window is more of a risk than of a gain.
+const GRACE_WINDOW_USUAL_MS: u64 = 5_000;
+
+/// A call that has no task yet lives on its connection: a modern client's disconnect cancels it, and
+/// many clients give up after a minute.
+fn long_windows(rules: &Rules) -> impl Iterator<Item = String> {
+    let defaults = rules.defaults();
+    let entries = rules.entries().enumerate();
+    // What an entry only inherits is said once.
+    let own = entries.filter(|(_, rule)| {
+        rule.grace_window_ms != defaults.grace_window_ms || defaults.mode != Mode::Auto
+    });
+    let named = own.map(|(place, rule)| (name(Some(place)), rule));
+    std::iter::once((name(None), defaults))
+        .chain(named)
+        .filter(|(_, rule)| rule.mode == Mode::Auto)
+        .filter(|(_, rule)| rule.grace_window_ms > GRACE_WINDOW_USUAL_MS)
+        .map(|(name, rule)| {
+            format!(
+                "{name}: {} is long: until its task is announced, a call is lost with its connection",
+                duration(rule.grace_window_ms)
+            )
+        })
+}
+
+/// A rule, as the file has it.
+fn name(place: Option<usize>) -> String {
+    place.map_or_else(
+        || "[tasks]".to_owned(),
+        |place| format!("[[tools]] #{}", place + 1),
+    )
+}
+
+fn limited(limit: Limit, of: &str) -> String {
+    format!("{} {of}, {} wait", limit.at_once, limit.queue)
 }
 
 fn listening(config: &Config) -> String {
@@ -137,6 +183,13 @@ fn recovery(config: &Config) -> String {
     text.to_owned()
 }
 
+/// What clients without Tasks get for calls that take long.
+fn tickets(companion: &Companion) -> String {
+    let millis = companion.fallback_after.as_millis();
+    let after = duration(u64::try_from(millis).unwrap_or(u64::MAX));
+    format!("a client without Tasks gets a ticket after {after}")
+}
+
 fn named(found: &Inspection) -> String {
     found
         .server
@@ -160,10 +213,18 @@ fn tools(rules: &Rules, names: &[String]) -> String {
     if names.is_empty() {
         return "  The server offers no tools to a client without credentials.\n".to_owned();
     }
-    let header = ["tool", "rule", "mode", "max_duration", "retention", "input"];
+    let header = [
+        "tool",
+        "rule",
+        "mode",
+        "max_duration",
+        "retention",
+        "input",
+        "concurrency",
+    ];
     let mut rows = vec![header.map(str::to_owned)];
-    for name in names {
-        let (rule, place) = rules.for_tool(name);
+    for tool in names {
+        let (rule, place) = rules.for_tool(tool);
         let mut mode = match rule.mode {
             Mode::Auto => format!("auto after {}", duration(rule.grace_window_ms)),
             Mode::Always | Mode::Never => rule.mode.word().to_owned(),
@@ -172,15 +233,17 @@ fn tools(rules: &Rules, names: &[String]) -> String {
             mode.push_str(", required");
         }
         rows.push([
-            printable(name),
-            place.map_or_else(
-                || "[tasks]".to_owned(),
-                |place| format!("[[tools]] #{}", place + 1),
-            ),
+            printable(tool),
+            name(place),
             mode,
             duration(rule.max_duration_ms),
             duration(rule.retention_ms),
             rule.input.word().to_owned(),
+            match rule.concurrency {
+                Some(Concurrency::EachTool(limit)) => limited(limit, "at once"),
+                Some(Concurrency::Together(limit)) => limited(limit, "with the rule's others"),
+                None => "any".to_owned(),
+            },
         ]);
     }
     table(&rows)
@@ -228,11 +291,19 @@ mod tests {
   ok  era           legacy (2025-11-25 or before): translated for modern clients
   ok  capabilities  tools, logging
 
-  tool       rule     mode           max_duration  retention  input
-  build      [tasks]  auto after 2s  1h            1h         in_task
-  greet\u{fffd}[2J  [tasks]  auto after 2s  1h            1h         in_task
+  tool       rule     mode           max_duration  retention  input    concurrency
+  build      [tasks]  auto after 2s  1h            1h         in_task  any
+  greet\u{fffd}[2J  [tasks]  auto after 2s  1h            1h         in_task  any
 "
         );
+    }
+
+    #[test]
+    fn companion_tools_are_said() {
+        let wanted = config(&[("RAINCHECK_TASKS__COMPANION_TOOLS", "true")]);
+        let report = report(&wanted, None, Ok(&inspection()));
+        let line = "companion     a client without Tasks gets a ticket after 45s";
+        assert!(report.text.contains(line), "{}", report.text);
     }
 
     #[test]
@@ -291,6 +362,54 @@ mod tests {
         };
         let program = load(&flags, &[]).unwrap();
         assert!(recovery(&program).contains("lost with its child"));
+    }
+
+    fn from_file(text: &str) -> Config {
+        let name = format!("raincheck-check-{}.toml", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, text).unwrap();
+        let flags = Flags {
+            config: Some(path.clone()),
+            store: Some("memory:".into()),
+            ..Flags::default()
+        };
+        let config = load(&flags, &[]).unwrap();
+        std::fs::remove_file(path).unwrap();
+        config
+    }
+
+    /// Of each rule once, of what is never waited for not at all; and it is no failure.
+    #[test]
+    fn long_windows_are_said_and_limits_shown() {
+        let config = from_file(
+            "upstream = { url = 'http://127.0.0.1:8000/mcp', concurrency = 16 }\n\
+             tasks = { grace_window = '5500ms', concurrency = 4 }\n\
+             [[tools]]\nname = 'inherits'\n\
+             [[tools]]\nname = 'build'\ngrace_window = '1m'\nconcurrency = 1\nqueue = 10\n\
+             [[tools]]\nname = 'always'\nmode = 'always'\ngrace_window = '1h'\n\
+             [[tools]]\nname = 'short'\ngrace_window = '5s'\n",
+        );
+        let report = report(&config, None, Ok(&inspection()));
+        assert!(report.good);
+        let said: Vec<_> = report
+            .text
+            .lines()
+            .filter(|line| line.contains("warn") || line.contains(" wait"))
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+            .collect();
+        let lost = "is long: until its task is announced, a call is lost with its connection";
+        assert_eq!(
+            said,
+            [
+                "ok concurrency 16 all calls together, 256 wait".to_owned(),
+                format!("warn grace_window [tasks]: 5500ms {lost}"),
+                format!("warn grace_window [[tools]] #2: 1m {lost}"),
+                "build [[tools]] #2 auto after 1m 1h 1h in_task 1 with the rule's others, 10 wait"
+                    .to_owned(),
+                "greet\u{fffd}[2J [tasks] auto after 5500ms 1h 1h in_task 4 at once, 256 wait"
+                    .to_owned(),
+            ]
+        );
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod inspect;
 mod run;
 mod stdio;
 mod table;
+mod wrap;
 
 /// A sidecar reverse proxy that gives unmodified MCP servers the Tasks extension.
 #[derive(Debug, Parser)]
@@ -35,6 +36,8 @@ enum Command {
     /// Be the wrapped server for the one client that launches this command: MCP on standard input
     /// and output
     Stdio(OneClient),
+    /// Let a client's settings launch raincheck in front of one of their servers
+    Wrap(wrap::Line),
     /// Say what the configuration means and whether the server answers; exit code 0 or 1
     Check(Settings),
     /// Become the server to wrap, and end with the raincheck that asked for it
@@ -191,6 +194,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
     tls::install_provider();
     match command {
         Command::Child(_) => Ok(ExitCode::SUCCESS),
+        Command::Wrap(line) => wrap::wrap(&line),
         Command::Run(settings) => {
             let config = settings.load()?;
             config.exposure()?;

@@ -12,7 +12,7 @@ use super::problem::Problem;
 use super::scalar::{FromText, word};
 use super::{
     Admin, Auth, Config, Drain, EraChoice, Limits, Listen, LogFormat, NativeTasks, Replica,
-    SessionUse, Telemetry, Tls, TransportChoice, Upstream, file, rules, store, wrapped,
+    SessionUse, Telemetry, Tls, TransportChoice, Upstream, companion, file, rules, store, wrapped,
 };
 
 impl Config {
@@ -27,6 +27,7 @@ impl Config {
         let usual_file = || usual_file(&listen, &upstream, host);
         Ok(Self {
             store: store::store(file.store, usual_file)?,
+            companion: companion::companion(&file.tasks)?,
             rules: rules::rules(&file.tasks, file.tools)?,
             replica: replica(file.replica, host)?,
             drain: drain(file.drain, &admin)?,

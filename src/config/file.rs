@@ -198,6 +198,14 @@ pub(super) struct Terms {
     pub(super) mode: Option<Mode>,
     #[serde(deserialize_with = "optional")]
     pub(super) grace_window: Option<Duration>,
+    /// Of all tools together: no [`Tool`] has it.
+    #[serde(deserialize_with = "optional")]
+    pub(super) companion_tools: Option<bool>,
+    /// The same.
+    #[serde(deserialize_with = "optional")]
+    pub(super) companion_prefix: Option<String>,
+    #[serde(deserialize_with = "optional")]
+    pub(super) fallback_after: Option<Duration>,
     #[serde(deserialize_with = "optional")]
     pub(super) require_tasks: Option<bool>,
     #[serde(deserialize_with = "optional")]
@@ -219,6 +227,7 @@ pub(super) struct Terms {
     #[serde(deserialize_with = "optional")]
     pub(super) queue: Option<usize>,
     #[serde(deserialize_with = "optional")]
+    pub(super) heartbeat: Option<bool>,
     pub(super) attach: Option<bool>,
     #[serde(deserialize_with = "optional")]
     pub(super) attach_window: Option<Duration>,
@@ -235,6 +244,8 @@ pub(super) struct Tool {
     mode: Option<Mode>,
     #[serde(deserialize_with = "optional")]
     grace_window: Option<Duration>,
+    #[serde(deserialize_with = "optional")]
+    fallback_after: Option<Duration>,
     #[serde(deserialize_with = "optional")]
     require_tasks: Option<bool>,
     #[serde(deserialize_with = "optional")]
@@ -256,6 +267,7 @@ pub(super) struct Tool {
     #[serde(deserialize_with = "optional")]
     queue: Option<usize>,
     #[serde(deserialize_with = "optional")]
+    heartbeat: Option<bool>,
     attach: Option<bool>,
     #[serde(deserialize_with = "optional")]
     attach_window: Option<Duration>,
@@ -271,6 +283,7 @@ impl Tool {
             name,
             mode,
             grace_window,
+            fallback_after,
             require_tasks,
             input,
             retention,
@@ -281,12 +294,16 @@ impl Tool {
             on_owner_lost,
             concurrency,
             queue,
+            heartbeat,
             attach,
             attach_window,
         } = self;
         let terms = Terms {
             mode,
             grace_window,
+            companion_tools: None,
+            companion_prefix: None,
+            fallback_after,
             require_tasks,
             input,
             retention,
@@ -297,6 +314,7 @@ impl Tool {
             on_owner_lost,
             concurrency,
             queue,
+            heartbeat,
             attach,
             attach_window,
         };

@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::task::policy::{Limit, Rules};
 
 mod checked;
+mod companion;
 mod concurrency;
 mod duration;
 mod file;
@@ -37,6 +38,7 @@ pub struct Config {
     pub upstream: Upstream,
     pub store: Store,
     pub rules: Rules,
+    pub companion: Option<Companion>,
     pub replica: Replica,
     pub drain: Drain,
     pub admin: Admin,
@@ -212,6 +214,15 @@ pub enum Location {
         /// Part of every key: two services on one Redis never meet.
         namespace: String,
     },
+}
+
+/// Tools of our own, by which clients without Tasks follow calls that take long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Companion {
+    /// Before the names of all of them, where the server has a tool of one of the names.
+    pub prefix: String,
+    /// After so long a client without Tasks gets a ticket, where no `[[tools]]` says otherwise.
+    pub fallback_after: Duration,
 }
 
 /// This replica among others on one store.

@@ -64,6 +64,7 @@ fn rule(base: &Rule, terms: &file::Terms, key: &str) -> Result<Rule, Problem> {
     let rule = Rule {
         mode: terms.mode.unwrap_or(base.mode),
         grace_window_ms: ms(terms.grace_window, base.grace_window_ms),
+        fallback_after_ms: ms(terms.fallback_after, base.fallback_after_ms),
         require_tasks: terms.require_tasks.unwrap_or(base.require_tasks),
         input: terms.input.unwrap_or(base.input),
         retention_ms: ms(terms.retention, base.retention_ms),
@@ -75,6 +76,7 @@ fn rule(base: &Rule, terms: &file::Terms, key: &str) -> Result<Rule, Problem> {
             .map_or(base.result_bytes_max, |s| s.0),
         on_owner_lost: terms.on_owner_lost.unwrap_or(base.on_owner_lost),
         concurrency: base.concurrency,
+        heartbeat: terms.heartbeat.unwrap_or(base.heartbeat),
         attach_window_ms: base.attach_window_ms,
     };
     let refused = |setting: &str, text: &str| Err(Problem::new(format!("{key}.{setting}"), text));
@@ -94,6 +96,19 @@ fn rule(base: &Rule, terms: &file::Terms, key: &str) -> Result<Rule, Problem> {
         return refused(
             "grace_window",
             "is longer than max_duration: every call would fail before it became a task",
+        );
+    }
+    if rule.fallback_after_ms == 0 {
+        return refused(
+            "fallback_after",
+            "every call would be answered with a ticket; the default is \"45s\"",
+        );
+    }
+    // The default is longer than many a max_duration, and harmless there.
+    if terms.fallback_after.is_some() && rule.fallback_after_ms > rule.max_duration_ms {
+        return refused(
+            "fallback_after",
+            "is longer than max_duration: every call would fail before its client gets a ticket",
         );
     }
     if rule.input_timeout_ms == Some(0) {

@@ -27,6 +27,8 @@ pub(super) enum Body {
     Events(BoxStream<'static, Bytes>),
     /// The wrapped server's own body, frame by frame.
     Passed {
+        /// What was read of it already.
+        begun: Option<Bytes>,
         body: ResponseBody,
         /// A drain waits for it.
         _answer: Option<TaskTrackerToken>,
@@ -94,6 +96,9 @@ impl HttpBody for Body {
             Self::Events(events) => Pin::new(events)
                 .poll_next(context)
                 .map(|event| event.map(|e| Ok(Frame::data(e)))),
+            Self::Passed { begun, .. } if begun.is_some() => {
+                Poll::Ready(begun.take().map(|bytes| Ok(Frame::data(bytes))))
+            }
             Self::Passed { body, .. } => Pin::new(body)
                 .poll_frame(context)
                 .map(|frame| frame.map(|f| f.map_err(Into::into))),
@@ -105,7 +110,7 @@ impl HttpBody for Body {
             Self::Empty => true,
             Self::Ready { bytes, guard, .. } => bytes.is_none() && guard.is_none(),
             Self::Events(_) => false,
-            Self::Passed { body, .. } => body.is_end_stream(),
+            Self::Passed { begun, body, .. } => begun.is_none() && body.is_end_stream(),
         }
     }
 
@@ -117,7 +122,15 @@ impl HttpBody for Body {
                 SizeHint::with_exact(pieces.map(Bytes::len).sum::<usize>() as u64)
             }
             Self::Events(_) => SizeHint::default(),
-            Self::Passed { body, .. } => body.size_hint(),
+            Self::Passed { begun, body, .. } => {
+                let mut hint = body.size_hint();
+                let begun = begun.as_ref().map_or(0, Bytes::len) as u64;
+                match hint.exact() {
+                    Some(rest) => hint.set_exact(rest + begun),
+                    None => hint.set_lower(hint.lower() + begun),
+                }
+                hint
+            }
         }
     }
 }

@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 use tokio::time::{Instant, Interval};
 
 use super::body::{Body, PROBE};
+use super::heartbeat::{self, Heartbeat};
 use super::intercept::Modern;
 use super::reply::{self, Rpc};
 use super::tasks::Shared;
@@ -20,16 +21,16 @@ use crate::mcp::error::RpcError;
 use crate::mcp::request::Request;
 use crate::mcp::version::Era;
 use crate::mcp::{input, sse};
-use crate::runner::Call;
-use crate::runner::parked::{Comeback, Rejoined, read_state, unknown_state};
+use crate::runner::parked::{Comeback, HeardBy, Rejoined, read_state, unknown_state};
 use crate::runner::seat::{Client, Guard, Reply};
+use crate::runner::{Announce, Call, NotBegun};
 use crate::task::id::Caller;
 use crate::task::policy::{Plan, Rule};
 use crate::task::state::Digest;
 use crate::upstream::Outgoing;
 
 /// How long the response head waits for the first word, so that errors ride their own status.
-const HEAD_PATIENCE: Duration = Duration::from_secs(3);
+pub(super) const HEAD_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Between comments on a quiet stream.
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -45,6 +46,8 @@ pub(super) struct Asked<'a> {
     pub(super) repeatable: bool,
     /// The server runs the tool as a task of its own.
     pub(super) native_task: bool,
+    /// How the client hears of a task.
+    pub(super) announce: Announce,
 }
 
 /// Carries the call by the plan and answers as it goes.
@@ -54,14 +57,25 @@ pub(super) async fn carry(
     plan: Plan,
     rule: Rule,
 ) -> Response<Body> {
-    if let Some(response) = come_back(front, asked).await {
+    if let Some(response) = come_back(front, asked, &rule).await {
         return response;
     }
     let id = asked.modern.request.id;
-    match front.runner.call(call(asked, plan, rule)) {
-        Ok(client) => respond(id.to_owned(), client).await,
+    let heartbeat = heartbeat(asked, &rule);
+    match begin(front, asked, plan, rule) {
+        Ok(client) => respond(id.to_owned(), client, heartbeat).await,
         Err(refused) => Rpc::not_begun(id.get(), refused.reason()).into_response(),
     }
+}
+
+/// Begins the call, whoever answers.
+pub(super) fn begin(
+    front: &Shared,
+    asked: &Asked<'_>,
+    plan: Plan,
+    rule: Rule,
+) -> Result<Client, NotBegun> {
+    front.runner.call(call(asked, plan, rule))
 }
 
 pub(super) fn call(asked: &Asked<'_>, plan: Plan, rule: Rule) -> Call {
@@ -71,6 +85,7 @@ pub(super) fn call(asked: &Asked<'_>, plan: Plan, rule: Rule) -> Call {
         outgoing: outgoing(asked, &rule),
         rule,
         plan,
+        announce: asked.announce.clone(),
         progress_token: asked.modern.meta.progress_token.map(ToOwned::to_owned),
         digest: digest(&asked.modern.request),
         repeatable: asked.repeatable,
@@ -80,7 +95,8 @@ pub(super) fn call(asked: &Asked<'_>, plan: Plan, rule: Rule) -> Call {
 
 fn outgoing(asked: &Asked<'_>, rule: &Rule) -> Outgoing {
     let (request, meta) = (&asked.modern.request, &asked.modern.meta);
-    let may_become_task = request.method == "tools/call" && meta.declares_tasks;
+    let knows_tickets = matches!(asked.announce, Announce::Ticket(_));
+    let may_become_task = request.method == "tools/call" && (meta.declares_tasks || knows_tickets);
     Outgoing {
         caller: *asked.caller.as_bytes(),
         credentials: asked.credentials.clone(),
@@ -124,7 +140,11 @@ pub(super) fn has_state_of_ours(request: &Request<'_>) -> bool {
 
 /// Answers a request that comes back with the state of a parked call. A modern server has states of
 /// its own, which may look like ours: what no call of ours is named by is the server's.
-pub(super) async fn come_back(front: &Shared, asked: &Asked<'_>) -> Option<Response<Body>> {
+pub(super) async fn come_back(
+    front: &Shared,
+    asked: &Asked<'_>,
+    rule: &Rule,
+) -> Option<Response<Body>> {
     let request = &asked.modern.request;
     let may_be_the_servers = asked.era == Era::Modern;
     if !request.params.contains("requestState")
@@ -133,7 +153,7 @@ pub(super) async fn come_back(front: &Shared, asked: &Asked<'_>) -> Option<Respo
         return None;
     }
     let id = request.id;
-    let Some(comeback) = comeback(asked) else {
+    let Some(comeback) = comeback(asked, rule) else {
         return Some(Rpc::error(id.get(), &unknown_state()).into_response());
     };
     Some(match front.runner.rejoin(comeback).await {
@@ -143,11 +163,11 @@ pub(super) async fn come_back(front: &Shared, asked: &Asked<'_>) -> Option<Respo
         Rejoined::Refused(error) => Rpc::error(id.get(), &error).into_response(),
         Rejoined::StoreUnavailable => Rpc::store_unavailable(id.get()).into_response(),
         Rejoined::Busy => Rpc::busy(id.get()).into_response(),
-        Rejoined::Follow(client) => respond(id.to_owned(), client).await,
+        Rejoined::Follow(client) => respond(id.to_owned(), client, heartbeat(asked, rule)).await,
     })
 }
 
-fn comeback(asked: &Asked<'_>) -> Option<Comeback> {
+fn comeback(asked: &Asked<'_>, rule: &Rule) -> Option<Comeback> {
     let request = &asked.modern.request;
     let state = request.params.get_str("requestState");
     let answers = match request.params.get("inputResponses") {
@@ -160,25 +180,48 @@ fn comeback(asked: &Asked<'_>) -> Option<Comeback> {
         digest: digest(request),
         answers: answers?,
         credentials: asked.credentials.clone(),
-        declares_tasks: asked.modern.meta.declares_tasks && request.method == "tools/call",
+        heard_by: heard_by(asked, rule),
     })
 }
 
+fn heard_by(asked: &Asked<'_>, rule: &Rule) -> HeardBy {
+    let is_call = asked.modern.request.method == "tools/call";
+    match &asked.announce {
+        Announce::Ticket(ticket) => {
+            let patience = Duration::from_millis(rule.fallback_after_ms);
+            HeardBy::Ticket(patience, ticket.clone())
+        }
+        Announce::Task if is_call && asked.modern.meta.declares_tasks => HeardBy::Task,
+        Announce::Task => HeardBy::Waiting,
+    }
+}
+
+/// Where the rule has one for this client.
+pub(super) fn heartbeat(asked: &Asked<'_>, rule: &Rule) -> Option<Heartbeat> {
+    let token = asked.modern.meta.progress_token.filter(|_| rule.heartbeat);
+    token.map(|token| Heartbeat::new(token.to_owned(), Duration::ZERO))
+}
+
 /// The answer as one JSON body where it comes soon, else as a stream.
-pub(super) async fn respond(id: Box<RawValue>, mut client: Client) -> Response<Body> {
+pub(super) async fn respond(
+    id: Box<RawValue>,
+    mut client: Client,
+    heartbeat: Option<Heartbeat>,
+) -> Response<Body> {
     match tokio::time::timeout(HEAD_PATIENCE, client.next()).await {
         Ok(Some(Reply::Answer(answer))) => {
             Rpc::answer(id.get(), answer).guarded(Some(client.into_guard()))
         }
         Ok(Some(Reply::Relay(notification))) => {
-            reply::event_stream(Body::Events(events(id, client, Some(notification))))
+            let first = Some(notification);
+            reply::event_stream(Body::Events(events(id, client, first, heartbeat)))
         }
         Ok(None) => Rpc::error(
             id.get(),
             &RpcError::internal("The call ended without an answer"),
         )
         .into_response(),
-        Err(_elapsed) => reply::event_stream(Body::Events(events(id, client, None))),
+        Err(_elapsed) => reply::event_stream(Body::Events(events(id, client, None, heartbeat))),
     }
 }
 
@@ -189,6 +232,16 @@ struct Held {
     client: Client,
     first: Option<String>,
     beat: Interval,
+    heartbeat: Option<Heartbeat>,
+}
+
+impl Held {
+    fn relay(&mut self, notification: &str) -> Bytes {
+        if let Some(heartbeat) = &mut self.heartbeat {
+            heartbeat.saw(notification);
+        }
+        sse::event(notification)
+    }
 }
 
 /// Where the stream of a held call is.
@@ -200,12 +253,18 @@ enum Stage {
     Sent(Guard),
 }
 
-fn events(id: Box<RawValue>, client: Client, first: Option<String>) -> BoxStream<'static, Bytes> {
+fn events(
+    id: Box<RawValue>,
+    client: Client,
+    first: Option<String>,
+    heartbeat: Option<Heartbeat>,
+) -> BoxStream<'static, Bytes> {
     let held = Held {
         id,
         client,
         first,
         beat: keep_alive(),
+        heartbeat,
     };
     stream::unfold(Stage::Held(held), |stage| async {
         let mut held = match stage {
@@ -217,12 +276,12 @@ fn events(id: Box<RawValue>, client: Client, first: Option<String>) -> BoxStream
             }
         };
         if let Some(first) = held.first.take() {
-            return Some((sse::event(&first), Stage::Held(held)));
+            return Some((held.relay(&first), Stage::Held(held)));
         }
         tokio::select! {
             reply = held.client.next() => match reply? {
                 Reply::Relay(notification) => {
-                    Some((sse::event(&notification), Stage::Held(held)))
+                    Some((held.relay(&notification), Stage::Held(held)))
                 }
                 Reply::Answer(answer) => {
                     let event = sse::event(&Rpc::answer(held.id.get(), answer).json);
@@ -230,6 +289,10 @@ fn events(id: Box<RawValue>, client: Client, first: Option<String>) -> BoxStream
                 }
             },
             _ = held.beat.tick() => Some((sse::COMMENT, Stage::Held(held))),
+            () = heartbeat::due(held.heartbeat.as_ref()) => {
+                let beat = held.heartbeat.as_mut().map(Heartbeat::beat)?;
+                Some((sse::event(&beat), Stage::Held(held)))
+            }
         }
     })
     .boxed()

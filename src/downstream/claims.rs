@@ -54,10 +54,11 @@ pub(super) async fn carry(
     plan: Plan,
     rule: Rule,
 ) -> Response<Body> {
-    if let Some(response) = call::come_back(front, asked).await {
+    if let Some(response) = call::come_back(front, asked, &rule).await {
         return response;
     }
     let id = asked.modern.request.id;
+    let heartbeat = call::heartbeat(asked, &rule);
     let mut call = call::call(asked, plan, rule);
     // Whoever joins it may ask for progress.
     call.outgoing.wants_progress = true;
@@ -65,7 +66,7 @@ pub(super) async fn carry(
         call.outgoing.params = params.into();
     }
     match front.runner.call_once(claim, call).await {
-        Ok(client) => call::respond(id.to_owned(), client).await,
+        Ok(client) => call::respond(id.to_owned(), client, heartbeat).await,
         Err(NotClaimed::OtherCall) => Rpc::error(id.get(), &other_call()).into_response(),
         Err(NotClaimed::StoreUnavailable) => Rpc::store_unavailable(id.get()).into_response(),
         Err(NotClaimed::NotBegun(why)) => Rpc::not_begun(id.get(), why.reason()).into_response(),

@@ -14,19 +14,26 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::mcp::error::RpcError;
+use crate::mcp::tools::Tool;
 use crate::mcp::version::Era;
 use crate::mcp::{params, request};
-use crate::runner::Runner;
 use crate::runner::seat::Answer;
+use crate::runner::{Announce, Runner};
+use crate::store::notebook::Notebook;
 use crate::task::id::Caller;
-use crate::task::policy::{Plan, Rules, plan};
+use crate::task::policy::{Plan, Rule, Rules, plan};
 use crate::upstream::wrapped::{DiscoverError, Upstream};
 
 pub mod auth;
 mod body;
 mod call;
 mod claims;
+pub mod companion;
+pub mod dialect;
 mod discover;
+pub mod facade;
+mod heartbeat;
+pub mod held;
 mod intercept;
 pub mod legacy;
 mod listen;
@@ -40,6 +47,11 @@ mod tasks;
 use auth::Callers;
 use body::Body;
 use call::Asked;
+use companion::{Companion, Desk};
+use dialect::delivery::Deliveries;
+use dialect::native::NativeTools;
+use facade::Facade;
+use held::live::Holds;
 use intercept::{Intercepted, Modern};
 use legacy::pushes::Pushes;
 use reply::Rpc;
@@ -78,6 +90,16 @@ pub struct Front {
     pub passing: TaskTracker,
     /// The streams of legacy sessions that are open here.
     pub pushes: Arc<Pushes>,
+    /// What is kept for clients beside their tasks.
+    pub notes: Notebook,
+    /// Whose tasks are told of on them.
+    pub deliveries: Arc<Deliveries>,
+    pub native_tools: Arc<NativeTools>,
+    /// The calls of legacy clients that are kept for them here.
+    pub holds: Arc<Holds>,
+    pub facade: Facade,
+    /// Tools for clients without Tasks, where they are wanted.
+    pub companion: Option<Companion>,
 }
 
 // The futures of what is rare are boxed, so that what passes through stays small.
@@ -250,15 +272,13 @@ async fn forward(
         String::new()
     };
     let rule = front.rules.for_tool(&name).0;
-    let plan = if is_call {
-        plan(
-            rule,
-            meta.declares_tasks,
-            request.params.contains("inputResponses"),
-        )
-    } else {
-        Plan::Held
-    };
+    let desk = Box::pin(companion::desk(front, modern, caller, credentials.as_ref())).await;
+    if let Some(desk) = &desk
+        && let Some(tool) = desk.tool(&name)
+    {
+        return Box::pin(companion::call(desk, tool, request)).await;
+    }
+    let plan = planned(rule, modern, desk.as_ref());
     if plan == Plan::Refuse {
         return Rpc::error(request.id.get(), &RpcError::tasks_required()).into_response();
     }
@@ -275,7 +295,12 @@ async fn forward(
     let hides_tasks = meta.declares_tasks && !front.settings.pass_native_tasks;
     let untouched = !hides_tasks && !request.params.contains("task");
     let is_ours = claim.is_some() || call::has_state_of_ours(request);
-    let may_pass = !is_call || (untouched && !is_ours && !front.runner.limits(&name));
+    let is_listed = companion::is_listed(front, modern);
+    let may_pass = if is_call {
+        untouched && !is_ours && !front.runner.limits(&name)
+    } else {
+        !is_listed
+    };
     let can_pass = front.upstream.speaks_http() && may_pass;
     if era == Era::Modern && plan == Plan::Held && can_pass {
         return pass::again(front, parts, body.clone()).await;
@@ -297,6 +322,7 @@ async fn forward(
         repeatable: false,
         // A task of ours must not become one of the server's.
         native_task: front.passes_native_tasks() && !matches!(plan, Plan::Always { .. }),
+        announce: desk.map_or(Announce::Task, |desk| desk.announce(&name)),
     };
     if is_call {
         match Box::pin(check_params(front, &asked, &name)).await {
@@ -307,10 +333,25 @@ async fn forward(
             Err(error) => return Rpc::error(request.id.get(), &error).into_response(),
         }
     }
+    if is_listed {
+        return Box::pin(companion::list(front, &asked, rule.clone())).await;
+    }
     match claim {
         Some(claim) => Box::pin(claims::carry(front, &asked, claim, plan, rule.clone())).await,
         None => Box::pin(call::carry(front, &asked, plan, rule.clone())).await,
     }
+}
+
+fn planned(rule: &Rule, modern: &Modern<'_>, desk: Option<&Desk<'_>>) -> Plan {
+    let (request, meta) = (&modern.request, &modern.meta);
+    if request.method != "tools/call" {
+        return Plan::Held;
+    }
+    let is_retry = request.params.contains("inputResponses");
+    desk.map_or_else(
+        || plan(rule, meta.declares_tasks, is_retry),
+        |desk| desk.plan(rule),
+    )
 }
 
 fn undecided(id: &RawValue, error: DiscoverError) -> Response<Body> {
@@ -352,10 +393,7 @@ async fn check_params(front: &Shared, asked: &Asked<'_>, name: &str) -> Result<K
     };
     let arguments = asked.modern.request.params.get("arguments");
     params::check(tool, arguments, asked.headers).map_err(RpcError::header_mismatch)?;
-    Ok(Known {
-        repeatable: tool.repeatable,
-        requires_task: tool.requires_task,
-    })
+    Ok(Known::of(tool))
 }
 
 /// What the server says of a tool, as far as it counts here.
@@ -363,6 +401,15 @@ async fn check_params(front: &Shared, asked: &Asked<'_>, name: &str) -> Result<K
 struct Known {
     repeatable: bool,
     requires_task: bool,
+}
+
+impl Known {
+    fn of(tool: &Tool) -> Self {
+        Self {
+            repeatable: tool.repeatable,
+            requires_task: tool.requires_task,
+        }
+    }
 }
 
 impl Front {

@@ -10,7 +10,7 @@ use super::body::Body;
 use super::reply;
 use super::tasks::Shared;
 use crate::mcp::error::{Failure, RpcError};
-use crate::upstream::http::RequestBody;
+use crate::upstream::http::{RequestBody, ResponseBody};
 
 /// A request whose body still streams in.
 pub(super) async fn stream(front: &Shared, parts: Parts, body: Incoming) -> Response<Body> {
@@ -53,6 +53,7 @@ async fn pass(front: &Shared, parts: Parts, body: RequestBody) -> Response<Body>
     let answer = (parts.method == Method::POST).then(|| front.passing.token());
     match front.upstream.pass(parts, body).await {
         Ok(response) => response.map(|body| Body::Passed {
+            begun: None,
             body,
             _answer: answer,
         }),
@@ -60,8 +61,17 @@ async fn pass(front: &Shared, parts: Parts, body: RequestBody) -> Response<Body>
     }
 }
 
+/// The server's answer to a request that is no POST.
+pub(super) fn response(response: Response<ResponseBody>) -> Response<Body> {
+    response.map(|body| Body::Passed {
+        begun: None,
+        body,
+        _answer: None,
+    })
+}
+
 /// There is no JSON-RPC id to answer under: this request was never read.
-fn unreachable_upstream(failure: Failure) -> Response<Body> {
+pub(super) fn unreachable_upstream(failure: Failure) -> Response<Body> {
     let RpcError {
         code,
         message,

@@ -12,6 +12,7 @@ use crate::mcp::error::{Failure, Reason, RpcError, SideEffect, code};
 use crate::mcp::json::Writer;
 use crate::mcp::result;
 use crate::runner::seat::{Answer, Guard};
+use crate::upstream::UpstreamError;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
@@ -33,6 +34,11 @@ impl Rpc {
         Self::new(id, "error", &error.to_json(), status_of(error.code))
     }
 
+    /// An error object as it is.
+    pub(super) fn verbatim_error(id: &str, error: &RawValue) -> Self {
+        Self::new(id, "error", error.get(), StatusCode::OK)
+    }
+
     pub(super) fn failure(id: &str, failure: Failure) -> Self {
         Self::error(id, &failure.to_error())
     }
@@ -48,6 +54,18 @@ impl Rpc {
                 let mut rpc = Self::upstream_error(id, &json, error.status);
                 rpc.www_authenticate = error.www_authenticate;
                 rpc
+            }
+        }
+    }
+
+    /// The same for a legacy client: the server's errors word for word, and on 200 as they came.
+    pub(super) fn legacy_answer(id: &str, answer: Answer) -> Self {
+        match answer {
+            Answer::Error(error) if !matches!(error.status, 401 | 403) => {
+                Self::new(id, "error", error.error.get(), StatusCode::OK)
+            }
+            Answer::Error(_) | Answer::Result(_) | Answer::Failed(_) | Answer::StoreUnavailable => {
+                Self::answer(id, answer)
             }
         }
     }
@@ -79,6 +97,28 @@ impl Rpc {
         Self {
             status: StatusCode::SERVICE_UNAVAILABLE,
             ..Self::failure(id, Failure::new(reason, SideEffect::None))
+        }
+    }
+
+    /// An error of the wrapped server in words that are the client's already.
+    pub(super) fn error_as_it_is(id: &str, error: UpstreamError) -> Self {
+        Self {
+            www_authenticate: error.www_authenticate,
+            ..Self::upstream_error(id, &error.error, error.status)
+        }
+    }
+
+    /// On a legacy session, where 404 says that the session is gone and other statuses hide the error
+    /// from most clients: all but a challenge, and what may be tried again, rides on 200.
+    pub(super) fn on_session(self) -> Self {
+        match self.status {
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::SERVICE_UNAVAILABLE => {
+                self
+            }
+            _ => Self {
+                status: StatusCode::OK,
+                ..self
+            },
         }
     }
 

@@ -20,10 +20,10 @@ use crate::task::view;
 const ACKNOWLEDGED: &str = r#"{"resultType":"complete"}"#;
 
 /// Answers to questions above this size are refused before they reach the store.
-const ANSWERS_BYTES_MAX: usize = 1024 * 1024;
+pub(super) const ANSWERS_BYTES_MAX: usize = 1024 * 1024;
 
 /// A store that takes longer than any of its commands may is away.
-const STORE_IS_AWAY: Duration = Duration::from_millis(600);
+pub(super) const STORE_IS_AWAY: Duration = Duration::from_millis(600);
 
 /// The answer to a task request.
 pub(super) enum Answered {
@@ -33,7 +33,7 @@ pub(super) enum Answered {
 }
 
 /// Why there is no such answer.
-enum Refusal {
+pub(super) enum Refusal {
     Unknown,
     Error(RpcError),
     Store,

@@ -132,6 +132,7 @@ pub enum Reason {
     UpstreamTooLarge,
     StoreLost,
     CancelledByDisconnect,
+    AnswerRefused,
     Busy,
     QueueFull,
 }
@@ -151,6 +152,7 @@ impl Reason {
             Self::UpstreamTooLarge => "upstream_too_large",
             Self::StoreLost => "store_lost",
             Self::CancelledByDisconnect => "cancelled_by_disconnect",
+            Self::AnswerRefused => "answer_refused",
             Self::Busy => "busy",
             Self::QueueFull => "queue_full",
         }
@@ -173,6 +175,7 @@ impl Reason {
             Self::UpstreamTooLarge => "The server's answer was larger than allowed",
             Self::StoreLost => "The proxy's store could not keep this task",
             Self::CancelledByDisconnect => "The client went away before it heard of this task",
+            Self::AnswerRefused => "The client refused to answer a question of the server",
             Self::Busy => "Too many calls are under way; try again later",
             Self::QueueFull => "Too many calls wait for the server already; try again later",
         }

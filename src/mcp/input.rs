@@ -121,6 +121,23 @@ pub fn answers(request: &RawValue, answer: &RawValue) -> bool {
     }
 }
 
+/// The one member of what is kept in place of an answer that was refused. Only servers that ask on
+/// an open call can be told of it.
+const REFUSED: &str = "io.raincheck/refused";
+
+/// What is kept where the client refused to answer, with its JSON-RPC error.
+pub fn refusal(error: &RawValue) -> Box<RawValue> {
+    let mut out = Writer::object();
+    out.raw(REFUSED, error.get());
+    raw(out.end()).unwrap_or_else(|_| RawValue::NULL.to_owned())
+}
+
+/// The error, where an answer was refused.
+pub fn refused(answer: &RawValue) -> Option<&RawValue> {
+    let answer = Object::parse(answer.get()).ok()?;
+    answer.get(REFUSED).filter(|_| answer.len() == 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
+use std::ops::Range;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -320,12 +321,19 @@ pub fn set(object: &str, key: &str, json: &str) -> Result<String, Fault> {
     let Some(old) = Object::parse(object)?.get(key) else {
         return Ok(prepend(object, key, json));
     };
-    let from = (old.get().as_ptr() as usize).wrapping_sub(object.as_ptr() as usize);
-    let to = from + old.get().len();
-    match (object.get(..from), object.get(to..)) {
+    let place = place_of(object, old).ok_or(Fault::Syntax)?;
+    match (object.get(..place.start), object.get(place.end..)) {
         (Some(before), Some(after)) => Ok([before, json, after].concat()),
         _ => Err(Fault::Syntax),
     }
+}
+
+/// Where in the text a raw value stands that was read from it.
+pub fn place_of(text: &str, part: &RawValue) -> Option<Range<usize>> {
+    let part = part.get();
+    let from = part.as_ptr().addr().checked_sub(text.as_ptr().addr())?;
+    let place = from..from.checked_add(part.len())?;
+    (text.get(place.clone()) == Some(part)).then_some(place)
 }
 
 #[cfg(test)]

@@ -97,8 +97,12 @@ const LOG_LEVELS: [&str; 8] = [
 
 fn known_log_level(raw: &RawValue) -> Result<Cow<'_, str>, RpcError> {
     super::json::string(raw)
-        .filter(|level| LOG_LEVELS.contains(&&**level))
+        .filter(|level| is_log_level(level))
         .ok_or_else(|| RpcError::invalid_params("Invalid params: unknown log level"))
+}
+
+pub fn is_log_level(level: &str) -> bool {
+    LOG_LEVELS.contains(&level)
 }
 
 /// Whether a message of that level is at or above the level that was asked for. An unknown level

@@ -10,5 +10,6 @@ pub mod params;
 pub mod request;
 pub mod result;
 pub mod sse;
+pub mod tasks_2025;
 pub mod tools;
 pub mod version;

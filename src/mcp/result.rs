@@ -7,9 +7,8 @@ use serde_json::value::RawValue;
 
 use super::error::{RpcError, code};
 use super::json::{Fault, Object, Writer, prepend, raw, set};
+use super::tasks_2025::RELATED_TASK;
 
-/// The `_meta` key that ties a message to a legacy task; none of ours may show an upstream's.
-const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 
 /// What kind of result a modern server gave.
@@ -57,6 +56,19 @@ pub fn for_task(result: Box<RawValue>) -> Result<Box<RawValue>, Fault> {
     raw(text.into_owned())
 }
 
+/// A result on the legacy face: without the `resultType` that only modern results have.
+pub fn for_legacy(result: &str) -> Result<String, Fault> {
+    // As it was added: all else keeps its bytes.
+    if let Some(rest) = result.strip_prefix(r#"{"resultType":"complete","#) {
+        return Ok(format!("{{{rest}"));
+    }
+    let object = Object::parse(result)?;
+    if !object.contains("resultType") {
+        return Ok(result.to_owned());
+    }
+    Ok(object.render_filtered(|key| key != "resultType"))
+}
+
 /// A legacy server's result on the modern face: `resultType`, the caching hints that revision
 /// 2026-07-28 demands of lists and reads, and who the server is.
 pub fn from_legacy(
@@ -97,7 +109,7 @@ pub fn with_server_info(result: &str, server_info: &RawValue) -> Result<String, 
 }
 
 /// The operations whose results must say how long they are good for (server, Caching).
-fn is_cacheable(method: &str) -> bool {
+pub fn is_cacheable(method: &str) -> bool {
     matches!(
         method,
         "server/discover"

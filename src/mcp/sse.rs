@@ -8,6 +8,8 @@ use bytes::Bytes;
 pub struct SseEvent {
     pub event: Option<String>,
     pub data: String,
+    /// A `data` field was there, which an empty one counts as.
+    pub has_data: bool,
     pub id: Option<String>,
     /// Milliseconds to wait before coming back.
     pub retry: Option<u64>,
@@ -100,6 +102,7 @@ impl Decoder {
         match field {
             "event" => self.current.event = Some(value.to_owned()),
             "data" => {
+                self.current.has_data = true;
                 // Lines are joined by a line feed: the one after the last is taken off at the end.
                 self.current.data.push_str(value);
                 self.current.data.push('\n');
@@ -124,6 +127,25 @@ pub const COMMENT: Bytes = Bytes::from_static(b":\n\n");
 pub fn event(json: &str) -> Bytes {
     let mut out = Vec::with_capacity(json.len() + 24);
     out.extend_from_slice(b"event: message\n");
+    end_event(out, json)
+}
+
+/// The same, for a client that can come back to what is behind it. The id is one line.
+pub fn event_with_id(id: &str, json: &str) -> Bytes {
+    let mut out = Vec::with_capacity(json.len() + id.len() + 32);
+    out.extend_from_slice(b"event: message\nid: ");
+    out.extend_from_slice(id.as_bytes());
+    out.push(b'\n');
+    end_event(out, json)
+}
+
+/// An event without a message: where to come back to before anything was said, and how many
+/// milliseconds later (2025-11-25, Sending Messages to the Server).
+pub fn priming(id: &str, retry_ms: u64) -> Bytes {
+    format!("id: {id}\nretry: {retry_ms}\ndata: \n\n").into()
+}
+
+fn end_event(mut out: Vec<u8>, json: &str) -> Bytes {
     for line in json.split(['\n', '\r']).filter(|line| !line.is_empty()) {
         out.extend_from_slice(b"data: ");
         out.extend_from_slice(line.as_bytes());
@@ -131,6 +153,39 @@ pub fn event(json: &str) -> Bytes {
     }
     out.push(b'\n');
     out.into()
+}
+
+/// An event as it was.
+pub fn encode(event: &SseEvent) -> Bytes {
+    let SseEvent {
+        event,
+        data,
+        has_data,
+        id,
+        retry,
+    } = event;
+    let retry = retry.map(|retry| retry.to_string());
+    let fields = [("event", event), ("id", id), ("retry", &retry)];
+    let mut out = Vec::with_capacity(data.len() + 64);
+    for (name, value) in fields {
+        if let Some(value) = value {
+            field(&mut out, name, value);
+        }
+    }
+    if *has_data {
+        for line in data.split('\n') {
+            field(&mut out, "data", line);
+        }
+    }
+    out.push(b'\n');
+    out.into()
+}
+
+fn field(out: &mut Vec<u8>, name: &str, value: &str) {
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value.as_bytes());
+    out.push(b'\n');
 }
 
 #[cfg(test)]
@@ -155,12 +210,17 @@ mod tests {
             SseEvent {
                 id: Some("1".into()),
                 retry: Some(100),
+                has_data: true,
                 ..SseEvent::default()
             }
         );
         assert_eq!(whole[1].data, "{\"a\":\n1}é");
         assert_eq!(whole[1].event.as_deref(), Some("message"));
-        assert_eq!(whole[2], SseEvent::default());
+        let empty = SseEvent {
+            has_data: true,
+            ..SseEvent::default()
+        };
+        assert_eq!(whole[2], empty);
         for at in 0..text.len() {
             let (a, b) = text.as_bytes().split_at(at);
             assert_eq!(decode(&[a, b]), whole, "split at {at}");
@@ -186,9 +246,35 @@ mod tests {
     }
 
     #[test]
+    fn an_event_stays_what_it_was() {
+        for text in [
+            "event: message\nid: 7\nretry: 100\ndata: a\ndata: \ndata:  b\n\n",
+            "id: 7\ndata: \n\n",
+            "id: \n\n",
+            "retry: 5\n\n",
+        ] {
+            let [event] = &decode(&[text.as_bytes()])[..] else {
+                panic!("one event")
+            };
+            assert_eq!(encode(event), text);
+        }
+    }
+
+    #[test]
     fn what_is_encoded_is_decoded() {
         let events = decode(&[&event("{\n  \"a\": 1\r\n}"), &COMMENT]);
         assert_eq!(events.len(), 1);
         assert_eq!(events[0].data, "{\n  \"a\": 1\n}");
+        let events = decode(&[&priming("a/0", 1000), &event_with_id("a/1", "{}")]);
+        assert_eq!(events.len(), 2);
+        assert_eq!(
+            (events[0].id.as_deref(), events[0].retry),
+            (Some("a/0"), Some(1000))
+        );
+        assert_eq!(events[0].data, "");
+        assert_eq!(
+            (events[1].id.as_deref(), &*events[1].data),
+            (Some("a/1"), "{}")
+        );
     }
 }

@@ -1,5 +1,6 @@
 //! What raincheck reads of a `tools/list` result: which arguments are mirrored into headers.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use serde_json::value::RawValue;
@@ -22,6 +23,10 @@ pub struct Tool {
     pub repeatable: bool,
     /// A legacy server runs it as a task of its own only (2025-11-25, Tasks).
     pub requires_task: bool,
+    /// A legacy server runs it as a task of its own where it is asked to.
+    pub offers_task: bool,
+    /// Its results have to fit a schema.
+    pub has_output_schema: bool,
 }
 
 /// An argument that `Mcp-Param-{name}` mirrors.
@@ -70,21 +75,23 @@ impl Tools {
             let known = Tool {
                 mirrored,
                 repeatable: is_repeatable(&tool),
-                requires_task: requires_task(&tool),
+                requires_task: task_support(&tool).as_deref() == Some("required"),
+                offers_task: matches!(
+                    task_support(&tool).as_deref(),
+                    Some("required" | "optional")
+                ),
+                has_output_schema: tool.contains("outputSchema"),
             };
             if self.by_name.insert(name.as_ref().into(), known).is_none() {
                 self.names.push(name.as_ref().into());
             }
         }
-        Ok(object
-            .get_str("nextCursor")
-            .map(std::borrow::Cow::into_owned))
+        Ok(object.get_str("nextCursor").map(Cow::into_owned))
     }
 }
 
-fn requires_task(tool: &Object<'_>) -> bool {
-    let execution = tool.get_object("execution").unwrap_or_default();
-    execution.get_str("taskSupport").as_deref() == Some("required")
+fn task_support<'a>(tool: &Object<'a>) -> Option<Cow<'a, str>> {
+    tool.get_object("execution")?.get_str("taskSupport")
 }
 
 fn is_repeatable(tool: &Object<'_>) -> bool {

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::time::Instant;
@@ -12,7 +11,7 @@ use tokio::time::Instant;
 use super::parked::input_required;
 use super::seat::{self, Answer, Client, Reply, Seat};
 use super::watch::Watch;
-use super::{Call, Runner};
+use super::{Announce, Call, Runner};
 use crate::mcp::error::{Reason, RpcError};
 use crate::mcp::json::Writer;
 use crate::mcp::result;
@@ -23,7 +22,7 @@ use crate::task::id::TaskId;
 use crate::task::machine::Event;
 use crate::task::policy::{InputWhen, Plan};
 use crate::task::state::{Outcome, Payload, Progress, WhenLeft};
-use crate::task::view;
+use crate::task::ticket::Ticket;
 use crate::upstream::UpstreamError;
 
 /// Calls without a client that are remembered here until nobody has come for them. One more runs on
@@ -39,8 +38,8 @@ const SLACK: Duration = Duration::from_millis(250);
 /// How one client waits.
 #[derive(Debug)]
 pub(super) struct Terms {
-    /// When it is told of a task; never, where it is held.
-    announce: Option<Duration>,
+    /// After how long it is told of a task, and how; never, where it is held.
+    announce: Option<(Duration, Announce)>,
     /// A question before that is its own to answer.
     input: InputWhen,
     progress_token: Option<Box<RawValue>>,
@@ -59,9 +58,17 @@ impl Terms {
         }
     }
 
+    /// For a client that waits for so long, and then has a ticket.
+    pub(super) fn by_ticket(patience: Duration, ticket: Ticket) -> Self {
+        Self {
+            announce: Some((patience, Announce::Ticket(ticket))),
+            ..Self::held()
+        }
+    }
+
     pub(super) fn of(call: &Call, start_allowance: Duration) -> Self {
         let grace = Duration::from_millis(call.rule.grace_window_ms);
-        let (announce, input) = match call.plan {
+        let (after, input) = match call.plan {
             Plan::Held | Plan::Refuse => (None, InputWhen::BeforeTask),
             Plan::Auto { window_ms, input } => (Some(Duration::from_millis(window_ms)), input),
             Plan::Always {
@@ -70,7 +77,7 @@ impl Terms {
             Plan::Always { input } => (Some(grace + start_allowance), input),
         };
         Self {
-            announce,
+            announce: after.map(|after| (after, call.announce.clone())),
             input,
             progress_token: call.progress_token.clone(),
             unauthorized: None,
@@ -101,14 +108,14 @@ struct Attendant {
 
 impl Runner {
     /// Has a client wait for what becomes of the call.
-    pub(super) fn attend(self: &Arc<Self>, loaded: Loaded, watch: Watch, terms: Terms) -> Client {
+    pub(super) fn follow(self: &Arc<Self>, loaded: Loaded, watch: Watch, terms: Terms) -> Client {
         let (seat, client) = seat::seat();
         let now = Instant::now();
         let is_first = terms.unauthorized.is_some();
         let mut attendant = Attendant {
             runner: Arc::clone(self),
             watch,
-            announce_at: terms.announce.map(|window| now + window),
+            announce_at: terms.announce.as_ref().map(|(after, _)| now + *after),
             terms,
             told: None,
             // Whoever made the call is not asked for before it has gone.
@@ -146,7 +153,7 @@ impl Runner {
             let ending = async {
                 tokio::time::sleep(window + SLACK).await;
                 // Whoever waits now comes by here, too.
-                if let Ok(None) = runner.ledger.store().find(attendance(id)).await
+                if let Ok(None) = runner.notes.find(attendance(id)).await
                     && let Ok(Some(loaded)) = runner.ledger.load(id).await
                     && !loaded.task.announced
                 {
@@ -209,9 +216,12 @@ impl Attendant {
                 Err(TryRecvError::Closed) => self.terms.unauthorized = None,
             }
         }
-        let may_announce = self.terms.announce.is_some();
-        if may_announce && self.loaded.task.announced {
-            return Some(self.task());
+        let announce = self.terms.announce.as_ref().map(|(_, announce)| announce);
+        // What there is to wait for is better than a ticket.
+        if let Some(announce @ Announce::Task) = announce
+            && self.loaded.task.announced
+        {
+            return Some(self.task(announce));
         }
         if let Some(outcome) = &self.loaded.task.outcome {
             return Some(self.end(outcome).await);
@@ -221,13 +231,13 @@ impl Attendant {
             return Some(answer_of(input_required(&self.loaded.task)));
         }
         let is_time = self.announce_at.is_some_and(|at| at <= Instant::now());
-        if may_announce && (asks || is_time) {
-            return self.announce().await;
+        match announce.filter(|_| asks || is_time).cloned() {
+            Some(announce) => self.announce(&announce).await,
+            None => None,
         }
-        None
     }
 
-    async fn announce(&mut self) -> Option<Answer> {
+    async fn announce(&mut self, announce: &Announce) -> Option<Answer> {
         match self
             .runner
             .ledger
@@ -253,12 +263,12 @@ impl Attendant {
                 return None;
             }
         }
-        Some(self.task())
+        Some(self.task(announce))
     }
 
-    fn task(&self) -> Answer {
+    fn task(&self, announce: &Announce) -> Answer {
         let now_ms = self.runner.ledger.now_ms();
-        answer_of(view::create_result(&self.loaded.task, now_ms))
+        answer_of(announce.text(&self.loaded.task, now_ms))
     }
 
     async fn end(&self, outcome: &Outcome) -> Answer {
@@ -330,14 +340,10 @@ impl Attendant {
         let WhenLeft::RunsFor(window_ms) = self.loaded.task.when_left else {
             return;
         };
-        let ledger = &self.runner.ledger;
-        let until_ms = ledger.now_ms().saturating_add(window_ms);
         let name = attendance(self.loaded.task.id);
+        let window = Duration::from_millis(window_ms);
         // Not written, the call may be ended under a client that would come back for it.
-        let _ = ledger
-            .store()
-            .put(name, Bytes::from_static(b"1"), until_ms)
-            .await;
+        let _ = self.runner.notes.put(name, "1".into(), window).await;
         self.sign_at = Some(Instant::now() + pause);
     }
 

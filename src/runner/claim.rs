@@ -6,6 +6,7 @@
 //! for its name, the next one is claimed under the name of its record.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
@@ -155,13 +156,13 @@ impl Runner {
         call: Call,
     ) -> Result<Client, NotClaimed> {
         let lifetime_ms = head.lifetime_ms(&call.rule);
-        let expires_ms = self.ledger.now_ms().saturating_add(lifetime_ms);
+        let lifetime = Duration::from_millis(lifetime_ms);
         let mut terms = Terms::of(&call, self.upstream.start_allowance());
         let mut claim = head;
         for _ in 0..LINKS_MAX {
             let fresh = TaskId::random();
             let value = claim.value(fresh);
-            let stands = self.ledger.claim(claim.name, value, expires_ms).await?;
+            let stands = self.notes.claim(claim.name, value, lifetime).await?;
             let id = match &stands {
                 None => fresh,
                 Some(stands) => claim.read(stands)?,
@@ -176,7 +177,7 @@ impl Runner {
                 Some(loaded) if claim.is_over(&loaded.task, self.ledger.now_ms()) => {
                     claim = claim.after(id);
                 }
-                Some(loaded) => return Ok(self.attend(loaded, watch, terms)),
+                Some(loaded) => return Ok(self.follow(loaded, watch, terms)),
                 None => {
                     let claimed = Claimed {
                         id,
@@ -185,29 +186,24 @@ impl Runner {
                     };
                     if claim.name != head.name {
                         // So that nobody has to look through what is over.
-                        self.lead_to(head, id, expires_ms).await?;
+                        self.notes.put(head.name, head.value(id), lifetime).await?;
                     }
                     match self.begin(call, claimed).await? {
                         Begin::Made(begun) => {
                             terms = terms.first(begun.unauthorized);
-                            return Ok(self.attend(begun.loaded, watch, terms));
+                            return Ok(self.follow(begun.loaded, watch, terms));
                         }
                         // Somebody else came between.
                         Begin::Taken => {
                             let loaded = self.ledger.load(id).await?;
                             let loaded = loaded.ok_or(NotClaimed::StoreUnavailable)?;
-                            return Ok(self.attend(loaded, watch, terms));
+                            return Ok(self.follow(loaded, watch, terms));
                         }
                     }
                 }
             }
         }
         Err(NotClaimed::StoreUnavailable)
-    }
-
-    async fn lead_to(&self, head: Claim, id: TaskId, expires_ms: u64) -> Result<(), StoreError> {
-        let store = self.ledger.store();
-        store.put(head.name, head.value(id), expires_ms).await
     }
 
     /// Makes the record and sends the call, whatever becomes of the client.

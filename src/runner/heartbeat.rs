@@ -21,6 +21,8 @@ pub(super) struct View {
     pub(super) now_ms: u64,
     /// Empty while the contact with the store is too young to judge anybody.
     pub(super) dead: Vec<Dead>,
+    /// Whose lease runs; `None` while nobody can be judged.
+    living: Option<Vec<Incarnation>>,
 }
 
 impl View {
@@ -32,6 +34,14 @@ impl View {
 }
 
 impl Runner {
+    /// Whether this is no incarnation that lives, as far as can be told by the last heartbeat: who
+    /// began to live since is not in it.
+    pub fn misses(&self, incarnation: &Incarnation) -> bool {
+        let view = self.view();
+        let living = view.living.as_ref();
+        living.is_some_and(|living| !living.contains(incarnation))
+    }
+
     pub(super) fn view(&self) -> watch::Ref<'_, View> {
         self.view.borrow()
     }
@@ -89,20 +99,25 @@ impl Runner {
 
     fn judge(&self, beat: Beat, held: bool) -> View {
         let mut dead = beat.dead;
-        if !held && !self.settings.exclusive_store {
+        let can_judge = held || self.settings.exclusive_store;
+        if !can_judge {
             dead.clear();
         }
         dead.retain(|dead| dead.incarnation != self.incarnation);
         View {
             now_ms: beat.now_ms,
             dead,
+            living: can_judge.then_some(beat.living),
         }
     }
 
     /// A command failed or took too long: whoever seems dead may only have met the same.
     pub(super) fn contact_broke(&self) {
         *self.contact.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        self.view.send_modify(|view| view.dead.clear());
+        self.view.send_modify(|view| {
+            view.dead.clear();
+            view.living = None;
+        });
     }
 }
 

@@ -18,11 +18,14 @@ use crate::mcp::error::{Failure, Reason};
 use crate::mcp::version::Era;
 use crate::store::StoreError;
 use crate::store::ledger::{Ledger, Loaded, NotApplied};
+use crate::store::notebook::Notebook;
 use crate::store::seal::Sealer;
 use crate::task::id::{Caller, Incarnation, TaskId};
 use crate::task::machine::{Event, Rejected};
 use crate::task::policy::{Limit, Plan, Rule, Rules};
-use crate::task::state::{Digest, Reach};
+use crate::task::state::{Digest, Reach, Task};
+use crate::task::ticket::Ticket;
+use crate::task::view;
 use crate::upstream::Outgoing;
 use crate::upstream::wrapped::Upstream;
 
@@ -87,6 +90,7 @@ pub struct Settings {
 #[derive(Debug)]
 pub struct Runner {
     ledger: Ledger,
+    notes: Notebook,
     upstream: Arc<Upstream>,
     watches: Arc<Watches>,
     incarnation: Incarnation,
@@ -122,6 +126,8 @@ pub struct Call {
     pub outgoing: Outgoing,
     pub rule: Rule,
     pub plan: Plan,
+    /// How the client hears that its call became a task.
+    pub announce: Announce,
     /// The client's progress token, where it asked for progress.
     pub progress_token: Option<Box<RawValue>>,
     /// What a retry of this call must repeat, should it be parked with a question.
@@ -130,6 +136,37 @@ pub struct Call {
     pub repeatable: bool,
     /// The caller is somebody in particular, who can have the task listed (2025-11-25, Tasks).
     pub listed: bool,
+}
+
+/// How a client hears that its call became a task.
+#[derive(Debug, Clone)]
+pub enum Announce {
+    /// By the task's handle.
+    Task,
+    /// By a ticket, as a plain result: it knows no tasks.
+    Ticket(Ticket),
+}
+
+impl Announce {
+    fn text(&self, task: &Task, now_ms: u64) -> String {
+        match self {
+            Self::Task => view::create_result(task, now_ms),
+            Self::Ticket(ticket) => ticket.issued(task),
+        }
+    }
+
+    /// A legacy client answers questions while it waits.
+    fn relays_questions(&self) -> bool {
+        self.face() == Era::Legacy
+    }
+
+    /// Whose words the client speaks.
+    fn face(&self) -> Era {
+        match self {
+            Self::Task => Era::Modern,
+            Self::Ticket(ticket) => ticket.face,
+        }
+    }
 }
 
 /// Too many calls are under way.
@@ -167,6 +204,7 @@ impl From<Full> for NotBegun {
 impl Runner {
     pub fn new(
         ledger: Ledger,
+        notes: Notebook,
         upstream: Arc<Upstream>,
         incarnation: Incarnation,
         rules: Arc<Rules>,
@@ -174,6 +212,7 @@ impl Runner {
     ) -> Arc<Self> {
         Arc::new(Self {
             ledger,
+            notes,
             upstream,
             watches: Arc::default(),
             incarnation,
@@ -257,6 +296,16 @@ impl Runner {
     /// Whether calls of this tool may have to wait for their turn.
     pub fn limits(&self, tool: &str) -> bool {
         self.gates.limits(tool)
+    }
+
+    /// Runs what a drain waits for as it does for calls, and which ends soon after [`Self::halt`].
+    pub fn attend(&self, job: impl Future<Output = ()> + Send + 'static) {
+        self.calls.spawn(job);
+    }
+
+    /// Cancelled shortly before the grace period of a drain is over.
+    pub fn halt(&self) -> &CancellationToken {
+        &self.halt
     }
 
     /// Waits for the calls under way. Shortly before `grace` is over, what another replica can

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
@@ -17,6 +18,7 @@ use crate::store::ledger::{Loaded, NotApplied};
 use crate::task::id::{Caller, TaskId};
 use crate::task::machine::{Event, repeats};
 use crate::task::state::{Digest, Leg, Task};
+use crate::task::ticket::Ticket;
 use crate::task::view;
 
 /// `InputRequiredResult` of a parked call: its open questions, and the state to come back with.
@@ -53,8 +55,18 @@ pub struct Comeback {
     pub answers: BTreeMap<Box<str>, Box<RawValue>>,
     /// For the next leg of a modern server's call.
     pub credentials: Option<HeaderValue>,
-    /// The client of this retry understands tasks.
-    pub declares_tasks: bool,
+    pub heard_by: HeardBy,
+}
+
+/// How the client of a retry hears what its call comes to.
+#[derive(Debug)]
+pub enum HeardBy {
+    /// It is a task from here on.
+    Task,
+    /// On this connection.
+    Waiting,
+    /// On this connection for so long, and then by a ticket.
+    Ticket(Duration, Ticket),
 }
 
 /// What a retry leads to.
@@ -101,15 +113,22 @@ impl Runner {
         let Comeback {
             answers,
             credentials,
+            heard_by,
             ..
         } = comeback;
         let loaded = match self.take(loaded, answers, credentials).await {
             Ok(loaded) => loaded,
             Err(refused) => return refused,
         };
-        if !comeback.declares_tasks {
-            return Rejoined::Follow(self.attend(loaded, watch, Terms::held()));
-        }
+        let terms = match heard_by {
+            HeardBy::Task => return self.announce(loaded).await,
+            HeardBy::Waiting => Terms::held(),
+            HeardBy::Ticket(patience, ticket) => Terms::by_ticket(patience, ticket),
+        };
+        Rejoined::Follow(self.follow(loaded, watch, terms))
+    }
+
+    async fn announce(&self, loaded: Loaded) -> Rejoined {
         match self.advance(loaded, Event::Announced).await {
             Ok(loaded) => {
                 let json = view::create_result(&loaded.task, self.ledger.now_ms());

@@ -10,7 +10,8 @@ use tokio::time::Instant;
 
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::Failure;
-use crate::upstream::UpstreamError;
+use crate::mcp::input::QUESTIONS_MAX;
+use crate::upstream::{self, UpstreamError};
 
 /// Notifications that wait for a slow client; beyond it the wrapped server waits too.
 const REPLIES_MAX: usize = 8;
@@ -18,7 +19,8 @@ const REPLIES_MAX: usize = 8;
 /// What goes to the client that called.
 #[derive(Debug)]
 pub enum Reply {
-    /// A JSON-RPC notification as JSON, before the answer.
+    /// Before the answer, as JSON: a JSON-RPC notification; or a request of a legacy server to a
+    /// legacy client, which is answered by [`Client::answers`].
     Relay(String),
     /// The answer. Nothing follows.
     Answer(Answer),
@@ -33,6 +35,14 @@ pub enum Answer {
     Failed(Failure),
     /// The store did not take the task in time; nothing was sent to the server.
     StoreUnavailable,
+}
+
+/// The client's answer to a question that was relayed to it.
+#[derive(Debug)]
+pub struct Answered {
+    /// The server's JSON-RPC id, as JSON.
+    pub id: Arc<str>,
+    pub answer: upstream::Answer,
 }
 
 /// Decided once: announced or gone, whichever comes first.
@@ -50,13 +60,16 @@ const GONE: u8 = 2;
 pub(super) fn seat() -> (Seat, Client) {
     let cell = Arc::new(Cell::default());
     let (replies, receiver) = mpsc::channel(REPLIES_MAX);
+    let (answers, answered) = mpsc::channel(QUESTIONS_MAX);
     (
         Seat {
             replies,
+            answered: Some(answered),
             cell: Arc::clone(&cell),
         },
         Client {
             receiver,
+            answers,
             cell: Guard(cell),
         },
     )
@@ -66,10 +79,16 @@ pub(super) fn seat() -> (Seat, Client) {
 #[derive(Debug)]
 pub(super) struct Seat {
     replies: mpsc::Sender<Reply>,
+    answered: Option<mpsc::Receiver<Answered>>,
     cell: Arc<Cell>,
 }
 
 impl Seat {
+    /// What the client answers to relayed questions, for whoever asks first.
+    pub(super) fn take_answered(&mut self) -> Option<mpsc::Receiver<Answered>> {
+        self.answered.take()
+    }
+
     /// Resolves when the client went away before it was told the answer. Never, once it was.
     ///
     /// Cancel safe.
@@ -110,6 +129,7 @@ impl Seat {
 #[derive(Debug)]
 pub struct Client {
     receiver: mpsc::Receiver<Reply>,
+    answers: mpsc::Sender<Answered>,
     cell: Guard,
 }
 
@@ -117,6 +137,11 @@ impl Client {
     /// Cancel safe. `None`: the call ended without an answer, which only a panic can cause.
     pub async fn next(&mut self) -> Option<Reply> {
         self.receiver.recv().await
+    }
+
+    /// Where answers to relayed questions go. One for which nobody waits any more is lost.
+    pub fn answers(&self) -> mpsc::Sender<Answered> {
+        self.answers.clone()
     }
 
     /// The guard alone, for a response body to hold until it was polled to its end.

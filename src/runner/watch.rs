@@ -4,7 +4,7 @@
 //! when it can use it. Cost does not grow with the size of what changed.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
@@ -32,10 +32,24 @@ pub struct Watch {
 }
 
 impl Watches {
+    fn by_task(&self) -> MutexGuard<'_, HashMap<TaskId, Vec<Arc<Marks>>>> {
+        self.by_task.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn remove(&self, id: TaskId, marks: &Arc<Marks>) {
+        let mut by_task = self.by_task();
+        if let Some(watching) = by_task.get_mut(&id) {
+            watching.retain(|other| !Arc::ptr_eq(other, marks));
+            if watching.is_empty() {
+                by_task.remove(&id);
+            }
+        }
+    }
+
     /// Watches these tasks from now on: a change committed after this returns is seen.
     pub fn watch(self: &Arc<Self>, tasks: Vec<TaskId>) -> Watch {
         let marks = Arc::new(Marks::default());
-        let mut by_task = self.by_task.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut by_task = self.by_task();
         for id in &tasks {
             by_task.entry(*id).or_default().push(Arc::clone(&marks));
         }
@@ -59,14 +73,14 @@ impl Watches {
     }
 
     fn mark(&self, id: TaskId) {
-        let by_task = self.by_task.lock().unwrap_or_else(PoisonError::into_inner);
+        let by_task = self.by_task();
         for marks in by_task.get(&id).into_iter().flatten() {
             marks.mark(id);
         }
     }
 
     fn mark_all(&self) {
-        let by_task = self.by_task.lock().unwrap_or_else(PoisonError::into_inner);
+        let by_task = self.by_task();
         for (id, watching) in by_task.iter() {
             for marks in watching {
                 marks.mark(*id);
@@ -86,6 +100,19 @@ impl Marks {
 }
 
 impl Watch {
+    /// Watches this task, too: a change committed after this returns is seen.
+    pub fn also(&mut self, id: TaskId) {
+        self.tasks.push(id);
+        let mut by_task = self.watches.by_task();
+        by_task.entry(id).or_default().push(Arc::clone(&self.marks));
+    }
+
+    /// Watches this task no more.
+    pub fn no_more(&mut self, id: TaskId) {
+        self.tasks.retain(|task| *task != id);
+        self.watches.remove(id, &self.marks);
+    }
+
     /// The next task that changed since it was last returned here.
     ///
     /// Cancel safe: dropped before it resolves, no mark is lost.
@@ -107,18 +134,8 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        let mut by_task = self
-            .watches
-            .by_task
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
         for id in &self.tasks {
-            if let Some(watching) = by_task.get_mut(id) {
-                watching.retain(|marks| !Arc::ptr_eq(marks, &self.marks));
-                if watching.is_empty() {
-                    by_task.remove(id);
-                }
-            }
+            self.watches.remove(*id, &self.marks);
         }
     }
 }
@@ -139,6 +156,13 @@ mod tests {
         watches.mark_all();
         let both = BTreeSet::from([watch.changed().await, watch.changed().await]);
         assert_eq!(both, BTreeSet::from([a, b]));
+        let mut watch = watch;
+        watch.no_more(a);
+        watches.mark_all();
+        assert_eq!(watch.changed().await, b);
+        watch.also(a);
+        watches.mark(a);
+        assert_eq!(watch.changed().await, a);
         drop(watch);
         assert!(watches.by_task.lock().unwrap().is_empty());
     }

@@ -10,7 +10,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::notes::Name;
 use super::{Changes, Commit, Nonce, Store, StoreError, Stored, Version, Write, record};
 use crate::clock::Clock;
 use crate::failpoint::{Point, hit};
@@ -149,20 +148,6 @@ impl Ledger {
                 Err(StoreError::Corrupt("a create that found nothing to change").into())
             }
         }
-    }
-
-    /// Claims a name for a value that no other claim has; what stands there instead is returned.
-    /// It comes before a call is begun, so it waits as long as a create.
-    pub async fn claim(
-        &self,
-        name: Name,
-        value: Bytes,
-        expires_ms: u64,
-    ) -> Result<Option<Bytes>, StoreError> {
-        patiently(Instant::now() + self.patience.create, || {
-            self.store.claim(name, value.clone(), expires_ms)
-        })
-        .await
     }
 
     /// The task, unless it is unknown or its `ttlMs` has passed.
@@ -306,7 +291,10 @@ fn decode(stored: &Stored) -> Result<Loaded, StoreError> {
 }
 
 /// Asks again, a little later each time, until the store answers or the time is up.
-async fn patiently<T, F>(until: Instant, mut ask: impl FnMut() -> F) -> Result<T, StoreError>
+pub(super) async fn patiently<T, F>(
+    until: Instant,
+    mut ask: impl FnMut() -> F,
+) -> Result<T, StoreError>
 where
     F: Future<Output = Result<T, StoreError>>,
 {

@@ -17,6 +17,7 @@ mod judge;
 mod leases;
 pub mod ledger;
 pub mod memory;
+pub mod notebook;
 pub mod notes;
 pub mod record;
 pub mod redis;

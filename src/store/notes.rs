@@ -12,7 +12,7 @@ use bytes::Bytes;
 use super::StoreError;
 use crate::task::state::Digest;
 
-/// Entries that a log holds at most: with one more, the oldest goes.
+/// Entries that a log holds at most: with the entry of this number after it, an entry goes.
 pub const ENTRIES_MAX: u64 = 256;
 
 /// What a note is for. Two kinds never share a name.
@@ -26,6 +26,8 @@ pub enum Kind {
     Answer,
     /// The events of a held call.
     Events,
+    /// Who carries a held call, and whether it is over.
+    Hold,
 }
 
 impl Kind {
@@ -36,6 +38,7 @@ impl Kind {
             Self::Claim => 'k',
             Self::Answer => 'a',
             Self::Events => 'e',
+            Self::Hold => 'h',
         }
     }
 }
@@ -60,14 +63,21 @@ impl fmt::Debug for Name {
     }
 }
 
-/// The part of a store that keeps notes. Times are Unix milliseconds; a note is never forgotten
-/// before its time, and not found after it.
+/// The part of a store that keeps notes. Times are Unix milliseconds by the clock of
+/// [`Beat::now_ms`](super::Beat::now_ms); a note is never forgotten before its time, and not found
+/// after it. Under a name stands a note or a log: which of them, its kind says.
+///
+/// Every call may be sent again after [`StoreError::Unavailable`], and is the same call then. Until
+/// it was, it is in doubt: it may still happen.
 ///
 /// Patience and cancel safety are as with [`Store`](super::Store).
 #[async_trait]
 pub trait Notes: fmt::Debug + Send + Sync {
     /// Writes a note where none stands. What stands there instead is returned, unless it is this
-    /// very value: then it was written by this claim, sent twice.
+    /// very value: then it was written by this claim, sent twice. So no two claims of a name may
+    /// have the same value.
+    ///
+    /// Of any number at the same time one writes, and the others are told its value.
     async fn claim(
         &self,
         name: Name,
@@ -75,7 +85,7 @@ pub trait Notes: fmt::Debug + Send + Sync {
         expires_ms: u64,
     ) -> Result<Option<Bytes>, StoreError>;
 
-    /// Writes a note, whatever stood there, with this expiry.
+    /// Writes a note, whatever note stood there, with this expiry.
     async fn put(&self, name: Name, value: Bytes, expires_ms: u64) -> Result<(), StoreError>;
 
     async fn find(&self, name: Name) -> Result<Option<Bytes>, StoreError>;
@@ -83,8 +93,9 @@ pub trait Notes: fmt::Debug + Send + Sync {
     /// Takes a note or a log away. None there is no error.
     async fn remove(&self, name: Name) -> Result<(), StoreError>;
 
-    /// Writes an entry of a log, and sets the expiry of all of it. The writer, of which there is
-    /// one, numbers them from 1; sent twice, an entry is written once.
+    /// Writes an entry of a log, whole or not at all, and sets the expiry of all of it. The writer,
+    /// of which there is one, numbers them one by one from 1 and bounds how large they are; sent
+    /// twice, an entry is written once. Of more than [`ENTRIES_MAX`] the oldest goes.
     async fn append(
         &self,
         log: Name,

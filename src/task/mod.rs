@@ -5,4 +5,6 @@ pub mod machine;
 pub mod policy;
 pub mod recovery;
 pub mod state;
+pub mod ticket;
 pub mod view;
+pub mod view_2025;

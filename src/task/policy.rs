@@ -94,6 +94,9 @@ pub struct Rule {
     pub mode: Mode,
     /// How long a plain answer is waited for before a task is made.
     pub grace_window_ms: u64,
+    /// How long a client without Tasks waits on its call before it gets a ticket, where there are
+    /// companion tools.
+    pub fallback_after_ms: u64,
     /// Clients that do not declare Tasks are refused.
     pub require_tasks: bool,
     pub input: InputWhen,
@@ -108,6 +111,9 @@ pub struct Rule {
     pub on_owner_lost: OnOwnerLost,
     /// `None`: as many as come.
     pub concurrency: Option<Concurrency>,
+    /// Who waits for the answer, and asked for progress, hears that the call runs while the server
+    /// says nothing.
+    pub heartbeat: bool,
     /// How long after its end, or after its client went away, the identical call of the same caller
     /// is still the same call. `None`: each call is one of its own.
     pub attach_window_ms: Option<u64>,
@@ -132,6 +138,7 @@ impl Default for Rule {
         Self {
             mode: Mode::Auto,
             grace_window_ms: 2_000,
+            fallback_after_ms: 45_000,
             require_tasks: false,
             input: InputWhen::InTask,
             retention_ms: 3_600_000,
@@ -141,6 +148,7 @@ impl Default for Rule {
             result_bytes_max: 32 << 20,
             on_owner_lost: OnOwnerLost::Resume,
             concurrency: None,
+            heartbeat: false,
             attach_window_ms: None,
         }
     }
@@ -232,6 +240,20 @@ pub fn plan(rule: &Rule, declares_tasks: bool, is_retry: bool) -> Plan {
             input,
         },
         Mode::Always => Plan::Always { input },
+    }
+}
+
+/// The same for a client that follows tasks by companion tools only: what it would be held for
+/// becomes a task when its patience is over. What the upstream asks before that is asked as `input`
+/// says.
+pub fn with_companion(rule: &Rule, input: InputWhen) -> Plan {
+    match (rule.require_tasks, rule.mode) {
+        (true, _) => Plan::Refuse,
+        (false, Mode::Never) => Plan::Held,
+        (false, Mode::Auto | Mode::Always) => Plan::Auto {
+            window_ms: rule.fallback_after_ms,
+            input,
+        },
     }
 }
 
@@ -327,6 +349,27 @@ mod tests {
                 };
                 assert_eq!(plan(&rule, true, false), expected);
             }
+        }
+    }
+
+    #[test]
+    fn companion_tools_change_only_what_would_be_held() {
+        let input = InputWhen::InTask;
+        for mode in [Mode::Always, Mode::Auto, Mode::Never] {
+            let rule = with_mode(mode);
+            let expected = match mode {
+                Mode::Never => Plan::Held,
+                Mode::Auto | Mode::Always => Plan::Auto {
+                    window_ms: 45_000,
+                    input,
+                },
+            };
+            assert_eq!(with_companion(&rule, input), expected);
+            let refuses = Rule {
+                require_tasks: true,
+                ..rule
+            };
+            assert_eq!(with_companion(&refuses, input), Plan::Refuse);
         }
     }
 

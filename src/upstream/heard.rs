@@ -110,6 +110,8 @@ pub(super) struct Messages {
     form: Form,
     bytes_max: usize,
     queue: VecDeque<Queued>,
+    /// What was read so far, while it may still be passed on as it is.
+    unread: Option<Vec<u8>>,
     ended: bool,
     /// Something in the stream could not be read, or was an answer to somebody else.
     junk: bool,
@@ -130,6 +132,14 @@ struct Queued {
 enum Form {
     Json,
     Events(Decoder),
+}
+
+/// What reads the body behind that head, if it is a stream of events.
+pub(super) fn decoder_of(headers: &HeaderMap, bytes_max: usize) -> Option<Decoder> {
+    match Form::of(headers, bytes_max)? {
+        Form::Events(decoder) => Some(decoder),
+        Form::Json => None,
+    }
 }
 
 impl Form {
@@ -159,15 +169,17 @@ impl Messages {
     pub(super) fn try_of(
         response: Response<ResponseBody>,
         bytes_max: usize,
-    ) -> Result<(Parts, Self), Response<ResponseBody>> {
+    ) -> Result<(Parts, Self), Box<Response<ResponseBody>>> {
         if response.status() != StatusCode::OK {
-            return Err(response);
+            return Err(Box::new(response));
         }
         let Some(form) = Form::of(response.headers(), bytes_max) else {
-            return Err(response);
+            return Err(Box::new(response));
         };
         let (head, body) = response.into_parts();
-        Ok((head, Self::in_form(form, body, bytes_max)))
+        let mut messages = Self::in_form(form, body, bytes_max);
+        messages.unread = Some(Vec::new());
+        Ok((head, messages))
     }
 
     fn in_form(form: Form, body: ResponseBody, bytes_max: usize) -> Self {
@@ -176,6 +188,7 @@ impl Messages {
             form,
             bytes_max,
             queue: VecDeque::new(),
+            unread: None,
             ended: false,
             junk: false,
             last_event_id: None,
@@ -215,8 +228,25 @@ impl Messages {
         Ok(None)
     }
 
+    /// The next event of a stream, which stays the next one: its data, and whether it has an id.
+    /// `None` at the end. Cancel safe.
+    pub(super) async fn peek(&mut self) -> Result<Option<(&str, bool)>, Failure> {
+        while self.queue.is_empty() && !self.ended {
+            self.read_events().await?;
+        }
+        let next = self.queue.front();
+        Ok(next.map(|event| (event.data.as_str(), event.id.is_some())))
+    }
+
+    /// The body as it came: what of it was read, and the rest. Only before the first message was
+    /// taken.
+    pub(super) fn into_unread(self) -> (Vec<u8>, ResponseBody) {
+        (self.unread.unwrap_or_default(), self.body)
+    }
+
     /// The next message as it is, with the id of its event. Cancel safe for streams.
     pub(super) async fn next_said(&mut self) -> Result<Option<Said>, Failure> {
+        self.unread = None;
         while self.queue.is_empty() && !self.ended && self.is_stream() {
             self.read_events().await?;
         }
@@ -280,6 +310,9 @@ impl Messages {
         let Ok(data) = frame.into_data() else {
             return Ok(());
         };
+        if let Some(unread) = &mut self.unread {
+            unread.extend_from_slice(&data);
+        }
         let (queue, retry) = (&mut self.queue, &mut self.retry);
         let fed = decoder.feed(&data, |event| {
             let SseEvent {
@@ -287,6 +320,7 @@ impl Messages {
                 id,
                 retry: wait,
                 event: _,
+                has_data: _,
             } = event;
             let id = id.and_then(|id| HeaderValue::try_from(id).ok());
             if let Some(wait) = wait {

@@ -170,7 +170,7 @@ impl Ear {
     async fn open_modern(&mut self) -> Option<()> {
         let capabilities = translate::without_tasks(&self.wish.capabilities).ok()?;
         let params = translate::own_params(&capabilities, &[("notifications", &self.wish.filter)]);
-        let body = translate::request(self.origin.next_id(), "subscriptions/listen", &params);
+        let body = translate::request(&self.origin.next_id(), "subscriptions/listen", &params);
         let head = self
             .origin
             .post(self.wish.credentials.as_ref())
@@ -215,7 +215,7 @@ impl Ear {
             let mut params = Writer::object();
             params.str("uri", uri);
             let id = self.origin.next_id();
-            let subscribe = translate::request(id, "resources/subscribe", &params.end());
+            let subscribe = translate::request(&id, "resources/subscribe", &params.end());
             if session.tell(subscribe).await.is_ok() {
                 taken.push(uri.clone());
             }

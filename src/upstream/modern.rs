@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 use super::heard::{self, Heard, Message, Messages};
 use super::later::TRIES;
 use super::origin::{METHOD, NAME, Origin, PROTOCOL_VERSION};
+use super::request_id::RequestId;
 use super::{Answer, Control, Event, Exchange, Outgoing, UpstreamError, translate};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::headers::encode;
@@ -25,7 +26,7 @@ pub(super) fn begin(origin: Arc<Origin>, outgoing: Outgoing) -> Exchange {
     let conversation = Conversation {
         origin,
         outgoing,
-        id: 0,
+        id: RequestId::number(0),
         tries: 0,
         phase: Phase::Unsent,
     };
@@ -55,7 +56,7 @@ impl Control for ClosingIsEnough {
 struct Conversation {
     origin: Arc<Origin>,
     outgoing: Outgoing,
-    id: u64,
+    id: RequestId,
     tries: u32,
     phase: Phase,
 }
@@ -124,9 +125,9 @@ impl Conversation {
 
     async fn send(&mut self) -> Result<Box<Messages>, Event> {
         self.id = self.origin.next_id();
-        let params = translate::for_modern(&self.outgoing, self.id)
+        let params = translate::for_modern(&self.outgoing, &self.id)
             .map_err(|_| Event::Failed(Failure::new(Reason::UpstreamInvalid, SideEffect::None)))?;
-        let body = translate::request(self.id, &self.outgoing.method, &params);
+        let body = translate::request(&self.id, &self.outgoing.method, &params);
         let method = &self.outgoing.method;
         let response = self.origin.request(self.head(), method, body).await;
         let response = response.map_err(Event::Failed)?;
@@ -155,11 +156,11 @@ impl Conversation {
     }
 
     fn on_message(&mut self, message: Message) -> Option<Event> {
-        let own = self.id.to_string();
+        let own = &self.id;
         match message {
-            Message::Result { id, result } if *id == *own => Some(self.end(Event::Result(result))),
+            Message::Result { id, result } if own.is(&id) => Some(self.end(Event::Result(result))),
             // A server that could not read the request cannot know its id.
-            Message::Error { id, error } if is_answer(&id, &own) => {
+            Message::Error { id, error } if is_answer(&id, own) => {
                 let error = UpstreamError {
                     error,
                     status: 200,
@@ -182,7 +183,7 @@ impl Conversation {
         note(&self.origin, method);
         match method {
             "notifications/progress" => params
-                .filter(|params| is_token(params, self.id) && self.outgoing.wants_progress)
+                .filter(|params| is_token(params, &self.id) && self.outgoing.wants_progress)
                 .map(Event::Progress),
             "notifications/message" => log(params, &self.outgoing),
             _ => None,
@@ -192,8 +193,8 @@ impl Conversation {
 
 /// Whether an error is the answer to that request. A server that could not read the request cannot
 /// know its id, and says null or a word of its own.
-pub(super) fn is_answer(id: &str, own: &str) -> bool {
-    id == own || id == "null" || id.starts_with('"')
+pub(super) fn is_answer(id: &str, own: &RequestId) -> bool {
+    own.is(id) || id == "null" || id.starts_with('"')
 }
 
 /// A log message, if the client asked for its level.
@@ -218,11 +219,11 @@ pub(super) fn note(origin: &Origin, method: &str) {
 }
 
 /// Whether a progress notification speaks of that request.
-pub(super) fn is_token(params: &RawValue, id: u64) -> bool {
+pub(super) fn is_token(params: &RawValue, id: &RequestId) -> bool {
     let token = Object::parse(params.get())
         .ok()
         .and_then(|params| params.get("progressToken"));
-    token.is_some_and(|token| token.get() == id.to_string())
+    token.is_some_and(|token| id.is(token.get()))
 }
 
 /// How long a cancel may take.

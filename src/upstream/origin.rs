@@ -2,12 +2,14 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue, ORIGIN};
 use hyper::http::request;
 use hyper::{Method, Request, Response, Uri};
 
 use super::cache::Cache;
+use super::hop;
 use super::http::{Http, RequestBody, ResponseBody};
+use super::request_id::RequestId;
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::tools::Tools;
@@ -54,8 +56,8 @@ impl Origin {
     }
 
     /// A JSON-RPC id, never used twice at this server.
-    pub(super) fn next_id(&self) -> u64 {
-        self.next_id.fetch_add(1, Ordering::Relaxed)
+    pub(super) fn next_id(&self) -> RequestId {
+        RequestId::number(self.next_id.fetch_add(1, Ordering::Relaxed))
     }
 
     /// A POST of one JSON-RPC message.
@@ -111,8 +113,27 @@ impl Origin {
         self.http.send(request).await
     }
 
+    /// Passes a client's request on, but for what belongs to its connection to us.
+    pub(super) async fn pass(
+        &self,
+        mut parts: request::Parts,
+        body: RequestBody,
+        well_known: Option<&str>,
+    ) -> Result<Response<ResponseBody>, Failure> {
+        hop::strip(&mut parts.headers);
+        parts.headers.remove(ORIGIN);
+        if !self.http.takes_credentials() {
+            parts.headers.remove(AUTHORIZATION);
+        }
+        self.readdress(&mut parts, well_known);
+        let request = Request::from_parts(parts, body);
+        let mut response = self.http.send(request).await?;
+        hop::strip(response.headers_mut());
+        Ok(response)
+    }
+
     /// A client's own request, for this server: same bytes, another address.
-    pub(super) fn readdress(&self, parts: &mut request::Parts, well_known: Option<&str>) {
+    fn readdress(&self, parts: &mut request::Parts, well_known: Option<&str>) {
         let own = self.path.path();
         let target = match well_known {
             // Metadata of this very endpoint: its path follows the prefix.

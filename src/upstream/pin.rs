@@ -3,7 +3,10 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio_util::sync::CancellationToken;
+
 use super::channel::Line;
+use super::channel::session::Session as ClientLine;
 use super::sessions::Lease;
 
 /// Requests that bear the same pin use the session or the line of the first of them, also at the
@@ -14,9 +17,38 @@ pub struct Pin(Arc<Mutex<Option<Held>>>);
 enum Held {
     Session(Lease),
     Line(Line),
+    /// A client's own session, for good.
+    Client(Lease),
+    ClientLine(Arc<ClientLine>),
 }
 
 impl Pin {
+    pub(super) fn client(lease: Lease) -> Self {
+        Self(Arc::new(Mutex::new(Some(Held::Client(lease)))))
+    }
+
+    pub(super) fn client_line(session: Arc<ClientLine>) -> Self {
+        Self(Arc::new(Mutex::new(Some(Held::ClientLine(session)))))
+    }
+
+    /// The client's own line that it leads to.
+    pub(super) fn line_of_client(&self) -> Option<Arc<ClientLine>> {
+        match &*self.held() {
+            Some(Held::ClientLine(session)) => Some(Arc::clone(session)),
+            Some(Held::Session(_) | Held::Line(_) | Held::Client(_)) | None => None,
+        }
+    }
+
+    /// Cancelled when the client ends the session that it leads to. Else never.
+    pub(super) fn ended(&self) -> CancellationToken {
+        match &*self.held() {
+            Some(Held::Client(lease)) => lease.session.ended(),
+            Some(Held::Session(_) | Held::Line(_) | Held::ClientLine(_)) | None => {
+                CancellationToken::new()
+            }
+        }
+    }
+
     fn held(&self) -> MutexGuard<'_, Option<Held>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -24,8 +56,8 @@ impl Pin {
     /// The session that is held, for one more request.
     pub(super) fn session(&self) -> Option<Lease> {
         match &*self.held() {
-            Some(Held::Session(lease)) => Some(lease.also()),
-            Some(Held::Line(_)) | None => None,
+            Some(Held::Session(lease) | Held::Client(lease)) => Some(lease.also()),
+            Some(Held::Line(_) | Held::ClientLine(_)) | None => None,
         }
     }
 
@@ -54,7 +86,7 @@ impl Pin {
     pub(super) fn line(&self) -> Option<Line> {
         match &*self.held() {
             Some(Held::Line(line)) => Some(line.also()),
-            Some(Held::Session(_)) | None => None,
+            Some(Held::Session(_) | Held::Client(_) | Held::ClientLine(_)) | None => None,
         }
     }
 
@@ -67,7 +99,8 @@ impl Pin {
 
     /// All is answered: what was held is free for other calls.
     pub(super) fn give_back(&self) {
-        let held = self.held().take();
+        let is_ours = |held: &mut Held| matches!(held, Held::Session(_) | Held::Line(_));
+        let held = self.held().take_if(is_ours);
         if let Some(Held::Session(lease)) = held {
             lease.give_back();
         }

@@ -48,7 +48,7 @@ pub(super) async fn probe(
 
 async fn ask(origin: &Origin, credentials: Option<&HeaderValue>) -> Result<Found, Undecided> {
     let body = translate::request(
-        origin.next_id(),
+        &origin.next_id(),
         "server/discover",
         &translate::own_params("{}", &[]),
     );

@@ -9,6 +9,7 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use super::channel::{Channels, Limits, Sharing, Source};
+use super::client_session::ClientSessions;
 use super::connect::{Connector, UrlError};
 use super::heard;
 use super::http::Http;
@@ -35,6 +36,8 @@ pub(super) enum Server {
 pub(super) struct Web {
     pub(super) origin: Arc<Origin>,
     pub(super) sessions: Arc<Sessions>,
+    /// Those of legacy clients that raincheck uses, too.
+    pub(super) client_sessions: Arc<ClientSessions>,
     /// As configured, or as found out. Until then Streamable HTTP is spoken.
     transport: OnceLock<Known>,
     dialling: Dialling,
@@ -132,6 +135,7 @@ impl Web {
             settings.session_wait,
             services.clone(),
         );
+        let client_sessions = ClientSessions::new(Arc::clone(&origin), services.clone());
         let limits = Limits {
             lines_max: settings.sessions_max,
             wait: settings.session_wait,
@@ -143,6 +147,7 @@ impl Web {
         let web = Self {
             origin,
             sessions,
+            client_sessions: Arc::new(client_sessions),
             transport: OnceLock::new(),
             dialling: Dialling {
                 url,

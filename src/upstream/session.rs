@@ -1,6 +1,7 @@
 //! One session at a legacy server: how its requests are stamped, how it is told something, how it
 //! ends.
 
+use std::ops::Not;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,6 +14,7 @@ use tokio::sync::OnceCell;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
+use super::client_session::{Identity, Shared};
 use super::http::RequestBody;
 use super::legacy::hearers::Hearers;
 use super::legacy::standing;
@@ -20,6 +22,7 @@ use super::origin::{Origin, PROTOCOL_VERSION, SESSION_ID};
 use super::translate;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::json::{Object, Writer, string};
+use crate::mcp::version::LEGACY_NEWEST;
 
 /// How long a server may take to take a message.
 const TELL: Duration = Duration::from_secs(30);
@@ -48,17 +51,27 @@ pub(super) struct Session {
 #[derive(Debug)]
 struct Beside {
     hearers: Arc<Hearers>,
-    /// The stream on which the server speaks unasked was asked for.
-    standing: OnceCell<()>,
+    unasked: Unasked,
     ending: DropGuard,
     services: TaskTracker,
 }
 
+/// The stream on which the server speaks unasked.
+#[derive(Debug)]
+enum Unasked {
+    /// Ours; whether it was asked for.
+    Own(OnceCell<()>),
+    /// Its client's, on which our calls are spoken to as well.
+    Client(Arc<Shared>),
+    /// Without an id, nobody knows whose it is.
+    Unheard,
+}
+
 impl Beside {
-    fn new(services: TaskTracker) -> Self {
+    fn new(services: TaskTracker, unasked: Unasked) -> Self {
         Self {
             hearers: Arc::default(),
-            standing: OnceCell::new(),
+            unasked,
             ending: CancellationToken::new().drop_guard(),
             services,
         }
@@ -78,6 +91,22 @@ pub(super) struct Passport {
     /// Other calls use it too.
     #[serde(default)]
     pub(super) shared: bool,
+    /// It is a client's own.
+    #[serde(default, skip_serializing_if = "Not::not")]
+    pub(super) borrowed: bool,
+}
+
+impl Passport {
+    /// Whose session it is, where it is a client's own.
+    pub(super) fn identity(&self, caller: [u8; 16]) -> Option<Identity> {
+        let id = self.session.as_deref().map(HeaderValue::try_from);
+        Some(Identity {
+            caller,
+            id: id.transpose().ok()?,
+            version: HeaderValue::try_from(&*self.version).ok()?,
+            credentials: None,
+        })
+    }
 }
 
 impl Session {
@@ -95,6 +124,7 @@ impl Session {
             session,
             version,
             shared: self.shared,
+            borrowed: self.is_borrowed(),
         })
     }
 
@@ -140,7 +170,7 @@ impl Session {
             shared: false,
             left: AtomicBool::new(false),
             declared,
-            beside: Beside::new(services),
+            beside: Beside::new(services, Unasked::Own(OnceCell::new())),
         })
     }
 
@@ -165,8 +195,58 @@ impl Session {
             shared: passport.shared,
             left: AtomicBool::new(true),
             declared,
-            beside: Beside::new(services),
+            beside: Beside::new(services, Unasked::Own(OnceCell::new())),
         })
+    }
+
+    /// A client's own. What the server said of itself was said to the client.
+    pub(super) fn of_client(
+        origin: &Arc<Origin>,
+        services: TaskTracker,
+        identity: Identity,
+    ) -> Self {
+        let unasked = if identity.id.is_some() {
+            Unasked::Client(Shared::new())
+        } else {
+            Unasked::Unheard
+        };
+        Self {
+            origin: Arc::clone(origin),
+            id: identity.id,
+            version: identity.version,
+            credentials: identity.credentials,
+            capabilities: RawValue::NULL.to_owned(),
+            server_info: None,
+            instructions: None,
+            log_level: Mutex::default(),
+            shared: true,
+            left: AtomicBool::new(true),
+            declared: "{}".into(),
+            beside: Beside::new(services, unasked),
+        }
+    }
+
+    /// Whether it is a client's own: never ours to begin or to end.
+    pub(super) fn is_borrowed(&self) -> bool {
+        !matches!(self.beside.unasked, Unasked::Own(_))
+    }
+
+    /// The streams that its client and our calls share.
+    pub(super) fn shared(&self) -> Option<&Arc<Shared>> {
+        match &self.beside.unasked {
+            Unasked::Client(shared) => Some(shared),
+            Unasked::Own(_) | Unasked::Unheard => None,
+        }
+    }
+
+    /// Its client has ended it.
+    pub(super) fn end(&self) {
+        self.beside.end();
+    }
+
+    /// Cancelled with the session.
+    pub(super) fn ended(&self) -> CancellationToken {
+        self.beside.ending.token().clone()
     }
 
     pub(super) fn post(&self) -> request::Builder {
@@ -193,8 +273,17 @@ impl Session {
     /// Hears what the server says unasked, from here to the session's end. Resolves when the server
     /// has taken the request for it, or after a moment.
     pub(super) async fn hear(self: &Arc<Self>) {
-        let opening = || Box::pin(standing::open(self));
-        self.beside.standing.get_or_init(opening).await;
+        match &self.beside.unasked {
+            Unasked::Own(standing) => {
+                let opening = || Box::pin(standing::open(self));
+                standing.get_or_init(opening).await;
+            }
+            Unasked::Client(shared) if self.version == LEGACY_NEWEST => {
+                Box::pin(shared.join(self)).await;
+            }
+            // The streams of earlier revisions pass as bytes: ours would stand in their way.
+            Unasked::Client(_) | Unasked::Unheard => {}
+        }
     }
 
     /// Runs until the session ends.
@@ -244,7 +333,7 @@ impl Session {
         }
         let mut params = Writer::object();
         params.str("level", level);
-        let message = translate::request(self.origin.next_id(), "logging/setLevel", &params.end());
+        let message = translate::request(&self.origin.next_id(), "logging/setLevel", &params.end());
         // A server without logging refuses; then it will not log either.
         if self.tell(message).await.is_ok() {
             *self

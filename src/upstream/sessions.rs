@@ -300,7 +300,7 @@ impl Sessions {
             .raw("capabilities", &key.capabilities);
         params.raw("clientInfo", &translate::client_info());
         let id = self.origin.next_id();
-        let body = translate::request(id, "initialize", &params.end());
+        let body = translate::request(&id, "initialize", &params.end());
         let response = self
             .origin
             .send(self.origin.post(credentials), RequestBody::json(body))
@@ -347,6 +347,19 @@ impl Sessions {
         let ready = translate::notification("notifications/initialized", "{}");
         session.tell(ready).await.map_err(|_| invalid())?;
         Ok(session)
+    }
+
+    /// A client's own session, for a call of ours.
+    pub(super) fn borrow(self: &Arc<Self>, session: Arc<Session>) -> Lease {
+        Lease {
+            session,
+            key: Key {
+                caller: [0; 16],
+                capabilities: "{}".into(),
+            },
+            sessions: Arc::clone(self),
+            claim: Claim::Shared,
+        }
     }
 
     /// A session that another process opened. Beyond the limit of sessions, because the server

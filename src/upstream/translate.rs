@@ -1,16 +1,17 @@
 //! A client's params in the words of the wrapped server's era. Pure; what is not named here keeps
 //! its bytes.
 
+use super::request_id::RequestId;
 use super::{Outgoing, Retry};
 use crate::mcp::json::{Fault, Object, Writer, is_object, set};
 use crate::mcp::meta::{CLIENT_CAPABILITIES, PROGRESS_TOKEN, PROTOCOL_VERSION, TASKS_EXTENSION};
 use crate::mcp::version::MODERN;
 
 /// One JSON-RPC request.
-pub(super) fn request(id: u64, method: &str, params: &str) -> String {
+pub(super) fn request(id: &RequestId, method: &str, params: &str) -> String {
     let mut out = Writer::with_capacity(params.len() + 96);
     out.str("jsonrpc", "2.0")
-        .number("id", id)
+        .raw("id", id.as_json())
         .str("method", method)
         .raw("params", params);
     out.end()
@@ -26,7 +27,7 @@ pub(super) fn notification(method: &str, params: &str) -> String {
 
 /// Params for a modern server: the Tasks extension is not declared to it unless it may answer with
 /// tasks of its own, a legacy `task` wish does not reach it, and the progress token is ours.
-pub(super) fn for_modern(outgoing: &Outgoing, token: u64) -> Result<String, Fault> {
+pub(super) fn for_modern(outgoing: &Outgoing, token: &RequestId) -> Result<String, Fault> {
     let params = Object::parse(&outgoing.params)?;
     let retry = outgoing.retry.as_ref();
     let mut text = if params.contains("task") || retry.is_some() {
@@ -62,10 +63,14 @@ pub(super) fn for_modern(outgoing: &Outgoing, token: u64) -> Result<String, Faul
     Ok(text)
 }
 
-fn meta_for_modern(meta: &str, token: Option<u64>, native_task: bool) -> Result<String, Fault> {
+fn meta_for_modern(
+    meta: &str,
+    token: Option<&RequestId>,
+    native_task: bool,
+) -> Result<String, Fault> {
     let object = Object::parse(meta)?;
     let mut text = match (object.contains(PROGRESS_TOKEN), token) {
-        (_, Some(token)) => set(meta, PROGRESS_TOKEN, &token.to_string())?,
+        (_, Some(token)) => set(meta, PROGRESS_TOKEN, token.as_json())?,
         (true, None) => object.render_filtered(|key| key != PROGRESS_TOKEN),
         (false, None) => meta.to_owned(),
     };
@@ -101,7 +106,7 @@ pub(super) fn without_tasks(capabilities: &str) -> Result<String, Fault> {
 }
 
 /// Params for a legacy server: nothing that only a modern one knows.
-pub(super) fn for_legacy(outgoing: &Outgoing, token: u64) -> Result<String, Fault> {
+pub(super) fn for_legacy(outgoing: &Outgoing, token: &RequestId) -> Result<String, Fault> {
     let params = Object::parse(&outgoing.params)?;
     let text = params.render_filtered(|key| {
         !matches!(key, "_meta" | "task" | "inputResponses" | "requestState")
@@ -116,7 +121,7 @@ pub(super) fn for_legacy(outgoing: &Outgoing, token: u64) -> Result<String, Faul
         }
     }
     if outgoing.wants_progress {
-        kept.number(PROGRESS_TOKEN, token);
+        kept.raw(PROGRESS_TOKEN, token.as_json());
         any = true;
     }
     let text = if any {
@@ -186,12 +191,16 @@ mod tests {
         }
     }
 
+    fn seven() -> RequestId {
+        RequestId::number(7)
+    }
+
     const PARAMS: &str = r#"{"name":"t", "arguments":{"n":1.10},"task":{},"_meta":{"progressToken":"c","a/b":1,"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}}}"#;
 
     #[test]
     fn a_modern_server_never_hears_of_tasks() {
         assert_eq!(
-            for_modern(&outgoing(PARAMS), 7).unwrap(),
+            for_modern(&outgoing(PARAMS), &seven()).unwrap(),
             r#"{"name":"t","arguments":{"n":1.10},"_meta":{"progressToken":7,"a/b":1,"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}}"#
         );
         let mut retry = outgoing(PARAMS);
@@ -200,7 +209,7 @@ mod tests {
             input_responses: r#"{"k":{}}"#.into(),
             request_state: Some("s\"".into()),
         });
-        let text = for_modern(&retry, 7).unwrap();
+        let text = for_modern(&retry, &seven()).unwrap();
         assert!(
             text.starts_with(r#"{"requestState":"s\"","inputResponses":{"k":{}},"name":"t""#),
             "{text}"
@@ -214,7 +223,7 @@ mod tests {
     #[test]
     fn a_legacy_server_hears_nothing_of_the_modern_world() {
         assert_eq!(
-            for_legacy(&outgoing(PARAMS), 7).unwrap(),
+            for_legacy(&outgoing(PARAMS), &seven()).unwrap(),
             r#"{"_meta":{"a/b":1,"progressToken":7},"name":"t","arguments":{"n":1.10}}"#
         );
         assert_eq!(

@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use hyper::header::{AUTHORIZATION, HeaderValue, ORIGIN};
+use hyper::Response;
+use hyper::header::HeaderValue;
 use hyper::http::request::Parts;
-use hyper::{Request, Response};
 use serde_json::value::RawValue;
 use tokio::sync::OnceCell;
 use tokio_util::task::TaskTracker;
@@ -20,7 +20,7 @@ use super::probe::{self, Undecided};
 use super::server::{Server, Way};
 use super::sessions::{Key, NoSession};
 pub use super::settings::{SessionMode, Settings, Transport};
-use super::{Answer, Event, Exchange, Outgoing, UpstreamError, hop, legacy, native, translate};
+use super::{Answer, Event, Exchange, Outgoing, UpstreamError, legacy, native, translate};
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::json::{Object, quote};
 use crate::mcp::tools::Tools;
@@ -34,8 +34,10 @@ const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 /// The wrapped server.
 #[derive(Debug)]
 pub struct Upstream {
-    server: Server,
+    pub(super) server: Server,
     era: Arc<OnceCell<Era>>,
+    /// Whether a modern server takes legacy sessions, too, once it has said so.
+    pub(super) takes_sessions: OnceCell<bool>,
     discovered: Mutex<Option<Arc<Discovered>>>,
 }
 
@@ -75,8 +77,13 @@ impl Upstream {
         Ok(Self {
             server: Server::new(settings, services)?,
             era: Arc::new(era),
+            takes_sessions: OnceCell::new(),
             discovered: Mutex::default(),
         })
+    }
+
+    pub(super) fn way(&self) -> Way<'_> {
+        self.server.way()
     }
 
     /// Loopback or a socket, and no credentials of ours: the client's may go there.
@@ -222,7 +229,7 @@ impl Upstream {
     /// resume point is not of this program, or the server was reached over a line of a process that is gone.
     pub fn adopt(&self, caller: [u8; 16], resume_point: &str) -> Option<Exchange> {
         match self.server.way() {
-            Way::Posts(web) => legacy::adopt(&web.origin, &web.sessions, caller, resume_point),
+            Way::Posts(web) => legacy::adopt(web, caller, resume_point),
             Way::Lines(_) => None,
         }
     }
@@ -231,27 +238,18 @@ impl Upstream {
     /// no such way, see [`Self::speaks_http`].
     pub async fn pass(
         &self,
-        mut parts: Parts,
+        parts: Parts,
         body: RequestBody,
     ) -> Result<Response<ResponseBody>, Failure> {
         let Server::Web(web) = &self.server else {
             return Err(Failure::new(Reason::UpstreamUnreachable, SideEffect::None));
         };
-        hop::strip(&mut parts.headers);
-        parts.headers.remove(ORIGIN);
-        if !self.forwards_credentials() {
-            parts.headers.remove(AUTHORIZATION);
-        }
         let well_known = parts
             .uri
             .path()
             .starts_with(WELL_KNOWN)
             .then_some(WELL_KNOWN);
-        web.origin.readdress(&mut parts, well_known);
-        let request = Request::from_parts(parts, body);
-        let mut response = web.origin.http.send(request).await?;
-        hop::strip(response.headers_mut());
-        Ok(response)
+        web.origin.pass(parts, body, well_known).await
     }
 
     /// What the server says of itself to this caller, who has these capabilities.

@@ -13,9 +13,10 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
     (
         "[tasks]\ngrace_windw = '2s'",
         "config.toml: tasks.grace_windw: unknown key; did you mean grace_window? accepted in \
-             [tasks]: mode, grace_window, require_tasks, input, retention, max_duration, \
-             poll_interval, input_timeout, result_bytes_max, on_owner_lost, concurrency, queue, \
-             attach, attach_window",
+             [tasks]: mode, grace_window, companion_tools, companion_prefix, fallback_after, \
+             require_tasks, input, retention, max_duration, poll_interval, input_timeout, \
+             result_bytes_max, on_owner_lost, concurrency, queue, heartbeat, attach, \
+             attach_window",
     ),
     (
         "[task]\nmode = 'auto'",
@@ -29,9 +30,9 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
     (
         "[[tools]]\nname = 'a'\n[[tools]]\nname = 'b'\nmod = 'auto'",
         "config.toml: [[tools]] #2: mod: unknown key; did you mean mode? accepted in [[tools]]: \
-             name, mode, grace_window, require_tasks, input, retention, max_duration, \
-             poll_interval, input_timeout, result_bytes_max, on_owner_lost, concurrency, queue, \
-             attach, attach_window",
+             name, mode, grace_window, fallback_after, require_tasks, input, retention, \
+             max_duration, poll_interval, input_timeout, result_bytes_max, on_owner_lost, \
+             concurrency, queue, heartbeat, attach, attach_window",
     ),
     (
         "[[tools]]\nname = 'a'\nmode = 'sometimes'",
@@ -132,6 +133,21 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
         "[tasks]\npoll_interval = '0s'",
         "config.toml: tasks.poll_interval: clients would poll without a pause; the shortest is \
              \"10ms\"",
+    ),
+    (
+        "[tasks]\nfallback_after = '0s'",
+        "config.toml: tasks.fallback_after: every call would be answered with a ticket; the default \
+             is \"45s\"",
+    ),
+    (
+        "[[tools]]\nname = 'a'\nfallback_after = '2h'",
+        "config.toml: [[tools]] #1: fallback_after: is longer than max_duration: every call would \
+             fail before its client gets a ticket",
+    ),
+    (
+        "[tasks]\ncompanion_prefix = 'my tools/'",
+        "config.toml: tasks.companion_prefix: \"my tools/\" cannot begin the name of a tool; use 1 \
+             to 24 of A-Z a-z 0-9 _ -",
     ),
     (
         "[tasks]\ngrace_window = '2h'",

@@ -26,6 +26,19 @@ fn the_readme_is_true() {
     )));
 }
 
+/// And so are its companion tools.
+#[test]
+fn the_companion_tools_of_the_readme_are_wanted() {
+    let readme = include_str!("../../README.md");
+    let (_, section) = readme.split_once("## Clients without Tasks").unwrap();
+    let (section, _) = section.split_once("\n## ").unwrap();
+    let rules = section.lines().filter_map(|line| line.strip_prefix("    "));
+    let config = from_file(&rules.collect::<Vec<_>>().join("\n"));
+    assert!(config.companion.is_some());
+    assert_eq!(config.rules.defaults().fallback_after_ms, 45_000);
+    assert_eq!(from_file("").companion, None);
+}
+
 /// And so are its limits.
 #[test]
 fn the_limits_of_the_readme_are_limits() {

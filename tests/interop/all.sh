@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
-# tests/interop/all.sh: clients and servers written by others, through raincheck. About two minutes.
+# tests/interop/all.sh: clients and servers written by others, through raincheck. About three minutes.
 #   rmcp                 tests/interop.rs: rmcp 3.9 as a client, in front of the legacy and the modern upstream and of rmcp servers
 #   legacy, modern       clients.mjs: ext-tasks 0.2.2 on client 2.4.0, in front of each
 #   legacy-sse           the same, in front of the legacy upstream over HTTP+SSE (2024-11-05), which raincheck finds out
+#   dialect-legacy,      dialect.mjs and dialect.py: the tasks of 2025-11-25 as the TypeScript SDK 1.32.2, ext-tasks, mcpdo and the
+#   dialect-modern       Python SDK 1.30 speak them, in front of each
 #   everything           everything.mjs: server-everything 2026.8.31 as the wrapped server
 #   sse                  the same server over HTTP+SSE
 #   program              the same server, run by raincheck over standard input and output
+#   plain                plain.mjs: clients without Tasks (mcp 1.30 and 2.3, client 2.4, fastmcp 3 and 4), in front of each
 #   wrapped              wrapped.mjs: every server in rows.mjs, wrapped unmodified; `node wrapped.mjs ROW..` runs some
 set -euo pipefail
 # shellcheck source=tests/lib.sh
@@ -19,8 +22,8 @@ lane() {
     rust_clients "$dir" || FAILED=yes
     return
   fi
-  if [ "$1" = wrapped ]; then
-    RAINCHECK=$(raincheck_path) SCRATCH=$dir node_tests wrapped.mjs "$dir"
+  if [ "$1" = wrapped ] || [ "$1" = plain ]; then
+    RAINCHECK=$(raincheck_path) SCRATCH=$dir node_tests "$1.mjs" "$dir"
     [ -z "${FAILED:-}" ] || grep -hv stdio::stderr "$dir"/*/raincheck.log | tail -n 60
     return
   fi
@@ -28,13 +31,17 @@ lane() {
     everything) everything "$dir" streamableHttp mcp ;;
     sse) everything "$dir" sse sse ;;
     program) UPSTREAM= ;;
-    *) upstream "$1" "$dir/upstream.log" ;;
+    *) upstream "${1#dialect-}" "$dir/upstream.log" ;;
   esac
   if [ "$1" = program ]; then set -- "$1" "$(node_path)" "$EVERYTHING" stdio; fi
   raincheck "$UPSTREAM" "redb:$dir/tasks.redb" "$TESTS/conformance/raincheck.toml" "$dir/raincheck.log" "${@:2}"
   export RAINCHECK_URL=$PROXY UPSTREAM_URL=$UPSTREAM
   case $1 in
     everything | sse | program) node_tests everything.mjs "$dir" ;;
+    dialect-*)
+      SCRATCH_DIR=$dir node_tests dialect.mjs "$dir"
+      python_tests dialect.py "$dir"
+      ;;
     *) node_tests clients.mjs "$dir" ;;
   esac
   [ -z "${FAILED:-}" ] || tail -n 40 "$dir/raincheck.log"
@@ -55,10 +62,20 @@ everything() {
 # node_tests FILE DIR: run it, show it, and say the sum the way everything here does.
 node_tests() {
   run timeout 300 "$(node_path)" --test-reporter=tap "$HERE/$1" >"$2/tests.tap" 2>&1 || FAILED=yes
-  grep -E '^ *(not )?ok |^ *(error|expected|actual): ' "$2/tests.tap" || cat "$2/tests.tap"
+  tap "$2/tests.tap"
+}
+
+tap() {
+  grep -E '^ *(not )?ok |^ *(error|expected|actual): |Error' "$1" || cat "$1"
   awk '/^# (pass|fail|cancelled|skipped) / { n[$2] = $3 }
     END { if (!("pass" in n)) n["fail"] = 1
-          printf "%d passed, %d failed, %d skipped\n", n["pass"], n["fail"] + n["cancelled"], n["skipped"] }' "$2/tests.tap"
+          printf "%d passed, %d failed, %d skipped\n", n["pass"], n["fail"] + n["cancelled"], n["skipped"] }' "$1"
+}
+
+# python_tests FILE DIR: the same for a file that prints TAP.
+python_tests() {
+  run timeout 300 "$CACHE/python-legacy/bin/python" "$HERE/$1" >"$2/python.tap" 2>&1 || FAILED=yes
+  tap "$2/python.tap"
 }
 
 rust_clients() {
@@ -75,7 +92,7 @@ rust_clients() {
 }
 
 LANES=("$@")
-[ $# -gt 0 ] || LANES=(wrapped rmcp legacy legacy-sse modern everything sse program)
+[ $# -gt 0 ] || LANES=(wrapped plain rmcp legacy legacy-sse modern dialect-legacy dialect-modern everything sse program)
 
 arm
 scratch

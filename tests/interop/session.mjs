@@ -45,6 +45,32 @@ export async function connect(url, answers = {}) {
   };
 }
 
+/** The same over a session of 2025-11-25, where ext-tasks needs no help to send its requests. */
+export async function connectLegacy(url, answers = {}) {
+  const client = new Client(CLIENT, { capabilities: CAPABILITIES, versionNegotiation: { mode: "legacy" } });
+  await client.connect(new StreamableHTTPClientTransport(new URL(url)));
+  const asked = [];
+  const session = createTaskSessionFromClient(client, {
+    endpointId: url,
+    onInputRequest: createApplicationInputHandler({
+      elicitation: (request) => {
+        asked.push(request.params);
+        return answers.elicitation(request.params);
+      },
+    }),
+    onError: (error) => console.error(error),
+  });
+  return {
+    client,
+    asked,
+    callTool: (name, args) => session.callTool(name, args),
+    async close() {
+      await session.close();
+      await client.close();
+    },
+  };
+}
+
 /** Drive one call to its end; returns its outcome and every state of the task that was seen on the way. */
 export async function settle(execution) {
   const seen = [];

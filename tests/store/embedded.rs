@@ -8,8 +8,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use raincheck::clock::Manual;
 use raincheck::store::embedded::Embedded;
+use raincheck::store::notes::{Kind, Name, Notes as _};
 use raincheck::store::{Commit, Seen, Store as _, StoreError, Write};
 use raincheck::task::id::{Fence, Incarnation};
+use redb::TableHandle as _;
 
 use crate::rig::{Directory, START_MS, create_until, done, update};
 
@@ -21,11 +23,22 @@ async fn what_was_answered_is_there_after_a_restart() {
     let store = open(&directory.file());
     let mine = Incarnation::new("a");
     let (write, key) = fill(&store, &mine).await;
+    let (claim, log) = (
+        Name::of(Kind::Claim, &["c"]),
+        Name::of(Kind::Events, &["e"]),
+    );
+    let until = START_MS + HOUR_MS;
+    store.claim(claim, "mine".into(), until).await.unwrap();
+    store.append(log, 1, "event".into(), until).await.unwrap();
     drop(store);
 
     let store = open(&directory.file());
     everything_is_there(&store, &write, &mine).await;
     assert_eq!(store.caller_key().await.unwrap(), key);
+    let told = store.claim(claim, "theirs".into(), until).await.unwrap();
+    assert_eq!(told.unwrap(), "mine");
+    let entries = store.entries(log, 0).await.unwrap();
+    assert_eq!(entries, [(1, "event".into())]);
 }
 
 #[tokio::test]
@@ -116,6 +129,35 @@ async fn a_file_of_something_else_is_refused_and_kept() {
         std::fs::read_to_string(&file).unwrap(),
         "not a store".repeat(1000)
     );
+}
+
+#[tokio::test]
+async fn a_file_of_an_earlier_raincheck_is_opened_and_keeps_its_tasks() {
+    let directory = Directory::new();
+    let store = open(&directory.file());
+    let mine = Incarnation::new("a");
+    let (write, key) = fill(&store, &mine).await;
+    drop(store);
+    // As it was before there were notes and lists.
+    let database = redb::Database::open(directory.file()).unwrap();
+    let transaction = database.begin_write().unwrap();
+    let tables: Vec<_> = transaction.list_tables().unwrap().collect();
+    for table in tables {
+        if ["notes", "note_expiry", "entries", "lists"].contains(&table.name()) {
+            assert!(transaction.delete_table(table).unwrap());
+        }
+    }
+    transaction.commit().unwrap();
+    drop(database);
+
+    let store = open(&directory.file());
+    everything_is_there(&store, &write, &mine).await;
+    assert_eq!(store.caller_key().await.unwrap(), key);
+    let name = Name::of(Kind::Claim, &["c"]);
+    let until = START_MS + HOUR_MS;
+    store.claim(name, "mine".into(), until).await.unwrap();
+    assert_eq!(store.find(name).await.unwrap().unwrap(), "mine");
+    assert!(store.listed(&write.caller).await.unwrap().is_empty());
 }
 
 #[tokio::test]

@@ -27,6 +27,7 @@ async fn a_clusters_tasks_are_on_all_nodes_and_every_replica_finds_them() {
         let mut create = create_until(hour());
         create.keep_for = Some(mine.clone());
         create.due_ms = Some(1);
+        create.listed = true;
         done(a.commit(&create).await.unwrap());
         writes.push(create);
     }
@@ -36,6 +37,8 @@ async fn a_clusters_tasks_are_on_all_nodes_and_every_replica_finds_them() {
         assert!(tasks.len() > 5, "only {} of 60 are there", tasks.len());
     }
     assert_eq!(b.indexed(&mine).await.unwrap().len(), 60);
+    let caller = writes[0].caller;
+    assert_eq!(b.listed(&caller).await.unwrap().len(), 60);
     let mut due = Vec::new();
     for _ in 0..8 {
         due.append(&mut b.due(1, 100).await.unwrap());

@@ -61,7 +61,7 @@ impl Session {
     }
 
     async fn call(&self, tool: &str) -> Answer {
-        let params = json!({"name": tool, "arguments": {"text": "x", "ms": 200}, "task": {}});
+        let params = json!({"name": tool, "arguments": {"text": "x", "ms": 200}});
         let call = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params});
         self.post(&call).send().await
     }
@@ -73,7 +73,10 @@ async fn a_legacy_session_passes_byte_for_byte() {
     let direct = Client::of(rig.upstream.address());
     let (through, opened) = Session::open(rig.client()).await;
     let (direct, opened_directly) = Session::open(direct).await;
-    assert_eq!(opened.body, opened_directly.body);
+    // But for what raincheck says of tasks.
+    let tasks = r#""tasks":{"cancel":{},"requests":{"tools":{"call":{}}}}"#;
+    let theirs = r#""tasks":{"cancel":{},"list":{}}"#;
+    assert_eq!(opened.body.replace(tasks, theirs), opened_directly.body);
     for tool in ["echo", "slow", "fail", "error", "no such tool"] {
         let (one, other) = (through.call(tool).await, direct.call(tool).await);
         assert_eq!(

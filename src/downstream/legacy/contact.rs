@@ -1,30 +1,119 @@
 //! The first words of a legacy client to a server of which nobody knows yet how it is spoken to.
 //!
-//! They pass as to any server. One that refuses them may speak HTTP+SSE only: then it is asked, and
-//! the client has a session here.
+//! They pass as to any server. One that refuses them may speak HTTP+SSE only, or be of the modern era
+//! only: then it is asked, and the client has a session here.
 
 use bytes::Bytes;
+use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
+use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use hyper::http::request::Parts;
-use hyper::{Response, StatusCode};
+use hyper::{HeaderMap, Response, StatusCode};
 
 use super::super::body::Body;
-use super::super::pass;
+use super::super::dialect::Edit;
 use super::super::tasks::Shared;
-use super::lines;
+use super::super::{facade, pass};
+use super::words::Words;
+use super::{lines, pass_on, stream};
+use crate::mcp::json::Object;
 
-pub(super) async fn post(front: &Shared, parts: Parts, body: Bytes) -> Response<Body> {
-    let response = pass::again(front, &parts, body.clone()).await;
-    if response.status().is_success() {
+/// An answer larger than this is no refusal.
+const REFUSAL_BYTES_MAX: usize = 64 * 1024;
+
+pub(super) async fn post(
+    front: &Shared,
+    parts: Parts,
+    body: Bytes,
+    edit: Option<Edit>,
+) -> Response<Body> {
+    let again = edit.clone();
+    let response = pass_on(front, parts.clone(), body.clone(), edit).await;
+    if is_answer(&response) {
         front.upstream.answered_over_http();
     } else if turns_out_old(front, &parts, response.status()).await {
-        return lines::post(front, &parts, &body).await;
+        return lines::post(front, &parts, &body, again).await;
+    }
+    if !is_initialize(&parts, &body) {
+        return response;
+    }
+    let (response, is_refused) = look_for_refusal(response).await;
+    if is_refused && facade::turns_out_to_serve(front, &parts.headers).await {
+        return facade::post(front, &parts, body).await;
     }
     response
 }
 
+/// What a server of Streamable HTTP says to a request. A page that greets everybody, or a gateway that
+/// accepts whatever comes, tells nothing of the server.
+fn is_answer<B>(response: &Response<B>) -> bool {
+    let kind = response.headers().get(CONTENT_TYPE);
+    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    response.status() == StatusCode::OK
+        && ["application/json", "text/event-stream"]
+            .iter()
+            .any(|known| kind.eq_ignore_ascii_case(known))
+}
+
+/// Whether these are first words to a server that answers over HTTP and may be of either era.
+pub(super) fn may_be_refused(front: &Shared, parts: &Parts, body: &[u8]) -> bool {
+    front.upstream.known_era().is_none()
+        && front.upstream.speaks_http()
+        && is_initialize(parts, body)
+}
+
+fn is_initialize(parts: &Parts, body: &[u8]) -> bool {
+    // A client that has a session is past that.
+    !parts.headers.contains_key("mcp-session-id")
+        && matches!(Words::of(body), Words::Request(request) if request.method == "initialize")
+}
+
+/// Whether the server wants no such client: by its status, or by an error in a small body. What was
+/// read of it is put back.
+async fn look_for_refusal(response: Response<Body>) -> (Response<Body>, bool) {
+    let status = response.status();
+    if !status.is_success() {
+        let is_about_else = matches!(
+            status,
+            StatusCode::UNAUTHORIZED
+                | StatusCode::FORBIDDEN
+                | StatusCode::REQUEST_TIMEOUT
+                | StatusCode::TOO_MANY_REQUESTS
+        );
+        return (response, status.is_client_error() && !is_about_else);
+    }
+    if !is_small_json(response.headers()) {
+        return (response, false);
+    }
+    let (head, body) = response.into_parts();
+    // Cut off, it is so for the client, too: not JSON.
+    let bytes = body
+        .collect()
+        .await
+        .map(http_body_util::Collected::to_bytes);
+    let bytes = bytes.unwrap_or_default();
+    let text = std::str::from_utf8(&bytes).unwrap_or_default();
+    let is_refused = Object::parse(text).is_ok_and(|answer| answer.contains("error"));
+    (Response::from_parts(head, Body::ready(bytes)), is_refused)
+}
+
+fn is_small_json(headers: &HeaderMap) -> bool {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let length = text(CONTENT_LENGTH).and_then(|length| length.parse().ok());
+    text(CONTENT_TYPE).is_some_and(|kind| kind.starts_with("application/json"))
+        && length.is_some_and(|length: usize| length <= REFUSAL_BYTES_MAX)
+}
+
 /// GET and DELETE.
 pub(super) async fn other(front: &Shared, parts: Parts, body: Option<Incoming>) -> Response<Body> {
+    if stream::is_read(&parts) {
+        // From before raincheck was started: who has a session was answered already.
+        let known = front.upstream.era(front.credentials(&parts.headers)).await;
+        if known.is_ok() && front.upstream.is_decided() {
+            return Box::pin(super::other(front, parts, body)).await;
+        }
+    }
     let response = pass::maybe_stream(front, parts.clone(), body).await;
     if turns_out_old(front, &parts, response.status()).await {
         return lines::answer(front, &parts);
@@ -39,4 +128,30 @@ async fn turns_out_old(front: &Shared, parts: &Parts, status: StatusCode) -> boo
     );
     let credentials = front.credentials(&parts.headers);
     may_be && front.upstream.era(credentials).await.is_ok() && !front.upstream.speaks_http()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_answer_of_the_transport_decides_on_it() {
+        let said = |status, kind: &str| {
+            let response = Response::builder().status(status);
+            is_answer(&response.header("content-type", kind).body(()).unwrap())
+        };
+        assert!(said(200, "application/json"));
+        assert!(said(200, "text/event-stream; charset=utf-8"));
+        assert!(said(200, "Application/JSON;charset=utf-8"));
+        for (status, kind) in [
+            (200, "text/html"),
+            (200, "application/jsonl"),
+            (202, "application/json"),
+            (204, "text/event-stream"),
+            (404, "application/json"),
+        ] {
+            assert!(!said(status, kind), "{status} {kind}");
+        }
+        assert!(!is_answer(&Response::new(())));
+    }
 }

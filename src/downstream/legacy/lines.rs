@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _};
-use hyper::header::{ACCEPT, HeaderName, HeaderValue};
+use hyper::header::{ACCEPT, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Response, StatusCode};
 use tokio::sync::mpsc;
@@ -14,15 +14,16 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::super::body::Body;
 use super::super::call::keep_alive;
+use super::super::dialect::Edit;
+use super::super::facade;
 use super::super::reply::{self, Rpc};
 use super::super::tasks::Shared;
-use super::super::undecided;
+use super::super::{held, undecided};
+use super::stream::{Place, SESSION_ID, Source, read};
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::json::{Object, scan};
 use crate::mcp::sse;
-use crate::upstream::channel::session::{Asked, News, Said, Session, Untaken};
-
-const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+use crate::upstream::channel::session::{Asked, Said, Session, Untaken};
 
 /// An answer that comes within this is one JSON body; a stream is begun for what takes longer.
 const HEAD_PATIENCE: Duration = Duration::from_secs(1);
@@ -50,7 +51,13 @@ pub(super) fn answer(front: &Shared, parts: &Parts) -> Response<Body> {
         return reply::empty(StatusCode::NOT_ACCEPTABLE);
     }
     match session.news() {
-        Some(news) => reply::event_stream(Body::Events(read(front, news).boxed())),
+        Some(news) => match Place::of(front, &parts.headers) {
+            Some(place) => {
+                let events = read(Source::Line(news), place, front.closing.clone());
+                reply::event_stream(Body::Events(events))
+            }
+            None => Unfound::Unnamed.into_response(),
+        },
         None => refuse(
             StatusCode::CONFLICT,
             "Conflict: this session has a stream already",
@@ -59,7 +66,12 @@ pub(super) fn answer(front: &Shared, parts: &Parts) -> Response<Body> {
 }
 
 /// A message of the client.
-pub(super) async fn post(front: &Shared, parts: &Parts, body: &Bytes) -> Response<Body> {
+pub(super) async fn post(
+    front: &Shared,
+    parts: &Parts,
+    body: &Bytes,
+    edit: Option<Edit>,
+) -> Response<Body> {
     let Ok(text) = scan(body) else {
         let error = RpcError::parse("Parse error: not JSON");
         return reply::refusal(StatusCode::BAD_REQUEST, &error);
@@ -110,20 +122,28 @@ pub(super) async fn post(front: &Shared, parts: &Parts, body: &Bytes) -> Respons
     // A drain waits for it.
     let answer = front.passing.token();
     if method == "initialize" && !parts.headers.contains_key(SESSION_ID) {
-        return initialize(front, parts, &asked).await;
+        return initialize(front, parts, &asked, edit.as_ref()).await;
     }
     let session = match find(front, &parts.headers) {
         Ok(session) => session,
         Err(unfound) => return unfound.into_response(),
     };
     match session.ask(&asked).await {
-        Ok(said) => respond(said, asked.streams, answer).await,
+        Ok(said) => match held_call(front, parts, &asked, session) {
+            Some(call) => hold(front, call, said).await,
+            None => respond(said, asked.streams, answer, edit).await,
+        },
         Err(untaken) => refused(&asked, untaken),
     }
 }
 
 /// Begins a session. It has an id once the server has agreed to it.
-async fn initialize(front: &Shared, parts: &Parts, asked: &Asked<'_>) -> Response<Body> {
+async fn initialize(
+    front: &Shared,
+    parts: &Parts,
+    asked: &Asked<'_>,
+    edit: Option<&Edit>,
+) -> Response<Body> {
     let caller = *front.callers.of(&parts.headers).as_bytes();
     let failed = |failure| Rpc::failure(asked.id.get(), failure).into_response();
     let credentials = front.credentials(&parts.headers);
@@ -148,7 +168,11 @@ async fn initialize(front: &Shared, parts: &Parts, asked: &Asked<'_>) -> Respons
         return failed(Failure::new(Reason::UpstreamUnreachable, SideEffect::None));
     };
     let agreed = Object::parse(&answer).is_ok_and(|answer| answer.contains("result"));
-    let mut response = reply::passed(answer);
+    if !agreed && facade::turns_out_to_serve(front, &parts.headers).await {
+        let again = Bytes::copy_from_slice(asked.text.as_bytes());
+        return Box::pin(facade::post(front, parts, again)).await;
+    }
+    let mut response = reply::passed(edited(edit, answer));
     if agreed && let Ok(id) = HeaderValue::try_from(&*id) {
         response.headers_mut().insert(SESSION_ID, id);
         unknown.becomes_known();
@@ -217,7 +241,7 @@ fn refused(asked: &Asked<'_>, untaken: Untaken) -> Response<Body> {
     }
 }
 
-fn accepts(headers: &HeaderMap, kind: &str) -> bool {
+pub(super) fn accepts(headers: &HeaderMap, kind: &str) -> bool {
     let mut values = headers.get_all(ACCEPT).iter();
     values.any(|value| {
         let value = value.to_str().unwrap_or_default();
@@ -225,11 +249,47 @@ fn accepts(headers: &HeaderMap, kind: &str) -> bool {
     })
 }
 
+fn edited(edit: Option<&Edit>, answer: String) -> String {
+    match edit {
+        Some(edit) => edit.apply(answer),
+        None => answer,
+    }
+}
+
+/// The call that a request is, if it can be held.
+fn held_call(
+    front: &Shared,
+    parts: &Parts,
+    asked: &Asked<'_>,
+    session: Arc<Session>,
+) -> Option<held::Call> {
+    let params = asked.params.as_ref()?;
+    let call = held::Call::of(front, parts, asked.id, asked.method, params)?;
+    Some(call.stopped_by(|text| async move {
+        session.tell(text).await;
+    }))
+}
+
+/// The same for a call that can be held: its stream outlives the connection.
+async fn hold(front: &Shared, call: held::Call, mut said: mpsc::Receiver<Said>) -> Response<Body> {
+    let first = match tokio::time::timeout(HEAD_PATIENCE, said.recv()).await {
+        Ok(Some(Said::Answer(answer))) => return reply::passed(answer),
+        Ok(first) => first,
+        Err(_elapsed) => None,
+    };
+    let rest = stream::unfold(said, |mut said| async {
+        let next = said.recv().await?;
+        Some((next, said))
+    });
+    held::hold(front, call, stream::iter(first).chain(rest).boxed())
+}
+
 /// One JSON body where the answer comes soon and alone, else a stream.
 async fn respond(
     mut said: mpsc::Receiver<Said>,
     streams: bool,
     answer: TaskTrackerToken,
+    edit: Option<Edit>,
 ) -> Response<Body> {
     let patience = if streams {
         HEAD_PATIENCE
@@ -237,39 +297,26 @@ async fn respond(
         Duration::MAX
     };
     let first = match tokio::time::timeout(patience, said.recv()).await {
-        Ok(Some(Said::Answer(answer))) => return reply::passed(answer),
+        Ok(Some(Said::Answer(answer))) => return reply::passed(edited(edit.as_ref(), answer)),
         Ok(Some(Said::Message(message))) => Some(message),
         Ok(None) | Err(_) => None,
     };
     let first = stream::iter(first.map(|message| sse::event(&message)));
-    let under_way = Some((said, answer));
+    let under_way = Some((said, answer, edit));
     let rest = stream::unfold((under_way, keep_alive()), |(under_way, mut beat)| async {
-        let (mut said, answer) = under_way?;
+        let (mut said, answer, edit) = under_way?;
         tokio::select! {
             next = said.recv() => match next? {
                 Said::Message(message) => {
-                    Some((sse::event(&message), (Some((said, answer)), beat)))
+                    Some((sse::event(&message), (Some((said, answer, edit)), beat)))
                 }
-                Said::Answer(text) => Some((sse::event(&text), (None, beat))),
+                Said::Answer(text) => {
+                    let text = edited(edit.as_ref(), text);
+                    Some((sse::event(&text), (None, beat)))
+                }
             },
-            _ = beat.tick() => Some((sse::COMMENT, (Some((said, answer)), beat))),
+            _ = beat.tick() => Some((sse::COMMENT, (Some((said, answer, edit)), beat))),
         }
     });
     reply::event_stream(Body::Events(first.chain(rest).boxed()))
-}
-
-/// What belongs to no request, until the session or raincheck ends.
-fn read(front: &Shared, news: News) -> impl stream::Stream<Item = Bytes> + Send + use<> {
-    let closing = front.closing.clone();
-    stream::unfold(
-        (news, keep_alive(), closing),
-        |(mut news, mut beat, closing)| async {
-            let event = tokio::select! {
-                message = news.next() => sse::event(&message?),
-                _ = beat.tick() => sse::COMMENT,
-                () = closing.cancelled() => return None,
-            };
-            Some((event, (news, beat, closing)))
-        },
-    )
 }

@@ -3,16 +3,21 @@
 use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::http::request::Parts;
-use hyper::{Method, Response};
+use hyper::{HeaderMap, Method, Response};
 
 use super::body::Body;
+use super::dialect::{Edit, Looked};
 use super::tasks::Shared;
-use super::{Read, pass, read};
+use super::{Read, dialect, facade, held, pass, read};
 
+mod companion;
 mod contact;
 mod lines;
 pub mod pushes;
-mod words;
+mod stream;
+pub(super) mod words;
+
+use words::Words;
 
 /// A message, a stream or the end of a session, from the network.
 pub(super) async fn answer(front: &Shared, parts: Parts, body: Incoming) -> Response<Body> {
@@ -22,32 +27,105 @@ pub(super) async fn answer(front: &Shared, parts: Parts, body: Incoming) -> Resp
     match read(body, front.settings.body_bytes_max).await {
         Read::Whole(body) => Box::pin(post(front, parts, body)).await,
         // What is too large to look at is the server's own business, where it can be passed on.
-        Read::TooLarge(begun, rest) if front.upstream.speaks_http() => {
+        Read::TooLarge(begun, rest) => {
+            let reads = facade::serves(front, &parts.headers).await;
+            if reads || !front.upstream.speaks_http() {
+                return Read::too_large();
+            }
             pass::begun(front, parts, begun, rest).await
         }
-        Read::TooLarge(..) => Read::too_large(),
         Read::Refused(refusal) => refusal,
     }
 }
 
 /// A message, whose body was read.
 pub(super) async fn post(front: &Shared, parts: Parts, body: Bytes) -> Response<Body> {
-    if !front.upstream.is_decided() {
-        return contact::post(front, parts, body).await;
+    if facade::serves(front, &parts.headers).await {
+        return Box::pin(facade::post(front, &parts, body)).await;
+    }
+    let edit = match dialect::look(front, &parts, &body).await {
+        Looked::Answered(response) => return response,
+        Looked::Pass(edit) => edit,
+    };
+    if !front.upstream.is_decided() || contact::may_be_refused(front, &parts, &body) {
+        return Box::pin(contact::post(front, parts, body, edit)).await;
+    }
+    if let Some(answered) = Box::pin(companion::post(front, &parts, &body, edit.as_ref())).await {
+        return answered;
     }
     if front.upstream.speaks_http() {
-        return pass::bytes(front, parts, body).await;
+        return match held_call(front, &parts, &body) {
+            Some(call) => held::post(front, parts, body, call).await,
+            None => pass_on(front, parts, body, edit).await,
+        };
     }
-    lines::post(front, &parts, &body).await
+    lines::post(front, &parts, &body, edit).await
+}
+
+async fn pass_on(front: &Shared, parts: Parts, body: Bytes, edit: Option<Edit>) -> Response<Body> {
+    match edit {
+        Some(edit) => Box::pin(dialect::relay(front, parts, body, edit)).await,
+        None => pass::bytes(front, parts, body).await,
+    }
+}
+
+/// The client ends its session: what of ours runs there ends at once, whatever the server says.
+fn end(front: &Shared, parts: &Parts) {
+    let caller = *front.callers.of(&parts.headers).as_bytes();
+    if parts.headers.contains_key(stream::SESSION_ID)
+        && let Some(session) = front.upstream.client_session(&parts.headers, caller)
+    {
+        session.end();
+    }
+}
+
+/// The call that a message for a server over HTTP is, if it can be held.
+fn held_call(front: &Shared, parts: &Parts, body: &[u8]) -> Option<held::Call> {
+    match Words::of(body) {
+        Words::Request(asked) => {
+            held::Call::of(front, parts, asked.id, &asked.method, &asked.params)
+        }
+        Words::Notification(method, Some(params)) if method == "notifications/cancelled" => {
+            held::cancelled(front, &parts.headers, &params);
+            None
+        }
+        Words::Notification(..) | Words::Answer(..) | Words::Other => None,
+    }
+}
+
+/// The client reads streams of events.
+pub(super) fn accepts_events(headers: &HeaderMap) -> bool {
+    lines::accepts(headers, "text/event-stream")
 }
 
 /// GET and DELETE. Without a body: from a client that speaks no HTTP itself.
 pub(super) async fn other(front: &Shared, parts: Parts, body: Option<Incoming>) -> Response<Body> {
+    if let Some(replayed) = held::resume(front, &parts).await {
+        return replayed;
+    }
+    let listens = (parts.method == Method::GET).then(|| parts.headers.clone());
+    let response = other_answer(front, parts, body).await;
+    if let Some(headers) = listens.filter(|_| response.status().is_success()) {
+        dialect::stream_opened(front, &headers);
+    }
+    response
+}
+
+async fn other_answer(front: &Shared, parts: Parts, body: Option<Incoming>) -> Response<Body> {
+    if facade::serves(front, &parts.headers).await {
+        return Box::pin(facade::other(front, &parts)).await;
+    }
     if !front.upstream.is_decided() {
         return Box::pin(contact::other(front, parts, body)).await;
     }
-    if front.upstream.speaks_http() {
-        return pass::maybe_stream(front, parts, body).await;
+    if !front.upstream.speaks_http() {
+        return lines::answer(front, &parts);
     }
-    lines::answer(front, &parts)
+    if stream::is_read(&parts) {
+        return Box::pin(stream::answer(front, parts)).await;
+    }
+    if parts.method == Method::DELETE {
+        end(front, &parts);
+    }
+    pass::maybe_stream(front, parts, body).await
 }

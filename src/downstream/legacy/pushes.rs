@@ -1,6 +1,7 @@
 //! The GET streams of legacy sessions that are open here, for what raincheck itself has to say on them.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::mpsc;
@@ -24,7 +25,11 @@ impl SessionKey {
 
 /// All of this process.
 #[derive(Debug, Default)]
-pub struct Pushes(Mutex<HashMap<SessionKey, Open>>);
+pub struct Pushes {
+    open: Mutex<HashMap<SessionKey, Open>>,
+    /// How many streams were opened so far: the number of the next.
+    streams: AtomicU64,
+}
 
 #[derive(Debug)]
 struct Open {
@@ -43,7 +48,7 @@ pub(in crate::downstream) struct Pushed {
 
 impl Pushes {
     fn open_streams(&self) -> MutexGuard<'_, HashMap<SessionKey, Open>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The session's stream is open here from now on. One that was is so no more: its client came
@@ -51,7 +56,7 @@ impl Pushes {
     pub(in crate::downstream) fn open(self: &Arc<Self>, key: SessionKey) -> Pushed {
         let (sender, messages) = mpsc::channel(MESSAGES_MAX);
         let mut open = self.open_streams();
-        let number = open.get(&key).map_or(0, |before| before.number + 1);
+        let number = self.streams.fetch_add(1, Ordering::Relaxed);
         open.insert(
             key,
             Open {
@@ -73,6 +78,11 @@ impl Pushes {
         let open = self.open_streams();
         open.get(&key)
             .is_some_and(|open| open.messages.try_send(message).is_ok())
+    }
+
+    /// The number of the session's stream that is open here: another stream has another.
+    pub(in crate::downstream) fn stream(&self, key: SessionKey) -> Option<u64> {
+        self.open_streams().get(&key).map(|open| open.number)
     }
 
     pub(in crate::downstream) fn is_open(&self, key: SessionKey) -> bool {

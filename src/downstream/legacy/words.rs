@@ -10,7 +10,7 @@ use crate::mcp::json::{Object, scan};
 const RESERVED: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
 
 #[derive(Debug)]
-pub(super) enum Words<'a> {
+pub(in crate::downstream) enum Words<'a> {
     Request(Request<'a>),
     Notification(Cow<'a, str>, Option<Object<'a>>),
     /// To a question that was put to the client: its id, and the whole message.
@@ -20,15 +20,15 @@ pub(super) enum Words<'a> {
 }
 
 #[derive(Debug)]
-pub(super) struct Request<'a> {
-    pub(super) id: &'a RawValue,
-    pub(super) method: Cow<'a, str>,
-    pub(super) params: Object<'a>,
-    pub(super) params_text: &'a str,
+pub(in crate::downstream) struct Request<'a> {
+    pub(in crate::downstream) id: &'a RawValue,
+    pub(in crate::downstream) method: Cow<'a, str>,
+    pub(in crate::downstream) params: Object<'a>,
+    pub(in crate::downstream) params_text: &'a str,
 }
 
 impl<'a> Words<'a> {
-    pub(super) fn of(body: &'a [u8]) -> Self {
+    pub(in crate::downstream) fn of(body: &'a [u8]) -> Self {
         let read = || {
             let object = Object::parse(scan(body).ok()?).ok()?;
             (!object.is_ambiguous(&RESERVED)).then_some(object)

@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::held::Piped;
 use super::reply::Rpc;
 use super::tasks::Shared;
 use super::{Front, post};
@@ -284,6 +285,7 @@ fn parts(method: Method, headers: HeaderMap) -> Parts {
     let (mut parts, ()) = Request::new(()).into_parts();
     parts.method = method;
     parts.headers = headers;
+    parts.extensions.insert(Piped);
     parts
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::super::turn::Turn;
-use super::super::{Call, Runner};
+use super::super::{Announce, Call, Runner};
 use super::Carrier;
 use crate::store::ledger::{Loaded, NotCreated};
 use crate::task::id::TaskId;
@@ -44,12 +44,16 @@ impl Carrier {
         claimed: Claimed,
         waiting: Waiting,
     ) -> Self {
-        // Whoever follows the record decides when it is announced.
-        let plan = Plan::Held;
+        // Whoever follows the record decides when and how it is announced.
+        let call = Call {
+            plan: Plan::Held,
+            announce: Announce::Task,
+            ..call
+        };
         Self {
             claimed: Some(claimed),
             begun: Some(waiting),
-            ..Self::for_client(runner, Call { plan, ..call }, None, turn)
+            ..Self::for_client(runner, call, None, turn)
         }
     }
 

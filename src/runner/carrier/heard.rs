@@ -121,6 +121,10 @@ impl Carrier {
             self.refuse(&question).await;
             return Flow::Continue;
         }
+        if self.call.announce.relays_questions() {
+            self.relay_question(question).await;
+            return Flow::Continue;
+        }
         self.asked.push(question);
         self.gather.get_or_insert_with(|| Instant::now() + GATHER);
         Flow::Continue
@@ -131,16 +135,8 @@ impl Carrier {
     pub(super) async fn on_gathered(&mut self) -> Flow {
         self.gather = None;
         let announced = self.asks_in_task();
-        let mut events = Vec::with_capacity(self.asked.len());
-        for question in std::mem::take(&mut self.asked) {
-            match input::request_of_legacy(&question.method, question.params.as_deref()) {
-                Ok(request) => events.push(OwnerEvent::Asked {
-                    origin: (&*question.id).into(),
-                    request,
-                }),
-                Err(_) => self.refuse(&question).await,
-            }
-        }
+        let events = self.events_of_asked().await;
+        self.asked.clear();
         if events.is_empty() {
             // All were refused: the server goes on as it likes.
             return Flow::Continue;
@@ -152,6 +148,25 @@ impl Carrier {
         }
         self.announce().await;
         Flow::Continue
+    }
+
+    /// The questions so far, for a record; those that cannot be kept are refused.
+    pub(super) async fn events_of_asked(&mut self) -> Vec<OwnerEvent> {
+        let asked = std::mem::take(&mut self.asked);
+        let mut events = Vec::with_capacity(asked.len());
+        for question in asked {
+            match input::request_of_legacy(&question.method, question.params.as_deref()) {
+                Ok(request) => {
+                    events.push(OwnerEvent::Asked {
+                        origin: (&*question.id).into(),
+                        request,
+                    });
+                    self.asked.push(question);
+                }
+                Err(_) => self.refuse(&question).await,
+            }
+        }
+        events
     }
 
     /// Whether a question that comes before there is a record belongs in a task.
@@ -234,9 +249,9 @@ impl Carrier {
 
     /// A plain result as the client's era wants it.
     pub(super) fn fit(&self, result: Box<RawValue>) -> Option<Box<RawValue>> {
-        match self.call.era {
-            Era::Modern => Some(result),
-            Era::Legacy => {
+        match (self.call.era, self.call.announce.face()) {
+            (Era::Modern, _) | (Era::Legacy, Era::Legacy) => Some(result),
+            (Era::Legacy, Era::Modern) => {
                 let known = self.runner.upstream.last_discovered();
                 let info = known.as_ref().and_then(|d| d.server_info.as_deref());
                 result::from_legacy(&self.call.outgoing.method, result, info).ok()

@@ -12,13 +12,13 @@ use super::super::{leg, parked};
 use super::{Carrier, Charge, Flow, Kept};
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::Reason;
+use crate::mcp::input;
 use crate::mcp::version::Era;
 use crate::store::ledger::{Loaded, NotApplied, NotCreated, Tried};
 use crate::task::id::{Fence, TaskId};
 use crate::task::machine::{Effect, Event, OwnerEvent, Step, step};
 use crate::task::policy::OnOwnerLost;
 use crate::task::state::{Leg, Task, WhenLeft};
-use crate::task::view;
 use crate::upstream;
 
 /// A change that could not be read is read again after so long.
@@ -167,7 +167,8 @@ impl Carrier {
         let Some(kept) = &self.kept else { return };
         let task = &kept.loaded.task;
         let json = if task.announced {
-            view::create_result(task, self.runner.ledger.now_ms())
+            let now_ms = self.runner.ledger.now_ms();
+            self.call.announce.text(task, now_ms)
         } else {
             parked::input_required(task)
         };
@@ -226,13 +227,10 @@ impl Carrier {
             .loaded
             .task
             .undelivered()
-            .map(|(q, answer)| (q.key.clone(), q.origin.clone(), Arc::from(answer.get())))
+            .map(|(q, answer)| (q.key.clone(), q.origin.clone(), for_server(answer)))
             .collect();
         for (key, origin, answer) in answers {
-            if let Err(failure) = control
-                .answer(&origin, upstream::Answer::Result(answer))
-                .await
-            {
+            if let Err(failure) = control.answer(&origin, answer).await {
                 return self
                     .on_end(outcome::failed(failure), Answer::Failed(failure))
                     .await;
@@ -307,5 +305,12 @@ impl Carrier {
         kept.leg = loaded.task.leg;
         kept.loaded = loaded;
         Ok(effect)
+    }
+}
+
+fn for_server(answer: &RawValue) -> upstream::Answer {
+    match input::refused(answer) {
+        Some(error) => upstream::Answer::Refused(error.get().into()),
+        None => upstream::Answer::Result(answer.get().into()),
     }
 }

@@ -9,16 +9,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use hyper::header::HeaderValue;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tracing::warn;
 
 use super::carried::Carrying;
 use super::outcome;
-use super::seat::{Answer, Seat};
+use super::seat::{Answer, Answered, Seat};
 use super::turn::{Places, Turn};
 use super::watch::Watch;
-use super::{Call, Runner, leg};
+use super::{Announce, Call, Runner, leg};
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::version::Era;
@@ -34,6 +34,7 @@ mod ending;
 mod heard;
 mod kept;
 mod queued;
+mod relayed;
 mod yielded;
 
 use claimed::Waiting;
@@ -60,6 +61,8 @@ pub(super) struct Carrier {
     /// Questions of a legacy server that came before there was a record, and when to show them.
     asked: Vec<upstream::Question>,
     gather: Option<Instant>,
+    /// What the client says to questions that were relayed to it.
+    answered: Option<mpsc::Receiver<Answered>>,
     progress: PendingProgress,
     /// When to write down where the call can be resumed.
     resumable: Option<Instant>,
@@ -144,6 +147,7 @@ enum Woke {
     Gone,
     Window,
     Gathered,
+    Answered(Answered),
     ProgressDue,
     Due,
     Halted,
@@ -154,7 +158,7 @@ impl Carrier {
     pub(super) fn for_client(
         runner: Arc<Runner>,
         call: Call,
-        seat: Option<Seat>,
+        mut seat: Option<Seat>,
         turn: Turn,
     ) -> Self {
         let now = Instant::now();
@@ -174,6 +178,7 @@ impl Carrier {
         Self {
             runner,
             call,
+            answered: seat.as_mut().and_then(Seat::take_answered),
             seat,
             exchange: None,
             kept: None,
@@ -244,6 +249,7 @@ impl Carrier {
             outgoing,
             rule: runner.rules.for_tool(&task.name).0.clone(),
             plan: Plan::Held,
+            announce: Announce::Task,
             progress_token: None,
             digest: Digest::of(&[]),
             repeatable: false,
@@ -262,6 +268,7 @@ impl Carrier {
             deadline: Instant::now() + Duration::from_millis(left),
             asked: Vec::new(),
             gather: None,
+            answered: None,
             progress: PendingProgress::default(),
             resumable: None,
             look_again: None,
@@ -331,6 +338,7 @@ impl Carrier {
             Woke::Gone => self.on_gone().await,
             Woke::Window => self.on_window().await,
             Woke::Gathered => self.on_gathered().await,
+            Woke::Answered(answered) => self.on_answered(answered).await,
             Woke::ProgressDue => self.commit_progress().await,
             Woke::Due => self.on_due().await,
         }
@@ -346,7 +354,7 @@ impl Carrier {
         let may_hand_over = self.turn.waits() && self.may_hand_over();
         let tool = self.call.outgoing.name.as_deref().unwrap_or_default();
         let (runner, turn) = (&self.runner, &mut self.turn);
-        let exchange = self.exchange.as_mut();
+        let (exchange, answered) = (self.exchange.as_mut(), self.answered.as_mut());
         let charge = self.kept.as_ref().map(|kept| &kept.charge);
         let seat = self.seat.as_ref();
         tokio::select! {
@@ -358,6 +366,7 @@ impl Carrier {
             () = runner.draining.cancelled(), if may_hand_over => Woke::Draining,
             places = turn.come(&runner.gates, tool) => Woke::Turn(places),
             event = next_event(exchange) => Woke::Upstream(event),
+            answered = next_answer(answered) => Woke::Answered(answered),
             () = at(gather) => Woke::Gathered,
             () = at(window) => Woke::Window,
             () = at(progress_due) => Woke::ProgressDue,
@@ -402,8 +411,13 @@ impl Carrier {
         if self.kept.is_some() || self.gather.is_some() {
             return Flow::Continue;
         }
-        match self.keep(Vec::new(), true).await {
-            Ok(()) => self.announce().await,
+        // Relayed and not answered yet: asked in the task from here on.
+        let events = self.events_of_asked().await;
+        match self.keep(events, true).await {
+            Ok(()) => {
+                self.asked.clear();
+                self.announce().await;
+            }
             // The call stays held on this connection: it runs already.
             Err(why) => warn!(error = %why, "a call could not become a task and stays held"),
         }
@@ -441,6 +455,17 @@ async fn stopped(charge: Option<&Charge>) {
 async fn next_event(exchange: Option<&mut Exchange>) -> Option<upstream::Event> {
     match exchange {
         Some(exchange) => exchange.events.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn next_answer(answered: Option<&mut mpsc::Receiver<Answered>>) -> Answered {
+    let next = match answered {
+        Some(answered) => answered.recv().await,
+        None => None,
+    };
+    match next {
+        Some(answered) => answered,
         None => std::future::pending().await,
     }
 }

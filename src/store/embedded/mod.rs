@@ -31,6 +31,7 @@ mod file;
 mod key;
 mod notes;
 mod read;
+mod shelf;
 mod slot;
 mod tables;
 #[cfg(test)]
@@ -243,8 +244,10 @@ impl Store for Embedded {
             .await
     }
 
-    async fn listed(&self, _caller: &Caller) -> Result<Vec<TaskId>, StoreError> {
-        Err(StoreError::Full)
+    async fn listed(&self, caller: &Caller) -> Result<Vec<TaskId>, StoreError> {
+        let (caller, now_ms) = (*caller, self.clock.now_ms());
+        self.read_aside(move |database| read::listed(database, &caller, now_ms))
+            .await
     }
 
     async fn forget(

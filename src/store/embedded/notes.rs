@@ -1,9 +1,13 @@
-//! Notes.
+//! Notes in the file.
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use redb::{Database, ReadableDatabase as _};
 
 use super::Embedded;
+use super::shelf::{Change, ENTRIES, NOTES, key};
+use super::tables::Edit;
+use super::writer::Order;
 use crate::store::StoreError;
 use crate::store::notes::{Name, Notes};
 
@@ -11,36 +15,86 @@ use crate::store::notes::{Name, Notes};
 impl Notes for Embedded {
     async fn claim(
         &self,
-        _name: Name,
-        _value: Bytes,
-        _expires_ms: u64,
+        name: Name,
+        value: Bytes,
+        expires_ms: u64,
     ) -> Result<Option<Bytes>, StoreError> {
-        Err(StoreError::Full)
+        self.order(|answer| Order::Claim {
+            name,
+            value,
+            expires_ms,
+            answer,
+        })
+        .await
     }
 
-    async fn put(&self, _name: Name, _value: Bytes, _expires_ms: u64) -> Result<(), StoreError> {
-        Err(StoreError::Full)
+    async fn put(&self, name: Name, value: Bytes, expires_ms: u64) -> Result<(), StoreError> {
+        let put = Change::Put {
+            name,
+            value,
+            expires_ms,
+        };
+        self.edit(Edit::Note(put)).await
     }
 
-    async fn find(&self, _name: Name) -> Result<Option<Bytes>, StoreError> {
-        Err(StoreError::Full)
+    async fn find(&self, name: Name) -> Result<Option<Bytes>, StoreError> {
+        let now_ms = self.clock.now_ms();
+        self.read_aside(move |database| value(database, name, now_ms))
+            .await
     }
 
-    async fn remove(&self, _name: Name) -> Result<(), StoreError> {
-        Err(StoreError::Full)
+    async fn remove(&self, name: Name) -> Result<(), StoreError> {
+        self.edit(Edit::Note(Change::Remove { name })).await
     }
 
     async fn append(
         &self,
-        _log: Name,
-        _number: u64,
-        _entry: Bytes,
-        _expires_ms: u64,
+        log: Name,
+        number: u64,
+        entry: Bytes,
+        expires_ms: u64,
     ) -> Result<(), StoreError> {
-        Err(StoreError::Full)
+        let append = Change::Append {
+            log,
+            number,
+            entry,
+            expires_ms,
+        };
+        self.edit(Edit::Note(append)).await
     }
 
-    async fn entries(&self, _log: Name, _after: u64) -> Result<Vec<(u64, Bytes)>, StoreError> {
-        Err(StoreError::Full)
+    async fn entries(&self, log: Name, after: u64) -> Result<Vec<(u64, Bytes)>, StoreError> {
+        let now_ms = self.clock.now_ms();
+        self.read_aside(move |database| behind(database, log, after, now_ms))
+            .await
     }
+}
+
+fn value(database: &Database, name: Name, now_ms: u64) -> Result<Option<Bytes>, redb::Error> {
+    let found = database.begin_read()?.open_table(NOTES)?.get(&key(name))?;
+    Ok(found.and_then(|row| match row.value() {
+        (until_ms, Some(value)) if until_ms > now_ms => Some(Bytes::copy_from_slice(value)),
+        _ => None,
+    }))
+}
+
+fn behind(
+    database: &Database,
+    log: Name,
+    after: u64,
+    now_ms: u64,
+) -> Result<Vec<(u64, Bytes)>, redb::Error> {
+    let key = key(log);
+    let transaction = database.begin_read()?;
+    let until_ms = transaction.open_table(NOTES)?.get(&key)?;
+    if until_ms.is_none_or(|row| row.value().0 <= now_ms) {
+        return Ok(Vec::new());
+    }
+    let table = transaction.open_table(ENTRIES)?;
+    let rows = table.range((&key, after.saturating_add(1))..=(&key, u64::MAX))?;
+    rows.map(|row| {
+        let (place, entry) = row?;
+        Ok((place.value().1, Bytes::copy_from_slice(entry.value())))
+    })
+    .collect()
 }

@@ -7,8 +7,11 @@ use bytes::Bytes;
 use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable};
 
 use super::super::Stored;
-use super::tables::{DUE, EXPIRY, Found, INDEX, Id, RECORDS, REQUESTS, RESULT_EXPIRY, RESULTS};
-use crate::task::id::{Fence, Incarnation, TaskId};
+use super::shelf::NOTE_EXPIRY;
+use super::tables::{
+    DUE, EXPIRY, Found, INDEX, Id, LISTS, RECORDS, REQUESTS, RESULT_EXPIRY, RESULTS,
+};
+use crate::task::id::{Caller, Fence, Incarnation, TaskId};
 
 pub(super) fn record(
     database: &Database,
@@ -69,17 +72,33 @@ pub(super) fn due(
         .collect()
 }
 
+pub(super) fn listed(
+    database: &Database,
+    caller: &Caller,
+    now_ms: u64,
+) -> Result<Vec<TaskId>, redb::Error> {
+    let caller = caller.as_bytes();
+    let table = database.begin_read()?.open_table(LISTS)?;
+    let mut ids = Vec::new();
+    for row in table.range((caller, FIRST)..=(caller, LAST))? {
+        let (key, expires_ms) = row?;
+        if expires_ms.value() > now_ms {
+            ids.push(TaskId::from_bytes(*key.value().1));
+        }
+    }
+    Ok(ids)
+}
+
 pub(super) fn anything_expired(database: &Database, now_ms: u64) -> Result<bool, redb::Error> {
     let transaction = database.begin_read()?;
     let records = transaction.open_table(EXPIRY)?;
     let results = transaction.open_table(RESULT_EXPIRY)?;
-    let record = records
-        .first()?
-        .is_some_and(|(key, _)| key.value().0 <= now_ms);
-    Ok(record
-        || results
-            .first()?
-            .is_some_and(|(key, _)| key.value().0 <= now_ms))
+    let notes = transaction.open_table(NOTE_EXPIRY)?;
+    let record = records.first()?.map(|(key, _)| key.value().0);
+    let result = results.first()?.map(|(key, _)| key.value().0);
+    let note = notes.first()?.map(|(key, _)| key.value().0);
+    let first_ms = [record, result, note].into_iter().flatten().min();
+    Ok(first_ms.is_some_and(|first_ms| first_ms <= now_ms))
 }
 
 /// Every incarnation that some task waits for.

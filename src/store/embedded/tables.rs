@@ -6,6 +6,7 @@ use redb::{Database, ReadableTable, Table, TableDefinition, WriteTransaction};
 use super::super::judge::judge;
 use super::super::{Commit, Nonce, Revision, Stored, Version, Write};
 use super::read::incarnations_in;
+use super::shelf::{self, Shelf};
 use crate::task::id::{Caller, Fence, Incarnation, TaskId};
 
 pub(super) type Id = &'static [u8; 16];
@@ -22,6 +23,8 @@ pub(super) const DUE: TableDefinition<'_, (u64, Id), ()> = TableDefinition::new(
 pub(super) const EXPIRY: TableDefinition<'_, (u64, Id), ()> = TableDefinition::new("expiry");
 pub(super) const RESULT_EXPIRY: TableDefinition<'_, (u64, Id, u64), ()> =
     TableDefinition::new("result_expiry");
+/// What callers may be told of, and until when.
+pub(super) const LISTS: TableDefinition<'_, (Id, Id), u64> = TableDefinition::new("lists");
 const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
 
 /// Changes with the meaning of a table, not with its content.
@@ -69,6 +72,7 @@ pub(super) enum Edit {
         id: TaskId,
         incarnation: Option<Incarnation>,
     },
+    Note(shelf::Change),
     Sweep {
         now_ms: u64,
     },
@@ -83,6 +87,8 @@ pub(super) struct Tables<'t> {
     due: Table<'t, (u64, Id), ()>,
     expiry: Table<'t, (u64, Id), ()>,
     result_expiry: Table<'t, (u64, Id, u64), ()>,
+    lists: Table<'t, (Id, Id), u64>,
+    pub(super) shelf: Shelf<'t>,
 }
 
 impl<'t> Tables<'t> {
@@ -95,6 +101,8 @@ impl<'t> Tables<'t> {
             due: transaction.open_table(DUE)?,
             expiry: transaction.open_table(EXPIRY)?,
             result_expiry: transaction.open_table(RESULT_EXPIRY)?,
+            lists: transaction.open_table(LISTS)?,
+            shelf: Shelf::open(transaction)?,
         })
     }
 
@@ -122,7 +130,7 @@ impl<'t> Tables<'t> {
         }
     }
 
-    pub(super) fn edit(&mut self, edit: &Edit) -> Result<(), redb::Error> {
+    pub(super) fn edit(&mut self, edit: &Edit, now_ms: u64) -> Result<(), redb::Error> {
         match edit {
             Edit::PutResult {
                 id,
@@ -141,6 +149,7 @@ impl<'t> Tables<'t> {
                     self.index.remove((incarnation.as_str(), id.as_bytes()))?;
                 }
             }
+            Edit::Note(change) => self.shelf.change(change, now_ms)?,
             Edit::Sweep { now_ms } => self.sweep(*now_ms)?,
         }
         Ok(())
@@ -162,17 +171,18 @@ impl<'t> Tables<'t> {
             write.record.as_ref(),
         );
         self.records.insert(id, row)?;
-        match old {
-            Some(old) => {
-                self.expiry.remove((old.expires_ms, id))?;
-                if let Some(due_ms) = old.due_ms {
-                    self.due.remove((due_ms, id))?;
-                }
+        if let Some(old) = old {
+            self.expiry.remove((old.expires_ms, id))?;
+            if let Some(due_ms) = old.due_ms {
+                self.due.remove((due_ms, id))?;
             }
-            None => {
-                if let Some(request) = &write.request {
-                    self.requests.insert(id, request.as_ref())?;
-                }
+        } else {
+            if let Some(request) = &write.request {
+                self.requests.insert(id, request.as_ref())?;
+            }
+            if write.listed {
+                let listed = (write.caller.as_bytes(), id);
+                self.lists.insert(listed, write.expires_ms)?;
             }
         }
         self.expiry.insert((write.expires_ms, id), ())?;
@@ -221,7 +231,7 @@ impl<'t> Tables<'t> {
         for (id, fence) in results {
             self.remove_result(id, fence)?;
         }
-        Ok(())
+        self.shelf.sweep(now_ms, SWEEP)
     }
 
     fn remove_record(&mut self, id: TaskId) -> Result<(), redb::Error> {
@@ -231,6 +241,7 @@ impl<'t> Tables<'t> {
         let id = id.as_bytes();
         self.records.remove(id)?;
         self.requests.remove(id)?;
+        self.lists.remove((found.stored.caller.as_bytes(), id))?;
         self.expiry.remove((found.expires_ms, id))?;
         if let Some(due_ms) = found.due_ms {
             self.due.remove((due_ms, id))?;

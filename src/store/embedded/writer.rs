@@ -5,12 +5,15 @@ use std::sync::Arc;
 use std::thread::park_timeout;
 use std::time::Duration;
 
+use bytes::Bytes;
 use redb::{Database, Durability};
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tracing::warn;
 
+use super::super::notes::Name;
 use super::super::{Change, Commit, Seen, StoreError, Write};
 use super::file::Claim;
+use super::shelf::Claimed;
 use super::slot::{Slot, failed};
 use super::tables::{Edit, Tables};
 use crate::clock::Clock;
@@ -26,6 +29,12 @@ pub(super) enum Order {
     Edit {
         edit: Edit,
         answer: Answer<()>,
+    },
+    Claim {
+        name: Name,
+        value: Bytes,
+        expires_ms: u64,
+        answer: Answer<Option<Bytes>>,
     },
 }
 
@@ -91,7 +100,10 @@ impl Writer {
             (Order::Edit { answer, .. }, _) => {
                 let _ = answer.send(Ok(()));
             }
-            (order @ Order::Commit { .. }, Outcome::Edited) => {
+            (Order::Claim { answer, .. }, Outcome::Claimed(stands)) => {
+                let _ = answer.send(Ok(stands));
+            }
+            (order @ (Order::Commit { .. } | Order::Claim { .. }), _) => {
                 order.refuse(super::unavailable("the write was mixed up with another"));
             }
         }
@@ -130,13 +142,19 @@ impl Order {
         match self {
             Self::Commit { answer, .. } => drop(answer.send(Err(error))),
             Self::Edit { answer, .. } => drop(answer.send(Err(error))),
+            Self::Claim { answer, .. } => drop(answer.send(Err(error))),
         }
     }
 }
 
 enum Outcome {
-    Commit { commit: Commit, written: bool },
+    Commit {
+        commit: Commit,
+        written: bool,
+    },
     Edited,
+    /// What stands instead.
+    Claimed(Option<Bytes>),
 }
 
 /// All of the batch in one transaction. An error is everybody's: nothing was written.
@@ -155,10 +173,23 @@ fn write(database: &Database, batch: &[Order], now_ms: u64) -> Result<Vec<Outcom
                     Outcome::Commit { commit, written }
                 }
                 Order::Edit { edit, .. } => {
-                    tables.edit(edit)?;
+                    tables.edit(edit, now_ms)?;
                     changed = true;
                     Outcome::Edited
                 }
+                Order::Claim {
+                    name,
+                    value,
+                    expires_ms,
+                    ..
+                } => match tables.shelf.claim(*name, value, *expires_ms, now_ms)? {
+                    Claimed::Now => {
+                        changed = true;
+                        Outcome::Claimed(None)
+                    }
+                    Claimed::Already => Outcome::Claimed(None),
+                    Claimed::ByAnother(stands) => Outcome::Claimed(Some(stands)),
+                },
             });
         }
     }

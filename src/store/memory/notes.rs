@@ -50,17 +50,54 @@ impl State {
         Some(content)
     }
 
-    fn set(&mut self, name: Name, content: Content, expires_ms: u64) -> Result<(), StoreError> {
-        let before = self.values.get(&name).map_or(0, |(_, old)| old.bytes());
-        let bytes = content.bytes();
+    /// Refused where this much in the place of so much would be too much.
+    fn reserve(&self, before: usize, bytes: usize) -> Result<(), StoreError> {
         if self.bytes - before + bytes > BYTES_MAX {
             return Err(StoreError::Full);
         }
+        Ok(())
+    }
+
+    fn put(&mut self, name: Name, value: Bytes, expires_ms: u64) -> Result<(), StoreError> {
+        let before = self.values.get(&name).map_or(0, |(_, old)| old.bytes());
+        self.reserve(before, value.len())?;
         self.take(name);
-        self.bytes += bytes;
+        self.keep(name, Content::Value(value), expires_ms);
+        Ok(())
+    }
+
+    /// The log is taken out and put back, not copied: it may hold much.
+    fn append(
+        &mut self,
+        log: Name,
+        number: u64,
+        entry: Bytes,
+        expires_ms: u64,
+    ) -> Result<(), StoreError> {
+        let oldest = number.saturating_sub(ENTRIES_MAX);
+        let before = match self.values.get(&log) {
+            Some((_, Content::Log(entries))) => {
+                let going = entries.range(..=oldest).map(|(_, entry)| entry.len());
+                going.sum::<usize>() + entries.get(&number).map_or(0, Bytes::len)
+            }
+            Some((_, Content::Value(value))) => value.len(),
+            None => 0,
+        };
+        self.reserve(before, entry.len())?;
+        let mut entries = match self.take(log) {
+            Some(Content::Log(entries)) => entries,
+            Some(Content::Value(_)) | None => BTreeMap::new(),
+        };
+        entries.insert(number, entry);
+        let kept = entries.split_off(&oldest.saturating_add(1));
+        self.keep(log, Content::Log(kept), expires_ms);
+        Ok(())
+    }
+
+    fn keep(&mut self, name: Name, content: Content, expires_ms: u64) {
+        self.bytes += content.bytes();
         self.expiry.insert((expires_ms, name));
         self.values.insert(name, (expires_ms, content));
-        Ok(())
     }
 
     fn value(&self, name: Name) -> Option<Bytes> {
@@ -83,12 +120,12 @@ impl Notes for Memory {
         if let Some(stands) = notes.value(name) {
             return Ok((stands != value).then_some(stands));
         }
-        notes.set(name, Content::Value(value), expires_ms)?;
+        notes.put(name, value, expires_ms)?;
         Ok(None)
     }
 
     async fn put(&self, name: Name, value: Bytes, expires_ms: u64) -> Result<(), StoreError> {
-        self.notes().set(name, Content::Value(value), expires_ms)
+        self.notes().put(name, value, expires_ms)
     }
 
     async fn find(&self, name: Name) -> Result<Option<Bytes>, StoreError> {
@@ -107,16 +144,7 @@ impl Notes for Memory {
         entry: Bytes,
         expires_ms: u64,
     ) -> Result<(), StoreError> {
-        let mut notes = self.notes();
-        let mut entries = match notes.values.get(&log) {
-            Some((_, Content::Log(entries))) => entries.clone(),
-            Some((_, Content::Value(_))) | None => BTreeMap::new(),
-        };
-        entries.insert(number, entry);
-        while entries.len() as u64 > ENTRIES_MAX {
-            entries.pop_first();
-        }
-        notes.set(log, Content::Log(entries), expires_ms)
+        self.notes().append(log, number, entry, expires_ms)
     }
 
     async fn entries(&self, log: Name, after: u64) -> Result<Vec<(u64, Bytes)>, StoreError> {
@@ -140,5 +168,37 @@ impl Memory {
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         notes.sweep(self.clock.now_ms());
         notes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::notes::Kind;
+
+    #[test]
+    fn it_is_bounded_and_room_comes_back() {
+        let (log, other) = (
+            Name::of(Kind::Events, &["l"]),
+            Name::of(Kind::Answer, &["a"]),
+        );
+        let mut state = State::default();
+        let half = Bytes::from(vec![0; BYTES_MAX / 2]);
+        state.append(log, 1, half.clone(), 10).unwrap();
+        state.append(log, 2, half.clone(), 10).unwrap();
+        state.append(log, 2, half.clone(), 10).unwrap();
+        let one = Bytes::from_static(b"x");
+        let full = state.append(log, 3, one.clone(), 10);
+        assert!(matches!(full, Err(StoreError::Full)), "{full:?}");
+        let full = state.put(other, one.clone(), 10);
+        assert!(matches!(full, Err(StoreError::Full)), "{full:?}");
+        state.append(log, 2, one, 10).unwrap();
+        state.append(log, ENTRIES_MAX + 1, half, 20).unwrap();
+        assert_eq!(state.bytes, BYTES_MAX / 2 + 1, "the oldest went");
+        state.sweep(10);
+        assert!(!state.values.is_empty(), "the expiry moved");
+        state.sweep(20);
+        assert_eq!(state.bytes, 0);
+        assert!(state.values.is_empty() && state.expiry.is_empty());
     }
 }

@@ -1,8 +1,9 @@
 -- One change of one task, whole or not at all.
--- KEYS: record, request, due, log, then the index to leave (if ARGV[10] is 1) and the one to join.
+-- KEYS: record, request, due, log, then the index to leave (if ARGV[10] is 1), the one to join (if
+--       ARGV[11] is 1) and the caller's list (if ARGV[13] is 1, only with create).
 -- ARGV: 1 expected revision ('' creates), 2 expected nonce, 3 new revision, 4 new nonce, 5 caller,
 --       6 record, 7 expiry ms, 8 due ms or '', 9 id, 10 leaves, 11 joins, 12 log length,
---       13 request, where there is one.
+--       13 listed, 14 request, where there is one.
 -- Revisions stay text: Lua's numbers are exact only to 2^53.
 local found = redis.call('HMGET', KEYS[1], 'r', 'w')
 local r, w = found[1], found[2]
@@ -16,6 +17,9 @@ elseif r ~= ARGV[1] or w ~= ARGV[2] then
   return {'conflict', unpack(redis.call('HMGET', KEYS[1], 'r', 'w', 'c', 'd'))}
 end
 
+local indexes = #KEYS - tonumber(ARGV[13])
+local list = KEYS[indexes + 1]
+
 -- The growing write first: a full Redis refuses the first write of a script or none.
 if r then
   -- The expiry was fixed with create and stays.
@@ -25,7 +29,8 @@ else
   -- the first write of the first commit that needs it.
   redis.call('ZCARD', KEYS[3])
   redis.call('XLEN', KEYS[4])
-  for i = 5, #KEYS do redis.call('SCARD', KEYS[i]) end
+  for i = 5, indexes do redis.call('SCARD', KEYS[i]) end
+  if list then redis.call('ZCARD', list) end
   redis.call('HSET', KEYS[1], 'd', ARGV[6], 'r', ARGV[3], 'w', ARGV[4], 'c', ARGV[5])
   redis.call('PEXPIREAT', KEYS[1], ARGV[7])
 end
@@ -41,8 +46,8 @@ end
 if r then
   redis.call('XADD', KEYS[4], 'MAXLEN', '~', ARGV[12], '*', 'i', ARGV[9], 'r', ARGV[3])
   outlives(KEYS[4])
-elseif ARGV[13] and left > 0 then
-  redis.call('SET', KEYS[2], ARGV[13], 'PXAT', ARGV[7])
+elseif ARGV[14] and left > 0 then
+  redis.call('SET', KEYS[2], ARGV[14], 'PXAT', ARGV[7])
 end
 
 if ARGV[8] ~= '' and left > 0 then
@@ -54,7 +59,16 @@ end
 
 if ARGV[10] == '1' then redis.call('SREM', KEYS[5], ARGV[9]) end
 -- An index that already names the task outlives it already.
-if ARGV[11] == '1' and left > 0 and redis.call('SADD', KEYS[#KEYS], ARGV[9]) == 1 then
-  outlives(KEYS[#KEYS])
+if ARGV[11] == '1' and left > 0 and redis.call('SADD', KEYS[indexes], ARGV[9]) == 1 then
+  outlives(KEYS[indexes])
+end
+
+if list and left > 0 then
+  redis.call('ZADD', list, ARGV[7], ARGV[9])
+  outlives(list)
+  -- The clock, as the record's expiry tells it. A few, so that no commit waits long: more go than come.
+  local now = string.format('%.0f', tonumber(ARGV[7]) - left)
+  local gone = redis.call('ZRANGEBYSCORE', list, '-inf', now, 'LIMIT', 0, 64)
+  if #gone > 0 then redis.call('ZREM', list, unpack(gone)) end
 end
 return {'done', ARGV[3]}

@@ -6,7 +6,8 @@
 use std::fmt;
 
 use super::topology::SLOTS;
-use crate::task::id::{Fence, Incarnation, TaskId};
+use crate::store::notes::Name;
+use crate::task::id::{Caller, Fence, Incarnation, TaskId};
 
 /// What separates this service's tasks from others' on the same Redis.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,7 +34,19 @@ pub fn bucket_of(id: TaskId, buckets: u16) -> u16 {
     let mut buffer = uuid::Uuid::encode_buffer();
     let uuid = uuid::Uuid::from_bytes(*id.as_bytes());
     let text = uuid.hyphenated().encode_lower(&mut buffer);
+    bucket_of_text(text, buckets)
+}
+
+fn bucket_of_text(text: &str, buckets: u16) -> u16 {
     crc16(text.as_bytes()).checked_rem(buckets).unwrap_or(0)
+}
+
+struct Hex<'a>(&'a [u8]);
+
+impl fmt::Display for Hex<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
 }
 
 /// The slot of a cluster that holds a key: by what stands in its first braces.
@@ -98,6 +111,17 @@ impl Keys {
         self.named(bucket, format_args!("o:{}", incarnation.as_str()))
     }
 
+    /// The tasks that a caller may be told of.
+    pub(super) fn list(&self, bucket: u16, caller: &Caller) -> String {
+        self.named(bucket, format_args!("c:{}", Hex(caller.as_bytes())))
+    }
+
+    pub(super) fn note(&self, name: Name) -> String {
+        let digest = Hex(&name.digest);
+        let bucket = bucket_of_text(&digest.to_string(), self.count);
+        self.named(bucket, format_args!("n:{}{digest}", name.kind.letter()))
+    }
+
     pub(super) fn due(&self, bucket: u16) -> String {
         self.named(bucket, format_args!("due"))
     }
@@ -135,7 +159,10 @@ fn crc16(bytes: &[u8]) -> u16 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
+    use crate::store::notes::Kind;
 
     #[test]
     fn crc16_is_the_one_of_redis_cluster() {
@@ -193,9 +220,28 @@ mod tests {
                 keys.due(bucket),
                 keys.log(bucket),
                 keys.index(bucket, &Incarnation::new("a")),
+                keys.list(bucket, &Caller::from_bytes([1; 16])),
             ] {
                 assert_eq!(slot_of(&other), slot, "{other}");
             }
         }
+    }
+    #[test]
+    fn a_note_is_named_by_its_kind_and_spread_like_tasks() {
+        let keys = Keys::new(&Namespace::parse("ns").unwrap(), 1);
+        let name = Name {
+            kind: Kind::Claim,
+            digest: [0xa5; 16],
+        };
+        assert_eq!(keys.note(name), format!("{{ns:00}}:n:k{}", "a5".repeat(16)));
+        let caller = Caller::from_bytes([7; 16]);
+        assert_eq!(
+            keys.list(0, &caller),
+            format!("{{ns:00}}:c:{}", "07".repeat(16))
+        );
+        let keys = Keys::new(&Namespace::parse("ns").unwrap(), BUCKETS);
+        let names = (0..100).map(|n| Name::of(Kind::Claim, &[&n.to_string()]));
+        let slots: HashSet<u16> = names.map(|name| slot_of(&keys.note(name))).collect();
+        assert!(slots.len() > 20, "{slots:?}");
     }
 }

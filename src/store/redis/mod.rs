@@ -51,6 +51,7 @@ mod follow;
 mod health;
 mod keys;
 mod link;
+mod list;
 mod log;
 mod notes;
 mod open;
@@ -68,6 +69,7 @@ pub struct Redis {
     durable: Option<Durable>,
     commit: Script,
     beat: Script,
+    notes: notes::Scripts,
     /// Where the next look at the due indexes begins.
     due_next: AtomicU16,
     /// Only for new followers to start from: the follower holds the sending end, so that they see
@@ -146,6 +148,7 @@ impl Redis {
             durable,
             commit: Script::new(include_str!("commit.lua")),
             beat: Script::new(include_str!("beat.lua")),
+            notes: notes::Scripts::new(),
             due_next: AtomicU16::new(0),
             changes,
             written,
@@ -161,8 +164,10 @@ impl Redis {
             .filter(|left| Some(*left) != write.keep_for.as_ref());
         let indexes = || leave.into_iter().chain(&write.keep_for);
         let bucket = self.keys.bucket(write.id);
+        let list = (write.listed && write.expected.is_none())
+            .then(|| self.keys.list(bucket, &write.caller));
         command
-            .arg(4 + indexes().count())
+            .arg(4 + indexes().count() + usize::from(list.is_some()))
             .arg(self.keys.task(write.id))
             .arg(self.keys.request(write.id))
             .arg(self.keys.due(bucket))
@@ -170,6 +175,7 @@ impl Redis {
         for incarnation in indexes() {
             command.arg(self.keys.index(bucket, incarnation));
         }
+        command.arg(&list);
         match write.expected {
             None => command.arg("").arg("").arg(1),
             Some(Version { revision, nonce }) => command
@@ -190,7 +196,8 @@ impl Redis {
             .arg(write.id.to_string())
             .arg(u8::from(leave.is_some()))
             .arg(u8::from(write.keep_for.is_some()))
-            .arg(LOG_LENGTH);
+            .arg(LOG_LENGTH)
+            .arg(u8::from(list.is_some()));
         if let Some(request) = &write.request {
             command.arg(request.as_ref());
         }
@@ -326,8 +333,8 @@ impl Store for Redis {
         Ok(due.into_iter().map(|(_, id)| id).collect())
     }
 
-    async fn listed(&self, _caller: &Caller) -> Result<Vec<TaskId>, StoreError> {
-        Err(StoreError::Full)
+    async fn listed(&self, caller: &Caller) -> Result<Vec<TaskId>, StoreError> {
+        self.list(caller).await
     }
 
     async fn forget(

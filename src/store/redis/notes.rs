@@ -1,46 +1,220 @@
-//! Notes.
+//! Notes: a key for each, and a hash for each log.
+//!
+//! An entry of a log is the field of its number. Of one that is larger than a piece, the rest is in
+//! fields of its own (`7:1`, `7:2`, ..) that are written before: pieces without a head are not there.
+//! So every append is one short script that leaves no key without an expiry, however large the
+//! entry: 32 MiB in one script would hold up the server for 80 ms.
+
+use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use redis::Cmd;
 
-use super::Redis;
+use super::link::{Link, Script};
+use super::{Redis, UNREADABLE, get};
 use crate::store::StoreError;
-use crate::store::notes::{Name, Notes};
+use crate::store::ledger::INLINE_BYTES_MAX;
+use crate::store::notes::{ENTRIES_MAX, Kind, Name, Notes};
+
+/// What is done by script.
+#[derive(Debug)]
+pub(super) struct Scripts {
+    claim: Script,
+    append: Script,
+}
+
+impl Scripts {
+    pub(super) fn new() -> Self {
+        Self {
+            claim: Script::new(include_str!("claim.lua")),
+            append: Script::new(include_str!("append.lua")),
+        }
+    }
+}
 
 #[async_trait]
 impl Notes for Redis {
+    /// Durable where that was asked for: what it stands for must not happen twice.
     async fn claim(
         &self,
-        _name: Name,
-        _value: Bytes,
-        _expires_ms: u64,
+        name: Name,
+        value: Bytes,
+        expires_ms: u64,
     ) -> Result<Option<Bytes>, StoreError> {
-        Err(StoreError::Full)
+        let key = self.keys.note(name);
+        let script = &self.notes.claim;
+        let fill = |command: &mut Cmd| {
+            let command = command.arg(1).arg(&key);
+            command.arg(value.as_ref()).arg(expires_ms);
+        };
+        let reply: Vec<redis::Value> = match &self.durable {
+            Some(durable) => durable.call(script, &key, fill).await?,
+            None => self.link.call(script, &key, fill).await?,
+        };
+        let stands = reply.into_iter().next();
+        let stands = stands.map(|stands| super::bytes(stands).map(Bytes::from));
+        stands.map(|stands| stands.ok_or(UNREADABLE)).transpose()
     }
 
-    async fn put(&self, _name: Name, _value: Bytes, _expires_ms: u64) -> Result<(), StoreError> {
-        Err(StoreError::Full)
+    async fn put(&self, name: Name, value: Bytes, expires_ms: u64) -> Result<(), StoreError> {
+        let key = self.keys.note(name);
+        let mut command = redis::cmd("SET");
+        command
+            .arg(&key)
+            .arg(value.as_ref())
+            .arg("PXAT")
+            .arg(expires_ms);
+        self.for_bytes(value.len()).query(&key, &command).await
     }
 
-    async fn find(&self, _name: Name) -> Result<Option<Bytes>, StoreError> {
-        Err(StoreError::Full)
+    async fn find(&self, name: Name) -> Result<Option<Bytes>, StoreError> {
+        get(self.for_kind(name.kind), &self.keys.note(name)).await
     }
 
-    async fn remove(&self, _name: Name) -> Result<(), StoreError> {
-        Err(StoreError::Full)
+    async fn remove(&self, name: Name) -> Result<(), StoreError> {
+        let key = self.keys.note(name);
+        let mut command = redis::cmd("UNLINK");
+        command.arg(&key);
+        self.link.query::<u64>(&key, &command).await.map(drop)
     }
 
+    /// Waits up to five seconds for each piece.
     async fn append(
         &self,
-        _log: Name,
-        _number: u64,
-        _entry: Bytes,
-        _expires_ms: u64,
+        log: Name,
+        number: u64,
+        entry: Bytes,
+        expires_ms: u64,
     ) -> Result<(), StoreError> {
-        Err(StoreError::Full)
+        let key = self.keys.note(log);
+        // Numbers are given out one by one.
+        let oldest = number.saturating_sub(ENTRIES_MAX);
+        let link = self.for_bytes(entry.len());
+        let (head, rest) = entry.split_at(entry.len().min(PIECE));
+        let rest = rest.chunks(PIECE).zip(1_usize..);
+        let rest = rest.map(|(piece, at)| (format!("{number}:{at}"), piece));
+        for (field, piece) in rest.chain([(number.to_string(), head)]) {
+            let fill = |command: &mut Cmd| {
+                let command = command.arg(1).arg(&key).arg(&field);
+                command.arg(piece).arg(expires_ms).arg(oldest);
+            };
+            let append = &self.notes.append;
+            link.call::<u64>(append, &key, fill).await?;
+        }
+        Ok(())
     }
 
-    async fn entries(&self, _log: Name, _after: u64) -> Result<Vec<(u64, Bytes)>, StoreError> {
-        Err(StoreError::Full)
+    /// Waits up to five seconds for each part of what may be much.
+    async fn entries(&self, log: Name, after: u64) -> Result<Vec<(u64, Bytes)>, StoreError> {
+        let key = self.keys.note(log);
+        let mut command = redis::cmd("HKEYS");
+        command.arg(&key);
+        let fields: Vec<String> = self.bulk.query(&key, &command).await?;
+        let mut places = Vec::with_capacity(fields.len());
+        for field in fields {
+            places.push(Place::parse(&field).ok_or(UNREADABLE)?);
+        }
+        places.retain(|place| place.number > after);
+        places.sort_unstable();
+        let mut entries: BTreeMap<u64, Option<Vec<Vec<u8>>>> = BTreeMap::new();
+        for some in places.chunks(PIECES) {
+            let mut command = redis::cmd("HMGET");
+            command.arg(&key);
+            for place in some {
+                command.arg(place.field());
+            }
+            let found: Vec<Option<Vec<u8>>> = self.bulk.query(&key, &command).await?;
+            for (place, piece) in some.iter().zip(found) {
+                let entry = entries.entry(place.number).or_insert_with(|| Some(vec![]));
+                match (entry.as_mut(), piece) {
+                    (Some(pieces), Some(piece)) if pieces.len() == place.piece => {
+                        pieces.push(piece);
+                    }
+                    // On its way, or taken out since its fields were seen.
+                    _ => *entry = None,
+                }
+            }
+        }
+        let whole = |(number, pieces): (_, Option<_>)| Some((number, join(pieces?)));
+        Ok(entries.into_iter().filter_map(whole).collect())
+    }
+}
+
+impl Redis {
+    /// What is large must not hold up everybody's commands.
+    fn for_bytes(&self, bytes: usize) -> &Link {
+        if bytes > INLINE_BYTES_MAX {
+            &self.bulk
+        } else {
+            &self.link
+        }
+    }
+
+    /// The same, where the size is not known: what clients and servers wrote may be large.
+    fn for_kind(&self, kind: Kind) -> &Link {
+        match kind {
+            Kind::Session | Kind::Claim | Kind::Hold => &self.link,
+            Kind::Answer | Kind::Events => &self.bulk,
+        }
+    }
+}
+
+/// Where a piece of an entry is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    number: u64,
+    piece: usize,
+}
+
+impl Place {
+    fn parse(field: &str) -> Option<Self> {
+        let (number, piece) = match field.split_once(':') {
+            None => (field, 0),
+            Some((number, piece)) => (number, piece.parse().ok()?),
+        };
+        let number = number.parse().ok()?;
+        Some(Self { number, piece })
+    }
+
+    fn field(self) -> String {
+        match self {
+            Self { number, piece: 0 } => number.to_string(),
+            Self { number, piece } => format!("{number}:{piece}"),
+        }
+    }
+}
+
+fn join(mut pieces: Vec<Vec<u8>>) -> Bytes {
+    if pieces.len() == 1 {
+        return pieces.pop().unwrap_or_default().into();
+    }
+    pieces.concat().into()
+}
+
+/// Bytes of an entry that one script writes: about a millisecond of the server's.
+const PIECE: usize = 256 * 1024;
+
+/// Pieces that one command reads: 32 MiB.
+const PIECES: usize = 128;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_is_read_as_it_was_written() {
+        for (number, piece, field) in [
+            (7, 0, "7"),
+            (7, 12, "7:12"),
+            (u64::MAX, 1, "18446744073709551615:1"),
+        ] {
+            let place = Place { number, piece };
+            assert_eq!(place.field(), field);
+            assert_eq!(Place::parse(field), Some(place));
+        }
+        for foreign in ["", "x", "7:", ":1", "7:1:2", "-1"] {
+            assert_eq!(Place::parse(foreign), None, "{foreign}");
+        }
     }
 }

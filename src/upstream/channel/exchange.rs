@@ -15,6 +15,7 @@ use crate::mcp::json::Writer;
 use crate::mcp::version::Era;
 use crate::upstream::legacy::{may_ask, no_session, response};
 use crate::upstream::modern::{CANCEL_PATIENCE, log};
+use crate::upstream::request_id::RequestId;
 use crate::upstream::{Answer, Control, Event, Exchange, Outgoing, Pin, UpstreamError, translate};
 
 /// A request that was provably not sent is sent over another line, at most so often.
@@ -164,9 +165,10 @@ impl Conversation {
             let Some(mut ticket) = channel.open(asks) else {
                 continue;
             };
+            let id = RequestId::number(ticket.id);
             let params = match self.era {
-                Era::Legacy => translate::for_legacy(&self.outgoing, ticket.id),
-                Era::Modern => translate::for_modern(&self.outgoing, ticket.id),
+                Era::Legacy => translate::for_legacy(&self.outgoing, &id),
+                Era::Modern => translate::for_modern(&self.outgoing, &id),
             };
             let params = params.map_err(|_| failed(Reason::UpstreamInvalid))?;
             // A modern server learns of a cancel when nobody waits; a legacy call runs on until
@@ -174,7 +176,7 @@ impl Conversation {
             ticket.cancel_on_drop = self.era == Era::Modern;
             *self.current.lock().unwrap_or_else(PoisonError::into_inner) =
                 Some((Arc::clone(&channel), ticket.id));
-            let text = translate::request(ticket.id, &self.outgoing.method, &params);
+            let text = translate::request(&id, &self.outgoing.method, &params);
             ticket.send(text).await;
             return Ok(Underway {
                 ticket,
@@ -251,7 +253,7 @@ pub(super) async fn ask(channel: &Arc<Channel>, method: &str, params: &str) -> S
     let Some(mut ticket) = channel.open(Asks::Never) else {
         return Said::Unsent(UNREACHABLE);
     };
-    let text = translate::request(ticket.id, method, params);
+    let text = translate::request(&RequestId::number(ticket.id), method, params);
     ticket.send(text).await;
     loop {
         match ticket.next().await {

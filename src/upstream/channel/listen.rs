@@ -13,6 +13,7 @@ use super::requests::{Asks, Channel, Listener, Notice, Said, Ticket};
 use crate::mcp::json::{Object, Writer};
 use crate::mcp::version::Era;
 use crate::upstream::listen::{ListenEvent, Listening, Wish};
+use crate::upstream::request_id::RequestId;
 use crate::upstream::translate;
 use crate::upstream::wanted::{Wanted, is_change};
 
@@ -86,7 +87,11 @@ impl Ear {
                 ticket.cancel_on_drop = true;
                 let filter = [("notifications", &*self.wish.filter)];
                 let params = translate::own_params(&capabilities, &filter);
-                let text = translate::request(ticket.id, "subscriptions/listen", &params);
+                let text = translate::request(
+                    &RequestId::number(ticket.id),
+                    "subscriptions/listen",
+                    &params,
+                );
                 ticket.send(text).await;
                 Some(Source::Modern(ticket))
             }

@@ -11,12 +11,14 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 mod exchange;
+mod guest;
 pub(super) mod health;
 mod listen;
 pub(super) mod mouth;
 mod pool;
 mod probe;
 mod requests;
+mod running;
 pub mod session;
 mod sessions;
 mod source;
@@ -34,7 +36,7 @@ use super::cache::Cache;
 use super::listen::{Listening, Wish};
 use super::sessions::NoSession;
 use super::wrapped::Discovered;
-use super::{Exchange, Outgoing};
+use super::{Exchange, Outgoing, Pin};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::tools::Tools;
 use crate::mcp::version::Era;
@@ -92,7 +94,19 @@ impl Channels {
         asked.map_err(|_| UNREACHABLE)?
     }
 
+    /// Whether the server takes an `initialize`, asked over a line of its own. `None`: it did not say.
+    /// Dropped before it resolves, the asking goes on.
+    pub(super) async fn takes_sessions(&self) -> Option<bool> {
+        let pool = Arc::clone(&self.pool);
+        let asking = async move { Box::pin(probe::takes_sessions(&pool)).await };
+        self.pool.source.services().spawn(asking).await.ok()?
+    }
+
     pub(super) fn begin(&self, era: Era, outgoing: Outgoing) -> Exchange {
+        let pin = outgoing.pin.as_ref();
+        if let Some(session) = pin.and_then(Pin::line_of_client) {
+            return guest::begin(session, outgoing);
+        }
         exchange::begin(Arc::clone(&self.pool), era, outgoing)
     }
 

@@ -3,19 +3,23 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, oneshot};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use super::health::Health;
-use crate::mcp::error::Failure;
+use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::upstream::UpstreamError;
 use crate::upstream::heard::Message;
 
 /// Messages that wait for a server that does not read; whoever has more waits as well.
 const OUTBOUND_MAX: usize = 64;
+
+/// A server that asks is expected to read the answer.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Who listens to a line. Called by the task that reads: none of it may wait.
 pub(in crate::upstream) trait Ear: Send + Sync + 'static {
@@ -133,6 +137,21 @@ impl Mouth {
     /// Waits while the server does not read. Where the line has ended, its ear is told.
     pub(super) async fn say(&self, message: Outbound) {
         let _ = self.outbound.send(message).await;
+    }
+
+    /// Tells the answer to a question. Fails where the server does not read, or refuses it; one
+    /// that is slow to say so has it.
+    pub(super) async fn answer(&self, text: String) -> Result<(), Failure> {
+        let (refused, was_refused) = oneshot::channel();
+        let message = Outbound {
+            text,
+            passage: None,
+            refused: Some(refused),
+        };
+        let said = timeout(ANSWER_PATIENCE, self.say(message)).await;
+        said.map_err(|_| Failure::new(Reason::UpstreamReset, SideEffect::Unknown))?;
+        let refused = timeout(ANSWER_PATIENCE, was_refused).await;
+        refused.ok().and_then(Result::ok).map_or(Ok(()), Err)
     }
 
     /// Waits while the server does not read. Whoever has room sends without waiting; `None` where

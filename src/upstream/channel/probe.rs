@@ -12,8 +12,8 @@ use super::pool::{Pool, START_PATIENCE};
 use super::requests::{Channel, Said};
 use super::source::Source;
 use crate::mcp::error::Failure;
-use crate::mcp::json::Writer;
-use crate::mcp::version::{Era, LEGACY_NEWEST};
+use crate::mcp::version::Era;
+use crate::upstream::handshake;
 use crate::upstream::probe::{era_of_error, era_of_result};
 use crate::upstream::sessions::NoSession;
 use crate::upstream::translate;
@@ -39,6 +39,31 @@ pub(super) async fn probe(pool: &Pool) -> Result<Era, NoSession> {
     Ok(asked.map_err(|_| UNREACHABLE)??)
 }
 
+/// Asks `initialize`, of a program that is known to be modern: it may speak both eras, and keep to
+/// the one that it hears first.
+pub(super) async fn takes_sessions(pool: &Pool) -> Option<bool> {
+    let permit = pool.permit().await.ok()?;
+    let tools = Arc::clone(&pool.tools);
+    let start = pool.source.start(permit, None, |mouth| {
+        Channel::new(mouth, "{}".into(), tools)
+    });
+    let channel = start.await.ok()?;
+    let params = handshake::params();
+    let asked = timeout(START_PATIENCE, ask(&channel, "initialize", &params)).await;
+    channel.close();
+    match asked.ok()? {
+        Said::Result(_) => Some(true),
+        Said::Error(_) => Some(false),
+        Said::Failed(_)
+        | Said::Refused(_)
+        | Said::Unsent(_)
+        | Said::Progress(_)
+        | Said::Log(_)
+        | Said::Notice(_)
+        | Said::Question(_) => None,
+    }
+}
+
 /// A slow start is no silence: both questions wait in the pipe, and a server answers the first
 /// that it knows.
 async fn first_word(channel: &Arc<Channel>) -> Result<Era, Failure> {
@@ -46,12 +71,7 @@ async fn first_word(channel: &Arc<Channel>) -> Result<Era, Failure> {
     let discovered = ask(channel, "server/discover", &discover);
     let initialized = async {
         tokio::time::sleep(SILENCE).await;
-        let mut params = Writer::object();
-        params
-            .str("protocolVersion", LEGACY_NEWEST)
-            .raw("capabilities", "{}")
-            .raw("clientInfo", &translate::client_info());
-        ask(channel, "initialize", &params.end()).await
+        ask(channel, "initialize", &handshake::params()).await
     };
     let said = tokio::select! {
         said = discovered => said,

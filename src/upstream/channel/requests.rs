@@ -6,11 +6,10 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use serde_json::value::RawValue;
-use tokio::sync::{broadcast, mpsc, oneshot};
-use tokio::time::{Instant, timeout};
+use tokio::sync::{broadcast, mpsc};
+use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use super::UNREACHABLE;
@@ -33,9 +32,6 @@ const EVENTS_MAX: usize = 16;
 
 /// A notification larger than this is dropped.
 const NOTICE_BYTES_MAX: usize = 1 << 20;
-
-/// A server that asks is expected to read the answer.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 
 impl fmt::Debug for Channel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -152,19 +148,9 @@ impl Channel {
         })
     }
 
-    /// Tells the answer to a question. Fails where the server does not read, or refuses it; one
-    /// that is slow to say so has it.
+    /// See [`Mouth::answer`].
     pub(super) async fn answer(&self, text: String) -> Result<(), Failure> {
-        let (refused, was_refused) = oneshot::channel();
-        let message = Outbound {
-            text,
-            passage: None,
-            refused: Some(refused),
-        };
-        let said = timeout(ANSWER_PATIENCE, self.mouth.say(message)).await;
-        said.map_err(|_| Failure::new(Reason::UpstreamReset, SideEffect::Unknown))?;
-        let refused = timeout(ANSWER_PATIENCE, was_refused).await;
-        refused.ok().and_then(Result::ok).map_or(Ok(()), Err)
+        self.mouth.answer(text).await
     }
 
     pub(super) async fn tell(&self, text: String) {

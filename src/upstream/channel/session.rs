@@ -1,7 +1,8 @@
 //! One legacy client with a line of its own: every message passes as it is, in both directions.
 //!
-//! The ids are the client's, and nobody else's are there, so none is changed. All that is decided
-//! here is on which of the client's streams a message of the server goes.
+//! The ids are the client's, and those of our own requests beside them are none that a client has
+//! (`guest`), so none is changed. All that is decided here is on which of the client's streams a
+//! message of the server goes, or to which request of ours.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,11 +13,16 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
+use super::guest::{self, Seat};
 use super::mouth::{Ear, End, Mouth, Outbound, Passage, Refusal};
-use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
+use super::running::{Reader, Running, Stray, Unanswered};
+use crate::mcp::error::{Failure, Reason, RpcError};
 use crate::mcp::json::{Object, Writer, string};
 use crate::mcp::meta::PROGRESS_TOKEN;
 use crate::upstream::heard::Message;
+use crate::upstream::legacy::response;
+use crate::upstream::request_id::{RequestId, is_beside_clients};
+use crate::upstream::{Answer, Event};
 
 /// Messages that wait for the reader of one stream.
 const MESSAGES_MAX: usize = 64;
@@ -51,26 +57,6 @@ struct Table {
     /// The other end of it, while nobody reads it.
     unread: Option<mpsc::Receiver<String>>,
     used: Instant,
-}
-
-struct Running {
-    id: Box<RawValue>,
-    said: mpsc::Sender<Said>,
-    answer: mpsc::OwnedPermit<Said>,
-    passage: Arc<Passage>,
-    token: Option<Box<str>>,
-    may_ask: bool,
-    is_handshake: bool,
-}
-
-impl Running {
-    /// With an error, as JSON.
-    fn answer(self, error: &str) {
-        let mut out = Writer::object();
-        out.str("jsonrpc", "2.0").raw("id", self.id.get());
-        out.raw("error", error);
-        self.answer.send(Said::Answer(out.end()));
-    }
 }
 
 /// Why a request was not taken.
@@ -123,15 +109,25 @@ impl Session {
     /// Since when the client was silent; `None` while it waits for anything.
     pub(super) fn unused_since(&self) -> Option<Instant> {
         let table = self.table();
-        let waits = |running: &Running| !running.said.is_closed();
+        let waits = |running: &Running| running.reader.is_there();
         let is_used = table.running.values().any(waits) || table.unread.is_none();
         (!is_used).then_some(table.used)
     }
 
-    /// The client needs it no more.
+    /// The client needs it no more. What of ours runs there has no answer, and nothing more is taken.
     pub fn close(&self) {
-        self.table().is_open = false;
+        let mut table = self.table();
+        table.is_open = false;
+        let guests: Vec<Running> = table
+            .running
+            .extract_if(|_, running| matches!(running.reader, Reader::Guest(_)))
+            .map(|(_, running)| running)
+            .collect();
+        drop(table);
         self.mouth.stop();
+        for running in guests {
+            running.end(Reason::UpstreamReset);
+        }
     }
 
     /// Passes a request on. What is said about it ends with the answer; dropped before, the call
@@ -140,7 +136,6 @@ impl Session {
         // Before it is known to run: dropped while it waits, nothing was asked.
         let room = self.mouth.room().await.ok_or(Untaken::Over)?;
         let (said, receiver) = mpsc::channel(MESSAGES_MAX + 1);
-        let passage = Arc::new(Passage::default());
         let answer = said
             .clone()
             .try_reserve_owned()
@@ -151,10 +146,12 @@ impl Session {
             .and_then(|params| params.get_object("_meta"));
         let token = meta.and_then(|meta| meta.get(PROGRESS_TOKEN));
         let running = Running {
-            id: asked.id.to_owned(),
-            said,
-            answer,
-            passage: Arc::clone(&passage),
+            reader: Reader::Client {
+                id: asked.id.to_owned(),
+                said,
+                answer,
+            },
+            passage: Arc::default(),
             token: token.filter(|_| asked.streams).map(name),
             may_ask: asked.streams
                 && matches!(
@@ -163,6 +160,41 @@ impl Session {
                 ),
             is_handshake: asked.method == "initialize",
         };
+        let passage = self.run(name(asked.id), running)?;
+        room.send(Outbound {
+            text: asked.text.to_owned(),
+            passage: Some(passage),
+            refused: None,
+        });
+        Ok(receiver)
+    }
+
+    /// Sends a request of ours beside the client's. What is said about it ends with the answer.
+    pub(super) async fn carry(
+        &self,
+        request: guest::Request,
+    ) -> Result<mpsc::Receiver<Event>, Untaken> {
+        let room = self.mouth.room().await.ok_or(Untaken::Over)?;
+        let (seat, receiver) = Seat::new().ok_or(Untaken::Over)?;
+        let id = name_of(&request.id);
+        let running = Running {
+            reader: Reader::Guest(seat),
+            passage: Arc::default(),
+            // One for both.
+            token: Some(id.clone()),
+            may_ask: request.may_ask,
+            is_handshake: false,
+        };
+        let passage = self.run(id, running)?;
+        room.send(Outbound {
+            text: request.text,
+            passage: Some(passage),
+            refused: None,
+        });
+        Ok(receiver)
+    }
+
+    fn run(&self, name: Box<str>, running: Running) -> Result<Arc<Passage>, Untaken> {
         let mut table = self.table();
         table.used = Instant::now();
         if !table.is_open {
@@ -171,18 +203,23 @@ impl Session {
         if table.running.len() >= REQUESTS_MAX {
             return Err(Untaken::Busy);
         }
-        let name = name(asked.id);
         if table.running.contains_key(&name) {
             return Err(Untaken::SameId);
         }
+        let passage = Arc::clone(&running.passage);
         table.running.insert(name, running);
-        drop(table);
-        room.send(Outbound {
-            text: asked.text.to_owned(),
-            passage: Some(passage),
-            refused: None,
-        });
-        Ok(receiver)
+        Ok(passage)
+    }
+
+    /// Nobody waits any more for that request of ours. True if the server has to be told.
+    pub(super) fn withdraw(&self, id: &RequestId) -> bool {
+        let withdrawn = self.table().running.remove(&name_of(id));
+        withdrawn.is_some_and(|running| !running.passage.withdraw())
+    }
+
+    /// See [`Mouth::answer`].
+    pub(super) async fn answer(&self, text: String) -> Result<(), Failure> {
+        self.mouth.answer(text).await
     }
 
     /// The client waits no more for this request of its own: what is said about it ends. Many
@@ -222,7 +259,7 @@ impl Session {
         })
     }
 
-    fn answered(&self, id: &str, text: &str) {
+    fn answered(&self, id: &str, message: Message, text: &str) {
         let mut table = self.table();
         let id = RawValue::from_string(id.to_owned());
         let known = id.ok().and_then(|id| table.running.remove(&name(&id)));
@@ -236,11 +273,27 @@ impl Session {
             self.mouth.answered();
         }
         running.passage.settle();
-        running.answer.send(Said::Answer(text.to_owned()));
+        running.reader.answer(message, text);
+    }
+
+    /// A ping while requests of ours run, and the client may hear of none.
+    fn is_for_us(&self, stray: Stray<'_>) -> bool {
+        let table = self.table();
+        let is_guest = |running: &Running| matches!(running.reader, Reader::Guest(_));
+        stray.method == "ping"
+            && table.unread.is_some()
+            && !table.running.is_empty()
+            && table.running.values().all(is_guest)
     }
 
     /// False where nobody took it.
-    fn route(&self, method: &str, params: Option<&RawValue>, text: &str) -> bool {
+    fn route(&self, stray: Stray<'_>) -> bool {
+        let Stray {
+            method,
+            params,
+            text,
+            ..
+        } = stray;
         if text.len() > MESSAGE_BYTES_MAX {
             warn!(
                 method,
@@ -250,17 +303,19 @@ impl Session {
             return false;
         }
         let table = self.table();
-        let token = || {
-            Object::parse(params?.get())
-                .ok()?
-                .get(PROGRESS_TOKEN)
-                .map(name)
-        };
+        let token = || Object::parse(params?.get()).ok()?.get(PROGRESS_TOKEN);
         let own = match method {
             "notifications/progress" => {
                 let token = token();
+                let is_ours = token.is_some_and(|token| is_beside_clients(token.get()));
+                let token = token.map(name);
                 let of_token = |running: &&Running| token.is_some() && running.token == token;
-                table.running.values().find(of_token)
+                let own = table.running.values().find(of_token);
+                if is_ours {
+                    // It is ours, and nobody else's where nobody waits for it any more.
+                    return own.is_none_or(|own| own.reader.say(stray));
+                }
+                own
             }
             // A change is nobody's in particular.
             "notifications/tools/list_changed"
@@ -273,11 +328,7 @@ impl Session {
             }
             _ => table.only_one(),
         };
-        let said = |running: &Running| {
-            let message = Said::Message(text.to_owned());
-            running.said.try_send(message).is_ok()
-        };
-        if own.is_some_and(said) {
+        if own.is_some_and(|running| running.reader.say(stray)) {
             return true;
         }
         let news = table.news.as_ref();
@@ -298,27 +349,45 @@ impl Table {
 
 impl Ear for Session {
     fn heard(&self, message: Message, text: &str) {
-        match message {
+        match &message {
             // Only streams of events have such.
             Message::Primed => {}
-            Message::Result { id, .. } | Message::Error { id, .. } => self.answered(&id, text),
+            Message::Result { id, .. } | Message::Error { id, .. } => {
+                let id = id.clone();
+                self.answered(&id, message, text);
+            }
             Message::Notification { method, params } => {
-                if !self.route(&method, params.as_deref(), text) {
+                let stray = Stray {
+                    id: None,
+                    method,
+                    params: params.as_deref(),
+                    text,
+                };
+                if !self.route(stray) {
                     debug!(
-                        method = &*method,
+                        method = &**method,
                         "a notification that nobody reads was dropped"
                     );
                 }
             }
             Message::Request { id, method, params } => {
-                if !self.route(&method, params.as_deref(), text) {
+                let stray = Stray {
+                    id: Some(id),
+                    method,
+                    params: params.as_deref(),
+                    text,
+                };
+                if self.is_for_us(stray) {
+                    let answer = Answer::Result("{}".into());
+                    self.mouth.try_say(response(id, &answer));
+                } else if !self.route(stray) {
                     warn!(
-                        method = &*method,
+                        method = &**method,
                         "a question that nobody reads was refused"
                     );
                     let error = RpcError::internal("The client does not read its stream");
                     let mut out = Writer::object();
-                    out.str("jsonrpc", "2.0").raw("id", &id);
+                    out.str("jsonrpc", "2.0").raw("id", id);
                     out.raw("error", &error.to_json());
                     self.mouth.try_say(out.end());
                 }
@@ -327,13 +396,13 @@ impl Ear for Session {
     }
 
     fn refused(&self, passage: Option<&Arc<Passage>>, refusal: Refusal) {
-        let error = match refusal {
-            Refusal::Failed(failure) => failure.to_error().to_json(),
-            Refusal::Error(error) => error.error.get().to_owned(),
+        let end = match refusal {
+            Refusal::Failed(failure) => Unanswered::Failed(failure),
+            Refusal::Error(error) => Unanswered::Error(error),
             Refusal::Lost(failure) => {
                 // The session is the line: its client begins anew.
                 self.mouth.stop();
-                failure.to_error().to_json()
+                Unanswered::Failed(failure)
             }
         };
         let mut table = self.table();
@@ -343,7 +412,7 @@ impl Ear for Session {
         let refused = name.and_then(|name| table.running.remove(&name));
         drop(table);
         if let Some(refused) = refused {
-            refused.answer(&error);
+            refused.reader.fail(end);
         }
     }
 
@@ -354,12 +423,12 @@ impl Ear for Session {
         let running = std::mem::take(&mut table.running);
         drop(table);
         for running in running.into_values() {
-            let failure = if running.passage.withdraw() {
-                Failure::new(Reason::UpstreamUnreachable, SideEffect::None)
-            } else {
-                Failure::new(Reason::UpstreamReset, SideEffect::Unknown)
+            let unsent = match running.reader {
+                Reader::Client { .. } => Reason::UpstreamUnreachable,
+                // What is over is the session, which is its client's.
+                Reader::Guest(_) => Reason::UpstreamReset,
             };
-            running.answer(&failure.to_error().to_json());
+            running.end(unsent);
         }
     }
 }
@@ -391,6 +460,11 @@ impl Drop for News {
         table.unread = self.messages.take();
         table.used = Instant::now();
     }
+}
+
+fn name_of(id: &RequestId) -> Box<str> {
+    let raw = serde_json::from_str::<&RawValue>(id.as_json());
+    raw.map_or_else(|_| id.as_json().into(), name)
 }
 
 /// An id or a token by its value: a string may be written with other escapes when it comes back.

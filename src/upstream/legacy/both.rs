@@ -7,6 +7,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
 
 use super::super::Event;
 use super::side::Current;
@@ -22,6 +23,8 @@ pub(super) struct Both {
     /// How long it may then be silent.
     pub(super) patience: Option<Duration>,
     pub(super) silent_since: Option<Instant>,
+    /// When the client whose session it is ends it.
+    pub(super) ended: CancellationToken,
     pub(super) is_over: bool,
 }
 
@@ -44,6 +47,9 @@ impl Both {
                 }
                 () = at(lost_at.map(|(since, patience)| since + patience)) => {
                     Event::Failed(Failure::new(Reason::AnswerLost, SideEffect::Unknown))
+                }
+                () = self.ended.cancelled() => {
+                    Event::Failed(Failure::new(Reason::UpstreamReset, SideEffect::Unknown))
                 }
             };
             self.silent_since = None;

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use super::super::modern::log_at;
+use super::super::request_id::RequestId;
 use super::super::{Event, Outgoing, Question, UpstreamError};
 use crate::mcp::json::Object;
 use crate::mcp::meta::PROGRESS_TOKEN;
@@ -35,7 +36,7 @@ struct Table {
 
 #[derive(Debug)]
 struct Running {
-    id: u64,
+    id: RequestId,
     wants_progress: bool,
     log_level: Option<Arc<str>>,
     events: mpsc::Sender<Event>,
@@ -50,7 +51,7 @@ pub(super) fn events() -> (mpsc::Sender<Event>, mpsc::Receiver<Event>) {
 #[derive(Debug)]
 pub(super) struct Hearing {
     hearers: Arc<Hearers>,
-    id: u64,
+    id: RequestId,
     is_answered: bool,
 }
 
@@ -74,12 +75,12 @@ impl Drop for Hearing {
 impl Hearers {
     pub(super) fn join(
         self: &Arc<Self>,
-        id: u64,
+        id: RequestId,
         outgoing: &Outgoing,
         events: mpsc::Sender<Event>,
     ) -> Hearing {
         self.table().running.push(Running {
-            id,
+            id: id.clone(),
             wants_progress: outgoing.wants_progress,
             log_level: outgoing.log_level.clone(),
             events,
@@ -107,13 +108,14 @@ impl Hearers {
         is_put
     }
 
-    pub(super) fn progress(&self, params: Box<RawValue>) {
+    pub(in crate::upstream) fn progress(&self, params: Box<RawValue>) {
         let token = Object::parse(params.get())
             .ok()
-            .and_then(|params| params.get(PROGRESS_TOKEN)?.get().parse::<u64>().ok());
+            .and_then(|params| params.get(PROGRESS_TOKEN));
+        let Some(token) = token else { return };
         let table = self.table();
         let mut running = table.running.iter();
-        if let Some(named) = running.find(|running| Some(running.id) == token)
+        if let Some(named) = running.find(|running| running.id.is(token.get()))
             && named.wants_progress
         {
             named.say(Event::Progress(params));
@@ -130,10 +132,14 @@ impl Hearers {
     }
 
     /// An answer that came here and not on the stream of its call.
-    pub(super) fn answer(&self, id: &str, answer: Result<Box<RawValue>, Box<RawValue>>) {
+    pub(in crate::upstream) fn answer(
+        &self,
+        id: &str,
+        answer: Result<Box<RawValue>, Box<RawValue>>,
+    ) {
         let table = self.table();
         let mut running = table.running.iter();
-        let Some(named) = running.find(|running| running.id.to_string() == id) else {
+        let Some(named) = running.find(|running| running.id.is(id)) else {
             debug!("an answer to no request of ours was ignored");
             return;
         };
@@ -164,7 +170,10 @@ impl Running {
     fn say(&self, event: Event) -> bool {
         let is_put = self.events.try_send(event).is_ok();
         if !is_put {
-            debug!(id = self.id, "an event for a slow reader was dropped");
+            debug!(
+                id = self.id.as_json(),
+                "an event for a slow reader was dropped"
+            );
         }
         is_put
     }

@@ -8,13 +8,16 @@ use futures_util::stream;
 use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
 
 use super::heard::{Message, Messages};
 use super::later::TRIES;
 use super::modern::{is_answer, is_token, log, note};
 use super::origin::Origin;
+use super::request_id::RequestId;
+use super::server::Web;
 use super::sessions::{Key, Lease, NoSession, Sessions};
-use super::{Answer, Event, Exchange, Outgoing, Question, UpstreamError, translate};
+use super::{Answer, Event, Exchange, Outgoing, Pin, Question, UpstreamError, translate};
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect, code};
 use crate::mcp::input::Kind;
 use crate::mcp::json::Object;
@@ -41,6 +44,8 @@ pub(in crate::upstream) fn begin(
     let current = Current::default();
     let (taken, is_taken) = watch::channel(false);
     let (beside, said_beside) = hearers::events();
+    let pin = outgoing.pin.as_ref();
+    let ended = pin.map(Pin::ended).unwrap_or_default();
     let conversation = Conversation {
         key: Key {
             caller: outgoing.caller,
@@ -52,7 +57,7 @@ pub(in crate::upstream) fn begin(
         lease: None,
         current: Arc::clone(&current),
         taken,
-        id: 0,
+        id: RequestId::number(0),
         tries: 0,
         phase: Phase::Unsent,
         resumed: false,
@@ -60,18 +65,17 @@ pub(in crate::upstream) fn begin(
         beside,
         hearing: None,
     };
-    let key = conversation.key.clone();
-    exchange(conversation, key, said_beside, is_taken)
+    exchange(conversation, said_beside, is_taken, ended)
 }
 
 /// Carries on a call that another process sent, from where it says; nothing is sent but the
 /// request for the rest of its stream. `None`: not a resume point of ours.
 pub(in crate::upstream) fn adopt(
-    origin: &Arc<Origin>,
-    sessions: &Arc<Sessions>,
+    web: &Web,
     caller: [u8; 16],
     resume_point: &str,
 ) -> Option<Exchange> {
+    let (origin, sessions) = (&web.origin, &web.sessions);
     let point: ResumePoint = serde_json::from_str(resume_point).ok()?;
     let event_id = HeaderValue::try_from(point.event).ok()?;
     let capabilities: Arc<str> = point.capabilities.into();
@@ -79,20 +83,28 @@ pub(in crate::upstream) fn adopt(
         caller,
         capabilities: Arc::clone(&capabilities),
     };
-    let lease = sessions.adopt(key.clone(), &point.session)?;
+    let (lease, ended) = if point.session.borrowed {
+        let identity = point.session.identity(caller)?;
+        let session = web.client_sessions.get(identity)?;
+        let ended = session.ended();
+        (sessions.borrow(session), ended)
+    } else {
+        let lease = sessions.adopt(key.clone(), &point.session)?;
+        (lease, CancellationToken::new())
+    };
     let current = Arc::new(Mutex::new(Some(Call {
         session: Arc::clone(&lease.session),
-        id: point.request,
+        id: point.request.clone(),
         event_id: Some(event_id.clone()),
     })));
     let (taken, is_taken) = watch::channel(true);
     let (beside, said_beside) = hearers::events();
     let outgoing = Outgoing::adopted(caller, capabilities);
     let hearers = lease.session.hearers();
-    let hearing = hearers.join(point.request, &outgoing, beside.clone());
+    let hearing = hearers.join(point.request.clone(), &outgoing, beside.clone());
     let conversation = Conversation {
         outgoing,
-        key: key.clone(),
+        key,
         origin: Arc::clone(origin),
         sessions: Arc::clone(sessions),
         lease: Some(lease),
@@ -109,15 +121,16 @@ pub(in crate::upstream) fn adopt(
         beside,
         hearing: Some(hearing),
     };
-    Some(exchange(conversation, key, said_beside, is_taken))
+    Some(exchange(conversation, said_beside, is_taken, ended))
 }
 
 fn exchange(
     conversation: Conversation,
-    key: Key,
     said_beside: mpsc::Receiver<Event>,
     taken: watch::Receiver<bool>,
+    ended: CancellationToken,
 ) -> Exchange {
+    let capabilities = Arc::clone(&conversation.key.capabilities);
     let current = Arc::clone(&conversation.current);
     let (answered, was_answered) = watch::channel(None);
     let patience = conversation.outgoing.answer_patience;
@@ -132,6 +145,7 @@ fn exchange(
         answered: was_answered,
         patience,
         silent_since: None,
+        ended,
         is_over: false,
     };
     let events = stream::unfold(both, |mut both| async {
@@ -142,9 +156,9 @@ fn exchange(
         events: events.boxed(),
         control: Arc::new(Side {
             current,
+            capabilities,
             taken,
             answered,
-            capabilities: key.capabilities,
         }),
     }
 }
@@ -157,7 +171,7 @@ struct Conversation {
     lease: Option<Lease>,
     current: Current,
     taken: watch::Sender<bool>,
-    id: u64,
+    id: RequestId,
     tries: u32,
     phase: Phase,
     /// What is read is the rest of a stream that was cut.
@@ -279,10 +293,10 @@ impl Conversation {
     }
 
     async fn on_message(&mut self, message: Message) -> Option<Event> {
-        let own = self.id.to_string();
+        let own = &self.id;
         match message {
-            Message::Result { id, result } if *id == *own => Some(self.end(Event::Result(result))),
-            Message::Error { id, error } if is_answer(&id, &own) => {
+            Message::Result { id, result } if own.is(&id) => Some(self.end(Event::Result(result))),
+            Message::Error { id, error } if is_answer(&id, own) => {
                 let error = UpstreamError {
                     error,
                     status: 200,
@@ -295,7 +309,7 @@ impl Conversation {
                 note(&self.origin, &method);
                 match &*method {
                     "notifications/progress" => params
-                        .filter(|p| is_token(p, self.id) && self.outgoing.wants_progress)
+                        .filter(|p| is_token(p, &self.id) && self.outgoing.wants_progress)
                         .map(Event::Progress),
                     "notifications/message" => log(params, &self.outgoing),
                     _ => None,
@@ -318,8 +332,10 @@ impl Conversation {
         params: Option<Box<RawValue>>,
     ) -> Option<Event> {
         let declared = Object::parse(&self.key.capabilities).unwrap_or_default();
+        // What a client declared on its own session is between the server and it.
+        let is_borrowed = self.is_borrowed();
         let answer = match Kind::of(method) {
-            Some(kind) if declared.contains(capability(kind)) => {
+            Some(kind) if is_borrowed || declared.contains(capability(kind)) => {
                 let question = Question {
                     id: (&*id).into(),
                     method: method.into(),

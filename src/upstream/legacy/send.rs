@@ -7,6 +7,7 @@ use hyper::StatusCode;
 use serde_json::value::RawValue;
 
 use super::super::heard::{self, Heard, Messages};
+use super::super::request_id::RequestId;
 use super::super::session::Session;
 use super::super::sessions::Lease;
 use super::super::{Event, Pin, translate};
@@ -29,6 +30,11 @@ impl Conversation {
             Ok(messages) => return Ok(messages),
             Err(Untaken::End(event)) => return Err(event),
             Err(Untaken::SessionLost) => {}
+        }
+        if self.is_borrowed() {
+            // It is not ours to begin anew.
+            let lost = Failure::new(Reason::UpstreamReset, SideEffect::None);
+            return Err(Event::Failed(lost));
         }
         // The server refused the session before it ran anything: once more on a new one.
         if let Some(pin) = &self.outgoing.pin {
@@ -60,6 +66,12 @@ impl Conversation {
         lease.map_err(no_session)
     }
 
+    /// It runs on its client's own session.
+    pub(super) fn is_borrowed(&self) -> bool {
+        let lease = self.lease.as_ref();
+        lease.is_some_and(|lease| lease.session.is_borrowed())
+    }
+
     async fn send_once(&mut self) -> Result<Box<Messages>, Untaken> {
         let Some(lease) = &self.lease else {
             return Err(Untaken::SessionLost);
@@ -68,17 +80,24 @@ impl Conversation {
         if may_ask(&self.outgoing.method) {
             session.hear().await;
         }
-        if let Some(level) = &self.outgoing.log_level {
+        // The level of a client's own session is the client's.
+        if let Some(level) = &self.outgoing.log_level
+            && !session.is_borrowed()
+        {
             session.set_log_level(level).await;
         }
-        self.id = self.origin.next_id();
+        self.id = if session.is_borrowed() {
+            RequestId::random()
+        } else {
+            self.origin.next_id()
+        };
         let unsent = Failure::new(Reason::UpstreamInvalid, SideEffect::None);
-        let params = translate::for_legacy(&self.outgoing, self.id)
+        let params = translate::for_legacy(&self.outgoing, &self.id)
             .map_err(|_| Untaken::End(Event::Failed(unsent)))?;
-        let body = translate::request(self.id, &self.outgoing.method, &params);
+        let body = translate::request(&self.id, &self.outgoing.method, &params);
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(Call {
             session: Arc::clone(&session),
-            id: self.id,
+            id: self.id.clone(),
             event_id: None,
         });
         if let Some(before) = self.hearing.take() {
@@ -87,7 +106,7 @@ impl Conversation {
         }
         if may_ask(&self.outgoing.method) {
             let hearers = session.hearers();
-            let joined = hearers.join(self.id, &self.outgoing, self.beside.clone());
+            let joined = hearers.join(self.id.clone(), &self.outgoing, self.beside.clone());
             self.hearing = Some(joined);
         }
         let method = &self.outgoing.method;

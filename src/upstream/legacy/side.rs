@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::super::modern::CANCEL_PATIENCE;
+use super::super::request_id::RequestId;
 use super::super::session::{Passport, Session};
 use super::super::{Answer, Control, translate};
 use crate::mcp::error::Failure;
@@ -20,7 +21,7 @@ use crate::mcp::json::Writer;
 pub(super) struct ResumePoint {
     pub(super) session: Passport,
     /// Our JSON-RPC id of the call.
-    pub(super) request: u64,
+    pub(super) request: RequestId,
     /// The last event taken.
     pub(super) event: String,
     /// What was declared for the client.
@@ -31,7 +32,7 @@ pub(super) struct ResumePoint {
 #[derive(Clone)]
 pub(super) struct Call {
     pub(super) session: Arc<Session>,
-    pub(super) id: u64,
+    pub(super) id: RequestId,
     /// The last event taken.
     pub(super) event_id: Option<HeaderValue>,
 }
@@ -55,7 +56,7 @@ impl Side {
         };
         let mut params = Writer::object();
         params
-            .number("requestId", id)
+            .raw("requestId", id.as_json())
             .str("reason", "The client no longer waits");
         let message = translate::notification("notifications/cancelled", &params.end());
         let _ = session.tell(message).await;

@@ -29,7 +29,8 @@ const POLL_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The whole of a call. Nothing is sent before the events are polled.
 pub(in crate::upstream) fn begin(begin: Begin, mut outgoing: Outgoing) -> Exchange {
-    let pin = Pin::default();
+    // On a client's own session, all of it is there.
+    let pin = outgoing.pin.take().unwrap_or_default();
     outgoing.pin = Some(pin.clone());
     let requests = Requests {
         begin,

@@ -8,6 +8,30 @@ use serde_json::Value;
 use super::client::Connection;
 use super::{PATIENCE, within};
 
+/// One event, and where to come back to behind it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Event {
+    pub(crate) id: Option<String>,
+    pub(crate) retry: Option<String>,
+    /// Null where it has none.
+    pub(crate) message: Value,
+}
+
+impl Event {
+    fn of(text: &str) -> Self {
+        let field = |name: &str| {
+            let mut values = text.lines().filter_map(|line| line.strip_prefix(name));
+            values.next().map(|value| value.trim().to_owned())
+        };
+        let data = data_of(text);
+        Self {
+            id: field("id:"),
+            retry: field("retry:"),
+            message: data.map_or(Value::Null, |data| serde_json::from_str(&data).unwrap()),
+        }
+    }
+}
+
 /// A response that streams. Dropped, the client hangs up.
 #[derive(Debug)]
 pub(crate) struct Stream {
@@ -50,6 +74,27 @@ impl Stream {
                 self.unread.push_str(&text.replace("\r\n", "\n"));
             }
         }
+    }
+
+    /// The next event with its id, also one without a message; `None` at the end of the stream.
+    pub(crate) async fn event(&mut self) -> Option<Event> {
+        let next = async {
+            loop {
+                while let Some(end) = self.unread.find("\n\n") {
+                    let event = self.unread[..end].to_owned();
+                    self.unread.drain(..end + 2);
+                    if !event.starts_with(':') {
+                        return Some(Event::of(&event));
+                    }
+                }
+                let frame = self.body.frame().await?.ok()?;
+                if let Ok(data) = frame.into_data() {
+                    let text = String::from_utf8(data.to_vec()).unwrap();
+                    self.unread.push_str(&text.replace("\r\n", "\n"));
+                }
+            }
+        };
+        within(PATIENCE, "the next event of a stream", next).await
     }
 
     /// The next message of this method; others are passed over.

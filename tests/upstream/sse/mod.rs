@@ -7,6 +7,7 @@ use serde_json::Value;
 mod calls;
 mod faults;
 mod finding;
+mod guest;
 
 const LEGACY: Era = Era::Legacy;
 

@@ -12,10 +12,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::super::http::{self, Body, Said};
+use super::Shared;
 use super::modern::{error, result};
 use super::resumable::Streams;
 use super::tools::{self, Call, End, Side};
-use super::{Era, Shared};
+use crate::support::Era;
 
 const SESSION: &str = "mcp-session-id";
 
@@ -45,7 +46,7 @@ impl Session {
     }
 }
 
-pub(super) fn handle(shared: &Arc<Shared>, parts: &Parts, body: &Bytes) -> Response<Body> {
+pub(super) async fn handle(shared: &Arc<Shared>, parts: &Parts, body: &Bytes) -> Response<Body> {
     let session = parts
         .headers
         .get(SESSION)
@@ -81,7 +82,7 @@ pub(super) fn handle(shared: &Arc<Shared>, parts: &Parts, body: &Bytes) -> Respo
             ),
         };
     }
-    post(shared, &session, &message)
+    post(shared, &session, &message).await
 }
 
 fn initialize(shared: &Shared, message: &Value) -> Response<Body> {
@@ -122,7 +123,7 @@ fn news(shared: &Shared) -> Response<Body> {
     http::events(None, said)
 }
 
-fn post(shared: &Arc<Shared>, session: &Arc<Session>, message: &Value) -> Response<Body> {
+async fn post(shared: &Arc<Shared>, session: &Arc<Session>, message: &Value) -> Response<Body> {
     let Some(method) = message["method"].as_str() else {
         let waits = session
             .asked
@@ -154,8 +155,25 @@ fn post(shared: &Arc<Shared>, session: &Arc<Session>, message: &Value) -> Respon
     }
     match method {
         "ping" => http::json(200, result(id, "{}")),
-        "tools/list" => http::json(200, result(id, &tools::list(Era::Legacy))),
-        "tools/call" => call(shared, session, params, id.clone()),
+        "tools/list" if shared.keeps_events.load(Ordering::Relaxed) => {
+            let (out, said) = mpsc::channel(1);
+            let list = tools::list(shared, Era::Legacy, params);
+            let _ = out.try_send(Said::Answer(result(id, &list)));
+            session.streams.open(said)
+        }
+        "tools/list" => http::json(200, result(id, &tools::list(shared, Era::Legacy, params))),
+        "tools/call" if params["name"] == "only" && params["task"].is_object() => {
+            let task = json!({"task": only("working")});
+            http::json(200, result(id, &task.to_string()))
+        }
+        "tasks/get" if params["taskId"] == "only-1" => {
+            http::json(200, result(id, &only("completed").to_string()))
+        }
+        "tasks/result" if params["taskId"] == "only-1" => {
+            let text = r#"{"content":[{"type":"text","text":"theirs"}]}"#;
+            http::json(200, result(id, text))
+        }
+        "tools/call" => call(shared, session, params, id.clone()).await,
         _ => http::json(
             200,
             error(
@@ -166,10 +184,23 @@ fn post(shared: &Arc<Shared>, session: &Arc<Session>, message: &Value) -> Respon
     }
 }
 
+/// The task of the tool that runs as one only.
+fn only(status: &str) -> Value {
+    json!({
+        "taskId": "only-1", "status": status, "ttl": 60_000, "pollInterval": 10,
+        "createdAt": "2026-01-01T00:00:00Z", "lastUpdatedAt": "2026-01-01T00:00:00Z",
+    })
+}
+
 /// Runs on when its reader goes away; only `notifications/cancelled` ends it early.
-fn call(shared: &Arc<Shared>, session: &Arc<Session>, params: &Value, id: Value) -> Response<Body> {
+async fn call(
+    shared: &Arc<Shared>,
+    session: &Arc<Session>,
+    params: &Value,
+    id: Value,
+) -> Response<Body> {
     let call = Call::read(params, id, Side::Legacy(Arc::clone(session)));
-    let (out, said) = mpsc::channel(16);
+    let (out, mut said) = mpsc::channel(16);
     let cancelled = CancellationToken::new();
     let key = call.id.to_string();
     let twice = session
@@ -183,6 +214,7 @@ fn call(shared: &Arc<Shared>, session: &Arc<Session>, params: &Value, id: Value)
     );
     shared.tally(call.nonce(), |tally| tally.started += 1);
     let keeps_events = shared.keeps_events.load(Ordering::Relaxed);
+    let answers_json = shared.answers_json.load(Ordering::Relaxed);
     let streams = Arc::clone(session);
     let (shared, session) = (Arc::clone(shared), Arc::clone(session));
     tokio::spawn(async move {
@@ -211,6 +243,15 @@ fn call(shared: &Arc<Shared>, session: &Arc<Session>, params: &Value, id: Value)
         };
         let _ = out.send(Said::Answer(text)).await;
     });
+    if answers_json {
+        loop {
+            match said.recv().await {
+                Some(Said::Note(_)) => {}
+                Some(Said::Answer(text)) => return http::json(200, text),
+                None => return http::empty(500),
+            }
+        }
+    }
     if keeps_events {
         streams.streams.open(said)
     } else {

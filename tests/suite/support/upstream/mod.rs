@@ -91,6 +91,13 @@ pub(crate) struct Shared {
     hangs: AtomicBool,
     challenges: AtomicBool,
     keeps_events: AtomicBool,
+    answers_json: AtomicBool,
+    takes_sessions: AtomicBool,
+    refuses_politely: AtomicBool,
+    /// Tools that are listed beside the usual ones.
+    extra_tools: Mutex<Vec<&'static str>>,
+    /// The list of tools comes in two pages.
+    pages: AtomicBool,
     /// Tasks of the server's own; `None` where it never makes any.
     own: Mutex<Option<own::Tasks>>,
     /// The most calls that ever ran at the same time.
@@ -155,6 +162,11 @@ impl Upstream {
             hangs: AtomicBool::new(false),
             challenges: AtomicBool::new(false),
             keeps_events: AtomicBool::new(false),
+            answers_json: AtomicBool::new(false),
+            takes_sessions: AtomicBool::new(false),
+            refuses_politely: AtomicBool::new(false),
+            extra_tools: Mutex::default(),
+            pages: AtomicBool::new(false),
             own: Mutex::default(),
             peak: AtomicU32::new(0),
         });
@@ -170,6 +182,31 @@ impl Upstream {
     /// From now on the streams of a legacy server can be come back to.
     pub(crate) fn keep_events(&self) {
         self.shared.keeps_events.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on a legacy server answers calls with one JSON body, its head included when they end.
+    pub(crate) fn answer_json(&self) {
+        self.shared.answers_json.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on a modern server is one of both eras.
+    pub(crate) fn take_sessions(&self) {
+        self.shared.takes_sessions.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on a modern server refuses what is not modern with status 200.
+    pub(crate) fn refuse_politely(&self) {
+        self.shared.refuses_politely.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on it has a tool of this name, too, which is listed first.
+    pub(crate) fn offer(&self, tool: &'static str) {
+        self.shared.extra_tools.lock().unwrap().push(tool);
+    }
+
+    /// From now on the list of tools comes in two pages.
+    pub(crate) fn list_in_pages(&self) {
+        self.shared.pages.store(true, Ordering::Relaxed);
     }
 
     /// From here on a modern server makes tasks of its own for clients that know them.
@@ -259,8 +296,13 @@ impl Upstream {
 
     /// Waits until somebody listens to what belongs to no call.
     pub(crate) async fn until_listened(&self) {
+        self.until_listening(1).await;
+    }
+
+    /// Waits until that was so often begun.
+    pub(crate) async fn until_listening(&self, times: usize) {
         let mut listeners = self.shared.listeners.subscribe();
-        let event = listeners.wait_for(|count| *count > 0);
+        let event = listeners.wait_for(|count| *count >= times);
         within(PATIENCE, "somebody listens at the server", event)
             .await
             .unwrap();
@@ -352,8 +394,13 @@ async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Response<Bod
     if parts.method == Method::POST && !accepts_both(&parts) {
         return http::empty(406);
     }
+    let takes_sessions = shared.takes_sessions.load(Ordering::Relaxed);
+    let version = parts.headers.get("mcp-protocol-version");
     match shared.era {
-        Era::Legacy => legacy::handle(&shared, &parts, &body),
+        Era::Modern if takes_sessions && version.is_none_or(|version| version != "2026-07-28") => {
+            legacy::handle(&shared, &parts, &body).await
+        }
+        Era::Legacy => legacy::handle(&shared, &parts, &body).await,
         Era::Modern => modern::handle(&shared, &parts, &body).await,
     }
 }

@@ -1,6 +1,7 @@
 //! The modern face: 2026-07-28, stateless.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use hyper::http::request::Parts;
@@ -10,7 +11,8 @@ use tokio::sync::mpsc;
 
 use super::super::http::{self, Body, Said};
 use super::tools::{self, Call, End, Side};
-use super::{Era, Shared, own};
+use super::{Shared, own};
+use crate::support::Era;
 
 const META: &str = "io.modelcontextprotocol/";
 
@@ -29,7 +31,8 @@ pub(super) async fn handle(shared: &Arc<Shared>, parts: &Parts, body: &Bytes) ->
     let makes_tasks = shared.own.lock().unwrap().is_some();
     if let Err(why) = headers_fit(parts, method, params, makes_tasks) {
         let wrong = json!({"code": -32020, "message": why}).to_string();
-        return http::json(400, error(&id, &wrong));
+        let politely = shared.refuses_politely.load(Ordering::Relaxed);
+        return http::json(if politely { 200 } else { 400 }, error(&id, &wrong));
     }
     if method.starts_with("tasks/")
         && let Some(answer) = own::answer(shared, &message)
@@ -38,7 +41,7 @@ pub(super) async fn handle(shared: &Arc<Shared>, parts: &Parts, body: &Bytes) ->
     }
     match method {
         "server/discover" => http::json(200, result(&id, &discovered())),
-        "tools/list" => http::json(200, result(&id, &tools::list(Era::Modern))),
+        "tools/list" => http::json(200, result(&id, &tools::list(shared, Era::Modern, params))),
         "tools/call" => call(shared, params, id).await,
         "subscriptions/listen" => listen(shared, id, &params["notifications"]),
         _ => http::json(
@@ -159,11 +162,14 @@ fn listen(shared: &Arc<Shared>, id: Value, filter: &Value) -> Response<Body> {
     let (out, said) = mpsc::channel(16);
     let mut news = shared.listen();
     let tools = filter["toolsListChanged"] == true;
-    let granted = if tools {
-        json!({"toolsListChanged": true})
-    } else {
-        json!({})
-    };
+    let uris = filter["resourceSubscriptions"].clone();
+    let mut granted = json!({});
+    if tools {
+        granted["toolsListChanged"] = json!(true);
+    }
+    if uris.is_array() {
+        granted["resourceSubscriptions"] = uris.clone();
+    }
     let meta = json!({(format!("{META}subscriptionId")): id});
     tokio::spawn(async move {
         let acknowledged = json!({
@@ -178,6 +184,13 @@ fn listen(shared: &Arc<Shared>, id: Value, filter: &Value) -> Response<Body> {
             if tools && method == "notifications/tools/list_changed" {
                 let note = json!({"jsonrpc": "2.0", "method": method, "params": {"_meta": meta}});
                 let _ = out.send(Said::Note(note.to_string())).await;
+            }
+            if method == "notifications/resources/updated" {
+                for uri in uris.as_array().into_iter().flatten() {
+                    let params = json!({"uri": uri, "_meta": meta});
+                    let note = json!({"jsonrpc": "2.0", "method": method, "params": params});
+                    let _ = out.send(Said::Note(note.to_string())).await;
+                }
             }
         }
     });

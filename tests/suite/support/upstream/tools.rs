@@ -1,6 +1,7 @@
 //! The tools of the scripted server.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -97,6 +98,21 @@ impl Call {
             "ask" => self.ask(out, &["name"]).await,
             "ask_two" => self.ask(out, &["first", "second"]).await,
             "ask_twice" => self.ask_twice(out).await,
+            "typed" => {
+                shared.released(self.nonce()).await;
+                let kind = self.kind();
+                End::Result(format!(
+                    r#"{{{kind}"content":[],"structuredContent":{{"n":1}}}}"#
+                ))
+            }
+            "ask_then_hold" => {
+                if let Side::Legacy(session) = &self.side {
+                    session.ask(out, question("name")).await;
+                }
+                shared.released(self.nonce()).await;
+                self.text("released")
+            }
+            "task_status" => self.text("the server's own"),
             "fail" => End::Result(format!(
                 r#"{{{}"content":[{{"type":"text","text":"it went wrong"}}],"isError":true}}"#,
                 self.kind()
@@ -244,8 +260,31 @@ fn wrong_state() -> End {
     End::Error(r#"{"code":-32602,"message":"not my state"}"#.into())
 }
 
-/// The list of tools, as the era shows it.
-pub(super) fn list(era: Era) -> String {
+/// The list of tools, or a page of it, as the era shows it.
+pub(super) fn list(shared: &Shared, era: Era, params: &Value) -> String {
+    let mut tools = all(era);
+    let extra = shared.extra_tools.lock().unwrap();
+    let extra = extra
+        .iter()
+        .map(|name| json!({"name": name, "inputSchema": {"type": "object"}}));
+    tools.splice(0..0, extra);
+    let mut page = match era {
+        Era::Legacy => json!({}),
+        Era::Modern => json!({"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}),
+    };
+    if shared.pages.load(Ordering::Relaxed) {
+        let rest = tools.split_off(2);
+        if params["cursor"] == "rest" {
+            tools = rest;
+        } else {
+            page["nextCursor"] = json!("rest");
+        }
+    }
+    page["tools"] = json!(tools);
+    page.to_string()
+}
+
+fn all(era: Era) -> Vec<Value> {
     let names = [
         "echo",
         "slow",
@@ -276,11 +315,17 @@ pub(super) fn list(era: Era) -> String {
             "readOnlyHint": true,
         }}),
     );
-    match era {
-        Era::Legacy => json!({"tools": tools}),
-        Era::Modern => json!({
-            "resultType": "complete", "ttlMs": 0, "cacheScope": "private", "tools": tools,
-        }),
+    tools.push(
+        json!({"name": "typed", "inputSchema": {"type": "object"}, "outputSchema": {
+            "type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"],
+        }}),
+    );
+    if era == Era::Legacy {
+        tools.push(
+            json!({"name": "only", "inputSchema": {"type": "object"}, "execution": {
+                "taskSupport": "required",
+            }}),
+        );
     }
-    .to_string()
+    tools
 }

@@ -1,0 +1,316 @@
+//! One server as a client's settings name it, and how it is made to run through raincheck.
+
+use std::fmt;
+use std::path::Path;
+
+use jsonc_parser::cst::{CstInputValue, CstNode, CstObject};
+
+use super::Options;
+use super::document::member;
+use crate::config::load::{Flags, load};
+
+#[derive(Clone)]
+pub(super) struct Entry(CstObject);
+
+/// How a client reaches a server. Prints without what may be secret: arguments, paths, queries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Server {
+    Program {
+        command: String,
+        arguments: Vec<String>,
+    },
+    Address {
+        url: String,
+    },
+}
+
+pub(super) enum Runs {
+    Plain(Server),
+    /// By raincheck, with the server that its arguments name.
+    Wrapped(Option<Server>),
+    Unknown,
+}
+
+/// What clients call a server's address.
+const ADDRESSES: [&str; 3] = ["url", "serverUrl", "httpUrl"];
+
+/// Members with which a client signs in by itself. Nobody does that for a program it launches.
+const SIGN_IN: [&str; 4] = ["auth", "authProviderType", "headersHelper", "oauth"];
+
+impl Entry {
+    pub(super) fn new(object: CstObject) -> Self {
+        Self(object)
+    }
+
+    pub(super) fn node(&self) -> CstNode {
+        self.0.clone().into()
+    }
+
+    pub(super) fn text(&self) -> String {
+        self.0.to_string()
+    }
+
+    pub(super) fn runs(&self) -> Runs {
+        if let Some(command) = self.word("command") {
+            let arguments = self.arguments();
+            let name = Path::new(&command).file_stem();
+            let is_ours = name.is_some_and(|name| name == "raincheck")
+                && arguments.first().is_some_and(|word| word == "stdio");
+            return if is_ours {
+                Runs::Wrapped(behind(&arguments).or_else(|| self.address()))
+            } else {
+                Runs::Plain(Server::Program { command, arguments })
+            };
+        }
+        let address = ADDRESSES.iter().find_map(|name| self.word(name));
+        address.map_or(Runs::Unknown, |url| Runs::Plain(Server::Address { url }))
+    }
+
+    /// Edits the entry so that raincheck is launched, and returns what to tell the user.
+    pub(super) fn wrap(
+        &self,
+        server: &Server,
+        raincheck: &str,
+        options: &[String],
+    ) -> Result<Vec<String>, String> {
+        match server {
+            Server::Program { command, .. } => Ok(self.wrap_program(command, raincheck, options)),
+            Server::Address { url } => self.wrap_address(url, raincheck, options),
+        }
+    }
+
+    fn wrap_program(&self, command: &str, raincheck: &str, options: &[String]) -> Vec<String> {
+        self.set("command", raincheck);
+        let first = [
+            &["stdio".to_owned()],
+            options,
+            &["--".into(), command.into()],
+        ]
+        .concat();
+        match member(&self.0, "args").and_then(|args| args.array_value()) {
+            Some(args) => {
+                for word in first.into_iter().rev() {
+                    args.insert(0, word.into());
+                }
+            }
+            None => self.put_after("command", "args", words(first)),
+        }
+        // A program that raincheck runs sees what is named, and the client named these for it.
+        let names: Vec<_> = self
+            .environment()
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect();
+        if !names.is_empty() {
+            self.set_variable("ENV_ALLOW", &names.join(","));
+        }
+        let has_file = member(&self.0, "envFile").is_some();
+        has_file
+            .then(|| {
+                "of what envFile sets, the server sees what RAINCHECK_UPSTREAM__ENV_ALLOW names \
+                 (a list with commas, in env)"
+                    .to_owned()
+            })
+            .into_iter()
+            .collect()
+    }
+
+    fn wrap_address(
+        &self,
+        url: &str,
+        raincheck: &str,
+        options: &[String],
+    ) -> Result<Vec<String>, String> {
+        if let Some(name) = SIGN_IN.iter().find(|name| member(&self.0, name).is_some()) {
+            return Err(format!(
+                "{name:?} lets the client sign in, which it does for no program that it launches; \
+                 put `raincheck run --upstream` in front of the server, and its address here"
+            ));
+        }
+        if self.word("type").is_some_and(|kind| kind == "ws") {
+            return Err("speaks over a WebSocket, which raincheck does not".to_owned());
+        }
+        if url.contains('@') {
+            return Err("credentials in a URL are not used; write them as headers".to_owned());
+        }
+        let headers = self.headers()?;
+        let address = ADDRESSES.iter().find(|name| self.word(name).is_some());
+        let address = address.copied().unwrap_or_default();
+        self.put_after(address, "command", raincheck.into());
+        // A query is where addresses carry a key, and everybody on the machine can read arguments.
+        let has_query = url.contains('?');
+        let mut arguments = [&["stdio".to_owned()], options].concat();
+        if !has_query {
+            arguments.extend(["--upstream".to_owned(), url.to_owned()]);
+        }
+        self.put_after("command", "args", words(arguments));
+        if has_query {
+            self.set_variable("URL", url);
+        }
+        self.remove(address);
+        for (name, value) in &headers {
+            self.set_variable(&format!("HEADERS__{}", variable(name)?), value);
+        }
+        self.remove("headers");
+        if member(&self.0, "type").is_some() {
+            self.set("type", "stdio");
+        }
+        let signs_in = url.starts_with("https:")
+            && !headers
+                .iter()
+                .any(|(name, _)| name.eq_ignore_ascii_case("authorization"));
+        let note = "if this server asks for a sign-in (OAuth), it cannot be reached this way";
+        Ok(signs_in.then(|| note.to_owned()).into_iter().collect())
+    }
+
+    /// What raincheck would say of these settings when the client starts it.
+    pub(super) fn verify(&self, server: &Server, options: &Options) -> Result<(), String> {
+        let (upstream, command) = match server {
+            Server::Program { command, arguments } => {
+                let all = [std::slice::from_ref(command), arguments].concat();
+                (None, all)
+            }
+            // Only the client knows what it puts there.
+            Server::Address { url } if url.contains("${") => return Ok(()),
+            Server::Address { url } => (Some(url.clone()), Vec::new()),
+        };
+        let flags = Flags {
+            config: options.config.clone(),
+            upstream,
+            store: options.store.clone(),
+            default_store: Some("memory:"),
+            command,
+            ..Flags::default()
+        };
+        load(&flags, &self.environment())
+            .map(|_| ())
+            .map_err(|e| e.to_string())
+    }
+
+    /// The address that raincheck finds in its environment.
+    fn address(&self) -> Option<Server> {
+        let mut variables = self.environment().into_iter();
+        let (_, url) = variables.find(|(name, _)| name == "RAINCHECK_UPSTREAM__URL")?;
+        Some(Server::Address { url })
+    }
+
+    fn headers(&self) -> Result<Vec<(String, String)>, String> {
+        let Some(headers) = member(&self.0, "headers").and_then(|it| it.object_value()) else {
+            return Ok(Vec::new());
+        };
+        let all = headers.properties().into_iter().map(|header| {
+            let text = header.value().as_ref().and_then(text);
+            header.decoded_name().zip(text).ok_or_else(|| {
+                let at = header.decoded_name().unwrap_or_default();
+                format!("the header {at:?} has no text as its value")
+            })
+        });
+        all.collect()
+    }
+
+    /// The variables whose values are known to be text.
+    fn environment(&self) -> Vec<(String, String)> {
+        let env = member(&self.0, "env").and_then(|env| env.object_value());
+        let variables = env.map(|env| env.properties()).unwrap_or_default();
+        variables
+            .into_iter()
+            .filter_map(|it| {
+                let value = it.value()?;
+                let value = text(&value).unwrap_or_else(|| value.to_string());
+                Some((it.decoded_name()?, value))
+            })
+            .collect()
+    }
+
+    fn word(&self, name: &str) -> Option<String> {
+        member(&self.0, name)?.value().as_ref().and_then(text)
+    }
+
+    /// What is no text stays in the file and is told as it stands there.
+    fn arguments(&self) -> Vec<String> {
+        let args = member(&self.0, "args").and_then(|args| args.array_value());
+        let all = args.map(|args| args.elements()).unwrap_or_default();
+        all.iter()
+            .map(|word| text(word).unwrap_or_else(|| word.to_string()))
+            .collect()
+    }
+
+    fn set(&self, name: &str, value: &str) {
+        if let Some(prop) = member(&self.0, name) {
+            prop.set_value(value.into());
+        }
+    }
+
+    fn remove(&self, name: &str) {
+        if let Some(prop) = member(&self.0, name) {
+            prop.remove();
+        }
+    }
+
+    /// A member behind that of another name, in place of one of its own name.
+    fn put_after(&self, other: &str, name: &str, value: CstInputValue) {
+        self.remove(name);
+        let at = member(&self.0, other).map_or(0, |prop| prop.property_index() + 1);
+        self.0.insert(at, name, value);
+    }
+
+    fn set_variable(&self, setting: &str, value: &str) {
+        let name = format!("RAINCHECK_UPSTREAM__{setting}");
+        if let Some(env) = member(&self.0, "env").and_then(|env| env.object_value()) {
+            if let Some(old) = member(&env, &name) {
+                old.remove();
+            }
+            env.append(&name, value.into());
+        } else {
+            let env = CstInputValue::Object(vec![(name, value.into())]);
+            self.put_after("args", "env", env);
+        }
+    }
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Program { command, .. } => f.write_str(command),
+            Self::Address { url } => {
+                let origin = url.find("://").map_or(0, |at| at + 3);
+                let (scheme, rest) = url.split_at_checked(origin).unwrap_or_default();
+                let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+                let host = host.rsplit('@').next().unwrap_or_default();
+                write!(f, "{scheme}{host}")
+            }
+        }
+    }
+}
+
+/// The server that a `raincheck stdio` was given.
+fn behind(arguments: &[String]) -> Option<Server> {
+    let ours = arguments.iter().position(|word| word == "--");
+    let (ours, theirs) = arguments.split_at_checked(ours.unwrap_or(arguments.len()))?;
+    if let Some((command, arguments)) = theirs.split_first().and_then(|it| it.1.split_first()) {
+        let (command, arguments) = (command.clone(), arguments.to_vec());
+        return Some(Server::Program { command, arguments });
+    }
+    let at = ours.iter().position(|word| word == "--upstream")?;
+    let url = ours.get(at + 1)?.clone();
+    Some(Server::Address { url })
+}
+
+/// The middle of a variable's name that sets a header. A dash is an underscore there.
+fn variable(header: &str) -> Result<String, String> {
+    if header.contains('_') {
+        return Err(format!(
+            "the header {header:?} has an underscore, which no variable can say: put \
+             [upstream.headers] into a file, name it with --config, and take the header out here"
+        ));
+    }
+    Ok(header.to_uppercase().replace('-', "_"))
+}
+
+fn text(node: &CstNode) -> Option<String> {
+    node.as_string_lit()?.decoded_value().ok()
+}
+
+fn words(all: Vec<String>) -> CstInputValue {
+    CstInputValue::Array(all.into_iter().map(CstInputValue::from).collect())
+}

@@ -1,0 +1,234 @@
+//! `raincheck wrap`: lets a client's settings file launch raincheck in front of a server that it names.
+
+use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::Failure;
+use super::table::{printable, table};
+use crate::config::load::environment;
+
+mod document;
+mod entry;
+mod file;
+mod program;
+mod undo;
+
+use document::Document;
+use entry::{Entry, Runs};
+use file::SettingsFile;
+
+#[derive(Debug, Args)]
+pub(super) struct Line {
+    #[arg(help = "A JSON file with mcpServers or servers, such as .mcp.json or .vscode/mcp.json")]
+    file: PathBuf,
+    #[arg(help = "The server to wrap; without it, the servers in the file are listed")]
+    name: Option<String>,
+    #[arg(long, help = "Put the server back as it was before")]
+    undo: bool,
+    #[arg(long, help = "Do not ask")]
+    yes: bool,
+    #[arg(long, conflicts_with = "yes", help = "Show the change, make none")]
+    dry_run: bool,
+    #[command(flatten)]
+    options: Options,
+}
+
+/// What the client shall launch raincheck with.
+#[derive(Debug, Args)]
+struct Options {
+    #[arg(
+        long,
+        value_name = "URL",
+        conflicts_with = "undo",
+        help = "Where its tasks live, such as redis://HOST [default: in its memory]"
+    )]
+    store: Option<String>,
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "undo",
+        help = "Its settings: see config.example.toml"
+    )]
+    config: Option<PathBuf>,
+}
+
+pub(super) fn wrap(line: &Line) -> Result<ExitCode, Failure> {
+    let file = SettingsFile::read(&line.file).map_err(|why| located(&line.file, &why))?;
+    let Some(name) = &line.name else {
+        if line.undo {
+            return Err(Failure::usage("--undo needs the name of a server"));
+        }
+        return list(&file).map_err(|why| located(&line.file, &why));
+    };
+    let change = if line.undo {
+        undo::change(&file, name)
+    } else {
+        wrapped(&file, name, &line.options)
+    };
+    match change.map_err(|why| located(&line.file, &why))? {
+        Change::None(why) => {
+            say(&format!("{}: {}\n", shown(name), why));
+            Ok(ExitCode::SUCCESS)
+        }
+        Change::Text { text, notes } => apply(line, &file, &text, &notes),
+    }
+}
+
+/// What shall become of the file.
+enum Change {
+    /// Nothing, for this reason.
+    None(&'static str),
+    Text {
+        text: String,
+        /// What the user should know before saying yes.
+        notes: Vec<String>,
+    },
+}
+
+fn wrapped(file: &SettingsFile, name: &str, options: &Options) -> Result<Change, String> {
+    let document = Document::parse(&file.text)?;
+    let entry = document.entry(name)?;
+    let server = match entry.runs() {
+        Runs::Plain(server) => server,
+        Runs::Wrapped(_) => return Ok(Change::None("runs through raincheck already")),
+        Runs::Unknown => {
+            let text = "has neither a command nor a url, so there is nothing to wrap";
+            return Err(format!("{}: {text}", shown(name)));
+        }
+    };
+    let raincheck = program::raincheck(&environment())?;
+    let notes = entry
+        .wrap(&server, &raincheck, &arguments(options)?)
+        .and_then(|notes| {
+            entry.verify(&server, options)?;
+            Ok(notes)
+        })
+        .map_err(|why| format!("{}: {why}", shown(name)))?;
+    let text = document.text();
+    Ok(Change::Text { text, notes })
+}
+
+/// The options as the client will pass them. It starts raincheck in a directory of its own choice.
+fn arguments(options: &Options) -> Result<Vec<String>, String> {
+    let mut arguments = Vec::new();
+    if let Some(path) = &options.config {
+        let path = std::path::absolute(path).map_err(|e| format!("{}: {e}", path.display()))?;
+        let path = path
+            .to_str()
+            .ok_or("--config: not a name that JSON can hold")?;
+        arguments.extend(["--config".to_owned(), path.to_owned()]);
+    }
+    if let Some(url) = &options.store {
+        if url.contains('@') {
+            let text = "--store: a password has no place on a command line, which everybody on the \
+                        machine can read; put store.url into a file for --config";
+            return Err(text.to_owned());
+        }
+        arguments.extend(["--store".to_owned(), url.clone()]);
+    }
+    Ok(arguments)
+}
+
+fn apply(
+    line: &Line,
+    file: &SettingsFile,
+    text: &str,
+    notes: &[String],
+) -> Result<ExitCode, Failure> {
+    say(&difference(file, text));
+    for note in notes {
+        say(&format!("note: {note}\n"));
+    }
+    if line.dry_run {
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !line.yes && !agreed(&line.file)? {
+        return Err(located(&line.file, "not changed"));
+    }
+    let backup = file
+        .replace(text)
+        .map_err(|why| Failure::runtime(format!("{}: {why}", line.file.display())))?;
+    say(&format!(
+        "{} is changed, {} is as it was. Restart the client, or let it read its servers anew.\n",
+        line.file.display(),
+        backup.display()
+    ));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// An answer is one word.
+const ANSWER_MAX: u64 = 64;
+
+fn agreed(file: &Path) -> Result<bool, Failure> {
+    let stdin = io::stdin().lock();
+    if !stdin.is_terminal() {
+        let text = "not changed: there is no terminal to ask on, and no --yes";
+        return Err(Failure::usage(format!("{}: {text}", file.display())));
+    }
+    say(&format!("Change {}? [y/N] ", file.display()));
+    let mut answer = String::new();
+    // Whoever closes the terminal has not said yes.
+    let _ = stdin.take(ANSWER_MAX).read_line(&mut answer);
+    Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+}
+
+/// The lines that change and no others: what is beside them may be somebody's secret.
+fn difference(file: &SettingsFile, text: &str) -> String {
+    let name = file.path.display().to_string();
+    let diff = similar::TextDiff::from_lines(file.text.as_str(), text)
+        .unified_diff()
+        .context_radius(0)
+        .header(&name, &name)
+        .to_string();
+    diff.chars()
+        .filter(|c| *c != '\r')
+        .map(|c| match c {
+            '\n' | '\t' => c,
+            c if c.is_control() => char::REPLACEMENT_CHARACTER,
+            c => c,
+        })
+        .collect()
+}
+
+fn list(file: &SettingsFile) -> Result<ExitCode, String> {
+    let document = Document::parse(&file.text)?;
+    let rows: Vec<_> = document
+        .entries()?
+        .iter()
+        .map(|(name, entry)| row(name, entry))
+        .collect();
+    if rows.is_empty() {
+        return Err("names no server".to_owned());
+    }
+    say(&table(&rows));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn row(name: &str, entry: &Entry) -> [String; 3] {
+    let (state, server) = match entry.runs() {
+        Runs::Plain(server) => ("", server.to_string()),
+        Runs::Wrapped(Some(server)) => ("wrapped", server.to_string()),
+        Runs::Wrapped(None) => ("wrapped", "as its settings say".to_owned()),
+        Runs::Unknown => ("", "neither a command nor a url".to_owned()),
+    };
+    [printable(name), printable(&server), state.to_owned()]
+}
+
+/// A server's name inside of a message.
+fn shown(name: &str) -> String {
+    format!("{:?}", printable(name))
+}
+
+fn located(file: &Path, why: &str) -> Failure {
+    Failure::runtime(format!("{}: {why}", file.display()))
+}
+
+/// A reader that went away (`| head`) is no reason to fail.
+fn say(text: &str) {
+    let mut out = io::stdout().lock();
+    let _ = out.write_all(text.as_bytes());
+    let _ = out.flush();
+}

@@ -1,0 +1,32 @@
+//! By what name a client finds this very raincheck.
+
+use std::fs;
+use std::path::Path;
+
+const NAME: &str = "raincheck";
+
+/// The bare name where the path leads here: settings are shared between machines. Else the whole
+/// path, which needs no path of the client's.
+pub(super) fn raincheck(environment: &[(String, String)]) -> Result<String, String> {
+    let own = std::env::current_exe()
+        .and_then(fs::canonicalize)
+        .map_err(|e| format!("raincheck does not find its own program: {e}"))?;
+    let path = environment.iter().find(|(name, _)| name == "PATH");
+    let folders = path.map(|(_, folders)| std::env::split_paths(folders));
+    let found = folders
+        .into_iter()
+        .flatten()
+        .filter(|folder| folder.is_absolute())
+        .map(|folder| folder.join(NAME))
+        .find(|file| file.is_file());
+    if found.is_some_and(|file| is_same(&file, &own)) {
+        return Ok(NAME.to_owned());
+    }
+    let text = own.to_str();
+    let text = text.ok_or("raincheck lies in a folder whose name JSON cannot hold")?;
+    Ok(text.to_owned())
+}
+
+fn is_same(file: &Path, own: &Path) -> bool {
+    fs::canonicalize(file).is_ok_and(|file| file == own)
+}

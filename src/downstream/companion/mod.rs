@@ -1,0 +1,240 @@
+//! Tools of raincheck's own, by which clients without Tasks follow calls that take long: a call that
+//! outlasts its client's patience is answered with a ticket, and the ticket is good for these tools.
+//!
+//! Requests that declare tasks never meet them. Where they are switched off nothing is read for them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::Response;
+use hyper::header::HeaderValue;
+use serde_json::value::RawValue;
+
+use super::body::Body;
+use super::call::{self, Asked};
+use super::intercept::Modern;
+use super::reply::Rpc;
+use super::tasks::Shared;
+use super::{Front, Known, TOOLS_PATIENCE};
+use crate::mcp::error::RpcError;
+use crate::mcp::request::Request;
+use crate::mcp::tools::Tools;
+use crate::mcp::version::Era;
+use crate::runner::Announce;
+use crate::runner::seat::{Answer, Client, Reply};
+use crate::task::id::Caller;
+use crate::task::policy::{InputWhen, Plan, Rule, with_companion};
+use crate::task::ticket::{Names, Ticket, Tool};
+
+mod answers;
+pub(super) mod carried;
+mod desk;
+mod list;
+
+use carried::Carried;
+
+/// The longest that a call of `task_status` waits for news.
+const WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// So much sooner than a call becomes a ticket a waiting one is answered: both have the same client.
+const WAIT_SPARE: Duration = Duration::from_secs(5);
+
+/// What the companion tools are told, and what is known of calls that they are for.
+#[derive(Debug)]
+pub struct Companion {
+    prefix: Arc<str>,
+    wait_max: Duration,
+    pub(super) carried: Carried,
+}
+
+impl Companion {
+    /// The prefix is for names that the server has, too; clients wait for at least `patience`.
+    pub fn new(prefix: &str, patience: Duration) -> Self {
+        let spared = patience.saturating_sub(WAIT_SPARE).max(patience / 2);
+        Self {
+            prefix: prefix.into(),
+            wait_max: spared.min(WAIT_MAX),
+            carried: Carried::default(),
+        }
+    }
+}
+
+/// Where one caller's tickets are taken.
+pub(super) struct Desk<'a> {
+    front: &'a Shared,
+    companion: &'a Companion,
+    who: Who,
+    names: Names,
+    tools: Option<Arc<Tools>>,
+}
+
+/// A caller, and how it is spoken to.
+#[derive(Clone)]
+pub(super) struct Who {
+    pub(super) caller: Caller,
+    pub(super) credentials: Option<HeaderValue>,
+    pub(super) capabilities: Arc<str>,
+    /// Whose words it speaks.
+    pub(super) face: Era,
+}
+
+impl<'a> Desk<'a> {
+    /// `None`: there is none, or the server has tools of all our names.
+    pub(super) async fn open(front: &'a Shared, who: Who) -> Option<Self> {
+        let companion = front.companion.as_ref()?;
+        let Who {
+            caller,
+            credentials,
+            capabilities,
+            ..
+        } = who.clone();
+        let listed = front
+            .upstream
+            .tools(*caller.as_bytes(), credentials, capabilities);
+        // Where the list cannot be had, nobody knows of a clash, the client least of all.
+        let listed = tokio::time::timeout(TOOLS_PATIENCE, listed).await;
+        let tools = listed.ok().and_then(Result::ok);
+        let is_taken = |name: &str| {
+            tools
+                .as_ref()
+                .is_some_and(|tools| tools.get(name).is_some())
+        };
+        let names = Names::free(&companion.prefix, is_taken)?;
+        Some(Self {
+            front,
+            companion,
+            who,
+            names,
+            tools,
+        })
+    }
+
+    /// The tool of ours that has this name.
+    pub(super) fn tool(&self, name: &str) -> Option<Tool> {
+        self.names.tool(name)
+    }
+
+    /// What the server says of a tool of its own.
+    pub(super) fn known(&self, tool: &str) -> Known {
+        let known = self.tools.as_ref().and_then(|tools| tools.get(tool));
+        known.map(Known::of).unwrap_or_default()
+    }
+
+    /// How a call of a tool of the server's is carried.
+    pub(super) fn plan(&self, rule: &Rule) -> Plan {
+        with_companion(
+            rule,
+            match self.who.face {
+                // Its client answers by coming back.
+                Era::Modern => InputWhen::BeforeTask,
+                Era::Legacy => InputWhen::InTask,
+            },
+        )
+    }
+
+    /// How its client hears that it became a task.
+    pub(super) fn announce(&self, tool: &str) -> Announce {
+        let known = self.tools.as_ref().and_then(|tools| tools.get(tool));
+        Announce::Ticket(Ticket {
+            names: self.names.clone(),
+            face: self.who.face,
+            has_output_schema: known.is_some_and(|known| known.has_output_schema),
+        })
+    }
+}
+
+/// Where a modern client's calls are concerned. `None`: it follows tasks itself, or there is none.
+pub(super) async fn desk<'a>(
+    front: &'a Shared,
+    modern: &Modern<'_>,
+    caller: Caller,
+    credentials: Option<&HeaderValue>,
+) -> Option<Desk<'a>> {
+    if !is_for(front, modern, "tools/call") {
+        return None;
+    }
+    Desk::open(front, who(modern, caller, credentials.cloned())).await
+}
+
+/// Whether the answer to this request has our tools in it.
+pub(super) fn is_listed(front: &Front, modern: &Modern<'_>) -> bool {
+    is_for(front, modern, "tools/list")
+}
+
+fn is_for(front: &Front, modern: &Modern<'_>, method: &str) -> bool {
+    front.companion.is_some() && modern.request.method == method && !modern.meta.declares_tasks
+}
+
+fn who(modern: &Modern<'_>, caller: Caller, credentials: Option<HeaderValue>) -> Who {
+    Who {
+        caller,
+        credentials,
+        capabilities: modern.meta.capabilities.get().into(),
+        face: Era::Modern,
+    }
+}
+
+/// A modern client calls one of our tools.
+pub(super) async fn call(desk: &Desk<'_>, tool: Tool, request: &Request<'_>) -> Response<Body> {
+    let answer = desk.answer(tool, request.params.get("arguments")).await;
+    Rpc::answer(request.id.get(), answer).into_response()
+}
+
+/// A modern client lists the tools: the server's, and ours behind the last of them.
+pub(super) async fn list(front: &Shared, asked: &Asked<'_>, rule: Rule) -> Response<Body> {
+    let id = asked.modern.request.id.get();
+    let mut client = match call::begin(front, asked, Plan::Held, rule) {
+        Ok(client) => client,
+        Err(refused) => return Rpc::not_begun(id, refused.reason()).into_response(),
+    };
+    let answer = match answer_of(&mut client).await {
+        Some(Answer::Result(result)) => {
+            let is_whole = !asked.modern.request.params.contains("cursor");
+            let who = who(asked.modern, asked.caller, asked.credentials.clone());
+            Answer::Result(with_ours(front, who, result, is_whole).await)
+        }
+        Some(answer) => answer,
+        None => {
+            let error = RpcError::internal("The call ended without an answer");
+            return Rpc::error(id, &error).into_response();
+        }
+    };
+    Rpc::answer(id, answer).guarded(Some(client.into_guard()))
+}
+
+/// The answer alone.
+async fn answer_of(client: &mut Client) -> Option<Answer> {
+    loop {
+        match client.next().await? {
+            Reply::Relay(_) => {}
+            Reply::Answer(answer) => return Some(answer),
+        }
+    }
+}
+
+/// A page of the list, with our tools where it is the last one. `is_first`: it may be the only one.
+pub(super) async fn with_ours(
+    front: &Shared,
+    who: Who,
+    page: Box<RawValue>,
+    is_first: bool,
+) -> Box<RawValue> {
+    let Some(companion) = &front.companion else {
+        return page;
+    };
+    if !list::is_last(&page) {
+        return page;
+    }
+    let names = if is_first {
+        // All that there is to clash with is here.
+        let mut tools = Tools::default();
+        match tools.add_page(&page) {
+            Ok(_) => Names::free(&companion.prefix, |name| tools.get(name).is_some()),
+            Err(_) => None,
+        }
+    } else {
+        Desk::open(front, who).await.map(|desk| desk.names)
+    };
+    let edited = names.and_then(|names| list::with(&page, &names));
+    edited.unwrap_or(page)
+}

@@ -1,0 +1,266 @@
+//! `tools/call` with `params.task`, or of a tool that needs it: a task from the start.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::{HeaderMap, Response};
+use serde_json::value::RawValue;
+
+use super::super::body::Body;
+use super::super::legacy::words::Request;
+use super::super::reply::Rpc;
+use super::super::tasks::Shared;
+use super::super::{TOOLS_PATIENCE, undecided};
+use super::{Asker, delivery, requests, result};
+use crate::mcp::error::{Reason, RpcError, code};
+use crate::mcp::json::{Object, is_object};
+use crate::mcp::tasks_2025::{Wish, created};
+use crate::mcp::tools::Tool;
+use crate::mcp::version::Era;
+use crate::runner::seat::{Answer, Guard, Reply};
+use crate::runner::{Announce, Call};
+use crate::task::id::TaskId;
+use crate::task::policy::{InputWhen, Mode, Plan, Rule};
+use crate::task::state::{Digest, Status};
+use crate::upstream::Outgoing;
+
+/// A finished task stays so long at least, however short a `ttl` is asked for.
+const RETENTION_MS_MIN: u64 = 1_000;
+
+/// And at most so many times as long as the operator's own `retention`.
+const RETENTIONS_MAX: u64 = 24;
+
+/// What the server may ask the client in the course of a task. What this client can answer was said
+/// in its `initialize`, maybe to another replica: what it cannot, it refuses.
+const ASKABLE: &str = r#"{"elicitation":{},"sampling":{},"roots":{}}"#;
+
+/// Of two members of one name, two readers could take different ones.
+const RESERVED: [&str; 4] = ["_meta", "name", "arguments", "task"];
+
+/// A call as it goes to the server.
+#[derive(Debug)]
+pub(in crate::downstream) struct Sent {
+    pub(in crate::downstream) era: Era,
+    pub(in crate::downstream) outgoing: Outgoing,
+}
+
+/// The call goes to the server on the client's own session. `None`: the server is to say that it
+/// knows no such session.
+pub(super) fn on_session(
+    front: &Shared,
+    headers: &HeaderMap,
+    asker: &Asker,
+    request: &Request<'_>,
+) -> Option<Sent> {
+    let caller = *asker.caller.as_bytes();
+    let session = front.upstream.client_session(headers, caller)?;
+    let outgoing = Outgoing {
+        caller,
+        credentials: asker.credentials.clone(),
+        method: request.method.as_ref().into(),
+        params: request.params_text.into(),
+        capabilities: ASKABLE.into(),
+        name: request.params.get_str("name").as_deref().map(Arc::from),
+        param_headers: [].into(),
+        wants_progress: true,
+        log_level: None,
+        retry: None,
+        answer_patience: None,
+        native_task: false,
+        pin: Some(session.pin()),
+    };
+    Some(Sent {
+        era: Era::Legacy,
+        outgoing,
+    })
+}
+
+pub(super) async fn answer(
+    front: &Shared,
+    asker: &Asker,
+    request: &Request<'_>,
+    send: impl FnOnce() -> Option<Sent>,
+) -> Option<Response<Body>> {
+    let id = request.id.get();
+    let refuse = |error: &RpcError| Some(Rpc::error(id, error).on_session().into_response());
+    let name = request.params.get_str("name")?;
+    let rule = front.rules.for_tool(&name).0;
+    let wish = match Wish::of(&request.params) {
+        Ok(Some(wish)) => Some(wish),
+        Ok(None) if rule.require_tasks && rule.mode != Mode::Never => {
+            return refuse(&only_as_task());
+        }
+        // The server would refuse it.
+        Ok(None) if !front.settings.pass_native_tasks && front.native_tools.contains(&name) => None,
+        Ok(None) => return None,
+        Err(error) => return refuse(&error),
+    };
+    if let Err(error) = check(&request.params) {
+        return refuse(&error);
+    }
+    if let Err(error) = front.upstream.era(asker.credentials.clone()).await {
+        return Some(undecided(request.id, error));
+    }
+    let known = known(front, asker, &name).await;
+    let is_theirs = front.settings.pass_native_tasks && known.offers_task;
+    if is_theirs || (wish.is_none() && !known.requires_task) {
+        return None;
+    }
+    if rule.mode == Mode::Never && !known.requires_task {
+        return refuse(&never_a_task());
+    }
+    let Sent { era, mut outgoing } = send()?;
+    outgoing.native_task = known.requires_task && era == Era::Legacy;
+    outgoing.answer_patience = rule.input_timeout_ms.map(Duration::from_millis);
+    let call = Call {
+        caller: asker.caller,
+        era,
+        announce: Announce::Task,
+        digest: digest(request, &name),
+        outgoing,
+        rule: Rule {
+            retention_ms: retention_ms(wish, rule),
+            ..rule.clone()
+        },
+        plan: Plan::Always {
+            input: InputWhen::InTask,
+        },
+        progress_token: None,
+        repeatable: known.repeatable && front.settings.trust_annotations,
+        listed: asker.is_somebody,
+    };
+    let (made, guard) = match make(front, call).await {
+        Ok(made) => made,
+        Err(NotMade::Refused(reason)) => return Some(Rpc::not_begun(id, reason).into_response()),
+        Err(NotMade::Answered(answer)) => {
+            return Some(Rpc::answer(id, answer).on_session().into_response());
+        }
+        Err(NotMade::Lost) => {
+            return refuse(&RpcError::internal("The call ended without an answer"));
+        }
+    };
+    if wish.is_some() {
+        delivery::follow(front, asker, made.id, Status::Working);
+        return Some(Rpc::result(id, &made.created).guarded(Some(guard)));
+    }
+    // Its end is the answer, and it has one whether or not the client still reads it.
+    guard.announce();
+    Some(
+        match result::wait_for(front, asker, request.id, made.id).await {
+            Ok(response) => response,
+            Err(refusal) => requests::refused(front, id, refusal)?.into_response(),
+        },
+    )
+}
+
+/// A task that was made.
+struct Made {
+    id: TaskId,
+    /// `CreateTaskResult`.
+    created: String,
+}
+
+/// Why there is no task.
+enum NotMade {
+    Refused(Reason),
+    Answered(Answer),
+    Lost,
+}
+
+async fn make(front: &Shared, call: Call) -> Result<(Made, Guard), NotMade> {
+    let begun = front.runner.call(call);
+    let mut client = begun.map_err(|refused| NotMade::Refused(refused.reason()))?;
+    loop {
+        match client.next().await {
+            Some(Reply::Answer(Answer::Result(result))) => {
+                let made = made(&result).ok_or(NotMade::Lost)?;
+                return Ok((made, client.into_guard()));
+            }
+            Some(Reply::Answer(answer)) => return Err(NotMade::Answered(answer)),
+            // Nobody was promised any before the task.
+            Some(Reply::Relay(_)) => {}
+            None => return Err(NotMade::Lost),
+        }
+    }
+}
+
+fn made(result: &RawValue) -> Option<Made> {
+    let id = Object::parse(result.get()).ok()?.get_str("taskId")?;
+    Some(Made {
+        id: TaskId::parse(&id)?,
+        created: created(result)?,
+    })
+}
+
+fn check(params: &Object<'_>) -> Result<(), RpcError> {
+    if params.is_ambiguous(&RESERVED) {
+        return Err(RpcError::invalid_params(
+            "Invalid params: ambiguous members",
+        ));
+    }
+    if params.get("arguments").is_some_and(|raw| !is_object(raw)) {
+        return Err(RpcError::invalid_params(
+            "Invalid params: arguments must be an object",
+        ));
+    }
+    Ok(())
+}
+
+/// What the server says of the tool. A list that cannot be had says nothing.
+async fn known(front: &Shared, asker: &Asker, name: &str) -> Tool {
+    let caller = *asker.caller.as_bytes();
+    let tools = front
+        .upstream
+        .tools(caller, asker.credentials.clone(), ASKABLE.into());
+    match tokio::time::timeout(TOOLS_PATIENCE, tools).await {
+        Ok(Ok(tools)) => tools.get(name).cloned().unwrap_or_default(),
+        Ok(Err(_)) | Err(_) => Tool::default(),
+    }
+}
+
+/// How long the finished task stays: what was asked for, within limits.
+fn retention_ms(wish: Option<Wish>, rule: &Rule) -> u64 {
+    let longest = rule.retention_ms.saturating_mul(RETENTIONS_MAX);
+    let wanted = wish.and_then(|wish| wish.ttl_ms);
+    wanted.map_or(rule.retention_ms, |wanted| {
+        wanted.clamp(RETENTION_MS_MIN, longest.max(RETENTION_MS_MIN))
+    })
+}
+
+fn digest(request: &Request<'_>, name: &str) -> Digest {
+    let arguments = request.params.get("arguments").map(RawValue::get);
+    Digest::of(&[&request.method, name, arguments.unwrap_or_default()])
+}
+
+/// The code is the specification's (2025-11-25, Tasks, Tool-Level Negotiation).
+fn only_as_task() -> RpcError {
+    RpcError::new(
+        code::METHOD_NOT_FOUND,
+        "Method not found: this tool runs as a task only, which params.task asks for",
+    )
+}
+
+fn never_a_task() -> RpcError {
+    RpcError::new(
+        code::METHOD_NOT_FOUND,
+        "Method not found: this tool does not run as a task",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wanted_ttl_is_kept_within_limits() {
+        let rule = Rule {
+            retention_ms: 10_000,
+            ..Rule::default()
+        };
+        let of = |ttl_ms| retention_ms(Some(Wish { ttl_ms }), &rule);
+        assert_eq!(of(None), 10_000);
+        assert_eq!(of(Some(0)), 1_000);
+        assert_eq!(of(Some(60_000)), 60_000);
+        assert_eq!(of(Some(u64::MAX)), 240_000);
+    }
+}

@@ -1,0 +1,282 @@
+//! Who tells a session of its tasks: one job for each session that has open tasks and a stream open
+//! here.
+//!
+//! It pushes questions and changes of status on the session's GET stream. The record is what counts: a
+//! job that ends, or a replica that does, loses nothing that a later `tasks/get`, `tasks/result` or GET
+//! does not begin again.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+use tokio::time::{Duration, sleep};
+
+use super::super::call::KEEP_ALIVE;
+use super::super::legacy::pushes::SessionKey;
+use super::super::tasks::Shared;
+use super::{Asker, questions};
+use crate::mcp::json::Writer;
+use crate::mcp::tasks_2025::STATUS;
+use crate::runner::watch::Watch;
+use crate::task::id::{Caller, TaskId};
+use crate::task::state::{Status, Task};
+use crate::task::view_2025;
+
+/// Sessions whose open tasks are remembered here. With one more, the one that was least recently
+/// used and has no stream is forgotten.
+const SESSIONS_MAX: usize = 4096;
+
+/// Open tasks of one session that are told of. More are polled.
+const TASKS_MAX: usize = 256;
+
+/// How soon a stream that was full, or a store that did not answer, is tried again.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
+
+/// All sessions of this process that have open tasks.
+#[derive(Debug, Default)]
+pub struct Deliveries(Mutex<Table>);
+
+#[derive(Debug, Default)]
+struct Table {
+    sessions: HashMap<SessionKey, Session>,
+    uses: u64,
+}
+
+#[derive(Debug)]
+struct Session {
+    caller: Caller,
+    /// Open tasks, with the status that the client was last told of.
+    tasks: BTreeMap<TaskId, Status>,
+    /// Wakes the job, while there is one.
+    job: Option<Arc<Notify>>,
+    used: u64,
+}
+
+impl Deliveries {
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The task has this status now. True where its session was not told so yet.
+    fn is_news(&self, key: SessionKey, id: TaskId, status: Status) -> bool {
+        let mut table = self.table();
+        let session = table.sessions.get_mut(&key);
+        let told = session.and_then(|session| session.tasks.get_mut(&id));
+        told.is_some_and(|told| std::mem::replace(told, status) != status)
+    }
+
+    fn forget(&self, key: SessionKey, id: TaskId) {
+        if let Some(session) = self.table().sessions.get_mut(&key) {
+            session.tasks.remove(&id);
+        }
+    }
+}
+
+impl Table {
+    fn session(&mut self, key: SessionKey, caller: Caller) -> Option<&mut Session> {
+        self.uses += 1;
+        let used = self.uses;
+        if !self.sessions.contains_key(&key) && self.sessions.len() >= SESSIONS_MAX {
+            let idle = self.sessions.iter().filter(|(_, one)| one.job.is_none());
+            let oldest = idle.min_by_key(|(_, one)| one.used).map(|(key, _)| *key)?;
+            self.sessions.remove(&oldest);
+        }
+        let session = self.sessions.entry(key).or_insert_with(|| Session {
+            caller,
+            tasks: BTreeMap::new(),
+            job: None,
+            used,
+        });
+        session.used = used;
+        Some(session)
+    }
+}
+
+/// The asker's session is told of this open task from here on. It knows of this status.
+pub(super) fn follow(front: &Shared, asker: &Asker, id: TaskId, status: Status) {
+    let Some(key) = asker.key else { return };
+    let mut table = front.deliveries.table();
+    let Some(session) = table.session(key, asker.caller) else {
+        return;
+    };
+    if session.tasks.len() >= TASKS_MAX && session.job.is_none() {
+        // Nobody looks whether they have ended.
+        session.tasks.pop_first();
+    }
+    if session.tasks.len() < TASKS_MAX || session.tasks.contains_key(&id) {
+        session.tasks.entry(id).or_insert(status);
+        run(front, key, session);
+    }
+}
+
+/// This task has ended: where no job looks after it, it is forgotten here.
+pub(super) fn ended(front: &Shared, asker: &Asker, id: TaskId) {
+    let Some(key) = asker.key else { return };
+    let mut table = front.deliveries.table();
+    let Some(session) = table.sessions.get_mut(&key) else {
+        return;
+    };
+    if session.job.is_none() {
+        session.tasks.remove(&id);
+        if session.tasks.is_empty() {
+            table.sessions.remove(&key);
+        }
+    }
+}
+
+/// The session's stream was opened here.
+pub(super) fn opened(front: &Shared, key: SessionKey) {
+    if let Some(session) = front.deliveries.table().sessions.get_mut(&key) {
+        run(front, key, session);
+    }
+}
+
+/// Wakes the session's job, or starts it where there is a stream to tell on.
+fn run(front: &Shared, key: SessionKey, session: &mut Session) {
+    if let Some(job) = &session.job {
+        job.notify_one();
+        return;
+    }
+    let Some(stream) = front.pushes.stream(key) else {
+        return;
+    };
+    let woken = Arc::new(Notify::new());
+    session.job = Some(Arc::clone(&woken));
+    let job = Job {
+        front: Arc::clone(front),
+        key,
+        caller: session.caller,
+        woken,
+        watch: front.runner.watches().watch(Vec::new()),
+        stream,
+        asked: BTreeMap::new(),
+        pending: BTreeSet::new(),
+        again: BTreeSet::new(),
+    };
+    let closing = front.closing.clone();
+    front
+        .passing
+        .spawn(async move { closing.run_until_cancelled(job.run()).await });
+}
+
+struct Job {
+    front: Shared,
+    key: SessionKey,
+    caller: Caller,
+    woken: Arc<Notify>,
+    watch: Watch,
+    /// On which stream the questions were put.
+    stream: u64,
+    /// The keys of these questions, for each task that is watched.
+    asked: BTreeMap<TaskId, BTreeSet<Box<str>>>,
+    /// What may have changed.
+    pending: BTreeSet<TaskId>,
+    /// What is to be tried again a little later.
+    again: BTreeSet<TaskId>,
+}
+
+impl Job {
+    async fn run(mut self) {
+        while self.goes_on() {
+            match self.pending.pop_first() {
+                Some(id) => self.look_at(id).await,
+                None => self.wait().await,
+            }
+        }
+    }
+
+    /// Takes in what is new of the session. False at the end: then the next one to speak of its
+    /// tasks starts another job.
+    fn goes_on(&mut self) -> bool {
+        let mut table = self.front.deliveries.table();
+        let Some(session) = table.sessions.get_mut(&self.key) else {
+            return false;
+        };
+        let stream = self.front.pushes.stream(self.key);
+        let Some(stream) = stream.filter(|_| !session.tasks.is_empty()) else {
+            session.job = None;
+            if session.tasks.is_empty() {
+                table.sessions.remove(&self.key);
+            }
+            return false;
+        };
+        if stream != self.stream {
+            // What was said on another stream may never have arrived.
+            self.stream = stream;
+            self.asked.values_mut().for_each(BTreeSet::clear);
+            self.pending.extend(self.asked.keys());
+        }
+        for id in session.tasks.keys() {
+            if !self.asked.contains_key(id) {
+                // Watched before it is read, so that no change falls in between.
+                self.watch.also(*id);
+                self.asked.insert(*id, BTreeSet::new());
+                self.pending.insert(*id);
+            }
+        }
+        true
+    }
+
+    async fn wait(&mut self) {
+        let pause = if self.again.is_empty() {
+            KEEP_ALIVE
+        } else {
+            TRY_AGAIN
+        };
+        tokio::select! {
+            id = self.watch.changed() => {
+                self.pending.insert(id);
+            }
+            () = self.woken.notified() => {}
+            () = sleep(pause) => self.pending.append(&mut self.again),
+        }
+    }
+
+    async fn look_at(&mut self, id: TaskId) {
+        match self.front.find_by_id(id, &self.caller).await {
+            Ok(Some(loaded)) => self.tell(&loaded.task),
+            Ok(None) => self.forget(id),
+            Err(_away) => {
+                self.again.insert(id);
+            }
+        }
+    }
+
+    fn tell(&mut self, task: &Task) {
+        let (front, key) = (&self.front, self.key);
+        if front.deliveries.is_news(key, task.id, task.status()) {
+            // One that is dropped is made up for by the client's next poll.
+            let now_ms = front.runner.ledger().now_ms();
+            front.pushes.push(key, notification(task, now_ms));
+        }
+        let asked = self.asked.entry(task.id).or_default();
+        for (name, question) in questions::of(task) {
+            if asked.contains(name) {
+                continue;
+            }
+            if front.pushes.push(key, question) {
+                asked.insert(name.into());
+            } else {
+                self.again.insert(task.id);
+            }
+        }
+        if task.is_ended() {
+            self.forget(task.id);
+        }
+    }
+
+    fn forget(&mut self, id: TaskId) {
+        self.front.deliveries.forget(self.key, id);
+        self.asked.remove(&id);
+        self.again.remove(&id);
+        self.watch.no_more(id);
+    }
+}
+
+fn notification(task: &Task, now_ms: u64) -> String {
+    let mut out = Writer::with_capacity(448);
+    out.str("jsonrpc", "2.0")
+        .str("method", STATUS)
+        .raw("params", &view_2025::task(task, now_ms));
+    out.end()
+}

@@ -1,0 +1,141 @@
+//! THE 2025-11-25 TASKS: what a legacy client of that revision sees of the tasks in the store.
+//!
+//! Decided by request: what its `MCP-Protocol-Version` says. Of a session are read the results of
+//! `initialize` and `tools/list`, the calls that wish for a task, `tasks/*`, and the answers to the
+//! questions of tasks; all else is the server's own business.
+
+use bytes::Bytes;
+use hyper::header::{ACCEPT, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::{HeaderMap, Response};
+
+use super::auth;
+use super::body::Body;
+use super::legacy::pushes::SessionKey;
+use super::legacy::words::{Request, Words};
+use super::tasks::Shared;
+use crate::mcp::version::LEGACY_NEWEST;
+use crate::task::id::Caller;
+
+mod call;
+pub mod delivery;
+mod edit;
+pub mod native;
+mod questions;
+mod requests;
+mod result;
+
+pub(super) use call::Sent;
+pub(super) use edit::{Edit, relay};
+pub(super) use questions::answered;
+
+const SESSION_ID: &str = "mcp-session-id";
+const PROTOCOL_VERSION: &str = "mcp-protocol-version";
+
+/// Who asks.
+#[derive(Debug)]
+pub(super) struct Asker {
+    pub(super) caller: Caller,
+    pub(super) credentials: Option<HeaderValue>,
+    /// Where questions and changes are pushed; `None`: its session has no name of its own.
+    pub(super) key: Option<SessionKey>,
+    /// Somebody in particular, whose tasks can be listed.
+    pub(super) is_somebody: bool,
+    /// Reads event streams.
+    pub(super) streams: bool,
+}
+
+impl Asker {
+    pub(super) fn of(front: &Shared, headers: &HeaderMap) -> Self {
+        let caller = front.callers.of(headers);
+        let mut accepted = headers.get_all(ACCEPT).iter();
+        Self {
+            caller,
+            credentials: front.credentials(headers),
+            key: session_key(&caller, headers),
+            is_somebody: auth::is_somebody(headers),
+            streams: accepted.any(|kinds| {
+                let kinds = kinds.to_str().unwrap_or_default();
+                kinds.contains("text/event-stream") || kinds.contains("*/*")
+            }),
+        }
+    }
+}
+
+/// What became of a message.
+pub(super) enum Looked {
+    Answered(Response<Body>),
+    /// The server's business. Its answer is to be edited so.
+    Pass(Option<Edit>),
+}
+
+/// Looks at a message of a client of a server of its era.
+pub(super) async fn look(front: &Shared, parts: &Parts, body: &Bytes) -> Looked {
+    let headers = &parts.headers;
+    let speaks = speaks(headers);
+    // What a session agrees on is decided by its first answer.
+    let may_begin = !headers.contains_key(SESSION_ID);
+    if !speaks && !may_begin {
+        return Looked::Pass(None);
+    }
+    let answered = match Words::of(body) {
+        Words::Request(request) if speaks => {
+            let edit = Edit::of(front, headers, &request);
+            if edit.is_some() {
+                return Looked::Pass(edit);
+            }
+            let asker = Asker::of(front, headers);
+            answer(front, &asker, &request, || {
+                call::on_session(front, headers, &asker, &request)
+            })
+            .await
+        }
+        Words::Request(request) if request.method == "initialize" => {
+            return Looked::Pass(Edit::of(front, headers, &request));
+        }
+        Words::Answer(id, message) if speaks => {
+            answered(front, &Asker::of(front, headers), id, &message).await
+        }
+        Words::Request(_) | Words::Answer(..) | Words::Notification(..) | Words::Other => None,
+    };
+    match answered {
+        Some(response) => Looked::Answered(response),
+        None => Looked::Pass(None),
+    }
+}
+
+/// The answer to a request of this dialect; `None`: it is the server's own business. `send` tells how
+/// a call goes to the server.
+pub(super) async fn answer(
+    front: &Shared,
+    asker: &Asker,
+    request: &Request<'_>,
+    send: impl FnOnce() -> Option<Sent>,
+) -> Option<Response<Body>> {
+    match &*request.method {
+        "tools/call" => Box::pin(call::answer(front, asker, request, send)).await,
+        "tasks/get" | "tasks/cancel" | "tasks/list" => {
+            Box::pin(requests::answer(front, asker, request)).await
+        }
+        "tasks/result" => Box::pin(result::answer(front, asker, request)).await,
+        _ => None,
+    }
+}
+
+/// A session's GET stream was opened here: what waits for it is said there.
+pub(super) fn stream_opened(front: &Shared, headers: &HeaderMap) {
+    let caller = front.callers.of(headers);
+    if let Some(key) = session_key(&caller, headers) {
+        delivery::opened(front, key);
+    }
+}
+
+fn speaks(headers: &HeaderMap) -> bool {
+    let version = headers.get(PROTOCOL_VERSION);
+    version.is_some_and(|version| version.as_bytes().trim_ascii() == LEGACY_NEWEST.as_bytes())
+}
+
+fn session_key(caller: &Caller, headers: &HeaderMap) -> Option<SessionKey> {
+    let id = headers.get(SESSION_ID)?.to_str().ok()?;
+    Some(SessionKey::of(caller, id))
+}

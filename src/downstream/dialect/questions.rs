@@ -1,0 +1,108 @@
+//! Questions of tasks as requests to their client, and what it answers, on any replica.
+
+use std::collections::BTreeMap;
+
+use hyper::{Response, StatusCode};
+use serde_json::value::RawValue;
+
+use super::super::body::Body;
+use super::super::reply;
+use super::super::tasks::{ANSWERS_BYTES_MAX, Shared};
+use super::Asker;
+use crate::mcp::error::{Reason, RpcError};
+use crate::mcp::input;
+use crate::mcp::json::{Object, string};
+use crate::mcp::tasks_2025;
+use crate::runner::AnswerError;
+use crate::store::ledger::{Loaded, NotApplied};
+use crate::task::id::TaskId;
+use crate::task::machine::Event;
+use crate::task::state::{Leg, Task};
+
+/// What our JSON-RPC ids begin with.
+const OURS: &str = "raincheck/";
+
+/// The open questions of a task, by their keys, as requests to its client.
+pub(super) fn of(task: &Task) -> impl Iterator<Item = (&str, String)> {
+    let id = task.id.to_string();
+    task.open_questions()
+        .filter_map(move |(question, request)| {
+            let name = format!("{OURS}{id}/{}", question.key);
+            let message = tasks_2025::question(request, &name, &id)?;
+            Some((&*question.key, message))
+        })
+}
+
+/// The task and the key that an answer is for. `None`: it answers no question of a task of ours.
+fn named(id: &RawValue) -> Option<(TaskId, String)> {
+    let name = string(id)?;
+    let (task, key) = name.strip_prefix(OURS)?.split_once('/')?;
+    Some((TaskId::parse(task)?, key.to_owned()))
+}
+
+/// Takes an answer. `None`: it is for the server. An answer that nobody waits for is taken and
+/// forgotten, as JSON-RPC has no answers to answers.
+pub(in crate::downstream) async fn answered(
+    front: &Shared,
+    asker: &Asker,
+    id: &RawValue,
+    message: &Object<'_>,
+) -> Option<Response<Body>> {
+    let (task, key) = named(id)?;
+    let size: usize = message.iter().map(|(_, value)| value.get().len()).sum();
+    if size > ANSWERS_BYTES_MAX {
+        let error = RpcError::invalid_request("Invalid request: the answer is too large");
+        return Some(reply::refusal(StatusCode::PAYLOAD_TOO_LARGE, &error));
+    }
+    let taken = take(front, asker, task, &key, message).await;
+    Some(match taken {
+        Ok(()) => reply::empty(StatusCode::ACCEPTED),
+        Err(error) => reply::refusal(StatusCode::SERVICE_UNAVAILABLE, &error),
+    })
+}
+
+async fn take(
+    front: &Shared,
+    asker: &Asker,
+    task: TaskId,
+    key: &str,
+    message: &Object<'_>,
+) -> Result<(), RpcError> {
+    let away = || RpcError::internal("The task store does not answer; try again later");
+    let found = front.find_by_id(task, &asker.caller).await;
+    let Some(loaded) = found.map_err(|_| away())? else {
+        return Ok(());
+    };
+    let mut open = loaded.task.open_questions();
+    let Some(answer) = open
+        .find(|(question, _)| *question.key == *key)
+        .map(|(_, request)| tasks_2025::answer(request, message))
+    else {
+        return Ok(());
+    };
+    drop(open);
+    if input::refused(&answer).is_some() && matches!(loaded.task.leg, Leg::Parked(_)) {
+        return give_up(front, &loaded).await.map_err(|_| away());
+    }
+    let answers = BTreeMap::from([(key.into(), answer)]);
+    let credentials = asker.credentials.clone();
+    match front.runner.answer(loaded, answers, credentials).await {
+        Ok(()) | Err(AnswerError::Gone) => Ok(()),
+        Err(AnswerError::Busy) => Err(RpcError::internal(
+            "Too many calls are under way; try again later",
+        )),
+        Err(AnswerError::Store(_)) => Err(away()),
+    }
+}
+
+/// A server of 2026 waits for results only: it cannot be told that its question was refused, and
+/// without an answer it cannot go on.
+async fn give_up(front: &Shared, loaded: &Loaded) -> Result<(), NotApplied> {
+    let event = Event::Cancel {
+        reason: Some(Reason::AnswerRefused),
+    };
+    match front.runner.ledger().apply(loaded, event).await {
+        Ok(_) | Err(NotApplied::Rejected(..) | NotApplied::Gone) => Ok(()),
+        Err(away @ NotApplied::Store(_)) => Err(away),
+    }
+}

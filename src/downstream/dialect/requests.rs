@@ -1,0 +1,159 @@
+//! `tasks/get`, `tasks/cancel` and `tasks/list`: answered from the store, on any replica.
+
+use std::cmp::Reverse;
+
+use futures_util::stream::{self, StreamExt as _};
+use hyper::Response;
+
+use super::super::body::Body;
+use super::super::legacy::words::Request;
+use super::super::reply::Rpc;
+use super::super::tasks::{Refusal, STORE_IS_AWAY, Shared};
+use super::{Asker, delivery};
+use crate::mcp::base64;
+use crate::mcp::error::{RpcError, code};
+use crate::mcp::json::Object;
+use crate::store::ledger::{Loaded, NotApplied};
+use crate::task::id::TaskId;
+use crate::task::machine::Event;
+use crate::task::view_2025;
+
+/// Tasks on one page of the list.
+const PAGE: usize = 100;
+
+/// Records that are read at the same time for one list.
+const READ_AT_ONCE: usize = 32;
+
+/// `None`: the task is unknown here, and the server may have tasks of its own.
+pub(super) async fn answer(
+    front: &Shared,
+    asker: &Asker,
+    request: &Request<'_>,
+) -> Option<Response<Body>> {
+    let answered = match &*request.method {
+        "tasks/get" => get(front, asker, &request.params).await,
+        "tasks/cancel" => cancel(front, asker, &request.params).await,
+        _ => list(front, asker, &request.params).await,
+    };
+    let rpc = match answered {
+        Ok(result) => Rpc::result(request.id.get(), &result),
+        Err(refusal) => refused(front, request.id.get(), refusal)?,
+    };
+    Some(rpc.into_response())
+}
+
+/// `None`: the server may know the task.
+pub(super) fn refused(front: &Shared, id: &str, refusal: Refusal) -> Option<Rpc> {
+    Some(match refusal {
+        Refusal::Unknown if front.settings.pass_native_tasks => return None,
+        Refusal::Unknown => Rpc::error(id, &RpcError::unknown_task()).on_session(),
+        Refusal::Error(error) => Rpc::error(id, &error).on_session(),
+        Refusal::Store => Rpc::store_unavailable(id),
+        Refusal::Busy => Rpc::busy(id),
+    })
+}
+
+pub(super) fn named(params: &Object<'_>) -> Result<TaskId, Refusal> {
+    let text = params
+        .get_str("taskId")
+        .ok_or_else(|| RpcError::invalid_params("Invalid params: taskId must be a string"))?;
+    TaskId::parse(&text).ok_or(Refusal::Unknown)
+}
+
+/// Unknown, expired, unannounced and foreign tasks are one and the same to the caller.
+pub(super) async fn find(front: &Shared, asker: &Asker, id: TaskId) -> Result<Loaded, Refusal> {
+    let found = front.find_by_id(id, &asker.caller).await?;
+    found.ok_or(Refusal::Unknown)
+}
+
+async fn get(front: &Shared, asker: &Asker, params: &Object<'_>) -> Result<String, Refusal> {
+    let task = find(front, asker, named(params)?).await?.task;
+    if task.is_ended() {
+        delivery::ended(front, asker, task.id);
+    } else {
+        delivery::follow(front, asker, task.id, task.status());
+    }
+    Ok(view_2025::task(&task, front.runner.ledger().now_ms()))
+}
+
+/// While the store is away, a call that is carried here is stopped all the same.
+async fn cancel(front: &Shared, asker: &Asker, params: &Object<'_>) -> Result<String, Refusal> {
+    let id = named(params)?;
+    let committing = commit_cancel(front, asker, id);
+    tokio::pin!(committing);
+    tokio::select! {
+        answered = &mut committing => return answered,
+        () = tokio::time::sleep(STORE_IS_AWAY) => {}
+    }
+    front.runner.stop(id, &asker.caller);
+    committing.await
+}
+
+async fn commit_cancel(front: &Shared, asker: &Asker, id: TaskId) -> Result<String, Refusal> {
+    let loaded = find(front, asker, id).await?;
+    let ledger = front.runner.ledger();
+    match ledger.apply(&loaded, Event::Cancel { reason: None }).await {
+        // The owner sees the change and tells the server.
+        Ok((cancelled, _)) => Ok(view_2025::task(&cancelled.task, ledger.now_ms())),
+        Err(NotApplied::Rejected(_, stands)) => {
+            let status = stands.task.status().word();
+            let message = format!("Cannot cancel task: already in terminal status '{status}'");
+            Err(RpcError::invalid_params(message).into())
+        }
+        Err(NotApplied::Gone) => Err(Refusal::Unknown),
+        Err(NotApplied::Store(error)) => Err(error.into()),
+    }
+}
+
+/// The caller's own tasks, newest first.
+async fn list(front: &Shared, asker: &Asker, params: &Object<'_>) -> Result<String, Refusal> {
+    if !asker.is_somebody {
+        let message = "Method not found: only clients with credentials can list their tasks";
+        return Err(RpcError::new(code::METHOD_NOT_FOUND, message).into());
+    }
+    let after = match params.get("cursor") {
+        None => None,
+        Some(_) => Some(
+            cursor(params)
+                .ok_or_else(|| RpcError::invalid_params("Invalid params: the cursor is unknown"))?,
+        ),
+    };
+    let ledger = front.runner.ledger();
+    let ids = ledger.store().listed(&asker.caller).await?;
+    let mut reading = stream::iter(ids)
+        .map(|id| front.find_by_id(id, &asker.caller))
+        .buffer_unordered(READ_AT_ONCE);
+    let mut tasks = Vec::new();
+    while let Some(found) = reading.next().await {
+        if let Some(Loaded { task, .. }) = found? {
+            let place = Reverse((task.created_ms, task.id));
+            if after.is_none_or(|after| place > Reverse(after)) {
+                tasks.push((place, view_2025::task(&task, ledger.now_ms())));
+            }
+        }
+    }
+    tasks.sort_unstable();
+    let more = tasks.len() > PAGE;
+    tasks.truncate(PAGE);
+    let next = tasks.last().filter(|_| more);
+    let next = next.map(|(Reverse((created_ms, id)), _)| cursor_after(*created_ms, *id));
+    let tasks: Vec<String> = tasks.into_iter().map(|(_, task)| task).collect();
+    Ok(view_2025::page(&tasks, next.as_deref()))
+}
+
+/// Names the last task of a page.
+fn cursor_after(created_ms: u64, id: TaskId) -> String {
+    let mut out = String::new();
+    base64::encode(
+        &[&created_ms.to_be_bytes()[..], id.as_bytes()].concat(),
+        &mut out,
+    );
+    out
+}
+
+fn cursor(params: &Object<'_>) -> Option<(u64, TaskId)> {
+    let bytes = base64::decode(&params.get_str("cursor")?)?;
+    let (created_ms, id) = bytes.split_first_chunk::<8>()?;
+    let id = TaskId::from_bytes(id.try_into().ok()?);
+    Some((u64::from_be_bytes(*created_ms), id))
+}

@@ -1,0 +1,216 @@
+//! `tasks/result`: waits for the end of a task, and puts its questions to the client meanwhile.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream::{self, BoxStream, StreamExt as _};
+use hyper::Response;
+use serde_json::value::RawValue;
+use tokio::time::{Instant, Interval};
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+use super::super::body::Body;
+use super::super::call::{HEAD_PATIENCE, keep_alive};
+use super::super::legacy::pushes::SessionKey;
+use super::super::legacy::words::Request;
+use super::super::reply::{self, Rpc};
+use super::super::tasks::{Refusal, Shared};
+use super::{Asker, delivery, questions, requests};
+use crate::mcp::error::RpcError;
+use crate::mcp::{sse, tasks_2025};
+use crate::runner::watch::Watch;
+use crate::store::StoreError;
+use crate::task::id::{Caller, TaskId};
+use crate::task::state::{Outcome, Payload, Task};
+
+/// How soon a store that did not answer is asked again, and whether the stream on which a question
+/// was said is still open.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// `None`: the task is unknown here, and the server may have tasks of its own.
+pub(super) async fn answer(
+    front: &Shared,
+    asker: &Asker,
+    request: &Request<'_>,
+) -> Option<Response<Body>> {
+    let waited = match requests::named(&request.params) {
+        Ok(task) => wait_for(front, asker, request.id, task).await,
+        Err(refusal) => Err(refusal),
+    };
+    match waited {
+        Ok(response) => Some(response),
+        Err(refusal) => requests::refused(front, request.id.get(), refusal).map(Rpc::into_response),
+    }
+}
+
+/// Answers a request with the end of a task.
+pub(super) async fn wait_for(
+    front: &Shared,
+    asker: &Asker,
+    id: &RawValue,
+    task: TaskId,
+) -> Result<Response<Body>, Refusal> {
+    let mut waiting = Waiting::begin(front, asker, id, task).await?;
+    if !asker.streams {
+        loop {
+            if let Said::Answer(answer) = waiting.next().await {
+                return Ok(answer.into_response());
+            }
+        }
+    }
+    let first = match tokio::time::timeout(HEAD_PATIENCE, waiting.next()).await {
+        Ok(Said::Answer(answer)) => return Ok(answer.into_response()),
+        Ok(Said::Question(question)) => Some(question),
+        Err(_elapsed) => None,
+    };
+    Ok(reply::event_stream(Body::Events(events(waiting, first))))
+}
+
+fn events(waiting: Waiting, first: Option<String>) -> BoxStream<'static, Bytes> {
+    let first = stream::iter(first.map(|question| sse::event(&question)));
+    let rest = stream::unfold((Some(waiting), keep_alive()), |(waiting, beat)| async {
+        let (mut waiting, mut beat): (Waiting, Interval) = (waiting?, beat);
+        tokio::select! {
+            said = waiting.next() => Some(match said {
+                Said::Question(question) => (sse::event(&question), (Some(waiting), beat)),
+                Said::Answer(answer) => (sse::event(&answer.json), (None, beat)),
+            }),
+            _ = beat.tick() => Some((sse::COMMENT, (Some(waiting), beat))),
+        }
+    });
+    first.chain(rest).boxed()
+}
+
+enum Said {
+    Question(String),
+    Answer(Rpc),
+}
+
+struct Waiting {
+    front: Shared,
+    caller: Caller,
+    key: Option<SessionKey>,
+    id: Box<RawValue>,
+    task: TaskId,
+    watch: Watch,
+    /// The record may have changed since it was last read.
+    dirty: bool,
+    carried_here: bool,
+    /// The open questions that were not put on this stream.
+    open: BTreeMap<Box<str>, String>,
+    asked: BTreeSet<Box<str>>,
+    answer: Option<Rpc>,
+    _answer: TaskTrackerToken,
+}
+
+impl Waiting {
+    async fn begin(
+        front: &Shared,
+        asker: &Asker,
+        id: &RawValue,
+        task: TaskId,
+    ) -> Result<Self, Refusal> {
+        // Watched before it is read, so that no change falls in between.
+        let watch = front.runner.watches().watch(vec![task]);
+        let loaded = requests::find(front, asker, task).await?;
+        if !loaded.task.is_ended() {
+            delivery::follow(front, asker, task, loaded.task.status());
+        }
+        let mut waiting = Self {
+            front: Arc::clone(front),
+            caller: asker.caller,
+            key: asker.key,
+            id: id.to_owned(),
+            task,
+            watch,
+            dirty: false,
+            carried_here: false,
+            open: BTreeMap::new(),
+            asked: BTreeSet::new(),
+            answer: None,
+            _answer: front.passing.token(),
+        };
+        waiting.see(&loaded.task).await?;
+        Ok(waiting)
+    }
+
+    /// What to say next. After the answer nothing follows.
+    ///
+    /// Cancel safe.
+    async fn next(&mut self) -> Said {
+        loop {
+            let mut look_again = false;
+            if self.dirty {
+                look_again = self.read().await.is_err();
+            }
+            if let Some(answer) = self.answer.take() {
+                return Said::Answer(answer);
+            }
+            // It is said once: on the session's own stream where that is open here.
+            let elsewhere = self.key.is_some_and(|key| self.front.pushes.is_open(key));
+            if !elsewhere && let Some((key, question)) = self.open.pop_first() {
+                self.asked.insert(key);
+                return Said::Question(question);
+            }
+            look_again |= !self.open.is_empty();
+            let again = Instant::now() + LOOK_AGAIN;
+            tokio::select! {
+                _ = self.watch.changed() => self.dirty = true,
+                () = tokio::time::sleep_until(again), if look_again => {}
+                // What is carried here ends in time; what is not may take any time.
+                () = self.front.closing.cancelled(), if !self.carried_here => {
+                    let error = RpcError::internal("The proxy is shutting down; ask again");
+                    return Said::Answer(Rpc::error(self.id.get(), &error));
+                }
+            }
+        }
+    }
+
+    async fn read(&mut self) -> Result<(), StoreError> {
+        if let Some(loaded) = self.front.find_by_id(self.task, &self.caller).await? {
+            self.see(&loaded.task).await?;
+        } else {
+            let unknown = Rpc::error(self.id.get(), &RpcError::unknown_task());
+            self.answer = Some(unknown.on_session());
+        }
+        self.dirty = false;
+        Ok(())
+    }
+
+    async fn see(&mut self, task: &Task) -> Result<(), StoreError> {
+        self.carried_here = task.owner.as_ref() == Some(self.front.runner.incarnation());
+        if let Some(outcome) = &task.outcome {
+            self.answer = Some(self.end(task, outcome).await?);
+            return Ok(());
+        }
+        let open = questions::of(task).filter(|(key, _)| !self.asked.contains(*key));
+        self.open = open.map(|(key, message)| (key.into(), message)).collect();
+        Ok(())
+    }
+
+    /// What the call itself would have been answered with.
+    async fn end(&self, task: &Task, outcome: &Outcome) -> Result<Rpc, StoreError> {
+        let id = self.id.get();
+        let kept;
+        let result = match outcome {
+            Outcome::Completed(Payload::Inline(result)) => result.get(),
+            Outcome::Completed(Payload::Kept { .. }) => {
+                kept = self.front.runner.ledger().load_kept(task).await?;
+                let text = kept.as_deref().map(std::str::from_utf8);
+                text.and_then(Result::ok).unwrap_or("{}")
+            }
+            Outcome::Failed(error) => return Ok(Rpc::verbatim_error(id, error)),
+            Outcome::Cancelled => {
+                let error = RpcError::internal("The task was cancelled");
+                return Ok(Rpc::error(id, &error));
+            }
+        };
+        let result = tasks_2025::result_for_client(result, &task.id.to_string());
+        Ok(match result {
+            Ok(result) => Rpc::result(id, &result),
+            Err(_) => Rpc::error(id, &RpcError::internal("The task's result cannot be read")),
+        })
+    }
+}

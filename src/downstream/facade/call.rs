@@ -1,0 +1,383 @@
+//! One request of a legacy client, carried to a modern server: leg by leg, with the client's answers
+//! in between. It runs in a job of its own and outlives the connection that it came on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::HeaderMap;
+use hyper::header::{HeaderName, HeaderValue};
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+
+use super::super::TOOLS_PATIENCE;
+use super::super::auth::is_somebody;
+use super::super::dialect::{Edit, Sent};
+use super::super::legacy::words::Request;
+use super::super::reply::Rpc;
+use super::super::tasks::Shared;
+use super::questions::{self, Unanswered};
+use super::session::Session;
+use super::table::Entered;
+use super::words;
+use crate::mcp::error::{Failure, Reason, RpcError, SideEffect, code};
+use crate::mcp::result::{self, ResultType};
+use crate::mcp::version::Era;
+use crate::mcp::{input, params};
+use crate::runner::seat::{Answer, Reply};
+use crate::runner::{Announce, Call};
+use crate::store::notes::Kind;
+use crate::task::policy::{Plan, Rule, plan};
+use crate::task::state::Digest;
+use crate::upstream::{Outgoing, Retry, UpstreamError};
+
+/// Messages that wait for the client, beside the answer.
+const MESSAGES_MAX: usize = 64;
+
+/// How long a client that does not read holds its call up; then it misses a message.
+const SLOW_CLIENT: Duration = Duration::from_secs(5);
+
+/// Times that a server may ask within one call.
+const ROUNDS_MAX: usize = 16;
+
+/// Before a server that asks nothing, and yet wants to be called again, is.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// How often it is looked whether another replica was told to cancel.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// One look in so many is at the session, too, which may have been ended elsewhere.
+const LOOKS_A_SESSION: u32 = 8;
+
+/// How long a cancel waits for the replica that runs the call.
+const CANCEL_LIFETIME: Duration = Duration::from_mins(1);
+
+/// What the client hears of its request.
+#[derive(Debug)]
+pub(super) enum Said {
+    /// A notification, or a request of the server's.
+    Message(String),
+    /// The answer. Nothing follows.
+    Answer(Rpc),
+}
+
+/// A request with everything that its legs need.
+pub(super) struct Asked {
+    pub(super) front: Shared,
+    pub(super) session: Session,
+    id: Box<RawValue>,
+    method: Arc<str>,
+    params: Arc<str>,
+    arguments: Option<Box<RawValue>>,
+    name: Option<Arc<str>>,
+    param_headers: Arc<[(HeaderName, HeaderValue)]>,
+    progress_token: Option<Box<RawValue>>,
+    credentials: Option<HeaderValue>,
+    pub(super) rule: Rule,
+    listed: bool,
+    /// Questions can be put where the answer goes.
+    pub(super) streams: bool,
+    /// What raincheck says in the answer beside the server.
+    edit: Option<Edit>,
+}
+
+impl Asked {
+    pub(super) fn new(
+        front: &Shared,
+        headers: &HeaderMap,
+        session: Session,
+        request: &Request<'_>,
+    ) -> Result<Self, RpcError> {
+        let named = match &*request.method {
+            "tools/call" | "prompts/get" => Some("name"),
+            "resources/read" => Some("uri"),
+            _ => None,
+        };
+        let name = match named {
+            None => None,
+            Some(key) => Some(request.params.get_str(key).ok_or_else(|| {
+                RpcError::invalid_params(format!("Invalid params: {key} must be a string"))
+            })?),
+        };
+        let is_call = request.method == "tools/call";
+        let tool = name.as_deref().filter(|_| is_call).unwrap_or_default();
+        let rule = front.rules.for_tool(tool).0.clone();
+        if is_call && plan(&rule, false, false) == Plan::Refuse {
+            // As 2025-11-25 says it of a tool that runs only as a task.
+            return Err(RpcError::new(
+                code::METHOD_NOT_FOUND,
+                "This tool runs only as a task, which this client does not ask for",
+            ));
+        }
+        let meta = request.params.get_object("_meta").unwrap_or_default();
+        Ok(Self {
+            id: request.id.to_owned(),
+            method: request.method.as_ref().into(),
+            params: words::params(&request.params, &session.entry).into(),
+            arguments: request.params.get("arguments").map(ToOwned::to_owned),
+            name: name.as_deref().map(Into::into),
+            param_headers: [].into(),
+            progress_token: meta.get("progressToken").map(ToOwned::to_owned),
+            credentials: front.credentials(headers),
+            rule,
+            listed: is_somebody(headers),
+            streams: false,
+            edit: None,
+            front: Arc::clone(front),
+            session,
+        })
+    }
+
+    pub(super) fn edited(self, edit: Option<Edit>) -> Self {
+        Self { edit, ..self }
+    }
+
+    /// As a call that becomes a task.
+    pub(super) async fn sent(mut self) -> Sent {
+        self.param_headers = self.mirrored().await;
+        let Call { era, outgoing, .. } = self.call(None);
+        let outgoing = Outgoing {
+            wants_progress: true,
+            ..outgoing
+        };
+        Sent { era, outgoing }
+    }
+
+    /// Begins it. What is said ends with the answer, or without one where the client cancels. Dropped
+    /// before, the call runs on, as legacy calls do. `streams`: the client can hear more than the
+    /// answer.
+    pub(super) fn begin(mut self, streams: bool) -> Result<mpsc::Receiver<Said>, Rpc> {
+        self.streams = streams;
+        let front = Arc::clone(&self.front);
+        let cancelled = CancellationToken::new();
+        let running = Arc::clone(&front.facade.running);
+        let key = self.session.key();
+        let Some(entered) = running.enter(key, self.id.get(), cancelled.clone()) else {
+            let error = RpcError::invalid_request("Invalid request: this id is in use");
+            return Err(Rpc::error(self.id.get(), &error));
+        };
+        let (said, receiver) = mpsc::channel(MESSAGES_MAX + 1);
+        front.passing.spawn(self.run(said, cancelled, entered));
+        Ok(receiver)
+    }
+
+    async fn run(
+        mut self,
+        said: mpsc::Sender<Said>,
+        cancelled: CancellationToken,
+        _entered: Entered<CancellationToken>,
+    ) {
+        // So that no message takes its room. None where the client left at once.
+        let answer = said.clone().try_reserve_owned().ok();
+        self.param_headers = self.mirrored().await;
+        let cancelled_elsewhere = self.cancelled_elsewhere();
+        let legs = Box::pin(self.legs(&said));
+        // Whatever is dropped here is to the server as if its client had hung up.
+        let ended = tokio::select! {
+            biased;
+            () = cancelled.cancelled() => None,
+            () = cancelled_elsewhere => None,
+            ended = legs => Some(ended),
+        };
+        if let (Some(mut rpc), Some(answer)) = (ended, answer) {
+            if let Some(edit) = &self.edit {
+                rpc.json = edit.apply(rpc.json);
+            }
+            answer.send(Said::Answer(rpc.on_session()));
+        }
+    }
+
+    /// `Mcp-Param-*`, which a legacy client knows nothing of.
+    async fn mirrored(&self) -> Arc<[(HeaderName, HeaderValue)]> {
+        let Some(name) = self.name.as_deref().filter(|_| self.is_call()) else {
+            return [].into();
+        };
+        let listing = self.front.upstream.tools(
+            *self.session.caller.as_bytes(),
+            self.credentials.clone(),
+            self.capabilities(),
+        );
+        // Without the list the server may refuse the call, and says why.
+        let Ok(Ok(tools)) = tokio::time::timeout(TOOLS_PATIENCE, listing).await else {
+            return [].into();
+        };
+        let Some(tool) = tools.get(name) else {
+            return [].into();
+        };
+        params::mirrored(tool, self.arguments.as_deref())
+            .filter_map(|(name, value)| {
+                let name = HeaderName::try_from(name).ok()?;
+                Some((name, HeaderValue::try_from(value).ok()?))
+            })
+            .collect()
+    }
+
+    fn is_call(&self) -> bool {
+        &*self.method == "tools/call"
+    }
+
+    fn capabilities(&self) -> Arc<str> {
+        self.session.entry.capabilities.get().into()
+    }
+
+    /// From the first leg to the answer.
+    async fn legs(&self, said: &mpsc::Sender<Said>) -> Rpc {
+        let id = self.id.get();
+        let invalid = || Failure::new(Reason::UpstreamInvalid, SideEffect::Unknown);
+        let mut retry = None;
+        for _ in 0..ROUNDS_MAX {
+            let result = match self.leg(said, retry.take()).await {
+                Ok(result) => result,
+                Err(rpc) => return rpc,
+            };
+            match result::result_type(&result) {
+                Ok(ResultType::InputRequired) if self.may_be_asked() => {}
+                Ok(ResultType::Complete) => {
+                    return words::result(&self.method, &result).map_or_else(
+                        |_| Rpc::failure(id, invalid()),
+                        |result| Rpc::result(id, &result),
+                    );
+                }
+                Ok(ResultType::InputRequired | ResultType::Other) | Err(_) => {
+                    return Rpc::failure(id, invalid());
+                }
+            }
+            let Ok(asked) = input::requests_of(&result) else {
+                return Rpc::failure(id, invalid());
+            };
+            if asked.requests.is_empty() {
+                tokio::time::sleep(PAUSE).await;
+            }
+            match Box::pin(questions::put(self, said, &asked.requests)).await {
+                Ok(answers) => {
+                    retry = Some(Retry {
+                        input_responses: answers.into(),
+                        request_state: asked.request_state.map(Into::into),
+                    });
+                }
+                Err(Unanswered(error)) => {
+                    let error = UpstreamError {
+                        error,
+                        status: 200,
+                        www_authenticate: None,
+                    };
+                    return Rpc::error_as_it_is(id, error);
+                }
+            }
+        }
+        Rpc::error(
+            id,
+            &RpcError::internal("The server asked too often within one call"),
+        )
+    }
+
+    /// Only these may be answered with a question (2026-07-28, Multi Round-Trip Requests).
+    fn may_be_asked(&self) -> bool {
+        self.is_call() || matches!(&*self.method, "prompts/get" | "resources/read")
+    }
+
+    /// One request to the server: its result, or what the client is answered instead.
+    async fn leg(
+        &self,
+        said: &mpsc::Sender<Said>,
+        retry: Option<Retry>,
+    ) -> Result<Box<RawValue>, Rpc> {
+        let id = self.id.get();
+        let begun = self.front.runner.call(self.call(retry));
+        let mut client = begun.map_err(|refused| Rpc::not_begun(id, refused.reason()))?;
+        loop {
+            match client.next().await {
+                Some(Reply::Relay(notification)) => {
+                    say(said, notification).await;
+                }
+                Some(Reply::Answer(answer)) => {
+                    client.into_guard().announce();
+                    return match answer {
+                        Answer::Result(result) => Ok(result),
+                        Answer::Error(mut error) => {
+                            error.error = words::error(&self.method, error.error);
+                            Err(Rpc::error_as_it_is(id, error))
+                        }
+                        Answer::Failed(_) | Answer::StoreUnavailable => {
+                            Err(Rpc::answer(id, answer))
+                        }
+                    };
+                }
+                None => {
+                    let error = RpcError::internal("The call ended without an answer");
+                    return Err(Rpc::error(id, &error));
+                }
+            }
+        }
+    }
+
+    fn call(&self, retry: Option<Retry>) -> Call {
+        let log_level = words::log_level(&self.session.entry);
+        let outgoing = Outgoing {
+            caller: *self.session.caller.as_bytes(),
+            credentials: self.credentials.clone(),
+            method: Arc::clone(&self.method),
+            params: Arc::clone(&self.params),
+            capabilities: self.capabilities(),
+            name: self.name.clone(),
+            param_headers: Arc::clone(&self.param_headers),
+            wants_progress: self.progress_token.is_some(),
+            log_level: Some(log_level.into()),
+            retry,
+            native_task: false,
+            pin: None,
+            answer_patience: None,
+        };
+        Call {
+            caller: self.session.caller,
+            era: Era::Modern,
+            outgoing,
+            rule: self.rule.clone(),
+            plan: Plan::Held,
+            progress_token: self.progress_token.clone(),
+            announce: Announce::Task,
+            digest: Digest::of(&[]),
+            repeatable: false,
+            listed: self.listed,
+        }
+    }
+
+    /// Resolves when another replica was told that the client waits no more.
+    async fn cancelled_elsewhere(&self) {
+        let mut look = tokio::time::interval(LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        look.tick().await;
+        let note = self.session.note(Kind::Answer, &["cancel", self.id.get()]);
+        for number in 1_u32.. {
+            look.tick().await;
+            // A store that is away is asked again.
+            if matches!(self.front.notes.find(note).await, Ok(Some(_))) {
+                return;
+            }
+            let looks = number.is_multiple_of(LOOKS_A_SESSION);
+            if looks && matches!(self.session.reload(&self.front).await, Ok(None)) {
+                return;
+            }
+        }
+    }
+}
+
+/// The client waits no more for its request of this id, wherever it runs.
+pub(super) async fn cancel(front: &Shared, session: &Session, id: &RawValue) {
+    if let Some(running) = front.facade.running.take(session.key(), id.get()) {
+        running.cancel();
+        return;
+    }
+    let note = session.note(Kind::Answer, &["cancel", id.get()]);
+    let told = front.notes.put(note, "1".into(), CANCEL_LIFETIME).await;
+    if let Err(error) = told {
+        tracing::warn!(%error, "a cancel was not passed on to the replica that may run the call");
+    }
+}
+
+/// A client that is gone, or does not read, misses what is said.
+pub(super) async fn say(said: &mpsc::Sender<Said>, message: String) -> bool {
+    let saying = said.send(Said::Message(message));
+    matches!(tokio::time::timeout(SLOW_CLIENT, saying).await, Ok(Ok(())))
+}

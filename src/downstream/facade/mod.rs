@@ -1,0 +1,308 @@
+//! Legacy clients in front of a server that is modern and nothing else: raincheck gives them their
+//! session, and carries each request in the words of revision 2026-07-28.
+//!
+//! A session is a note in the store, so that any replica serves it. Questions, which such a server
+//! answers its calls with, become requests to the client.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::header::ACCEPT;
+use hyper::http::request::Parts;
+use hyper::{HeaderMap, Method, Response, StatusCode};
+use serde_json::value::RawValue;
+use tokio::sync::{Semaphore, broadcast, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use super::body::Body;
+use super::dialect::{self, Asker, Edit};
+use super::held;
+use super::intercept::is_translated;
+use super::legacy::pushes::SessionKey;
+use super::legacy::words::{Request, Words};
+use super::reply::{self, Rpc};
+use super::tasks::Shared;
+use crate::mcp::error::RpcError;
+use crate::mcp::json::Object;
+use crate::mcp::meta;
+use crate::mcp::version::Era;
+
+mod call;
+mod handshake;
+mod hear;
+mod questions;
+mod session;
+mod stream;
+mod table;
+mod words;
+
+use call::Asked;
+use session::{PREFIX, SESSION_ID, Session, Unfound};
+use table::Table;
+
+const VERSION: &str = "mcp-protocol-version";
+
+/// Resources of whose changes one session can hear.
+const URIS_MAX: usize = 256;
+
+/// Changes of sessions that a stream may be behind.
+const CHANGES_MAX: usize = 64;
+
+/// What is known of these sessions in this process only.
+#[derive(Debug)]
+pub struct Facade {
+    /// Calls that run here, by the client's id.
+    running: Arc<Table<CancellationToken>>,
+    /// Questions that were put here, by ours.
+    waiting: Arc<Table<oneshot::Sender<questions::Answered>>>,
+    /// Sessions are changed one at a time.
+    writing: Semaphore,
+    /// Sessions that were changed here.
+    changes: broadcast::Sender<SessionKey>,
+}
+
+impl Default for Facade {
+    fn default() -> Self {
+        Self {
+            running: Arc::default(),
+            waiting: Arc::default(),
+            writing: Semaphore::new(1),
+            changes: broadcast::Sender::new(CHANGES_MAX),
+        }
+    }
+}
+
+/// Whether a legacy client's request is answered here: it names one of our sessions, or the server is
+/// known to have none.
+pub(super) async fn serves(front: &Shared, headers: &HeaderMap) -> bool {
+    let id = headers.get(SESSION_ID).and_then(|id| id.to_str().ok());
+    if id.is_some_and(|id| id.starts_with(PREFIX)) {
+        return true;
+    }
+    let credentials = front.credentials(headers);
+    front.upstream.refuses_sessions(credentials.as_ref()).await
+}
+
+/// The same, where a client was refused and it may not be known yet what the server is.
+pub(super) async fn turns_out_to_serve(front: &Shared, headers: &HeaderMap) -> bool {
+    let era = front.upstream.era(front.credentials(headers)).await;
+    matches!(era, Ok(Era::Modern)) && serves(front, headers).await
+}
+
+/// GET and DELETE.
+pub(super) async fn other(front: &Shared, parts: &Parts) -> Response<Body> {
+    let is_get = parts.method == Method::GET;
+    if !is_get && parts.method != Method::DELETE {
+        return reply::empty(StatusCode::METHOD_NOT_ALLOWED);
+    }
+    let session = match Session::find(front, &parts.headers).await {
+        Ok(session) => session,
+        Err(unfound) => return unfound.into_response(None),
+    };
+    if is_get {
+        if !accepts_events(&parts.headers) {
+            return reply::empty(StatusCode::NOT_ACCEPTABLE);
+        }
+        return hear::answer(front, parts, session).await;
+    }
+    if let Err(error) = session.end(front).await {
+        return Unfound::from(error).into_response(None);
+    }
+    for running in front.facade.running.take_all(session.key()) {
+        running.cancel();
+    }
+    front.facade.note_change(&session);
+    reply::empty(StatusCode::OK)
+}
+
+/// A message of the client.
+pub(super) async fn post(front: &Shared, parts: &Parts, body: Bytes) -> Response<Body> {
+    if let Some(version) = parts.headers.get(VERSION)
+        && !version.to_str().is_ok_and(words::is_known_version)
+    {
+        return refuse(
+            StatusCode::BAD_REQUEST,
+            "Bad request: MCP-Protocol-Version is none that is spoken here",
+        );
+    }
+    match Words::of(&body) {
+        Words::Request(request) if !is_id(request.id) => refuse(
+            StatusCode::BAD_REQUEST,
+            "Invalid request: id must be a string or an integer",
+        ),
+        Words::Request(request)
+            if request.method == "initialize" && !parts.headers.contains_key(SESSION_ID) =>
+        {
+            Box::pin(handshake::answer(front, parts, &request)).await
+        }
+        Words::Request(request) => match Session::find(front, &parts.headers).await {
+            Ok(session) => Box::pin(answer(front, parts, session, &request)).await,
+            Err(unfound) => unfound.into_response(Some(request.id)),
+        },
+        Words::Notification(method, params) => {
+            let session = match Session::find(front, &parts.headers).await {
+                Ok(session) => session,
+                Err(unfound) => return unfound.into_response(None),
+            };
+            let params = params.unwrap_or_default();
+            if method == "notifications/cancelled"
+                && let Some(id) = params.get("requestId")
+            {
+                call::cancel(front, &session, id).await;
+                held::cancelled(front, &parts.headers, &params);
+            }
+            reply::empty(StatusCode::ACCEPTED)
+        }
+        Words::Answer(id, message) => {
+            let session = match Session::find(front, &parts.headers).await {
+                Ok(session) => session,
+                Err(unfound) => return unfound.into_response(None),
+            };
+            let asker = Asker::of(front, &parts.headers);
+            if let Some(taken) = dialect::answered(front, &asker, id, &message).await {
+                return taken;
+            }
+            match questions::answer(front, &session, id, body.clone()).await {
+                Ok(()) => reply::empty(StatusCode::ACCEPTED),
+                Err(error) => Unfound::from(error).into_response(None),
+            }
+        }
+        // 2025-06-18 removed batches, and no client that is known sends any.
+        Words::Other => refuse(
+            StatusCode::BAD_REQUEST,
+            "Invalid request: not one JSON-RPC message",
+        ),
+    }
+}
+
+async fn answer(
+    front: &Shared,
+    parts: &Parts,
+    session: Session,
+    request: &Request<'_>,
+) -> Response<Body> {
+    let id = request.id.get();
+    if let Some(response) = Box::pin(tasks(front, parts, &session, request)).await {
+        return response;
+    }
+    let done = match &*request.method {
+        "ping" => Ok(true),
+        "logging/setLevel" => set_level(front, &session, &request.params).await,
+        "resources/subscribe" => subscribe(front, &session, &request.params, true).await,
+        "resources/unsubscribe" => subscribe(front, &session, &request.params, false).await,
+        method if is_translated(method) => {
+            let streams = accepts_events(&parts.headers);
+            let edit = session
+                .has_tasks()
+                .then(|| Edit::of(front, &parts.headers, request));
+            let begun = Asked::new(front, &parts.headers, session, request)
+                .map_err(|error| Rpc::error(id, &error))
+                .and_then(|asked| asked.edited(edit.flatten()).begin(streams));
+            let held = held::Call::of(front, parts, request.id, method, &request.params);
+            return match begun {
+                Ok(said) => match held {
+                    Some(call) => stream::hold(front, call, said).await,
+                    None => stream::respond(said, streams).await,
+                },
+                Err(refused) => refused.on_session().into_response(),
+            };
+        }
+        _ => {
+            let unknown = Rpc::error(id, &RpcError::method_not_found());
+            return unknown.on_session().into_response();
+        }
+    };
+    match done {
+        Ok(true) => Rpc::result(id, "{}").into_response(),
+        Ok(false) => Rpc::error(id, &RpcError::invalid_params("Invalid params"))
+            .on_session()
+            .into_response(),
+        Err(unfound) => unfound.into_response(Some(request.id)),
+    }
+}
+
+/// What is of the tasks of 2025-11-25.
+async fn tasks(
+    front: &Shared,
+    parts: &Parts,
+    session: &Session,
+    request: &Request<'_>,
+) -> Option<Response<Body>> {
+    let is_call = request.method == "tools/call";
+    if !session.has_tasks() || !(is_call || request.method.starts_with("tasks/")) {
+        return None;
+    }
+    let sent = if is_call && request.params.contains("task") {
+        let asked = Asked::new(front, &parts.headers, session.clone(), request);
+        Some(asked.ok()?.sent().await)
+    } else {
+        None
+    };
+    let asker = Asker::of(front, &parts.headers);
+    dialect::answer(front, &asker, request, || sent).await
+}
+
+/// False where the params are wrong.
+async fn set_level(
+    front: &Shared,
+    session: &Session,
+    params: &Object<'_>,
+) -> Result<bool, Unfound> {
+    let level = params.get_str("level").unwrap_or_default();
+    if !meta::is_log_level(&level) {
+        return Ok(false);
+    }
+    session
+        .change(front, |entry| {
+            entry.log_level = Some(level.as_ref().into());
+            true
+        })
+        .await
+}
+
+/// False where the params are wrong, or too much is subscribed to.
+async fn subscribe(
+    front: &Shared,
+    session: &Session,
+    params: &Object<'_>,
+    wants: bool,
+) -> Result<bool, Unfound> {
+    let Some(uri) = params.get_str("uri") else {
+        return Ok(false);
+    };
+    let changed = session.change(front, |entry| {
+        if wants {
+            entry.uris.insert(uri.as_ref().into());
+        } else {
+            entry.uris.remove(&*uri);
+        }
+        entry.uris.len() <= URIS_MAX
+    });
+    let changed = changed.await?;
+    front.facade.note_change(session);
+    Ok(changed)
+}
+
+impl Facade {
+    /// For the session's stream, where it is open here.
+    fn note_change(&self, session: &Session) {
+        // Nobody listens where no stream is open.
+        let _ = self.changes.send(session.key());
+    }
+}
+
+fn refuse(status: StatusCode, message: &'static str) -> Response<Body> {
+    reply::refusal(status, &RpcError::invalid_request(message))
+}
+
+fn is_id(id: &RawValue) -> bool {
+    id.get().starts_with('"') || id.get().parse::<i64>().is_ok()
+}
+
+fn accepts_events(headers: &HeaderMap) -> bool {
+    let mut values = headers.get_all(ACCEPT).iter();
+    values.any(|value| {
+        let value = value.to_str().unwrap_or_default();
+        value.contains("text/event-stream") || value.contains("*/*")
+    })
+}

@@ -1,0 +1,211 @@
+//! A modern server's questions, put to a legacy client as requests, and its answers, which may come
+//! to any replica.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::try_join_all;
+use serde_json::value::RawValue;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::MissedTickBehavior;
+use uuid::Uuid;
+
+use super::super::tasks::Shared;
+use super::call::{Asked, Said, say};
+use super::session::Session;
+use super::words;
+use crate::mcp::error::RpcError;
+use crate::mcp::input::{self, Kind};
+use crate::mcp::json::{Object, Writer, raw};
+use crate::store::StoreError;
+use crate::store::notes::Kind as Note;
+
+/// What the ids of our requests begin with, and no other's.
+const PREFIX: &str = "raincheck/";
+
+/// Between looks whether another replica has the answer.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How long an answer waits for the replica that asked.
+const ANSWER_LIFETIME: Duration = Duration::from_mins(10);
+
+/// A larger answer is none.
+const ANSWER_BYTES_MAX: usize = 1024 * 1024;
+
+/// The user did not say anything.
+const CANCELLED: &str = r#"{"action":"cancel"}"#;
+
+/// What the client said, as it said it: the whole message.
+pub(super) type Answered = Bytes;
+
+/// There is no answer that the server could be given: the error that ends the call.
+#[derive(Debug)]
+pub(super) struct Unanswered(pub(super) Box<RawValue>);
+
+impl Unanswered {
+    fn with(message: &'static str) -> Self {
+        Self(RpcError::internal(message).to_raw())
+    }
+}
+
+/// Puts all of them at once; `inputResponses` when all are answered. Dropped before, nobody waits for
+/// the answers.
+pub(super) async fn put(
+    asked: &Asked,
+    said: &mpsc::Sender<Said>,
+    requests: &[(Box<str>, Box<RawValue>)],
+) -> Result<String, Unanswered> {
+    let putting = requests
+        .iter()
+        .map(|(_, request)| put_one(asked, said, request));
+    let answers = try_join_all(putting).await?;
+    let mut out = Writer::object();
+    for ((key, _), answer) in requests.iter().zip(answers) {
+        out.raw(key, answer.get());
+    }
+    Ok(out.end())
+}
+
+async fn put_one(
+    asked: &Asked,
+    said: &mpsc::Sender<Said>,
+    request: &RawValue,
+) -> Result<Box<RawValue>, Unanswered> {
+    let object = Object::parse(request.get()).unwrap_or_default();
+    let method = object.get_str("method").unwrap_or_default();
+    let Some(kind) = Kind::of(&method) else {
+        return Err(Unanswered::with(
+            "The server asks for what no client of this session can give",
+        ));
+    };
+    if !is_declared(kind, &asked.session.entry.capabilities) {
+        return no_answer(kind);
+    }
+    let (front, session) = (&asked.front, &asked.session);
+    let number = Uuid::new_v4().simple().to_string();
+    let id = format!("{PREFIX}{number}");
+    let (sender, answered) = oneshot::channel();
+    let waiting = front.facade.waiting.enter(session.key(), &id, sender);
+    let version = &session.entry.version;
+    let question = words::question(&id, &number, version, &method, object.get("params"));
+    // A client that left its stream may still read the session's.
+    let is_put = (asked.streams && say(said, question.clone()).await)
+        || front.pushes.push(session.key(), question);
+    if !is_put {
+        return no_answer(kind);
+    }
+    let patience = asked.rule.input_timeout_ms;
+    let patience = Duration::from_millis(patience.unwrap_or(asked.rule.max_duration_ms));
+    let waited = tokio::time::timeout(patience, wait(front, session, &id, answered)).await;
+    drop(waiting);
+    let Ok(answer) = waited else {
+        let mut params = Writer::object();
+        params
+            .str("requestId", &id)
+            .str("reason", "No answer came in time");
+        let mut cancelled = Writer::object();
+        cancelled
+            .str("jsonrpc", "2.0")
+            .str("method", "notifications/cancelled")
+            .raw("params", &params.end());
+        say(said, cancelled.end()).await;
+        return no_answer(kind);
+    };
+    let text = std::str::from_utf8(&answer).unwrap_or_default();
+    let message = Object::parse(text).unwrap_or_default();
+    match (message.get("result"), message.get("error")) {
+        (Some(result), _) if input::answers(request, result) => Ok(result.to_owned()),
+        (None, Some(error)) if kind != Kind::Elicitation => Err(Unanswered(error.to_owned())),
+        _ => no_answer(kind),
+    }
+}
+
+/// What the server is told where the client has nothing to say: of three ways to answer an
+/// elicitation one says so, and the others have none.
+fn no_answer(kind: Kind) -> Result<Box<RawValue>, Unanswered> {
+    match kind {
+        Kind::Elicitation => {
+            raw(CANCELLED.to_owned()).map_err(|_| Unanswered::with("The client did not answer"))
+        }
+        Kind::Sampling | Kind::Roots => Err(Unanswered::with(
+            "The server asks for what this client does not give",
+        )),
+    }
+}
+
+fn is_declared(kind: Kind, capabilities: &RawValue) -> bool {
+    let key = match kind {
+        Kind::Elicitation => "elicitation",
+        Kind::Sampling => "sampling",
+        Kind::Roots => "roots",
+    };
+    Object::parse(capabilities.get()).is_ok_and(|object| object.contains(key))
+}
+
+/// The answer, whichever replica it came to.
+async fn wait(
+    front: &Shared,
+    session: &Session,
+    id: &str,
+    mut answered: oneshot::Receiver<Answered>,
+) -> Answered {
+    let note = session.note(Note::Answer, &["answer", id]);
+    let mut look = tokio::time::interval(LOOK);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    look.tick().await;
+    let mut may_come_here = true;
+    loop {
+        tokio::select! {
+            answer = &mut answered, if may_come_here => match answer {
+                Ok(answer) => return answer,
+                Err(_) => may_come_here = false,
+            },
+            _ = look.tick() => {
+                // A store that is away is asked again.
+                if let Ok(Some(answer)) = front.notes.find(note).await {
+                    let _ = front.notes.remove(note).await;
+                    return answer;
+                }
+            }
+        }
+    }
+}
+
+/// The client answers a question of some replica's. What is no such answer is nobody's.
+pub(super) async fn answer(
+    front: &Shared,
+    session: &Session,
+    id: &RawValue,
+    text: Bytes,
+) -> Result<(), StoreError> {
+    let id = crate::mcp::json::string(id).unwrap_or_default();
+    if !id.starts_with(PREFIX) || text.len() > ANSWER_BYTES_MAX {
+        return Ok(());
+    }
+    let text = match front.facade.waiting.take(session.key(), &id) {
+        Some(waiting) => match waiting.send(text) {
+            Ok(()) => return Ok(()),
+            Err(text) => text,
+        },
+        None => text,
+    };
+    let note = session.note(Note::Answer, &["answer", &id]);
+    // The first answer counts.
+    let claimed = front.notes.claim(note, text, ANSWER_LIFETIME).await;
+    claimed.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_asked_for_what_it_declares() {
+        let capabilities = raw(r#"{"elicitation":{},"roots":{}}"#.to_owned()).unwrap();
+        assert!(is_declared(Kind::Elicitation, &capabilities));
+        assert!(is_declared(Kind::Roots, &capabilities));
+        assert!(!is_declared(Kind::Sampling, &capabilities));
+        assert_eq!(no_answer(Kind::Elicitation).unwrap().get(), CANCELLED);
+        assert!(no_answer(Kind::Roots).is_err());
+    }
+}

@@ -1,0 +1,199 @@
+//! Sessions of raincheck's own: notes in the store, so that every replica serves them.
+//!
+//! A session belongs to its caller: to anybody else it is as unknown as one that never was.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::header::HeaderName;
+use hyper::{HeaderMap, StatusCode};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use uuid::Uuid;
+
+use super::super::body::Body;
+use super::super::legacy::pushes::SessionKey;
+use super::super::reply::{self, Rpc};
+use super::super::tasks::Shared;
+use crate::mcp::error::RpcError;
+use crate::mcp::version::LEGACY_NEWEST;
+use crate::store::StoreError;
+use crate::store::notes::{Kind, Name};
+use crate::task::id::Caller;
+
+pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+
+/// What the ids of these sessions begin with, and no other's.
+pub(super) const PREFIX: &str = "raincheck-";
+
+/// A session whose client is silent for so long is forgotten.
+const IDLE: Duration = Duration::from_hours(24);
+
+/// Its expiry is moved on at most this often.
+const RENEWAL_MS: u64 = 60_000;
+
+/// What is remembered of a session.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Entry {
+    pub(super) version: Box<str>,
+    /// The client's, as a modern request declares them.
+    pub(super) capabilities: Box<RawValue>,
+    pub(super) client_info: Option<Box<RawValue>>,
+    pub(super) log_level: Option<Box<str>>,
+    /// The resources of whose changes the client wants to hear.
+    pub(super) uris: BTreeSet<Box<str>>,
+    pub(super) renewed_ms: u64,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Session {
+    pub(super) id: Box<str>,
+    pub(super) caller: Caller,
+    pub(super) entry: Entry,
+}
+
+/// Why there is no session.
+#[derive(Debug)]
+pub(super) enum Unfound {
+    Unnamed,
+    Unknown,
+    Store,
+}
+
+impl From<StoreError> for Unfound {
+    fn from(error: StoreError) -> Self {
+        tracing::warn!(%error, "a session met a store that does not answer");
+        Self::Store
+    }
+}
+
+impl Unfound {
+    pub(super) fn into_response(self, id: Option<&RawValue>) -> hyper::Response<Body> {
+        match (self, id) {
+            (Self::Unnamed, _) => super::refuse(
+                StatusCode::BAD_REQUEST,
+                "Bad request: Mcp-Session-Id is missing",
+            ),
+            // Whoever hears this begins anew.
+            (Self::Unknown, _) => super::refuse(StatusCode::NOT_FOUND, "Session not found"),
+            (Self::Store, Some(id)) => Rpc::store_unavailable(id.get()).into_response(),
+            (Self::Store, None) => reply::refusal(
+                StatusCode::SERVICE_UNAVAILABLE,
+                &RpcError::internal("The session store does not answer; try again later"),
+            ),
+        }
+    }
+}
+
+impl Session {
+    /// A new one, known to every replica once this is `Ok`.
+    pub(super) async fn begin(
+        front: &Shared,
+        caller: Caller,
+        mut entry: Entry,
+    ) -> Result<Self, StoreError> {
+        // 122 random bits of the operating system: nobody guesses it.
+        let id = format!("{PREFIX}{}", Uuid::new_v4()).into();
+        entry.renewed_ms = front.runner.ledger().now_ms();
+        let session = Self { id, caller, entry };
+        session.write(front).await?;
+        Ok(session)
+    }
+
+    /// The session that the request names.
+    pub(super) async fn find(front: &Shared, headers: &HeaderMap) -> Result<Self, Unfound> {
+        let id = headers.get(SESSION_ID).ok_or(Unfound::Unnamed)?;
+        let id = id.to_str().unwrap_or_default();
+        if !id.starts_with(PREFIX) {
+            return Err(Unfound::Unknown);
+        }
+        let caller = front.callers.of(headers);
+        let mut session = Self::load(front, id, caller)
+            .await?
+            .ok_or(Unfound::Unknown)?;
+        session.renew(front).await?;
+        Ok(session)
+    }
+
+    /// It speaks of tasks as revision 2025-11-25 does.
+    pub(super) fn has_tasks(&self) -> bool {
+        &*self.entry.version == LEGACY_NEWEST
+    }
+
+    /// As it is now. `None`: it has ended.
+    pub(super) async fn reload(&self, front: &Shared) -> Result<Option<Self>, StoreError> {
+        Self::load(front, &self.id, self.caller).await
+    }
+
+    async fn load(front: &Shared, id: &str, caller: Caller) -> Result<Option<Self>, StoreError> {
+        let name = name(Kind::Session, &caller, id, &[]);
+        let Some(bytes) = front.notes.find(name).await? else {
+            return Ok(None);
+        };
+        let entry = serde_json::from_slice(&bytes)
+            .map_err(|_| StoreError::Corrupt("a session that cannot be read"))?;
+        let id = id.into();
+        Ok(Some(Self { id, caller, entry }))
+    }
+
+    /// Moves its end on, where that was not done a short time ago. Whoever changes it does so as well.
+    async fn renew(&mut self, front: &Shared) -> Result<(), Unfound> {
+        let now_ms = front.runner.ledger().now_ms();
+        if now_ms < self.entry.renewed_ms.saturating_add(RENEWAL_MS) {
+            return Ok(());
+        }
+        if let Ok(_writing) = front.facade.writing.try_acquire() {
+            // Another request may have changed it, or ended it.
+            *self = self.reload(front).await?.ok_or(Unfound::Unknown)?;
+            self.entry.renewed_ms = now_ms;
+            self.write(front).await?;
+        }
+        Ok(())
+    }
+
+    /// Changes it as it is now. False where `change` refuses.
+    pub(super) async fn change(
+        &self,
+        front: &Shared,
+        change: impl FnOnce(&mut Entry) -> bool,
+    ) -> Result<bool, Unfound> {
+        // One after the other here, so that none undoes another's.
+        let _writing = front.facade.writing.acquire().await;
+        let mut now = self.reload(front).await?.ok_or(Unfound::Unknown)?;
+        if !change(&mut now.entry) {
+            return Ok(false);
+        }
+        now.entry.renewed_ms = front.runner.ledger().now_ms();
+        now.write(front).await?;
+        Ok(true)
+    }
+
+    /// From now on nobody knows it.
+    pub(super) async fn end(&self, front: &Shared) -> Result<(), StoreError> {
+        let _writing = front.facade.writing.acquire().await;
+        front.notes.remove(self.note(Kind::Session, &[])).await
+    }
+
+    async fn write(&self, front: &Shared) -> Result<(), StoreError> {
+        let text = serde_json::to_vec(&self.entry)
+            .map_err(|_| StoreError::Corrupt("a session that cannot be written"))?;
+        let note = self.note(Kind::Session, &[]);
+        front.notes.put(note, Bytes::from(text), IDLE).await
+    }
+
+    /// The name of something that belongs to this session.
+    pub(super) fn note(&self, kind: Kind, parts: &[&str]) -> Name {
+        name(kind, &self.caller, &self.id, parts)
+    }
+
+    pub(super) fn key(&self) -> SessionKey {
+        SessionKey::of(&self.caller, &self.id)
+    }
+}
+
+fn name(kind: Kind, caller: &Caller, id: &str, parts: &[&str]) -> Name {
+    let caller = Uuid::from_bytes(*caller.as_bytes()).to_string();
+    let whole = [&["facade", &caller, id], parts].concat();
+    Name::of(kind, &whole)
+}

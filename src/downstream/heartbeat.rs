@@ -1,0 +1,136 @@
+//! Progress of raincheck's own, for a client that waits while its server says nothing.
+
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use crate::mcp::json::{Object, Writer, string};
+use crate::mcp::meta::PROGRESS_TOKEN;
+
+/// The server may be silent so long. Clients were seen that give up after 10 s without progress.
+const SILENCE: Duration = Duration::from_secs(8);
+
+/// Progress must grow (2025-11-25, Progress): by so much in a second, which no bar shows.
+const STEP: f64 = 1e-6;
+
+/// The clock of one call and what it last said.
+#[derive(Debug)]
+pub(super) struct Heartbeat {
+    token: Box<RawValue>,
+    began: Instant,
+    last: f64,
+    due: Instant,
+}
+
+impl Heartbeat {
+    /// Of a call that runs for so long already, with its client's own token.
+    pub(super) fn new(token: Box<RawValue>, age: Duration) -> Self {
+        let now = Instant::now();
+        Self {
+            token,
+            began: now.checked_sub(age).unwrap_or(now),
+            last: 0.0,
+            due: now + SILENCE,
+        }
+    }
+
+    /// The server spoke to the client.
+    pub(super) fn saw(&mut self, message: &str) {
+        if let Some(progress) = progress_of(message, &self.token) {
+            self.last = self.last.max(progress);
+            self.due = Instant::now() + SILENCE;
+        }
+    }
+
+    /// Resolves when the server was silent for too long. Cancel safe.
+    pub(super) async fn due(&self) {
+        tokio::time::sleep_until(self.due).await;
+    }
+
+    /// What to say then.
+    pub(super) fn beat(&mut self) -> String {
+        let now = Instant::now();
+        self.due = now + SILENCE;
+        let age = now.saturating_duration_since(self.began);
+        notification(&self.token, self.last + STEP * age.as_secs_f64())
+    }
+}
+
+/// Waits for the beat of a call that may have none. Cancel safe.
+pub(super) async fn due(heartbeat: Option<&Heartbeat>) {
+    match heartbeat {
+        Some(heartbeat) => heartbeat.due().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn progress_of(message: &str, token: &RawValue) -> Option<f64> {
+    let message = Object::parse(message).ok()?;
+    if message.get_str("method")? != "notifications/progress" {
+        return None;
+    }
+    let params = message.get_object("params")?;
+    let own = params.get(PROGRESS_TOKEN)?;
+    // A string may come back with other escapes.
+    let is_own =
+        own.get() == token.get() || (string(own).is_some() && string(own) == string(token));
+    let progress = is_own.then(|| params.get("progress"))??;
+    progress.get().parse().ok()
+}
+
+fn notification(token: &RawValue, progress: f64) -> String {
+    let mut params = Writer::object();
+    params.raw(PROGRESS_TOKEN, token.get());
+    params.number("progress", progress);
+    params.str("message", "still running");
+    let mut out = Writer::object();
+    out.str("jsonrpc", "2.0");
+    out.str("method", "notifications/progress");
+    out.raw("params", &params.end());
+    out.end()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token(text: &str) -> Box<RawValue> {
+        RawValue::from_string(text.to_owned()).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_beats_while_the_server_is_silent_and_its_progress_grows() {
+        let mut heartbeat = Heartbeat::new(token("\"t\""), Duration::ZERO);
+        let from = Instant::now();
+        let mut last = 0.0;
+        for said in ["3", "3.5"] {
+            heartbeat.saw(&format!(
+                r#"{{"method":"notifications/progress","params":{{"progressToken":"\u0074","progress":{said}}}}}"#
+            ));
+            for _ in 0..2 {
+                let before = Instant::now();
+                heartbeat.due().await;
+                assert_eq!(Instant::now() - before, SILENCE);
+                let progress = progress_of(&heartbeat.beat(), &token("\"t\"")).unwrap();
+                assert!(progress > last && progress < 4.0, "{progress}");
+                last = progress;
+            }
+        }
+        assert_eq!(Instant::now() - from, SILENCE * 4);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_progress_under_its_token_counts() {
+        let mut heartbeat = Heartbeat::new(token("1"), Duration::from_mins(1));
+        for other in [
+            r#"{"method":"notifications/progress","params":{"progressToken":"1","progress":9}}"#,
+            r#"{"method":"notifications/message","params":{"progressToken":1,"progress":9}}"#,
+            "[]",
+        ] {
+            heartbeat.saw(other);
+        }
+        let progress = progress_of(&heartbeat.beat(), &token("1")).unwrap();
+        assert!(progress > 0.0 && progress < 1.0, "{progress}");
+    }
+}

@@ -1,0 +1,99 @@
+//! Legacy sessions where there are companion tools: lists of tools have ours in them, and calls are
+//! carried, because only then can they become tickets. All else passes.
+
+use bytes::Bytes;
+use hyper::http::request::Parts;
+use hyper::{Response, StatusCode};
+use serde_json::value::RawValue;
+
+use super::super::body::Body;
+use super::super::companion::Who;
+use super::super::dialect::Edit;
+use super::super::reply;
+use super::super::tasks::Shared;
+use super::pushes::SessionKey;
+use super::stream::SESSION_ID;
+use super::words::Words;
+use crate::mcp::version::Era;
+use crate::upstream::Answer;
+
+mod call;
+mod list;
+
+use list::Page;
+
+/// The answer to a message that the companion tools have to do with. `None`: it passes.
+pub(super) async fn post(
+    front: &Shared,
+    parts: &Parts,
+    body: &Bytes,
+    edit: Option<&Edit>,
+) -> Option<Response<Body>> {
+    let companion = front.companion.as_ref()?;
+    let from = Sender::of(front, parts);
+    match Words::of(body) {
+        Words::Request(request) if !is_id(request.id) => None,
+        Words::Request(request) if request.method == "tools/list" => {
+            let page = Page::of(front, &from, &request, edit.cloned());
+            if front.upstream.speaks_http() {
+                return Some(list::over_http(page, parts, body).await);
+            }
+            list::over_lines(page, &from, body, &request).await
+        }
+        // Who declares a task gets one.
+        Words::Request(request)
+            if request.method == "tools/call" && !request.params.contains("task") =>
+        {
+            call::answer(front, companion, &from, &request).await
+        }
+        Words::Notification(method, Some(params)) if method == "notifications/cancelled" => {
+            let is_ours = companion
+                .carried
+                .cancel(from.session, params.get("requestId")?);
+            is_ours.then(|| reply::empty(StatusCode::ACCEPTED))
+        }
+        Words::Answer(id, message) => {
+            let answer = match (message.get("result"), message.get("error")) {
+                (Some(result), None) => Answer::Result(result.get().into()),
+                (None, Some(error)) => Answer::Refused(error.get().into()),
+                _ => return None,
+            };
+            let is_ours = companion.carried.answer(from.session, id, answer);
+            is_ours.then(|| reply::empty(StatusCode::ACCEPTED))
+        }
+        Words::Request(_) | Words::Notification(..) | Words::Other => None,
+    }
+}
+
+/// What the client can do the server knows from its session; from no question of it is anything
+/// taken here.
+const CAPABILITIES: &str = r#"{"elicitation":{},"sampling":{},"roots":{}}"#;
+
+/// Whose message it is.
+struct Sender<'a> {
+    parts: &'a Parts,
+    who: Who,
+    session: SessionKey,
+}
+
+impl<'a> Sender<'a> {
+    fn of(front: &Shared, parts: &'a Parts) -> Self {
+        let caller = front.callers.of(&parts.headers);
+        let session = parts.headers.get(SESSION_ID);
+        let session = session.and_then(|id| id.to_str().ok()).unwrap_or_default();
+        Self {
+            parts,
+            session: SessionKey::of(&caller, session),
+            who: Who {
+                caller,
+                credentials: front.credentials(&parts.headers),
+                capabilities: CAPABILITIES.into(),
+                face: Era::Legacy,
+            },
+        }
+    }
+}
+
+fn is_id(id: &RawValue) -> bool {
+    id.get().starts_with('"') || id.get().parse::<i64>().is_ok()
+}

@@ -1,0 +1,227 @@
+//! The GET streams of one client's session, which its client and our calls share: one, whoever opens
+//! it first, and it stays while either needs it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use hyper::Response;
+use hyper::header::{ACCEPT_ENCODING, HeaderName};
+use hyper::http::request;
+use hyper::http::response::Parts;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::super::http::{RequestBody, ResponseBody};
+use super::super::session::Session;
+use super::stream::{self, Stream};
+use crate::mcp::error::Failure;
+use crate::mcp::sse::SseEvent;
+
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// Event ids that raincheck gave begin so.
+pub const OUR_EVENT_IDS: &str = "raincheck/";
+
+/// How long a call waits for the stream: a server that says nothing of itself yet takes the request
+/// all the same.
+const OPENING: Duration = Duration::from_millis(300);
+
+/// Why a client has no stream.
+#[derive(Debug)]
+pub enum Unheard {
+    /// What the server said to it, for the client as it is.
+    Refused(Box<Response<ResponseBody>>),
+    Failed(Failure),
+}
+
+#[derive(Debug)]
+pub(in crate::upstream) struct Shared {
+    /// One stream is opened at a time, so that nobody meets a stream of ours as a conflict.
+    opening: Arc<Semaphore>,
+    streams: Mutex<Streams>,
+}
+
+#[derive(Debug, Default)]
+struct Streams {
+    /// The one that no client reads.
+    kept: Option<Arc<Stream>>,
+    /// Those that one reads.
+    read: usize,
+    /// The server has none.
+    none: bool,
+}
+
+impl Shared {
+    pub(in crate::upstream) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            opening: Arc::new(Semaphore::new(1)),
+            streams: Mutex::default(),
+        })
+    }
+
+    fn streams(&self) -> MutexGuard<'_, Streams> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nothing is to be done for our calls.
+    fn is_settled(&self) -> bool {
+        let streams = self.streams();
+        let is_kept = streams.kept.as_ref().is_some_and(|kept| !kept.is_over());
+        streams.none || streams.read > 0 || is_kept
+    }
+
+    /// For a call of ours that is about to be sent: the stream is there, or the server has none, or
+    /// it is slow to say so. Cancel safe: the stream stays.
+    pub(in crate::upstream) async fn join(self: &Arc<Self>, session: &Arc<Session>) {
+        if self.is_settled() {
+            return;
+        }
+        let turn = Arc::clone(&self.opening).acquire_owned();
+        let Ok(Ok(turn)) = timeout(OPENING, turn).await else {
+            return;
+        };
+        if self.is_settled() {
+            return;
+        }
+        let (told, is_told) = oneshot::channel();
+        let opening = Opening { turn, _told: told };
+        let going_on = open(Arc::clone(self), Arc::downgrade(session), opening);
+        session.accompany(going_on);
+        let _ = timeout(OPENING, is_told).await;
+    }
+
+    /// The client's own GET.
+    pub(super) async fn hear(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        mut parts: request::Parts,
+    ) -> Result<News, Unheard> {
+        // What is compressed cannot be read here.
+        parts.headers.remove(ACCEPT_ENCODING);
+        let after = parts.headers.get(LAST_EVENT_ID).cloned();
+        let mut after = after.and_then(|id| id.to_str().ok().map(str::to_owned));
+        if after
+            .as_ref()
+            .is_some_and(|id| id.starts_with(OUR_EVENT_IDS))
+        {
+            parts.headers.remove(LAST_EVENT_ID);
+            after = None;
+        }
+        // Never closed.
+        let _turn = Arc::clone(&self.opening).acquire_owned().await.ok();
+        if let Some(kept) = self.take_kept(after.as_deref()) {
+            return Ok(self.read(session, kept));
+        }
+        let origin = session.origin();
+        let response = origin.pass(parts, RequestBody::empty(), None).await;
+        let response = response.map_err(Unheard::Failed)?;
+        match stream::events_of(response, origin.message_bytes_max) {
+            Ok((head, events)) => {
+                let opened = Stream::new(head, true);
+                let news = self.read(session, Arc::clone(&opened));
+                session.accompany(opened.run(Arc::downgrade(session), events));
+                Ok(news)
+            }
+            // It may be ours that stands in the client's way.
+            Err(refused) if refused.status() == hyper::StatusCode::CONFLICT => {
+                let kept = self.take_kept(None);
+                let kept = kept.ok_or(Unheard::Refused(refused))?;
+                Ok(self.read(session, kept))
+            }
+            Err(refused) => Err(Unheard::Refused(refused)),
+        }
+    }
+
+    fn take_kept(&self, after: Option<&str>) -> Option<Arc<Stream>> {
+        let mut streams = self.streams();
+        let is_taken = |kept: &mut Arc<Stream>| kept.attach(after);
+        streams.kept.take_if(is_taken)
+    }
+
+    fn read(self: &Arc<Self>, session: &Arc<Session>, stream: Arc<Stream>) -> News {
+        self.streams().read += 1;
+        News {
+            head: stream.head.clone(),
+            ended: session.ended(),
+            session: Arc::clone(session),
+            shared: Arc::clone(self),
+            stream,
+        }
+    }
+
+    /// No client reads it any more.
+    fn keep(&self, session: &Arc<Session>, stream: &Arc<Stream>) {
+        let mut streams = self.streams();
+        streams.read = streams.read.saturating_sub(1);
+        if stream.is_over() {
+            return;
+        }
+        if streams.kept.as_ref().is_some_and(|kept| !kept.is_over()) {
+            drop(streams);
+            stream.close();
+            return;
+        }
+        // Before another reader can take it.
+        stream.detach(session);
+        streams.kept = Some(Arc::clone(stream));
+    }
+}
+
+/// Dropped when the server has said whether it has a stream.
+struct Opening {
+    turn: OwnedSemaphorePermit,
+    _told: oneshot::Sender<()>,
+}
+
+/// Opens the stream for our calls, and reads it.
+async fn open(shared: Arc<Shared>, session: Weak<Session>, opening: Opening) {
+    let Some(opened) = stream::get(&session, None).await else {
+        return;
+    };
+    let (head, events) = match opened {
+        Ok(opened) => opened,
+        Err(status) => {
+            shared.streams().none = status == hyper::StatusCode::METHOD_NOT_ALLOWED;
+            return;
+        }
+    };
+    let stream = Stream::new(head, false);
+    let before = shared.streams().kept.replace(Arc::clone(&stream));
+    if let Some(before) = before {
+        before.close();
+    }
+    drop(shared);
+    let Opening { turn, _told: told } = opening;
+    drop((turn, told));
+    stream.run(session, events).await;
+}
+
+/// What the server says on a session's stream that is not ours. Dropped, it waits for the client's
+/// next GET, or is given up if no call of ours runs.
+#[derive(Debug)]
+pub struct News {
+    /// As the server answered.
+    pub head: Parts,
+    session: Arc<Session>,
+    shared: Arc<Shared>,
+    stream: Arc<Stream>,
+    ended: CancellationToken,
+}
+
+impl News {
+    /// The next event, as it was. `None` at the end of the stream. Cancel safe.
+    pub async fn next(&mut self) -> Option<SseEvent> {
+        tokio::select! {
+            biased;
+            () = self.ended.cancelled() => None,
+            event = self.stream.next() => event,
+        }
+    }
+}
+
+impl Drop for News {
+    fn drop(&mut self) {
+        self.shared.keep(&self.session, &self.stream);
+    }
+}

@@ -1,0 +1,354 @@
+//! One GET stream of a client's session: read here, whoever asked for it. What is ours goes to our
+//! calls, all else waits for the client.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use http_body_util::BodyExt as _;
+use hyper::header::{CONTENT_LENGTH, HeaderValue};
+use hyper::http::response::Parts;
+use hyper::{Response, StatusCode};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::super::Answer;
+use super::super::heard::{self, Message};
+use super::super::hop;
+use super::super::http::{RequestBody, ResponseBody};
+use super::super::legacy::response;
+use super::super::modern::note;
+use super::super::request_id::is_beside_clients;
+use super::super::session::Session;
+use super::buffer::Buffer;
+use crate::mcp::json::Object;
+use crate::mcp::meta::PROGRESS_TOKEN;
+use crate::mcp::sse::{Decoder, SseEvent};
+
+/// How long what waits for a client that is away is kept where no call of ours runs.
+const LINGER: Duration = Duration::from_mins(1);
+
+/// Between attempts to open a stream again.
+const PAUSE: Duration = Duration::from_millis(500);
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+
+#[derive(Debug)]
+pub(super) struct Stream {
+    /// As the server answered.
+    pub(super) head: Parts,
+    state: Mutex<State>,
+    /// There is something to read, or nothing will follow.
+    readable: Notify,
+    /// There is room again.
+    writable: Notify,
+    /// A reader came.
+    attached: Notify,
+    /// Nobody needs it.
+    closing: CancellationToken,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    buffer: Buffer,
+    has_reader: bool,
+    lingers: bool,
+    is_over: bool,
+}
+
+/// The server's stream, event by event.
+#[derive(Debug)]
+pub(super) struct Events {
+    body: ResponseBody,
+    decoder: Decoder,
+    read: VecDeque<SseEvent>,
+}
+
+/// A stream of events, or the response as it came.
+pub(super) fn events_of(
+    response: Response<ResponseBody>,
+    bytes_max: usize,
+) -> Result<(Parts, Events), Box<Response<ResponseBody>>> {
+    if response.status() != StatusCode::OK {
+        return Err(Box::new(response));
+    }
+    let Some(decoder) = heard::decoder_of(response.headers(), bytes_max) else {
+        return Err(Box::new(response));
+    };
+    let (mut head, body) = response.into_parts();
+    hop::strip(&mut head.headers);
+    head.headers.remove(CONTENT_LENGTH);
+    let events = Events {
+        body,
+        decoder,
+        read: VecDeque::new(),
+    };
+    Ok((head, events))
+}
+
+impl Events {
+    /// `None` at the end, however it ended.
+    async fn next(&mut self) -> Option<SseEvent> {
+        loop {
+            if let Some(event) = self.read.pop_front() {
+                return Some(event);
+            }
+            let frame = self.body.frame().await?.ok()?;
+            let data = frame.into_data().unwrap_or_default();
+            let read = &mut self.read;
+            self.decoder
+                .feed(&data, |event| read.push_back(event))
+                .ok()?;
+        }
+    }
+}
+
+impl Stream {
+    pub(super) fn new(head: Parts, has_reader: bool) -> Arc<Self> {
+        let state = State {
+            has_reader,
+            ..State::default()
+        };
+        Arc::new(Self {
+            head,
+            state: Mutex::new(state),
+            readable: Notify::new(),
+            writable: Notify::new(),
+            attached: Notify::new(),
+            closing: CancellationToken::new(),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.state().is_over
+    }
+
+    /// A reader takes it from here on, or from what followed that event. False where it has ended,
+    /// or does not know the event.
+    pub(super) fn attach(&self, after: Option<&str>) -> bool {
+        let mut state = self.state();
+        if state.is_over || !after.is_none_or(|after| state.buffer.rewind(after)) {
+            return false;
+        }
+        state.has_reader = true;
+        if state.lingers {
+            self.attached.notify_one();
+        }
+        true
+    }
+
+    /// Its reader is gone.
+    pub(super) fn detach(self: &Arc<Self>, session: &Arc<Session>) {
+        let mut state = self.state();
+        state.has_reader = false;
+        let waits = !state.buffer.is_empty();
+        drop(state);
+        if waits {
+            self.linger(session);
+        }
+    }
+
+    pub(super) fn close(&self) {
+        self.closing.cancel();
+        self.state().is_over = true;
+        self.readable.notify_one();
+    }
+
+    /// Cancel safe. For one reader.
+    pub(super) async fn next(&self) -> Option<SseEvent> {
+        loop {
+            {
+                let mut state = self.state();
+                if let Some(event) = state.buffer.take() {
+                    self.writable.notify_one();
+                    return Some(event);
+                }
+                if state.is_over {
+                    return None;
+                }
+            }
+            self.readable.notified().await;
+        }
+    }
+
+    /// Reads it until it ends, or nobody uses the session any more. Where it ends while no client
+    /// reads it, it is opened again.
+    pub(super) async fn run(self: Arc<Self>, session: Weak<Session>, mut events: Events) {
+        let closing = self.closing.clone();
+        let reading = async {
+            let mut last_event_id = None;
+            loop {
+                let mut pause = PAUSE;
+                while let Some(event) = events.next().await {
+                    if let Some(wait) = event.retry {
+                        pause = Duration::from_millis(wait).clamp(PAUSE, PAUSE_MAX);
+                    }
+                    let id = event.id.as_deref().map(HeaderValue::try_from);
+                    last_event_id = id.and_then(Result::ok).or(last_event_id);
+                    if self.heard(&session, event).await.is_none() {
+                        return;
+                    }
+                }
+                // A client whose stream ends comes back by itself.
+                if self.state().has_reader {
+                    return;
+                }
+                match open_again(&session, last_event_id.as_ref(), pause).await {
+                    Some(again) => events = again,
+                    None => return,
+                }
+            }
+        };
+        closing.run_until_cancelled(reading).await;
+        self.close();
+    }
+
+    /// `None`: the session is not used any more.
+    async fn heard(self: &Arc<Self>, session: &Weak<Session>, event: SseEvent) -> Option<()> {
+        {
+            let session = session.upgrade()?;
+            let is_read = self.state().has_reader;
+            if is_ours(&session, &event.data) || (!is_read && is_answered(&session, &event.data)) {
+                return Some(());
+            }
+        }
+        // Nobody is kept from ending the session while there is no room.
+        loop {
+            let has_room = {
+                let state = self.state();
+                state.buffer.has_room()
+            };
+            if has_room {
+                break;
+            }
+            self.writable.notified().await;
+        }
+        let mut state = self.state();
+        state.buffer.put(event);
+        let has_reader = state.has_reader;
+        drop(state);
+        self.readable.notify_one();
+        if !has_reader {
+            self.linger(&session.upgrade()?);
+        }
+        Some(())
+    }
+
+    /// What waits for a client that is away keeps the session for a while.
+    fn linger(self: &Arc<Self>, session: &Arc<Session>) {
+        {
+            let mut state = self.state();
+            if state.has_reader || std::mem::replace(&mut state.lingers, true) {
+                return;
+            }
+        }
+        let (stream, kept) = (Arc::clone(self), Arc::clone(session));
+        session.accompany(async move {
+            let mut was_alone = false;
+            loop {
+                let again = tokio::time::timeout(LINGER, stream.attached.notified()).await;
+                let is_alone = Arc::strong_count(&kept) == 1;
+                if again.is_ok() || (was_alone && is_alone) {
+                    break;
+                }
+                was_alone = is_alone;
+            }
+            stream.state().lingers = false;
+        });
+    }
+}
+
+/// Takes what is said to our calls.
+fn is_ours(session: &Session, data: &str) -> bool {
+    let Ok(message) = heard::read(data) else {
+        return false;
+    };
+    let hearers = session.hearers();
+    match message {
+        Message::Result { id, result } if is_beside_clients(&id) => {
+            hearers.answer(&id, Ok(result));
+            true
+        }
+        Message::Error { id, error } if is_beside_clients(&id) => {
+            hearers.answer(&id, Err(error));
+            true
+        }
+        Message::Notification { method, params } => {
+            note(session.origin(), &method);
+            let Some(params) = params.filter(|_| &*method == "notifications/progress") else {
+                return false;
+            };
+            let token = Object::parse(params.get()).ok();
+            let token = token.and_then(|params| params.get(PROGRESS_TOKEN));
+            let is_ours = token.is_some_and(|token| is_beside_clients(token.get()));
+            if is_ours {
+                hearers.progress(params);
+            }
+            is_ours
+        }
+        Message::Primed
+        | Message::Result { .. }
+        | Message::Error { .. }
+        | Message::Request { .. } => false,
+    }
+}
+
+/// A ping that no client would answer: some servers end a session for that, and only because there is
+/// this stream.
+fn is_answered(session: &Arc<Session>, data: &str) -> bool {
+    let Ok(Message::Request { id, method, .. }) = heard::read(data) else {
+        return false;
+    };
+    if &*method != "ping" {
+        return false;
+    }
+    let (session, answer) = (Arc::clone(session), Answer::Result("{}".into()));
+    Arc::clone(&session).accompany(async move {
+        // A server that cannot be told will notice by itself.
+        let _ = session.tell(response(&id, &answer)).await;
+    });
+    true
+}
+
+/// `None`: the server has none for us any more, or nobody uses the session.
+async fn open_again(
+    session: &Weak<Session>,
+    last_event_id: Option<&HeaderValue>,
+    mut pause: Duration,
+) -> Option<Events> {
+    loop {
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSE_MAX);
+        match get(session, last_event_id).await? {
+            Ok((_, events)) => return Some(events),
+            Err(status) if status.is_server_error() || is_for_now(status) => {}
+            Err(_) => return None,
+        }
+    }
+}
+
+fn is_for_now(status: StatusCode) -> bool {
+    status == StatusCode::REQUEST_TIMEOUT || status == StatusCode::TOO_MANY_REQUESTS
+}
+
+/// Asks for the stream in our own words. `None`: nobody uses the session any more.
+pub(super) async fn get(
+    session: &Weak<Session>,
+    last_event_id: Option<&HeaderValue>,
+) -> Option<Result<(Parts, Events), StatusCode>> {
+    let (origin, mut request) = {
+        let session = session.upgrade()?;
+        (Arc::clone(session.origin()), session.get())
+    };
+    if let Some(id) = last_event_id {
+        request = request.header("last-event-id", id);
+    }
+    let Ok(response) = origin.send(request, RequestBody::empty()).await else {
+        return Some(Err(StatusCode::BAD_GATEWAY));
+    };
+    let opened = events_of(response, origin.message_bytes_max);
+    Some(opened.map_err(|refused| refused.status()))
+}

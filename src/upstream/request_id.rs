@@ -1,0 +1,97 @@
+//! The ids of our requests at the server, which are their progress tokens, too.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+use uuid::Uuid;
+
+use crate::mcp::json::string;
+
+/// No client has ids like these.
+const PREFIX: &str = "raincheck/";
+
+/// An id as JSON text: a number on a session of ours, and a string on a client's own, where its
+/// ids are as well (the same id twice makes servers hang).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct RequestId(Arc<str>);
+
+impl RequestId {
+    pub(super) fn number(number: u64) -> Self {
+        Self(number.to_string().into())
+    }
+
+    /// One to be used beside a client's own.
+    pub(super) fn random() -> Self {
+        Self(format!(r#""{PREFIX}{}""#, Uuid::new_v4()).into())
+    }
+
+    pub(super) fn as_json(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether that JSON is this id. A string may come back written with other escapes.
+    pub(super) fn is(&self, json: &str) -> bool {
+        if *self.0 == *json {
+            return true;
+        }
+        self.0.starts_with('"') && text(json).is_some_and(|text| text == self.0.trim_matches('"'))
+    }
+}
+
+/// Whether that JSON, an id or a token, is one of [`RequestId::random`], of whichever process.
+pub(super) fn is_beside_clients(json: &str) -> bool {
+    text(json).is_some_and(|text| text.starts_with(PREFIX))
+}
+
+/// The value of a JSON string.
+fn text(json: &str) -> Option<String> {
+    if !json.starts_with('"') {
+        return None;
+    }
+    let raw: &RawValue = serde_json::from_str(json).ok()?;
+    string(raw).map(std::borrow::Cow::into_owned)
+}
+
+impl Serialize for RequestId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let raw: &RawValue = serde_json::from_str(&self.0).map_err(serde::ser::Error::custom)?;
+        raw.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for RequestId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        Ok(Self(raw.get().into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_known_however_it_is_written() {
+        let id = RequestId::random();
+        assert_ne!(id, RequestId::random());
+        let escaped = id.as_json().replace('/', r"\/");
+        assert!(id.is(id.as_json()) && id.is(&escaped));
+        assert!(is_beside_clients(&escaped));
+        assert!(!id.is(r#""raincheck/1""#) && !id.is("7"));
+        let number = RequestId::number(7);
+        assert!(number.is("7") && !number.is("8") && !number.is(r#""7""#));
+        assert!(!is_beside_clients("7") && !is_beside_clients(r#""7""#));
+    }
+
+    #[test]
+    fn records_keep_their_form() {
+        for (id, json) in [
+            (RequestId::number(7), "7"),
+            (RequestId(r#""raincheck/a""#.into()), r#""raincheck/a""#),
+        ] {
+            assert_eq!(serde_json::to_string(&id).unwrap(), json);
+            assert_eq!(serde_json::from_str::<RequestId>(json).unwrap(), id);
+        }
+    }
+}

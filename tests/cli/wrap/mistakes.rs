@@ -1,0 +1,88 @@
+//! What cannot be wrapped or undone is said in one line, and nothing is changed.
+
+use super::*;
+
+#[test]
+fn mistakes_are_one_line() {
+    let twice = r#"{"servers": {"a": {"command": "x"}, "a": {"command": "y"}}}"#;
+    let entry = |entry: &str| format!(r#"{{"servers": {{"a": {entry}}}}}"#);
+    let cases = [
+        (
+            SETTINGS.into(),
+            "none",
+            "names no server \"none\", but \"time\", \"one line\", \"bare\", \"remote\", \"keyed\"",
+        ),
+        (
+            "{\n\"a\": 1\n".into(),
+            "a",
+            "line 1 is not JSON: Unterminated object",
+        ),
+        (r#"["a"]"#.into(), "a", "not a JSON object"),
+        (
+            r#"{"a": 1}"#.into(),
+            "a",
+            "has no servers: neither \"mcpServers\" nor \"servers\"",
+        ),
+        (
+            r#"{"servers": {}}"#.into(),
+            "a",
+            "names no server \"a\", but no server at all",
+        ),
+        (twice.into(), "a", "\"a\" is there twice"),
+        (
+            entry("{}"),
+            "a",
+            "\"a\": has neither a command nor a url, so there is nothing to wrap",
+        ),
+        (
+            entry(r#"{"url": "https://x.example/", "oauth": {"clientId": "c"}}"#),
+            "a",
+            "\"a\": \"oauth\" lets the client sign in, which it does for no program that it launches; \
+             put `raincheck run --upstream` in front of the server, and its address here",
+        ),
+        (
+            entry(r#"{"url": "https://x.example/", "headers": {"X_Key": "k"}}"#),
+            "a",
+            "\"a\": the header \"X_Key\" has an underscore, which no variable can say: put \
+             [upstream.headers] into a file, name it with --config, and take the header out here",
+        ),
+        (
+            entry(r#"{"url": "https://x.example/", "headers": {"Accept": "*/*"}}"#),
+            "a",
+            "\"a\": RAINCHECK_UPSTREAM__HEADERS__ACCEPT: belongs to HTTP or to MCP, and raincheck sets \
+             it for each request; take it out",
+        ),
+        (
+            entry(r#"{"url": "https://u:p@x.example/"}"#),
+            "a",
+            "\"a\": credentials in a URL are not used; write them as headers",
+        ),
+    ];
+    for (text, name, expected) in cases {
+        assert_eq!(Settings::new(&text).refused(&[name, "--yes"]), expected);
+    }
+    let settings = Settings::new(SETTINGS);
+    assert!(
+        settings
+            .refused(&["time", "--yes", "--store", "redis://u:p@h"])
+            .starts_with("--store: a password")
+    );
+    fs::remove_file(settings.folder.join("mcp.json")).unwrap();
+    let output = settings.run(&["time"]);
+    let complaint = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        complaint.ends_with("mcp.json: cannot be read: No such file or directory\n"),
+        "{complaint}"
+    );
+}
+
+#[test]
+fn undo_without_a_backup_says_so() {
+    let text = r#"{"servers": {"a": {"command": "/x/raincheck", "args": ["stdio", "--", "y"]}}}"#;
+    let settings = Settings::new(text);
+    let complaint = settings.refused(&["a", "--undo", "--yes"]);
+    assert!(
+        complaint.starts_with("no backup has \"a\" as it was: "),
+        "{complaint}"
+    );
+}

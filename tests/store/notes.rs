@@ -1,0 +1,270 @@
+//! What every store must keep for clients beside their tasks: notes, logs, and which tasks a caller
+//! may be told of.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use raincheck::store::Write;
+use raincheck::store::notes::{ENTRIES_MAX, Kind, Name};
+use raincheck::task::id::{Caller, TaskId};
+
+use crate::rig::{Rig, create_until, done, eventually, update};
+
+pub(crate) async fn a_claim_stands_and_others_are_told_what_stands(rig: &Rig) {
+    let (name, until) = (claim_of("one"), rig.now_ms() + 60_000);
+    let claim = async |value: &'static str| {
+        let claimed = rig.store.claim(name, value.into(), until).await;
+        claimed.unwrap()
+    };
+    assert_eq!(claim("mine").await, None);
+    assert_eq!(claim("theirs").await.unwrap(), "mine");
+    assert_eq!(claim("mine").await, None, "the same claim, sent twice");
+    assert_eq!(find(rig, name).await.unwrap(), "mine");
+    rig.store.remove(name).await.unwrap();
+    assert_eq!(claim("theirs").await, None);
+    assert_eq!(claim("mine").await.unwrap(), "theirs");
+    assert_eq!(find(rig, claim_of("another")).await, None);
+}
+
+pub(crate) async fn of_racing_claims_exactly_one_wins(rig: &Rig) {
+    let until = rig.now_ms() + 60_000;
+    for round in 0..10 {
+        let name = claim_of(&format!("round {round}"));
+        let racers = (0..20).map(|racer| {
+            let store = Arc::clone(&rig.store);
+            tokio::spawn(async move {
+                let mine = Bytes::from(format!("racer {racer}"));
+                let stands = store.claim(name, mine.clone(), until).await.unwrap();
+                (mine, stands)
+            })
+        });
+        let mut won = Vec::new();
+        let mut told = BTreeSet::new();
+        for raced in join_all(racers).await {
+            match raced.unwrap() {
+                (mine, None) => won.push(mine),
+                (_, Some(stands)) => drop(told.insert(stands)),
+            }
+        }
+        assert_eq!(won.len(), 1, "{won:?}");
+        assert!(told.into_iter().eq(won), "the others are told who won");
+    }
+}
+
+pub(crate) async fn a_note_is_put_found_and_removed(rig: &Rig) {
+    let (name, until) = (Name::of(Kind::Session, &["s"]), rig.now_ms() + 60_000);
+    assert_eq!(find(rig, name).await, None);
+    rig.store.remove(name).await.unwrap();
+    for value in [
+        Bytes::from_static(b"first"),
+        Bytes::new(),
+        Bytes::from((0..=255).collect::<Vec<u8>>()),
+    ] {
+        rig.store.put(name, value.clone(), until).await.unwrap();
+        assert_eq!(find(rig, name).await.unwrap(), value);
+    }
+    rig.store.remove(name).await.unwrap();
+    assert_eq!(find(rig, name).await, None);
+}
+
+pub(crate) async fn a_note_may_be_large(rig: &Rig) {
+    let (name, until) = (Name::of(Kind::Answer, &["a"]), rig.now_ms() + 60_000);
+    let value = patterned(3 << 20);
+    rig.store.put(name, value.clone(), until).await.unwrap();
+    assert!(find(rig, name).await.unwrap() == value);
+}
+
+pub(crate) async fn kinds_never_meet(rig: &Rig) {
+    let until = rig.now_ms() + 60_000;
+    let kinds = [Kind::Session, Kind::Claim, Kind::Answer];
+    for kind in kinds {
+        let value = Bytes::from(format!("{kind:?}"));
+        let claimed = rig.store.claim(Name::of(kind, &["same"]), value, until);
+        assert_eq!(claimed.await.unwrap(), None);
+    }
+    append(rig, Name::of(Kind::Events, &["same"]), 1, "event", until).await;
+    for kind in kinds {
+        let found = find(rig, Name::of(kind, &["same"])).await.unwrap();
+        assert_eq!(found, format!("{kind:?}"));
+    }
+    // What a name is made from is not run together.
+    assert_ne!(
+        Name::of(Kind::Claim, &["ab", "c"]),
+        Name::of(Kind::Claim, &["a", "bc"])
+    );
+}
+
+pub(crate) async fn a_note_is_gone_when_it_expires_and_its_name_is_free(rig: &Rig) {
+    let (short, long) = (rig.now_ms() + 80, rig.now_ms() + 3_600_000);
+    let (claimed, lasting) = (claim_of("short"), claim_of("long"));
+    let (put, log) = (
+        Name::of(Kind::Answer, &["short"]),
+        Name::of(Kind::Events, &["short"]),
+    );
+    let claim = |name, value: &'static str, until| rig.store.claim(name, value.into(), until);
+    claim(claimed, "first", short).await.unwrap();
+    claim(lasting, "first", long).await.unwrap();
+    rig.store.put(put, "put".into(), short).await.unwrap();
+    append(rig, log, 1, "first", short).await;
+    append(rig, log, 2, "second", short).await;
+
+    rig.pass(Duration::from_millis(80));
+    eventually(|| find(rig, claimed), Option::is_none).await;
+    eventually(|| find(rig, put), Option::is_none).await;
+    eventually(|| entries(rig, log, 0), Vec::is_empty).await;
+    assert_eq!(claim(claimed, "second", long).await.unwrap(), None);
+    append(rig, log, 3, "third", long).await;
+    assert_eq!(entries(rig, log, 0).await, [(3, "third".into())]);
+    // Nor does what is taken out for good take the successors with it.
+    rig.store.beat(None, Duration::ZERO).await.unwrap();
+    assert_eq!(find(rig, claimed).await.unwrap(), "second");
+    assert_eq!(find(rig, lasting).await.unwrap(), "first");
+    assert_eq!(entries(rig, log, 0).await.len(), 1);
+}
+
+pub(crate) async fn a_log_is_read_in_order_behind_a_number(rig: &Rig) {
+    let (log, until) = (Name::of(Kind::Events, &["l"]), rig.now_ms() + 60_000);
+    assert!(entries(rig, log, 0).await.is_empty());
+    for number in 1..=12 {
+        append(rig, log, number, &format!("event {number}"), until).await;
+    }
+    append(rig, log, 7, "event 7", until).await;
+    for after in [0, 1, 9, 11, 12, u64::MAX] {
+        let expected: Vec<_> = (after.saturating_add(1)..=12)
+            .map(|number| (number, Bytes::from(format!("event {number}"))))
+            .collect();
+        assert_eq!(entries(rig, log, after).await, expected);
+    }
+    rig.store.remove(log).await.unwrap();
+    assert!(entries(rig, log, 0).await.is_empty());
+    append(rig, log, 13, "anew", until).await;
+    assert_eq!(entries(rig, log, 0).await, [(13, "anew".into())]);
+}
+
+pub(crate) async fn a_log_keeps_the_newest_entries(rig: &Rig) {
+    let (log, until) = (Name::of(Kind::Events, &["l"]), rig.now_ms() + 60_000);
+    let last = ENTRIES_MAX + 10;
+    for number in 1..=last {
+        append(rig, log, number, &number.to_string(), until).await;
+    }
+    let kept = entries(rig, log, 0).await;
+    let expected = (11..=last).map(|number| (number, Bytes::from(number.to_string())));
+    assert!(kept.into_iter().eq(expected));
+}
+
+pub(crate) async fn an_append_moves_the_expiry_of_the_whole_log(rig: &Rig) {
+    let (short, long) = (rig.now_ms() + 1_000, rig.now_ms() + 3_600_000);
+    let (log, canary) = (Name::of(Kind::Events, &["l"]), claim_of("canary"));
+    append(rig, log, 1, "first", short).await;
+    append(rig, log, 2, "second", long).await;
+    rig.store.put(canary, "x".into(), short).await.unwrap();
+    rig.pass(Duration::from_secs(1));
+    eventually(|| find(rig, canary), Option::is_none).await;
+    rig.store.beat(None, Duration::ZERO).await.unwrap();
+    assert_eq!(entries(rig, log, 0).await.len(), 2);
+    append(rig, log, 3, "third", rig.now_ms() + 40).await;
+    rig.pass(Duration::from_millis(40));
+    eventually(|| entries(rig, log, 0), Vec::is_empty).await;
+}
+
+pub(crate) async fn an_entry_may_be_large(rig: &Rig) {
+    let (log, until) = (Name::of(Kind::Events, &["l"]), rig.now_ms() + 60_000);
+    // Whatever a store cuts it into: nothing, ends that fit, and a rest.
+    let sizes = [
+        0,
+        1,
+        16 << 10,
+        256 << 10,
+        (256 << 10) + 1,
+        1 << 20,
+        3_333_333,
+    ];
+    let written: Vec<_> = (1..).zip(sizes.map(patterned)).collect();
+    for _ in 0..2 {
+        for (number, entry) in &written {
+            let append = rig.store.append(log, *number, entry.clone(), until);
+            append.await.unwrap();
+        }
+    }
+    assert!(entries(rig, log, 0).await == written);
+    assert!(entries(rig, log, 6).await == written[6..]);
+    rig.store.remove(log).await.unwrap();
+    append(rig, log, 7, "small", until).await;
+    assert_eq!(entries(rig, log, 0).await, [(7, "small".into())]);
+}
+
+pub(crate) async fn a_caller_is_told_of_its_listed_tasks_only(rig: &Rig) {
+    let (mine, theirs) = (Caller::from_bytes([1; 16]), Caller::from_bytes([2; 16]));
+    assert!(listed(rig, mine).await.is_empty());
+    let create = |caller, listed| Write {
+        caller,
+        listed,
+        ..rig.create()
+    };
+    let writes: Vec<_> = (0..70).map(|_| create(mine, true)).collect();
+    let (other, unlisted) = (create(theirs, true), create(mine, false));
+    for write in writes.iter().chain([&other, &unlisted]) {
+        done(rig.store.commit(write).await.unwrap());
+        // The same write again, as after a lost answer.
+        done(rig.store.commit(write).await.unwrap());
+    }
+    let ids: BTreeSet<_> = writes.iter().map(|write| write.id).collect();
+    assert_eq!(listed(rig, mine).await, ids);
+    assert_eq!(listed(rig, theirs).await, BTreeSet::from([other.id]));
+    let end = Write {
+        listed: true,
+        ..update(&writes[0], 1, "ended")
+    };
+    done(rig.store.commit(&end).await.unwrap());
+    assert_eq!(listed(rig, mine).await, ids, "ended tasks are told of");
+}
+
+pub(crate) async fn a_task_that_expired_is_not_listed(rig: &Rig) {
+    let mine = Caller::from_bytes([1; 16]);
+    let create = |until| Write {
+        caller: mine,
+        listed: true,
+        ..create_until(until)
+    };
+    let (short, lasting) = (create(rig.now_ms() + 80), create(rig.now_ms() + 3_600_000));
+    done(rig.store.commit(&lasting).await.unwrap());
+    done(rig.store.commit(&short).await.unwrap());
+    rig.expire(short.id, Duration::from_millis(80)).await;
+    assert_eq!(listed(rig, mine).await, BTreeSet::from([lasting.id]));
+    rig.store.beat(None, Duration::ZERO).await.unwrap();
+    assert_eq!(listed(rig, mine).await, BTreeSet::from([lasting.id]));
+}
+
+fn claim_of(what: &str) -> Name {
+    Name::of(Kind::Claim, &[what])
+}
+
+async fn find(rig: &Rig, name: Name) -> Option<Bytes> {
+    rig.store.find(name).await.unwrap()
+}
+
+async fn append(rig: &Rig, log: Name, number: u64, entry: &str, until: u64) {
+    let entry = Bytes::copy_from_slice(entry.as_bytes());
+    rig.store.append(log, number, entry, until).await.unwrap();
+}
+
+async fn entries(rig: &Rig, log: Name, after: u64) -> Vec<(u64, Bytes)> {
+    rig.store.entries(log, after).await.unwrap()
+}
+
+/// Told of once each.
+async fn listed(rig: &Rig, caller: Caller) -> BTreeSet<TaskId> {
+    let listed = rig.store.listed(&caller).await.unwrap();
+    let ids: BTreeSet<_> = listed.iter().copied().collect();
+    assert_eq!(ids.len(), listed.len(), "told of one twice");
+    ids
+}
+
+/// Any bytes, and no two pieces alike.
+fn patterned(length: usize) -> Bytes {
+    let numbers = (0_u32..).flat_map(u32::to_le_bytes);
+    numbers.take(length).collect()
+}

@@ -1,0 +1,259 @@
+//! What only Redis does with notes and lists: they are shared, nothing outlives its expiry, and what
+//! cannot be kept is said.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use raincheck::clock::{Clock as _, System};
+use raincheck::store::ledger::Patience;
+use raincheck::store::notebook::Notebook;
+use raincheck::store::notes::{ENTRIES_MAX, Kind, Name, Notes as _};
+use raincheck::store::{Store as _, StoreError, Write};
+use raincheck::task::id::Caller;
+use redis::aio::MultiplexedConnection;
+
+use crate::redis_server::RedisServer;
+use crate::rig::{create_until, done, eventually, hour, raw, redis_store};
+
+#[tokio::test]
+async fn every_key_of_notes_and_lists_has_an_expiry() {
+    let server = RedisServer::start();
+    let store = redis_store(&server.url(), "ns").await;
+    let mut raw = raw(&server).await;
+    let large = Bytes::from(vec![7; 600_000]);
+    store
+        .claim(name(Kind::Claim), "x".into(), hour())
+        .await
+        .unwrap();
+    store
+        .put(name(Kind::Session), "x".into(), hour())
+        .await
+        .unwrap();
+    store
+        .put(name(Kind::Answer), large.clone(), hour())
+        .await
+        .unwrap();
+    store
+        .append(name(Kind::Events), 1, large, hour())
+        .await
+        .unwrap();
+    let create = listed();
+    done(store.commit(&create).await.unwrap());
+    done(store.commit(&create_until(hour())).await.unwrap());
+    let mut keys: Vec<String> = ask(&mut raw, &["KEYS", "*"]).await;
+    keys.retain(|key| key.starts_with("{ns:00}:n:") || key.starts_with("{ns:00}:c:"));
+    keys.sort();
+    let starts: Vec<_> = keys.iter().map(|key| &key[..11]).collect();
+    let expected = ["c:0", "n:a", "n:e", "n:k", "n:s"].map(|start| format!("{{ns:00}}:{start}"));
+    assert_eq!(starts, expected);
+    for key in keys {
+        let left: i64 = ask(&mut raw, &["PTTL", &key]).await;
+        assert!((3_500_000..=3_600_000).contains(&left), "{key}: {left}");
+    }
+}
+
+#[tokio::test]
+async fn replicas_share_notes_and_strangers_do_not() {
+    let server = RedisServer::start();
+    let (a, b) = (
+        redis_store(&server.url(), "ns").await,
+        redis_store(&server.url(), "ns").await,
+    );
+    let stranger = redis_store(&server.url(), "other").await;
+    let claimed = a.claim(name(Kind::Claim), "a".into(), hour()).await;
+    assert_eq!(claimed.unwrap(), None);
+    let claimed = b.claim(name(Kind::Claim), "b".into(), hour()).await;
+    assert_eq!(claimed.unwrap().unwrap(), "a");
+    assert_eq!(stranger.find(name(Kind::Claim)).await.unwrap(), None);
+    a.append(name(Kind::Events), 1, "event".into(), hour())
+        .await
+        .unwrap();
+    let entries = b.entries(name(Kind::Events), 0).await.unwrap();
+    assert_eq!(entries, [(1, "event".into())]);
+}
+
+#[tokio::test]
+async fn a_log_keeps_no_piece_of_what_went() {
+    let server = RedisServer::start();
+    let store = redis_store(&server.url(), "ns").await;
+    let mut raw = raw(&server).await;
+    let log = name(Kind::Events);
+    let large = Bytes::from(vec![7; 600_000]);
+    store.append(log, 1, large.clone(), hour()).await.unwrap();
+    store.append(log, 2, large, hour()).await.unwrap();
+    let key = key_of(&mut raw, "{ns:00}:n:e*").await;
+    // The head of the second is not there: its writer went before it wrote that.
+    ask::<u64>(&mut raw, &["HDEL", &key, "2"]).await;
+    let whole = store.entries(log, 0).await.unwrap();
+    assert_eq!(whole.len(), 1, "half an entry");
+    for number in 3..=ENTRIES_MAX + 2 {
+        store
+            .append(log, number, "event".into(), hour())
+            .await
+            .unwrap();
+    }
+    let fields: u64 = ask(&mut raw, &["HLEN", &key]).await;
+    assert_eq!(fields, ENTRIES_MAX);
+}
+
+#[tokio::test]
+async fn a_list_keeps_no_task_that_expired() {
+    let server = RedisServer::start();
+    let store = redis_store(&server.url(), "ns").await;
+    let mut raw = raw(&server).await;
+    let lasting = listed();
+    done(store.commit(&lasting).await.unwrap());
+    let short = Write {
+        listed: true,
+        ..create_until(System.now_ms() + 100)
+    };
+    done(store.commit(&short).await.unwrap());
+    eventually(
+        || async { store.load(short.id).await.unwrap().is_none() },
+        |gone| *gone,
+    )
+    .await;
+    assert_eq!(store.listed(&short.caller).await.unwrap(), [lasting.id]);
+    done(store.commit(&listed()).await.unwrap());
+    let key = key_of(&mut raw, "{ns:00}:c:*").await;
+    let names: u64 = ask(&mut raw, &["ZCARD", &key]).await;
+    assert_eq!(names, 2);
+    let left: i64 = ask(&mut raw, &["PTTL", &key]).await;
+    assert!(left > 3_500_000, "the longest counts: {left}");
+}
+
+#[tokio::test]
+async fn a_full_server_refuses_notes_and_tells_what_it_has() {
+    let server = RedisServer::with(&["--maxmemory-policy", "noeviction"]);
+    let store = redis_store(&server.url(), "ns").await;
+    let mut raw = raw(&server).await;
+    let (claim, log) = (name(Kind::Claim), name(Kind::Events));
+    store.claim(claim, "first".into(), hour()).await.unwrap();
+    store.append(log, 1, "first".into(), hour()).await.unwrap();
+    ask::<()>(&mut raw, &["CONFIG", "SET", "maxmemory", "1"]).await;
+    let other = Name::of(Kind::Claim, &["other"]);
+    for full in [
+        store.claim(other, "x".into(), hour()).await.map(drop),
+        store.put(other, "x".into(), hour()).await,
+        store.append(log, 2, "x".into(), hour()).await,
+        store
+            .append(log, 2, Bytes::from(vec![0; 600_000]), hour())
+            .await,
+    ] {
+        assert!(matches!(full, Err(StoreError::Full)), "{full:?}");
+    }
+    // A claim that stands is known again all the same.
+    let again = store.claim(claim, "first".into(), hour()).await;
+    assert_eq!(again.unwrap(), None);
+    let told = store.claim(claim, "second".into(), hour()).await;
+    assert_eq!(told.unwrap().unwrap(), "first");
+    let entries = store.entries(log, 0).await.unwrap();
+    assert_eq!(entries, [(1, "first".into())]);
+    store.remove(log).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_raincheck_did_not_write_is_corrupt() {
+    let server = RedisServer::start();
+    let store = redis_store(&server.url(), "ns").await;
+    let mut raw = raw(&server).await;
+    let (claim, log) = (name(Kind::Claim), name(Kind::Events));
+    store.claim(claim, "x".into(), hour()).await.unwrap();
+    store.append(log, 1, "x".into(), hour()).await.unwrap();
+    let create = listed();
+    done(store.commit(&create).await.unwrap());
+    let claim_key = key_of(&mut raw, "{ns:00}:n:k*").await;
+    let log_key = key_of(&mut raw, "{ns:00}:n:e*").await;
+    let list_key = key_of(&mut raw, "{ns:00}:c:*").await;
+
+    ask::<u64>(&mut raw, &["HSET", &log_key, "foreign", "x"]).await;
+    corrupt(&store.entries(log, 0).await);
+    ask::<u64>(&mut raw, &["ZADD", &list_key, "9e15", "foreign"]).await;
+    corrupt(&store.listed(&create.caller).await);
+
+    for key in [&claim_key, &log_key, &list_key] {
+        ask::<u64>(&mut raw, &["DEL", key]).await;
+        ask::<u64>(&mut raw, &["LPUSH", key, "foreign"]).await;
+    }
+    corrupt(&store.claim(claim, "x".into(), hour()).await);
+    corrupt(&store.find(claim).await);
+    corrupt(&store.append(log, 1, "x".into(), hour()).await);
+    corrupt(&store.entries(log, 0).await);
+    corrupt(&store.listed(&create.caller).await);
+    let refused = listed();
+    corrupt(&store.commit(&refused).await);
+    let stands = store.load(refused.id).await.unwrap();
+    assert!(stands.is_none(), "half a create");
+}
+
+#[tokio::test]
+async fn a_notebook_waits_for_a_store_that_comes_back_and_no_longer() {
+    let server = RedisServer::start();
+    let store = redis_store(&server.url(), "ns").await;
+    let notebook = |patience| {
+        let store = Arc::clone(&store);
+        let patience = Patience {
+            read: patience,
+            create: patience,
+        };
+        Notebook::new(store, Arc::new(System), patience)
+    };
+    let (patient, hasty) = (
+        notebook(Duration::from_secs(30)),
+        notebook(Duration::from_millis(50)),
+    );
+    let lifetime = Duration::from_hours(1);
+    let claim = name(Kind::Claim);
+    server.freeze();
+    let lost = hasty.find(claim).await;
+    assert!(matches!(lost, Err(StoreError::Unavailable(_))), "{lost:?}");
+    let waiting = tokio::spawn({
+        let patient = patient.clone();
+        async move { patient.claim(claim, "mine".into(), lifetime).await }
+    });
+    // Longer than a command of the store's takes: it is sent more than once.
+    let lost = notebook(Duration::from_millis(700)).find(claim).await;
+    assert!(matches!(lost, Err(StoreError::Unavailable(_))), "{lost:?}");
+    server.thaw();
+    let claimed = waiting.await.unwrap().unwrap();
+    assert_eq!(claimed, None, "its own claim, sent twice");
+    assert_eq!(patient.find(claim).await.unwrap().unwrap(), "mine");
+    let mut raw = raw(&server).await;
+    let key = key_of(&mut raw, "{ns:00}:n:k*").await;
+    let left: i64 = ask(&mut raw, &["PTTL", &key]).await;
+    assert!((3_500_000..=3_600_000).contains(&left), "{left}");
+}
+
+fn name(kind: Kind) -> Name {
+    Name::of(kind, &["one"])
+}
+
+fn listed() -> Write {
+    Write {
+        caller: Caller::from_bytes([7; 16]),
+        listed: true,
+        ..create_until(hour())
+    }
+}
+
+#[track_caller]
+fn corrupt<T: std::fmt::Debug>(answered: &Result<T, StoreError>) {
+    assert!(
+        matches!(answered, Err(StoreError::Corrupt(_))),
+        "{answered:?}"
+    );
+}
+
+/// The one key of this pattern.
+async fn key_of(raw: &mut MultiplexedConnection, pattern: &str) -> String {
+    let mut keys: Vec<String> = ask(raw, &["KEYS", pattern]).await;
+    assert_eq!(keys.len(), 1, "{keys:?}");
+    keys.remove(0)
+}
+
+async fn ask<T: redis::FromRedisValue>(raw: &mut MultiplexedConnection, words: &[&str]) -> T {
+    let mut command = redis::Cmd::new();
+    command.arg(words);
+    command.query_async(raw).await.unwrap()
+}

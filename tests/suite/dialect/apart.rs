@@ -1,0 +1,200 @@
+//! What one kind of server is enough for.
+
+use serde_json::json;
+use tokio::time::{Duration, Instant};
+
+use super::{Front, Session, accept, assert_question, assert_task};
+use crate::recovery::Pair;
+use crate::support::client::Client;
+use crate::support::stream::Stream;
+use crate::support::{Config, Era, PATIENCE, Rig, within};
+
+#[tokio::test]
+async fn only_what_speaks_of_tasks_is_changed_of_an_answer() {
+    let rig = Rig::start(Era::Legacy, Config::always()).await;
+    let session = Session::open(rig.client()).await;
+    let direct = Session {
+        client: Client::of(rig.upstream.address()),
+        ..session.clone()
+    };
+    let ours = session.ask("tools/list", json!({})).await.body;
+    let theirs = direct.ask("tools/list", json!({})).await.body;
+    let edit = r#"{"execution":{"taskSupport":"optional"},"#;
+    assert!(ours.contains(edit));
+    let own = edit.replace("optional", "required");
+    assert_eq!(ours.replace(edit, "{"), theirs.replace(&own, "{"));
+    // So it is on a stream, whose events keep their ids.
+    rig.upstream.keep_events();
+    let streamed = session.ask("tools/list", json!({})).await;
+    assert!(streamed.text.contains(edit), "{}", streamed.body);
+    for id in ["id: 0-0\n", "id: 0-1\n"] {
+        assert!(streamed.body.contains(id), "{}", streamed.body);
+    }
+    // A call that is passed on keeps what no serializer would.
+    let call = json!({"name": "echo", "arguments": {"text": "x"}});
+    let ours = session.ask("tools/call", call.clone()).await.text;
+    assert_eq!(ours, direct.ask("tools/call", call).await.text);
+}
+
+#[tokio::test]
+async fn a_stream_of_the_session_hears_questions_and_changes() {
+    let front = Front::program(Config::always()).await;
+    let session = front.session().await;
+    let mut news = session.listening().stream().await;
+    let (task, _) = session.task("ask", json!({})).await;
+    let asked = news.next_of("notifications/tasks/status").await;
+    assert_task(&asked["params"], "input_required");
+    let question = news.next().await;
+    assert_question(&question, &task);
+    // Where it is put there, it is not put on the stream of the result as well.
+    let waiting = session.asking("tasks/result", json!({"taskId": task}));
+    let mut waiting = waiting.stream().await;
+    session.reply(&question, "result", accept("Ada")).await;
+    assert_eq!(waiting.next().await["result"]["content"][0]["text"], "Ada");
+    loop {
+        let change = news.next_of("notifications/tasks/status").await;
+        assert_eq!(change["params"]["taskId"], task);
+        if change["params"]["status"] == "completed" {
+            break;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_question_waits_for_the_session_s_stream() {
+    let front = Front::program(Config::always()).await;
+    let session = front.session().await;
+    let (task, _) = session.task("ask", json!({})).await;
+    session.until(&task, "input_required").await;
+    let mut news = session.listening().stream().await;
+    let question = news.next_of("elicitation/create").await;
+    // What was said on a stream that is gone is said on the next one.
+    drop(news);
+    let mut news = reopened(&session).await;
+    assert_eq!(news.next_of("elicitation/create").await, question);
+    session.reply(&question, "result", accept("Ada")).await;
+    session.until(&task, "completed").await;
+}
+
+/// The stream before is not gone the moment it is dropped.
+async fn reopened(session: &Session) -> Stream {
+    let opening = async {
+        loop {
+            let news = session.listening().stream().await;
+            if news.status == 200 {
+                return news;
+            }
+        }
+    };
+    within(PATIENCE, "the stream can be opened again", opening).await
+}
+
+#[tokio::test]
+async fn an_error_of_the_call_is_the_result_s() {
+    let rig = Rig::start(Era::Legacy, Config::always()).await;
+    let session = Session::open(rig.client()).await;
+    let (task, _) = session.task("error", json!({})).await;
+    session.until(&task, "failed").await;
+    let answer = session.ask("tasks/result", json!({"taskId": task})).await;
+    assert_eq!(answer.status, 200);
+    let error = r#""error":{"code":-32050,"message":"no such luck","data":{"z":1.10,"a":[]}}"#;
+    assert!(answer.text.contains(error), "{}", answer.text);
+    // What the tool itself calls an error is a result, which its client fetches.
+    let (task, _) = session.task("fail", json!({})).await;
+    session.until(&task, "completed").await;
+    assert_eq!(session.result(&task).await["isError"], true);
+    let (task, _) = session.task("big", json!({"bytes": 100_000})).await;
+    let result = session.result(&task).await;
+    assert_eq!(
+        result["content"][0]["text"].as_str().unwrap().len(),
+        100_000
+    );
+}
+
+#[tokio::test]
+async fn any_replica_reads_and_answers() {
+    let pair = Pair::start(Era::Legacy, "").await;
+    let at_a = Session::open(pair.at_a()).await;
+    let at_b = at_a.at(pair.at_b());
+    let (task, _) = at_a.task("ask", json!({})).await;
+    at_b.until(&task, "input_required").await;
+    let waiting = at_b.asking("tasks/result", json!({"taskId": task}));
+    let mut waiting = waiting.stream().await;
+    let question = waiting.next().await;
+    assert_question(&question, &task);
+    at_a.reply(&question, "result", accept("Ada")).await;
+    assert_eq!(waiting.next().await["result"]["content"][0]["text"], "Ada");
+    assert_eq!(at_b.result(&task).await["content"][0]["text"], "Ada");
+    let (task, _) = at_b.task("held", json!({"nonce": "h"})).await;
+    let cancelled = at_a.result_of("tasks/cancel", json!({"taskId": task}));
+    assert_task(&cancelled.await, "cancelled");
+}
+
+#[tokio::test]
+async fn a_store_that_is_away_is_no_unknown_task() {
+    let config = "read_patience = \"1s\"\ncreate_patience = \"1s\"";
+    let pair = Pair::with(Era::Legacy, "", |c| c.store(config)).await;
+    let session = Session::open(pair.at_a()).await;
+    let (task, _) = session.task("held", json!({"nonce": "h"})).await;
+    pair.redis.freeze();
+    for method in ["tasks/get", "tasks/result", "tasks/cancel"] {
+        let answer = session.ask(method, json!({"taskId": task})).await;
+        assert_eq!(answer.refusal(), (503, -32603), "{method}");
+    }
+    let refused = session
+        .call_as("echo", json!({"text": "x"}), json!({}))
+        .await;
+    assert_eq!(refused.refusal(), (503, -32603));
+    pair.redis.thaw();
+    session.until(&task, "cancelled").await;
+}
+
+#[tokio::test]
+async fn a_drain_lets_go_of_who_waits() {
+    let mut pair = Pair::start(Era::Legacy, "").await;
+    let at_a = Session::open(pair.at_a()).await;
+    let (task, _) = at_a.task("held", json!({"nonce": "h"})).await;
+    let at_b = at_a.at(pair.at_b());
+    let waiting = at_b.asking("tasks/result", json!({"taskId": task}));
+    let mut waiting = waiting.stream().await;
+    let stopping = Instant::now();
+    pair.b.terminate();
+    assert_eq!(waiting.next().await["error"]["code"], -32603);
+    assert!(pair.b.ended().await.success());
+    assert!(stopping.elapsed() < Duration::from_secs(15));
+}
+
+#[tokio::test]
+async fn a_tool_that_the_server_runs_as_a_task_only_is_like_any_other() {
+    let config = Config::always().tool("o*", "mode = \"never\"");
+    for (config, says) in [(Config::always(), "optional"), (config, "required")] {
+        let rig = Rig::start(Era::Legacy, config).await;
+        let session = Session::open(rig.client()).await;
+        let tools = session.result_of("tools/list", json!({})).await;
+        let tools = tools["tools"].as_array().unwrap();
+        let only = tools.iter().find(|tool| tool["name"] == "only").unwrap();
+        assert_eq!(only["execution"]["taskSupport"], says);
+        let (task, _) = session.task("only", json!({})).await;
+        let result = session.result(&task).await;
+        assert_eq!(result["content"][0]["text"], "theirs");
+        let plain = json!({"name": "only", "arguments": {}});
+        let result = session.result_of("tools/call", plain).await;
+        assert_eq!(result["content"][0]["text"], "theirs");
+    }
+}
+
+#[tokio::test]
+async fn a_server_s_own_tasks_are_the_client_s_where_the_operator_says_so() {
+    let pass = Config::always().section("upstream", "native_tasks = \"pass\"");
+    let rig = Rig::start(Era::Legacy, pass).await;
+    let session = Session::open(rig.client()).await;
+    let theirs = json!({"list": {}, "cancel": {}});
+    assert_eq!(session.opened["capabilities"]["tasks"], theirs);
+    let unknown = json!({"taskId": "theirs"});
+    session.ask("tasks/get", unknown).await;
+    assert_eq!(rig.upstream.requests("tasks/get").len(), 1);
+    let hidden = Rig::start(Era::Legacy, Config::always()).await;
+    let session = Session::open(hidden.client()).await;
+    session.code("tasks/get", json!({"taskId": "theirs"})).await;
+    assert!(hidden.upstream.requests("tasks/get").is_empty());
+}

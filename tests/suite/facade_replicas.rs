@@ -1,0 +1,42 @@
+//! A legacy session in front of a modern server belongs to no replica.
+
+use hyper::Method;
+use serde_json::json;
+
+use crate::facade::{Session, question};
+use crate::recovery::Pair;
+use crate::support::Era;
+
+#[tokio::test]
+async fn a_session_is_served_and_its_questions_answered_by_any_replica() {
+    let pair = Pair::start(Era::Modern, "").await;
+    let at_a = Session::open(pair.at_a()).await;
+    let at_b = at_a.at(pair.at_b());
+    let echoed = at_b.calling(1, "echo", json!({"text": "x"})).send().await;
+    assert_eq!(echoed.json()["result"]["content"][0]["text"], "x");
+    let mut stream = at_a.calling(2, "ask", json!({})).stream().await;
+    let asked = question(&mut stream).await;
+    let accept = json!({"action": "accept", "content": {"name": "Ann"}});
+    assert_eq!(at_b.reply(&asked, accept).await, 202);
+    let answer = stream.next().await;
+    assert_eq!(answer["result"]["content"][0]["text"], "Ann");
+}
+
+#[tokio::test]
+async fn a_cancel_and_the_sessions_end_reach_every_replica() {
+    let pair = Pair::start(Era::Modern, "").await;
+    let at_a = Session::open(pair.at_a()).await;
+    let at_b = at_a.at(pair.at_b());
+    let mut stream = at_a.calling(5, "steps", json!({"n": 1})).stream().await;
+    stream.next().await;
+    let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled",
+        "params": {"requestId": 5}});
+    assert_eq!(at_b.post(&cancel).send().await.status, 202);
+    let wanted = pair
+        .upstream
+        .until("steps", "cancelled", |t| t.cancelled == 1);
+    wanted.await;
+    assert_eq!(at_b.http(Method::DELETE).send().await.status, 200);
+    let late = at_a.calling(6, "echo", json!({})).send().await;
+    assert_eq!(late.status, 404);
+}

@@ -1,0 +1,546 @@
+//! Calls of legacy clients that are cut off and come back.
+
+use std::time::{Duration, Instant};
+
+use hyper::Method;
+use serde_json::{Value, json};
+
+use crate::redis_server::RedisServer;
+use crate::support::client::{Answer, Client, Request};
+use crate::support::stream::{Event, Stream};
+use crate::support::{Config, Era, PATIENCE, Rig, Upstream, within};
+
+const SESSION: &str = "mcp-session-id";
+const NEWEST: &str = "2025-11-25";
+
+/// A legacy session, as its client sees it.
+#[derive(Debug, Clone)]
+struct Session {
+    client: Client,
+    name: String,
+    version: &'static str,
+}
+
+impl Session {
+    async fn open(client: Client) -> Self {
+        Self::of_version(client, NEWEST).await
+    }
+
+    async fn of_version(client: Client, version: &'static str) -> Self {
+        let hello = json!({"jsonrpc": "2.0", "id": "one", "method": "initialize", "params": {
+            "protocolVersion": version, "capabilities": {"elicitation": {}},
+            "clientInfo": {"name": "suite", "version": "1"},
+        }});
+        let answer = client.post(hello.to_string()).send().await;
+        let name = answer.headers[SESSION].to_str().unwrap().to_owned();
+        let session = Self {
+            client,
+            name,
+            version,
+        };
+        let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        assert_eq!(session.post(&ready).send().await.status, 202);
+        session
+    }
+
+    fn post(&self, message: &Value) -> Request {
+        self.on_it(self.client.post(message.to_string()))
+    }
+
+    fn on_it(&self, request: Request) -> Request {
+        request
+            .header(SESSION, &self.name)
+            .header("mcp-protocol-version", self.version)
+    }
+
+    fn calling(&self, tool: &str, arguments: Value) -> Request {
+        let params = json!({"name": tool, "arguments": arguments, "_meta": {"progressToken": "t"}});
+        self.post(&json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}))
+    }
+
+    fn back(&self, event: &str) -> Request {
+        let get = self.client.http(Method::GET, "/mcp");
+        let get = get.header("accept", "text/event-stream");
+        self.on_it(get).header("last-event-id", event)
+    }
+
+    /// The same client at another replica, or as somebody else.
+    fn over(&self, client: Client) -> Self {
+        Self {
+            client,
+            ..self.clone()
+        }
+    }
+}
+
+async fn rig(config: Config) -> (Rig, Session) {
+    let rig = Rig::start(Era::Legacy, config).await;
+    let session = Session::open(rig.client()).await;
+    (rig, session)
+}
+
+fn config() -> Config {
+    Config::always()
+}
+
+/// The first event of a held call.
+async fn primed(stream: &mut Stream) -> String {
+    let event = stream.event().await.unwrap();
+    assert_eq!(
+        (event.message, event.retry.as_deref()),
+        (Value::Null, Some("1000"))
+    );
+    let id = event.id.unwrap();
+    assert!(id.starts_with("raincheck/") && id.ends_with("/0"), "{id}");
+    id
+}
+
+/// The rest of a stream, which ends with the answer.
+async fn rest(stream: &mut Stream) -> Vec<Event> {
+    let mut events = Vec::new();
+    while let Some(event) = stream.event().await {
+        events.push(event);
+    }
+    events
+}
+
+#[track_caller]
+fn assert_text(event: &Event, text: &str) {
+    assert_eq!(event.message["id"], 7, "{event:?}");
+    assert_eq!(
+        event.message["result"]["content"][0]["text"], text,
+        "{event:?}"
+    );
+}
+
+fn reason(message: &Value) -> &Value {
+    &message["error"]["data"]["io.raincheck/reason"]
+}
+
+#[tokio::test]
+async fn a_call_that_is_cut_five_times_gives_its_one_answer() {
+    let (rig, session) = rig(config()).await;
+    let mut stream = session.calling("steps", json!({"n": 4})).stream().await;
+    let mut last = primed(&mut stream).await;
+    for step in 1..=4 {
+        drop(stream);
+        stream = session.back(&last).stream().await;
+        let event = stream.event().await.unwrap();
+        assert_eq!(event.message["params"]["progress"], step);
+        last = event.id.unwrap();
+        assert!(last.ends_with(&format!("/{step}")), "{last}");
+    }
+    drop(stream);
+    rig.upstream.release("steps");
+    rig.upstream
+        .until("steps", "finished", |tally| tally.finished == 1)
+        .await;
+    let mut stream = session.back(&last).stream().await;
+    let events = rest(&mut stream).await;
+    assert_eq!(events.len(), 1, "{events:?}");
+    assert_text(&events[0], "stepped");
+    assert_eq!(rig.upstream.tally("steps").started, 1);
+    // Who has the answer gets nothing more, and who has it not, all of it again.
+    let answered = events[0].id.clone().unwrap();
+    assert!(
+        rest(&mut session.back(&answered).stream().await)
+            .await
+            .is_empty()
+    );
+    let first = last.replace("/4", "/0");
+    assert_eq!(
+        rest(&mut session.back(&first).stream().await).await.len(),
+        5
+    );
+}
+
+#[tokio::test]
+async fn a_stream_that_nobody_cuts_is_whole_and_two_may_read_it() {
+    let (rig, session) = rig(config()).await;
+    let mut one = session
+        .calling("steps", json!({"n": 2, "then": "ask"}))
+        .stream()
+        .await;
+    let first = primed(&mut one).await;
+    let mut other = session.back(&first).stream().await;
+    rig.upstream.release("steps");
+    for stream in [&mut one, &mut other] {
+        assert_eq!(
+            stream.event().await.unwrap().message["params"]["progress"],
+            1
+        );
+        assert_eq!(
+            stream.event().await.unwrap().message["params"]["progress"],
+            2
+        );
+    }
+    let question = one.event().await.unwrap().message;
+    assert_eq!(question["method"], "elicitation/create");
+    assert_eq!(other.event().await.unwrap().message, question);
+    let result = json!({"action": "accept", "content": {"name": "Ada"}});
+    let answer = json!({"jsonrpc": "2.0", "id": question["id"], "result": result});
+    assert_eq!(session.post(&answer).send().await.status, 202);
+    for stream in [&mut one, &mut other] {
+        let events = rest(stream).await;
+        assert_eq!(events.len(), 1, "{events:?}");
+        assert_text(&events[0], "Ada");
+    }
+}
+
+#[tokio::test]
+async fn a_call_of_a_program_is_cut_and_come_back_to() {
+    let proxy = config().run("dual").await;
+    let session = Session::open(Client::of(proxy.address())).await;
+    let mut stream = session
+        .calling("progress", json!({"nonce": "a"}))
+        .stream()
+        .await;
+    let mut last = primed(&mut stream).await;
+    for step in [1, 3] {
+        drop(stream);
+        stream = session.back(&last).stream().await;
+        let event = stream.event().await.unwrap();
+        assert_eq!(event.message["params"]["progress"], step);
+        last = event.id.unwrap();
+    }
+    for _ in 0..3 {
+        drop(stream);
+        stream = session.back(&last).stream().await;
+    }
+    let release = json!({"name": "release", "arguments": {"nonces": ["a"]}});
+    let release = json!({"jsonrpc": "2.0", "id": 8, "method": "tools/call", "params": release});
+    assert_eq!(session.post(&release).send().await.json()["id"], 8);
+    let events = rest(&mut stream).await;
+    assert_eq!(events.len(), 1, "{events:?}");
+    assert_text(&events[0], "a");
+}
+
+/// A client of before 2025-11-25 would take the first event for a message.
+#[tokio::test]
+async fn an_older_client_gets_ids_and_no_event_without_a_message() {
+    let rig = Rig::start(Era::Legacy, config()).await;
+    let session = Session::of_version(rig.client(), "2025-06-18").await;
+    let mut stream = session.calling("steps", json!({"n": 1})).stream().await;
+    let event = stream.event().await.unwrap();
+    assert_eq!(event.message["params"]["progress"], 1);
+    drop(stream);
+    rig.upstream.release("steps");
+    let mut stream = session.back(&event.id.unwrap()).stream().await;
+    assert_text(&rest(&mut stream).await[0], "stepped");
+}
+
+#[tokio::test]
+async fn what_can_be_come_back_to_at_the_server_is_left_alone() {
+    let (rig, session) = rig(config()).await;
+    rig.upstream.keep_events();
+    let direct = Session::open(Client::of(rig.upstream.address())).await;
+    rig.upstream.release("steps");
+    let through = session.calling("steps", json!({"n": 2})).send().await;
+    let directly = direct.calling("steps", json!({"n": 2})).send().await;
+    assert!(through.body.contains("id: 0-0\r\n"), "{}", through.body);
+    assert_eq!(through.body, directly.body);
+    // And it is the server that is come back to.
+    let again = session.back("0-2").send().await;
+    assert_eq!(again.json()["result"]["content"][0]["text"], "stepped");
+}
+
+#[tokio::test]
+async fn what_is_answered_at_once_passes_byte_for_byte() {
+    let (rig, session) = rig(config()).await;
+    let direct = Session::open(Client::of(rig.upstream.address())).await;
+    for json in [false, true] {
+        if json {
+            rig.upstream.answer_json();
+        }
+        for tool in ["echo", "error"] {
+            let through: Answer = session.calling(tool, json!({"text": "x"})).send().await;
+            let directly = direct.calling(tool, json!({"text": "x"})).send().await;
+            assert_eq!(
+                (through.status, &through.body),
+                (directly.status, &directly.body)
+            );
+            let kind = &through.headers["content-type"];
+            assert_eq!(kind, directly.headers["content-type"]);
+            assert_eq!(kind == "application/json", json);
+        }
+    }
+    // A refusal rides its own status.
+    let lost = Session {
+        name: "lost".into(),
+        ..session.clone()
+    };
+    let refused = lost.calling("echo", json!({})).send().await;
+    assert_eq!(refused.refusal(), (404, -32600));
+}
+
+#[tokio::test]
+async fn a_late_body_becomes_the_answer_of_a_held_call() {
+    let (rig, session) = rig(config()).await;
+    rig.upstream.answer_json();
+    for (nonce, then) in [("good", "nothing"), ("bad", "break")] {
+        let arguments = json!({"n": 0, "nonce": nonce, "then": then});
+        let mut stream = session.calling("steps", arguments).stream().await;
+        let first = primed(&mut stream).await;
+        drop(stream);
+        let mut stream = session.back(&first).stream().await;
+        rig.upstream.release(nonce);
+        let events = rest(&mut stream).await;
+        assert_eq!(events.len(), 1, "{events:?}");
+        if nonce == "good" {
+            assert_text(&events[0], "stepped");
+        } else {
+            assert_eq!(events[0].message["id"], 7);
+            assert_eq!(reason(&events[0].message), "upstream_http");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_breaks_off_is_answered_for() {
+    let (rig, session) = rig(config()).await;
+    let arguments = json!({"n": 1, "then": "break"});
+    let mut stream = session.calling("steps", arguments).stream().await;
+    let first = primed(&mut stream).await;
+    rig.upstream.release("steps");
+    let events = rest(&mut stream).await;
+    let last = events.last().unwrap();
+    assert_eq!((events.len(), &last.message["id"]), (2, &json!(7)));
+    assert_eq!(reason(&last.message), "upstream_reset");
+    let again = rest(&mut session.back(&first).stream().await).await;
+    assert_eq!(again, events);
+}
+
+#[tokio::test]
+async fn nobody_else_comes_back_to_a_call() {
+    let rig = Rig::start(Era::Legacy, config()).await;
+    let session = Session::open(rig.client().named("Bearer a")).await;
+    let mut stream = session.calling("steps", json!({"n": 1})).stream().await;
+    let first = primed(&mut stream).await;
+    let other_session = Session {
+        name: "other".into(),
+        ..session.clone()
+    };
+    for foreign in [
+        session.over(rig.client().named("Bearer b")).back(&first),
+        session.over(rig.client()).back(&first),
+        other_session.back(&first),
+        session.back(&first).without(SESSION),
+        session.back("raincheck/0"),
+        session.back("raincheck/x/0"),
+        session.back(&first.replace("/0", "/x")),
+    ] {
+        assert_eq!(foreign.send().await.refusal(), (400, -32600));
+    }
+    rig.upstream.release("steps");
+    assert_eq!(
+        rest(&mut session.back(&first).stream().await).await.len(),
+        2
+    );
+}
+
+#[tokio::test]
+async fn a_cancelled_call_ends() {
+    let (rig, session) = rig(config()).await;
+    let mut stream = session.calling("steps", json!({"n": 1})).stream().await;
+    let first = primed(&mut stream).await;
+    let params = json!({"requestId": 7});
+    let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params});
+    assert_eq!(session.post(&cancel).send().await.status, 202);
+    rig.upstream
+        .until("steps", "cancelled", |tally| tally.cancelled == 1)
+        .await;
+    let events = rest(&mut stream).await;
+    assert_eq!(events.last().unwrap().message["error"]["code"], 0);
+    assert_eq!(rest(&mut session.back(&first).stream().await).await, events);
+}
+
+#[tokio::test]
+async fn a_call_has_its_time() {
+    let (rig, session) = rig(config().terms("max_duration = \"1s\"")).await;
+    let mut stream = session.calling("steps", json!({"n": 1})).stream().await;
+    let first = primed(&mut stream).await;
+    drop(stream);
+    rig.upstream
+        .until("steps", "cancelled", |tally| tally.cancelled == 1)
+        .await;
+    let events = rest(&mut session.back(&first).stream().await).await;
+    assert_eq!(events.len(), 2, "{events:?}");
+    assert_eq!(reason(&events[1].message), "deadline");
+}
+
+/// Also where nobody is there to hear it, and where it ends in time and where not.
+#[tokio::test]
+async fn a_drain_waits_for_held_calls_and_ends_them() {
+    for ends in [true, false] {
+        let grace = if ends { "20s" } else { "3s" };
+        let (mut rig, session) = rig(config()
+            .http2()
+            .section("drain", &format!("grace = {grace:?}")))
+        .await;
+        let away = session.calling("steps", json!({"n": 0, "nonce": "away"}));
+        let mut away = away.edit(|message| message["id"] = json!(8)).stream().await;
+        primed(&mut away).await;
+        drop(away);
+        let mut stream = session.calling("held", json!({})).stream().await;
+        primed(&mut stream).await;
+        let from = Instant::now();
+        rig.proxy.terminate();
+        let closed = async {
+            while tokio::net::TcpStream::connect(rig.proxy.address())
+                .await
+                .is_ok()
+            {}
+        };
+        within(PATIENCE, "the listener is closed", closed).await;
+        if ends {
+            rig.upstream.release("held");
+        }
+        let events = rest(&mut stream).await;
+        assert_eq!(events.len(), 1, "{events:?}");
+        if ends {
+            assert_text(&events[0], "released");
+            assert!(rig.proxy.is_running(), "one more is waited for");
+            rig.upstream.release("away");
+        } else {
+            assert_eq!(reason(&events[0].message), "shutdown");
+        }
+        assert!(rig.proxy.ended().await.success());
+        assert!(
+            from.elapsed() < Duration::from_secs(10),
+            "{:?}",
+            from.elapsed()
+        );
+    }
+}
+
+/// The clock of a client that waits begins anew with progress, in both worlds.
+#[tokio::test]
+async fn a_silent_server_is_heard_to_run_where_the_rule_says_so() {
+    let config = config().tool("steps", "heartbeat = true\nmode = \"never\"");
+    let rig = Rig::start(Era::Legacy, config).await;
+    let session = Session::open(rig.client()).await;
+    let mut legacy = session.calling("steps", json!({"n": 2})).stream().await;
+    let modern = rig
+        .client()
+        .calling("steps", json!({"n": 2, "nonce": "modern"}));
+    let modern = modern.edit(|message| message["params"]["_meta"]["progressToken"] = json!("t"));
+    let mut modern = modern.stream().await;
+    for stream in [&mut legacy, &mut modern] {
+        let mut last = 0.0;
+        for expected in ["step 1", "step 2", "still running"] {
+            let note = stream.next_of("notifications/progress").await;
+            let params = &note["params"];
+            assert_eq!(
+                (&params["progressToken"], &params["message"]),
+                (&json!("t"), &json!(expected))
+            );
+            let progress = params["progress"].as_f64().unwrap();
+            assert!(progress > last, "{progress} after {last}");
+            last = progress;
+        }
+    }
+    rig.upstream.release("steps");
+    rig.upstream.release("modern");
+    for stream in [&mut legacy, &mut modern] {
+        assert_eq!(
+            stream.next().await["result"]["content"][0]["text"],
+            "stepped"
+        );
+    }
+}
+
+/// Two replicas in front of a server that keeps no events.
+struct Pair {
+    a: crate::support::Proxy,
+    b: crate::support::Proxy,
+    upstream: Upstream,
+    redis: RedisServer,
+}
+
+impl Pair {
+    async fn start() -> Self {
+        let redis = RedisServer::start();
+        let upstream = Upstream::start(Era::Legacy).await;
+        let start = |id: &str| {
+            let replica = format!("lease = \"3s\"\nid = {id:?}");
+            let config = config().redis(&redis.url()).section("replica", &replica);
+            let url = upstream.url();
+            async move { config.start(&url).await }
+        };
+        let (a, b) = (start("a").await, start("b").await);
+        Self {
+            a,
+            b,
+            upstream,
+            redis,
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_call_is_come_back_to_on_any_replica() {
+    let pair = Pair::start().await;
+    let at_a = Session::open(Client::of(pair.a.address())).await;
+    let at_b = at_a.over(Client::of(pair.b.address()));
+    let mut stream = at_a.calling("steps", json!({"n": 3})).stream().await;
+    let mut last = primed(&mut stream).await;
+    for (step, session) in [(1, &at_b), (2, &at_a), (3, &at_b)] {
+        drop(stream);
+        stream = session.back(&last).stream().await;
+        let event = stream.event().await.unwrap();
+        assert_eq!(event.message["params"]["progress"], step);
+        last = event.id.unwrap();
+    }
+    // It follows what is written elsewhere.
+    pair.upstream.release("steps");
+    let events = rest(&mut stream).await;
+    assert_eq!(events.len(), 1, "{events:?}");
+    assert_text(&events[0], "stepped");
+    for session in [at_a, at_b] {
+        assert_eq!(rest(&mut session.back(&last).stream().await).await, events);
+    }
+    assert_eq!(pair.upstream.tally("steps").started, 1);
+}
+
+#[tokio::test]
+async fn a_call_whose_replica_died_is_answered_for() {
+    let mut pair = Pair::start().await;
+    let session = Session::open(Client::of(pair.a.address())).await;
+    let mut stream = session.calling("steps", json!({"n": 1})).stream().await;
+    let first = primed(&mut stream).await;
+    pair.a.kill();
+    let at_b = session.over(Client::of(pair.b.address()));
+    let mut stream = at_b.back(&first).stream().await;
+    let events = within(PATIENCE, "the end of a lost call", rest(&mut stream)).await;
+    let last = events.last().unwrap();
+    assert_eq!((events.len(), &last.message["id"]), (2, &json!(7)));
+    assert_eq!(reason(&last.message), "owner_lost");
+}
+
+/// What the store could not take is kept here, and written when it is back.
+#[tokio::test]
+async fn a_call_goes_on_while_the_store_is_away() {
+    let mut pair = Pair::start().await;
+    let session = Session::open(Client::of(pair.a.address())).await;
+    pair.redis.freeze();
+    let mut stream = session.calling("steps", json!({"n": 2})).stream().await;
+    let first = primed(&mut stream).await;
+    drop(stream);
+    let mut stream = session.back(&first).stream().await;
+    pair.upstream.release("steps");
+    let events = rest(&mut stream).await;
+    assert_eq!(events.len(), 3, "{events:?}");
+    assert_text(&events[2], "stepped");
+    pair.redis.thaw();
+    let at_b = session.over(Client::of(pair.b.address()));
+    let kept = async {
+        loop {
+            let answer = at_b.back(&first).send().await;
+            if answer.status == 200 {
+                return answer.body;
+            }
+        }
+    };
+    let body = within(PATIENCE, "the log is written", kept).await;
+    assert!(body.contains("stepped"), "{body}");
+}

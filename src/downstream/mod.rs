@@ -398,7 +398,7 @@ impl Known {
     fn of(tool: &Tool) -> Self {
         Self {
             repeatable: tool.repeatable,
-            requires_task: tool.requires_task,
+            requires_task: tool.requires_task(),
         }
     }
 }

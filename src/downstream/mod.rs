@@ -407,7 +407,7 @@ impl Known {
     fn of(tool: &Tool) -> Self {
         Self {
             repeatable: tool.repeatable,
-            requires_task: tool.requires_task,
+            requires_task: tool.requires_task(),
         }
     }
 }

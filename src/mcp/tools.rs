@@ -21,12 +21,27 @@ pub struct Tool {
     pub mirrored: Vec<Mirrored>,
     /// The server calls it read-only or idempotent. A hint: untrusted (tools, Tool).
     pub repeatable: bool,
-    /// A legacy server runs it as a task of its own only (2025-11-25, Tasks).
-    pub requires_task: bool,
-    /// A legacy server runs it as a task of its own where it is asked to.
-    pub offers_task: bool,
+    /// Whether a legacy server runs it as a task of its own (2025-11-25, Tasks).
+    pub own_task: OwnTask,
     /// Its results have to fit a schema.
     pub has_output_schema: bool,
+}
+
+impl Tool {
+    /// A legacy server runs it as a task of its own, and in no other way.
+    pub fn requires_task(&self) -> bool {
+        self.own_task == OwnTask::Always
+    }
+}
+
+/// When a legacy server makes a task of its own of a call.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub enum OwnTask {
+    #[default]
+    Never,
+    WhereAskedTo,
+    /// The tool runs in no other way.
+    Always,
 }
 
 /// An argument that `Mcp-Param-{name}` mirrors.
@@ -75,11 +90,7 @@ impl Tools {
             let known = Tool {
                 mirrored,
                 repeatable: is_repeatable(&tool),
-                requires_task: task_support(&tool).as_deref() == Some("required"),
-                offers_task: matches!(
-                    task_support(&tool).as_deref(),
-                    Some("required" | "optional")
-                ),
+                own_task: own_task(&tool),
                 has_output_schema: tool.contains("outputSchema"),
             };
             if self.by_name.insert(name.as_ref().into(), known).is_none() {
@@ -90,8 +101,13 @@ impl Tools {
     }
 }
 
-fn task_support<'a>(tool: &Object<'a>) -> Option<Cow<'a, str>> {
-    tool.get_object("execution")?.get_str("taskSupport")
+fn own_task(tool: &Object<'_>) -> OwnTask {
+    let execution = tool.get_object("execution").unwrap_or_default();
+    match execution.get_str("taskSupport").as_deref() {
+        Some("required") => OwnTask::Always,
+        Some("optional") => OwnTask::WhereAskedTo,
+        _ => OwnTask::Never,
+    }
 }
 
 fn is_repeatable(tool: &Object<'_>) -> bool {

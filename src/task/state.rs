@@ -12,6 +12,10 @@ use crate::mcp::error::{Failure, Reason, SideEffect};
 
 /// The durable record of one call.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "a record: each is a fact of its own"
+)]
 pub struct Task {
     pub id: TaskId,
     pub caller: Caller,

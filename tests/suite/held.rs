@@ -520,7 +520,7 @@ async fn a_call_whose_replica_died_is_answered_for() {
 /// What the store could not take is kept here, and written when it is back.
 #[tokio::test]
 async fn a_call_goes_on_while_the_store_is_away() {
-    let mut pair = Pair::start().await;
+    let pair = Pair::start().await;
     let session = Session::open(Client::of(pair.a.address())).await;
     pair.redis.freeze();
     let mut stream = session.calling("steps", json!({"n": 2})).stream().await;

@@ -15,7 +15,7 @@ use super::{Asker, delivery, requests, result};
 use crate::mcp::error::{Reason, RpcError, code};
 use crate::mcp::json::{Object, is_object};
 use crate::mcp::tasks_2025::{Wish, created};
-use crate::mcp::tools::Tool;
+use crate::mcp::tools::{OwnTask, Tool};
 use crate::mcp::version::Era;
 use crate::runner::seat::{Answer, Guard, Reply};
 use crate::runner::{Announce, Call};
@@ -102,15 +102,15 @@ pub(super) async fn answer(
         return Some(undecided(request.id, error));
     }
     let known = known(front, asker, &name).await;
-    let is_theirs = front.settings.pass_native_tasks && known.offers_task;
-    if is_theirs || (wish.is_none() && !known.requires_task) {
+    let is_theirs = front.settings.pass_native_tasks && known.own_task != OwnTask::Never;
+    if is_theirs || (wish.is_none() && !known.requires_task()) {
         return None;
     }
-    if rule.mode == Mode::Never && !known.requires_task {
+    if rule.mode == Mode::Never && !known.requires_task() {
         return refuse(&never_a_task());
     }
     let Sent { era, mut outgoing } = send()?;
-    outgoing.native_task = known.requires_task && era == Era::Legacy;
+    outgoing.native_task = known.requires_task() && era == Era::Legacy;
     outgoing.answer_patience = rule.input_timeout_ms.map(Duration::from_millis);
     let call = Call {
         caller: asker.caller,

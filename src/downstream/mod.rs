@@ -261,7 +261,7 @@ async fn forward(
     caller: Caller,
     credentials: Option<HeaderValue>,
 ) -> Response<Body> {
-    let (request, meta) = (&modern.request, &modern.meta);
+    let request = &modern.request;
     let is_call = request.method == "tools/call";
     let name = if is_call {
         match tool_name(request) {
@@ -290,14 +290,9 @@ async fn forward(
         Ok(era) => era,
         Err(error) => return undecided(request.id, error),
     };
-    // What speaks of tasks must not reach the server: only then the body is edited. What streams
-    // past waits for nobody.
-    let hides_tasks = meta.declares_tasks && !front.settings.pass_native_tasks;
-    let untouched = !hides_tasks && !request.params.contains("task");
-    let is_ours = claim.is_some() || call::has_state_of_ours(request);
     let is_listed = companion::is_listed(front, modern);
     let may_pass = if is_call {
-        untouched && !is_ours && !front.runner.limits(&name)
+        claim.is_none() && may_stream_past(front, modern, &name)
     } else {
         !is_listed
     };
@@ -305,12 +300,7 @@ async fn forward(
     if era == Era::Modern && plan == Plan::Held && can_pass {
         return pass::again(front, parts, body.clone()).await;
     }
-    let is_known = match era {
-        Era::Legacy => intercept::is_translated(&request.method),
-        // A program that speaks both eras would keep to the other one, for everybody on it.
-        Era::Modern => front.upstream.speaks_http() || request.method != "initialize",
-    };
-    if !is_known {
+    if !is_known(front, era, &request.method) {
         return Rpc::error(request.id.get(), &RpcError::method_not_found()).into_response();
     }
     let mut asked = Asked {
@@ -339,6 +329,24 @@ async fn forward(
     match claim {
         Some(claim) => Box::pin(claims::carry(front, &asked, claim, plan, rule.clone())).await,
         None => Box::pin(call::carry(front, &asked, plan, rule.clone())).await,
+    }
+}
+
+/// Whether a call may go to the server as it came.
+fn may_stream_past(front: &Front, modern: &Modern<'_>, tool: &str) -> bool {
+    let (request, meta) = (&modern.request, &modern.meta);
+    // What speaks of tasks must not reach the server: only then the body is edited.
+    let hides_tasks = meta.declares_tasks && !front.settings.pass_native_tasks;
+    let untouched = !hides_tasks && !request.params.contains("task");
+    // What streams past waits for nobody.
+    untouched && !call::has_state_of_ours(request) && !front.runner.limits(tool)
+}
+
+fn is_known(front: &Front, era: Era, method: &str) -> bool {
+    match era {
+        Era::Legacy => intercept::is_translated(method),
+        // A program that speaks both eras would keep to the other one, for everybody on it.
+        Era::Modern => front.upstream.speaks_http() || method != "initialize",
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use crate::support::client::{Answer, Client};
@@ -24,6 +25,7 @@ in_both_eras!(
     clients_with_tasks_see_nothing_of_it,
     nothing_of_it_is_there_unless_it_is_wanted,
     tools_that_never_are_tasks_stay_calls,
+    a_key_leads_to_the_ticket_and_to_the_result,
 );
 
 const NAMES: [&str; 4] = ["task_status", "task_result", "task_cancel", "task_answer"];
@@ -343,4 +345,28 @@ async fn tools_that_never_are_tasks_stay_calls(era: Era) {
     let client = rig.client().without_tasks();
     let slow: Answer = client.call("slow", json!({"ms": 200})).await;
     assert_eq!(slow.into_text(), "slept");
+}
+
+async fn a_key_leads_to_the_ticket_and_to_the_result(era: Era) {
+    let (rig, client) = start(era).await;
+    let keyed = async |client: &Client| {
+        let call = client.calling("held", json!({}));
+        call.header("idempotency-key", "k").send().await
+    };
+    let calls = join_all((0..4).map(|_| keyed(&client))).await;
+    let mut tickets = Vec::new();
+    for call in calls {
+        let result = call.into_result();
+        assert_eq!(result["structuredContent"]["next"], "task_status");
+        tickets.push(result["structuredContent"]["ticket"].clone());
+    }
+    assert!(tickets.iter().all(|ticket| ticket == &tickets[0]));
+    // The task of a client with Tasks is the same one.
+    let task = keyed(&rig.client()).await.into_task();
+    assert_eq!(json!(task.id), tickets[0]);
+    rig.upstream.release("held");
+    let result = ask(&client, "task_result", &task.id).await;
+    assert_eq!(text(&result), "released");
+    assert_eq!(keyed(&client).await.into_result(), result);
+    assert_eq!(rig.upstream.tally("held").started, 1);
 }

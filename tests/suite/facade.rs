@@ -79,7 +79,7 @@ impl Session {
     }
 
     pub(crate) fn calling(&self, id: u64, tool: &str, arguments: Value) -> Request {
-        let params = json!({"name": tool, "arguments": arguments, "task": {},
+        let params = json!({"name": tool, "arguments": arguments,
             "_meta": {"progressToken": "mine", "com.example/kept": 1.5}});
         self.request(id, "tools/call", params)
     }
@@ -136,10 +136,14 @@ async fn initialize_is_answered_from_what_the_server_says_of_itself() {
         let answer = rig.client().post(message).send().await;
         let name = answer.headers[SESSION].to_str().unwrap();
         assert!(name.starts_with("raincheck-"), "{name}");
+        let mut capabilities = json!({"tools": {"listChanged": true}});
+        if agreed == "2025-11-25" {
+            capabilities["tasks"] = json!({"cancel": {}, "requests": {"tools": {"call": {}}}});
+        }
         assert_eq!(
             answered(&answer),
             json!({"jsonrpc": "2.0", "id": "one", "result": {
-                "protocolVersion": agreed, "capabilities": {"tools": {"listChanged": true}},
+                "protocolVersion": agreed, "capabilities": capabilities,
                 "serverInfo": {"name": "scripted", "version": "1"}, "instructions": "scripted",
             }})
         );
@@ -206,7 +210,7 @@ async fn what_a_session_knows_of_itself_is_answered_here() {
     session.calling(2, "echo", json!({})).send().await;
     let sent = rig.upstream.requests("tools/call")[0].json();
     assert_eq!(sent["params"]["_meta"][format!("{META}logLevel")], "error");
-    for method in ["tasks/get", "server/discover", "subscriptions/listen", "x"] {
+    for method in ["server/discover", "subscriptions/listen", "x"] {
         let unknown = session.ask(method, json!({"taskId": "x"})).await;
         assert_eq!(unknown["error"]["code"], -32601, "{method}");
     }
@@ -421,4 +425,25 @@ async fn a_refusal_with_status_200_is_one() {
     rig.upstream.refuse_politely();
     let session = Session::open(rig.client()).await;
     assert!(session.name.starts_with("raincheck-"), "{}", session.name);
+}
+
+#[tokio::test]
+async fn a_call_may_be_a_task_whose_question_comes_on_the_sessions_stream() {
+    let rig = rig().await;
+    let session = Session::open(rig.client()).await;
+    let mut stream = session.http(Method::GET).stream().await;
+    let params = json!({"name": "ask", "arguments": {}, "task": {}});
+    let created = session.ask("tools/call", params).await;
+    let id = &created["result"]["task"]["taskId"];
+    let asked = stream.next_of("elicitation/create").await;
+    let related = &asked["params"]["_meta"]["io.modelcontextprotocol/related-task"];
+    assert_eq!(related["taskId"], *id);
+    assert_eq!(session.reply(&asked, accept("Ada")).await, 202);
+    let result = session.ask("tasks/result", json!({"taskId": id})).await;
+    assert!(text(&result).contains("Ada"), "{result}");
+    let listed = session.ask("tools/list", json!({})).await;
+    assert_eq!(
+        listed["result"]["tools"][0]["execution"]["taskSupport"],
+        "optional"
+    );
 }

@@ -508,6 +508,8 @@ async fn a_call_whose_replica_died_is_answered_for() {
     let session = Session::open(Client::of(pair.a.address())).await;
     let mut stream = session.calling("steps", json!({"n": 1})).stream().await;
     let first = primed(&mut stream).await;
+    // What the client saw is in the log.
+    stream.event().await.unwrap();
     pair.a.kill();
     let at_b = session.over(Client::of(pair.b.address()));
     let mut stream = at_b.back(&first).stream().await;

@@ -5,10 +5,11 @@
 
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
+use hyper::body::Body as _;
 use hyper::body::Incoming;
-use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use hyper::header::CONTENT_TYPE;
 use hyper::http::request::Parts;
-use hyper::{HeaderMap, Response, StatusCode};
+use hyper::{Response, StatusCode};
 
 use super::super::body::Body;
 use super::super::dialect::Edit;
@@ -19,7 +20,7 @@ use super::{lines, pass_on, stream};
 use crate::mcp::json::Object;
 
 /// An answer larger than this is no refusal.
-const REFUSAL_BYTES_MAX: usize = 64 * 1024;
+const REFUSAL_BYTES_MAX: u64 = 64 * 1024;
 
 pub(super) async fn post(
     front: &Shared,
@@ -83,7 +84,7 @@ async fn look_for_refusal(response: Response<Body>) -> (Response<Body>, bool) {
         );
         return (response, status.is_client_error() && !is_about_else);
     }
-    if !is_small_json(response.headers()) {
+    if !is_small_json(&response) {
         return (response, false);
     }
     let (head, body) = response.into_parts();
@@ -98,11 +99,11 @@ async fn look_for_refusal(response: Response<Body>) -> (Response<Body>, bool) {
     (Response::from_parts(head, Body::ready(bytes)), is_refused)
 }
 
-fn is_small_json(headers: &HeaderMap) -> bool {
-    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    let length = text(CONTENT_LENGTH).and_then(|length| length.parse().ok());
-    text(CONTENT_TYPE).is_some_and(|kind| kind.starts_with("application/json"))
-        && length.is_some_and(|length: usize| length <= REFUSAL_BYTES_MAX)
+fn is_small_json(response: &Response<Body>) -> bool {
+    let kind = response.headers().get(CONTENT_TYPE);
+    let length = response.body().size_hint().exact();
+    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"))
+        && length.is_some_and(|length| length <= REFUSAL_BYTES_MAX)
 }
 
 /// GET and DELETE.

@@ -5,24 +5,23 @@ use std::time::{Duration, Instant};
 use hyper::Method;
 use serde_json::{Value, json};
 
-use crate::redis_server::RedisServer;
 use crate::support::client::{Answer, Client, Request};
 use crate::support::stream::{Event, Stream};
-use crate::support::{Config, Era, PATIENCE, Rig, Upstream, within};
+use crate::support::{Config, Era, PATIENCE, Rig, within};
 
 const SESSION: &str = "mcp-session-id";
 const NEWEST: &str = "2025-11-25";
 
 /// A legacy session, as its client sees it.
 #[derive(Debug, Clone)]
-struct Session {
+pub(crate) struct Session {
     client: Client,
     name: String,
     version: &'static str,
 }
 
 impl Session {
-    async fn open(client: Client) -> Self {
+    pub(crate) async fn open(client: Client) -> Self {
         Self::of_version(client, NEWEST).await
     }
 
@@ -53,19 +52,19 @@ impl Session {
             .header("mcp-protocol-version", self.version)
     }
 
-    fn calling(&self, tool: &str, arguments: Value) -> Request {
+    pub(crate) fn calling(&self, tool: &str, arguments: Value) -> Request {
         let params = json!({"name": tool, "arguments": arguments, "_meta": {"progressToken": "t"}});
         self.post(&json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}))
     }
 
-    fn back(&self, event: &str) -> Request {
+    pub(crate) fn back(&self, event: &str) -> Request {
         let get = self.client.http(Method::GET, "/mcp");
         let get = get.header("accept", "text/event-stream");
         self.on_it(get).header("last-event-id", event)
     }
 
     /// The same client at another replica, or as somebody else.
-    fn over(&self, client: Client) -> Self {
+    pub(crate) fn over(&self, client: Client) -> Self {
         Self {
             client,
             ..self.clone()
@@ -79,12 +78,12 @@ async fn rig(config: Config) -> (Rig, Session) {
     (rig, session)
 }
 
-fn config() -> Config {
+pub(crate) fn config() -> Config {
     Config::always()
 }
 
 /// The first event of a held call.
-async fn primed(stream: &mut Stream) -> String {
+pub(crate) async fn primed(stream: &mut Stream) -> String {
     let event = stream.event().await.unwrap();
     assert_eq!(
         (event.message, event.retry.as_deref()),
@@ -96,7 +95,7 @@ async fn primed(stream: &mut Stream) -> String {
 }
 
 /// The rest of a stream, which ends with the answer.
-async fn rest(stream: &mut Stream) -> Vec<Event> {
+pub(crate) async fn rest(stream: &mut Stream) -> Vec<Event> {
     let mut events = Vec::new();
     while let Some(event) = stream.event().await {
         events.push(event);
@@ -105,7 +104,7 @@ async fn rest(stream: &mut Stream) -> Vec<Event> {
 }
 
 #[track_caller]
-fn assert_text(event: &Event, text: &str) {
+pub(crate) fn assert_text(event: &Event, text: &str) {
     assert_eq!(event.message["id"], 7, "{event:?}");
     assert_eq!(
         event.message["result"]["content"][0]["text"], text,
@@ -113,7 +112,7 @@ fn assert_text(event: &Event, text: &str) {
     );
 }
 
-fn reason(message: &Value) -> &Value {
+pub(crate) fn reason(message: &Value) -> &Value {
     &message["error"]["data"]["io.raincheck/reason"]
 }
 
@@ -447,102 +446,4 @@ async fn a_silent_server_is_heard_to_run_where_the_rule_says_so() {
             "stepped"
         );
     }
-}
-
-/// Two replicas in front of a server that keeps no events.
-struct Pair {
-    a: crate::support::Proxy,
-    b: crate::support::Proxy,
-    upstream: Upstream,
-    redis: RedisServer,
-}
-
-impl Pair {
-    async fn start() -> Self {
-        let redis = RedisServer::start();
-        let upstream = Upstream::start(Era::Legacy).await;
-        let start = |id: &str| {
-            let replica = format!("lease = \"3s\"\nid = {id:?}");
-            let config = config().redis(&redis.url()).section("replica", &replica);
-            let url = upstream.url();
-            async move { config.start(&url).await }
-        };
-        let (a, b) = (start("a").await, start("b").await);
-        Self {
-            a,
-            b,
-            upstream,
-            redis,
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_call_is_come_back_to_on_any_replica() {
-    let pair = Pair::start().await;
-    let at_a = Session::open(Client::of(pair.a.address())).await;
-    let at_b = at_a.over(Client::of(pair.b.address()));
-    let mut stream = at_a.calling("steps", json!({"n": 3})).stream().await;
-    let mut last = primed(&mut stream).await;
-    for (step, session) in [(1, &at_b), (2, &at_a), (3, &at_b)] {
-        drop(stream);
-        stream = session.back(&last).stream().await;
-        let event = stream.event().await.unwrap();
-        assert_eq!(event.message["params"]["progress"], step);
-        last = event.id.unwrap();
-    }
-    // It follows what is written elsewhere.
-    pair.upstream.release("steps");
-    let events = rest(&mut stream).await;
-    assert_eq!(events.len(), 1, "{events:?}");
-    assert_text(&events[0], "stepped");
-    for session in [at_a, at_b] {
-        assert_eq!(rest(&mut session.back(&last).stream().await).await, events);
-    }
-    assert_eq!(pair.upstream.tally("steps").started, 1);
-}
-
-#[tokio::test]
-async fn a_call_whose_replica_died_is_answered_for() {
-    let mut pair = Pair::start().await;
-    let session = Session::open(Client::of(pair.a.address())).await;
-    let mut stream = session.calling("steps", json!({"n": 1})).stream().await;
-    let first = primed(&mut stream).await;
-    // What the client saw is in the log.
-    stream.event().await.unwrap();
-    pair.a.kill();
-    let at_b = session.over(Client::of(pair.b.address()));
-    let mut stream = at_b.back(&first).stream().await;
-    let events = within(PATIENCE, "the end of a lost call", rest(&mut stream)).await;
-    let last = events.last().unwrap();
-    assert_eq!((events.len(), &last.message["id"]), (2, &json!(7)));
-    assert_eq!(reason(&last.message), "owner_lost");
-}
-
-/// What the store could not take is kept here, and written when it is back.
-#[tokio::test]
-async fn a_call_goes_on_while_the_store_is_away() {
-    let pair = Pair::start().await;
-    let session = Session::open(Client::of(pair.a.address())).await;
-    pair.redis.freeze();
-    let mut stream = session.calling("steps", json!({"n": 2})).stream().await;
-    let first = primed(&mut stream).await;
-    drop(stream);
-    let mut stream = session.back(&first).stream().await;
-    pair.upstream.release("steps");
-    let events = rest(&mut stream).await;
-    assert_eq!(events.len(), 3, "{events:?}");
-    assert_text(&events[2], "stepped");
-    pair.redis.thaw();
-    let at_b = session.over(Client::of(pair.b.address()));
-    let kept = async {
-        loop {
-            let answer = at_b.back(&first).send().await;
-            if answer.status == 200 {
-                return answer.body;
-            }
-        }
-    };
-    let body = within(PATIENCE, "the log is written", kept).await;
-    assert!(body.contains("stepped"), "{body}");
 }

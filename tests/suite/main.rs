@@ -43,6 +43,7 @@ mod facade_replicas;
 mod get_stream;
 mod headers;
 mod held;
+mod held_replicas;
 mod lifecycle;
 mod listen;
 mod malformed;

@@ -69,8 +69,8 @@ describe("TypeScript SDK 1.32.2", () => {
   });
 
   test("a tool's own error is its result", LIMIT, async () => {
-    const { type, result } = (await run("failing_job", {})).at(-1);
-    assert.equal(type, "result");
+    const { type, result, error } = (await run("failing_job", {})).at(-1);
+    assert.equal(type, "result", `${error}`);
     assert.equal(result.isError, true);
   });
 

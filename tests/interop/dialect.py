@@ -63,7 +63,7 @@ async def a_task_is_polled_to_its_end_and_its_result_fetched(house):
 @test
 async def a_result_is_waited_for(house):
     task = await house.call("slow_compute", {"seconds": 1, "label": "wait"})
-    assert text(await house.result(task)) == "slow_compute(wait) done after 1.0s"
+    assert text(await house.result(task)) == "slow_compute(wait) done after 1s"
 
 
 @test

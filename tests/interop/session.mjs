@@ -63,7 +63,8 @@ export async function connectLegacy(url, answers = {}) {
   return {
     client,
     asked,
-    callTool: (name, args) => session.callTool(name, args),
+    // It asks for a task where it is told to.
+    callTool: (name, args) => session.callTool(name, args, { task: { preference: "prefer" } }),
     async close() {
       await session.close();
       await client.close();

@@ -103,7 +103,8 @@ impl Asked {
         let is_call = request.method == "tools/call";
         let tool = name.as_deref().filter(|_| is_call).unwrap_or_default();
         let rule = front.rules.for_tool(tool).0.clone();
-        if is_call && plan(&rule, false, false) == Plan::Refuse {
+        let is_task = session.has_tasks() && request.params.contains("task");
+        if is_call && !is_task && plan(&rule, false, false) == Plan::Refuse {
             // As 2025-11-25 says it of a tool that runs only as a task.
             return Err(RpcError::new(
                 code::METHOD_NOT_FOUND,

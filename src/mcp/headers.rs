@@ -1,8 +1,15 @@
-//! Values of `Mcp-Name` and `Mcp-Param-*` (streamable-http, Value Encoding).
+//! The headers of Streamable HTTP: their names, and the values of `Mcp-Name` and `Mcp-Param-*` (Value
+//! Encoding).
 
 use std::borrow::Cow;
 
+use hyper::header::HeaderName;
+
 use super::base64;
+
+pub const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+pub const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+pub const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 const PREFIX: &str = "=?base64?";
 const SUFFIX: &str = "?=";

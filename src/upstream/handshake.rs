@@ -8,10 +8,11 @@ use hyper::header::HeaderValue;
 
 use super::heard::{self, Heard, Message};
 use super::http::RequestBody;
-use super::origin::{Origin, SESSION_ID};
+use super::origin::Origin;
 use super::server::Way;
 use super::translate;
 use super::wrapped::Upstream;
+use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Writer;
 use crate::mcp::version::{Era, LEGACY_NEWEST};
 

@@ -11,10 +11,11 @@ use serde_json::value::RawValue;
 use super::heard::{self, Heard, Message, Messages};
 use super::http::RequestBody;
 use super::modern::note;
-use super::origin::{METHOD, Origin, PROTOCOL_VERSION};
+use super::origin::{METHOD, Origin};
 use super::sessions::{Key, Lease, Sessions};
 use super::translate;
 use super::wanted::{Wanted, is_change};
+use crate::mcp::headers::PROTOCOL_VERSION;
 use crate::mcp::json::{Object, Writer};
 use crate::mcp::version::{Era, MODERN};
 

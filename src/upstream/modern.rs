@@ -12,10 +12,11 @@ use serde_json::value::RawValue;
 
 use super::heard::{self, Heard, Message, Messages};
 use super::later::TRIES;
-use super::origin::{METHOD, NAME, Origin, PROTOCOL_VERSION};
+use super::origin::{METHOD, NAME, Origin};
 use super::request_id::RequestId;
 use super::{Answer, Control, Event, Exchange, Outgoing, UpstreamError, translate};
 use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::mcp::headers::PROTOCOL_VERSION;
 use crate::mcp::headers::encode;
 use crate::mcp::json::Object;
 use crate::mcp::meta::is_at_least;

@@ -18,9 +18,10 @@ use super::client_session::{Identity, Shared};
 use super::http::RequestBody;
 use super::legacy::hearers::Hearers;
 use super::legacy::standing;
-use super::origin::{Origin, PROTOCOL_VERSION, SESSION_ID};
+use super::origin::Origin;
 use super::translate;
 use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::json::{Object, Writer, string};
 use crate::mcp::version::LEGACY_NEWEST;
 

@@ -16,11 +16,12 @@ use tokio_util::task::TaskTracker;
 
 use super::heard::{self, Heard, Message};
 use super::http::RequestBody;
-use super::origin::{Origin, SESSION_ID};
+use super::origin::Origin;
 use super::session::{Passport, Session};
 use super::wrapped::SessionMode;
 use super::{UpstreamError, translate};
 use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Writer;
 use crate::mcp::version::LEGACY_NEWEST;
 

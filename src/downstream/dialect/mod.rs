@@ -5,15 +5,17 @@
 //! questions of tasks; all else is the server's own business.
 
 use bytes::Bytes;
-use hyper::header::{ACCEPT, HeaderValue};
+use hyper::header::HeaderValue;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Response};
 
 use super::auth;
 use super::body::Body;
+use super::legacy::accepts_events;
 use super::legacy::pushes::SessionKey;
 use super::legacy::words::{Request, Words};
 use super::tasks::Shared;
+use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::version::LEGACY_NEWEST;
 use crate::task::id::Caller;
 
@@ -28,9 +30,6 @@ mod result;
 pub(super) use call::Sent;
 pub(super) use edit::{Edit, relay};
 pub(super) use questions::answered;
-
-const SESSION_ID: &str = "mcp-session-id";
-const PROTOCOL_VERSION: &str = "mcp-protocol-version";
 
 /// Who asks.
 #[derive(Debug)]
@@ -48,16 +47,12 @@ pub(super) struct Asker {
 impl Asker {
     pub(super) fn of(front: &Shared, headers: &HeaderMap) -> Self {
         let caller = front.callers.of(headers);
-        let mut accepted = headers.get_all(ACCEPT).iter();
         Self {
             caller,
             credentials: front.credentials(headers),
             key: session_key(&caller, headers),
             is_somebody: auth::is_somebody(headers),
-            streams: accepted.any(|kinds| {
-                let kinds = kinds.to_str().unwrap_or_default();
-                kinds.contains("text/event-stream") || kinds.contains("*/*")
-            }),
+            streams: accepts_events(headers),
         }
     }
 }

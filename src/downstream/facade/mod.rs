@@ -7,10 +7,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hyper::header::ACCEPT;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Response, StatusCode};
-use serde_json::value::RawValue;
 use tokio::sync::{Semaphore, broadcast, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -18,11 +16,13 @@ use super::body::Body;
 use super::dialect::{self, Asker, Edit};
 use super::held;
 use super::intercept::is_translated;
+use super::legacy::accepts_events;
 use super::legacy::pushes::SessionKey;
 use super::legacy::words::{Request, Words};
 use super::reply::{self, Rpc};
 use super::tasks::Shared;
 use crate::mcp::error::RpcError;
+use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::json::Object;
 use crate::mcp::meta;
 use crate::mcp::version::Era;
@@ -37,10 +37,8 @@ mod table;
 mod words;
 
 use call::Asked;
-use session::{PREFIX, SESSION_ID, Session, Unfound};
+use session::{PREFIX, Session, Unfound};
 use table::Table;
-
-const VERSION: &str = "mcp-protocol-version";
 
 /// Resources of whose changes one session can hear.
 const URIS_MAX: usize = 256;
@@ -117,7 +115,7 @@ pub(super) async fn other(front: &Shared, parts: &Parts) -> Response<Body> {
 
 /// A message of the client.
 pub(super) async fn post(front: &Shared, parts: &Parts, body: Bytes) -> Response<Body> {
-    if let Some(version) = parts.headers.get(VERSION)
+    if let Some(version) = parts.headers.get(PROTOCOL_VERSION)
         && !version.to_str().is_ok_and(words::is_known_version)
     {
         return refuse(
@@ -126,7 +124,7 @@ pub(super) async fn post(front: &Shared, parts: &Parts, body: Bytes) -> Response
         );
     }
     match Words::of(&body) {
-        Words::Request(request) if !is_id(request.id) => refuse(
+        Words::Request(request) if !request.has_id() => refuse(
             StatusCode::BAD_REQUEST,
             "Invalid request: id must be a string or an integer",
         ),
@@ -293,16 +291,4 @@ impl Facade {
 
 fn refuse(status: StatusCode, message: &'static str) -> Response<Body> {
     reply::refusal(status, &RpcError::invalid_request(message))
-}
-
-fn is_id(id: &RawValue) -> bool {
-    id.get().starts_with('"') || id.get().parse::<i64>().is_ok()
-}
-
-fn accepts_events(headers: &HeaderMap) -> bool {
-    let mut values = headers.get_all(ACCEPT).iter();
-    values.any(|value| {
-        let value = value.to_str().unwrap_or_default();
-        value.contains("text/event-stream") || value.contains("*/*")
-    })
 }

@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::header::HeaderName;
 use hyper::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -17,12 +16,11 @@ use super::super::legacy::pushes::SessionKey;
 use super::super::reply::{self, Rpc};
 use super::super::tasks::Shared;
 use crate::mcp::error::RpcError;
+use crate::mcp::headers::SESSION_ID;
 use crate::mcp::version::LEGACY_NEWEST;
 use crate::store::StoreError;
 use crate::store::notes::{Kind, Name};
 use crate::task::id::Caller;
-
-pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 
 /// What the ids of these sessions begin with, and no other's.
 pub(super) const PREFIX: &str = "raincheck-";

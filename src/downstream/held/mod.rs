@@ -9,7 +9,6 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
-use hyper::header::HeaderName;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Response, StatusCode};
 use serde_json::value::RawValue;
@@ -19,6 +18,7 @@ use super::legacy::pushes::SessionKey;
 use super::reply;
 use super::tasks::Shared;
 use crate::mcp::error::RpcError;
+use crate::mcp::headers::{LAST_EVENT_ID, PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::json::{Object, Writer};
 use crate::mcp::meta::PROGRESS_TOKEN;
 use crate::task::id::{Caller, TaskId};
@@ -34,10 +34,6 @@ mod relayed;
 use log::Log;
 use reader::Reader;
 pub(super) use relayed::post;
-
-pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
-const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 
 /// What our event ids begin with: `raincheck/<hold>/<number>`.
 const PREFIX: &str = "raincheck/";
@@ -105,7 +101,7 @@ impl Call {
         let meta = params.get_object("_meta");
         let token = meta.and_then(|meta| meta.get(PROGRESS_TOKEN));
         let tool = params.get_str("name").unwrap_or_default();
-        let version = parts.headers.get(VERSION);
+        let version = parts.headers.get(PROTOCOL_VERSION);
         Some(Self {
             place: Place::of(front, &parts.headers)?,
             id: id.to_owned(),

@@ -17,6 +17,7 @@ use super::super::tasks::Shared;
 use super::super::{facade, pass};
 use super::words::Words;
 use super::{lines, pass_on, stream};
+use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Object;
 
 /// An answer larger than this is no refusal.
@@ -66,7 +67,7 @@ pub(super) fn may_be_refused(front: &Shared, parts: &Parts, body: &[u8]) -> bool
 
 fn is_initialize(parts: &Parts, body: &[u8]) -> bool {
     // A client that has a session is past that.
-    !parts.headers.contains_key("mcp-session-id")
+    !parts.headers.contains_key(SESSION_ID)
         && matches!(Words::of(body), Words::Request(request) if request.method == "initialize")
 }
 

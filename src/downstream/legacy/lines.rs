@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _};
-use hyper::header::{ACCEPT, HeaderValue};
+use hyper::header::HeaderValue;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Response, StatusCode};
 use tokio::sync::mpsc;
@@ -19,8 +19,10 @@ use super::super::facade;
 use super::super::reply::{self, Rpc};
 use super::super::tasks::Shared;
 use super::super::{held, undecided};
-use super::stream::{Place, SESSION_ID, Source, read};
+use super::accepts_events;
+use super::stream::{Place, Source, read};
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
+use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::{Object, scan};
 use crate::mcp::sse;
 use crate::upstream::channel::session::{Asked, Said, Session, Untaken};
@@ -47,7 +49,7 @@ pub(super) fn answer(front: &Shared, parts: &Parts) -> Response<Body> {
         session.close();
         return reply::empty(StatusCode::OK);
     }
-    if !accepts(&parts.headers, "text/event-stream") {
+    if !accepts_events(&parts.headers) {
         return reply::empty(StatusCode::NOT_ACCEPTABLE);
     }
     match session.news() {
@@ -117,7 +119,7 @@ pub(super) async fn post(
         method: &method,
         params: object.get_object("params"),
         text,
-        streams: accepts(&parts.headers, "text/event-stream"),
+        streams: accepts_events(&parts.headers),
     };
     // A drain waits for it.
     let answer = front.passing.token();
@@ -239,14 +241,6 @@ fn refused(asked: &Asked<'_>, untaken: Untaken) -> Response<Body> {
         }
         Untaken::Busy => Rpc::busy(asked.id.get()).into_response(),
     }
-}
-
-pub(super) fn accepts(headers: &HeaderMap, kind: &str) -> bool {
-    let mut values = headers.get_all(ACCEPT).iter();
-    values.any(|value| {
-        let value = value.to_str().unwrap_or_default();
-        value.contains(kind) || value.contains("*/*")
-    })
 }
 
 fn edited(edit: Option<&Edit>, answer: String) -> String {

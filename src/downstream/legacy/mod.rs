@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use hyper::body::Incoming;
+use hyper::header::ACCEPT;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Response};
 
@@ -17,6 +18,7 @@ pub mod pushes;
 mod stream;
 pub(super) mod words;
 
+use crate::mcp::headers::SESSION_ID;
 use words::Words;
 
 /// A message, a stream or the end of a session, from the network.
@@ -72,7 +74,7 @@ async fn pass_on(front: &Shared, parts: Parts, body: Bytes, edit: Option<Edit>) 
 /// The client ends its session: what of ours runs there ends at once, whatever the server says.
 fn end(front: &Shared, parts: &Parts) {
     let caller = *front.callers.of(&parts.headers).as_bytes();
-    if parts.headers.contains_key(stream::SESSION_ID)
+    if parts.headers.contains_key(SESSION_ID)
         && let Some(session) = front.upstream.client_session(&parts.headers, caller)
     {
         session.end();
@@ -95,7 +97,11 @@ fn held_call(front: &Shared, parts: &Parts, body: &[u8]) -> Option<held::Call> {
 
 /// The client reads streams of events.
 pub(super) fn accepts_events(headers: &HeaderMap) -> bool {
-    lines::accepts(headers, "text/event-stream")
+    let mut values = headers.get_all(ACCEPT).iter();
+    values.any(|value| {
+        let value = value.to_str().unwrap_or_default();
+        value.contains("text/event-stream") || value.contains("*/*")
+    })
 }
 
 /// GET and DELETE. Without a body: from a client that speaks no HTTP itself.

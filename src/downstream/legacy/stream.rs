@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::stream::{self, BoxStream, StreamExt as _};
-use hyper::header::{HeaderName, HeaderValue};
+use hyper::header::HeaderValue;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Response, StatusCode};
 
@@ -17,14 +17,11 @@ use super::super::pass;
 use super::super::reply;
 use super::super::tasks::Shared;
 use super::pushes::{Pushed, Pushes, SessionKey};
+use crate::mcp::headers::{LAST_EVENT_ID, PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::sse;
 use crate::mcp::version::LEGACY_NEWEST;
 use crate::upstream::channel::session::News as LineNews;
 use crate::upstream::client_session::{News, OUR_EVENT_IDS, Unheard};
-
-pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
-const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
-const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// What a server says on it.
 pub(super) enum Source {

@@ -27,6 +27,13 @@ pub(in crate::downstream) struct Request<'a> {
     pub(in crate::downstream) params_text: &'a str,
 }
 
+impl Request<'_> {
+    /// Whether its id is one that JSON-RPC allows here: a string or an integer.
+    pub(in crate::downstream) fn has_id(&self) -> bool {
+        self.id.get().starts_with('"') || self.id.get().parse::<i64>().is_ok()
+    }
+}
+
 impl<'a> Words<'a> {
     pub(in crate::downstream) fn of(body: &'a [u8]) -> Self {
         let read = || {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Collected, Limited};
-use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{HeaderMap, HeaderValue};
 use hyper::{Method, Response, StatusCode};
 use tokio::sync::Notify;
 
@@ -15,10 +15,8 @@ use super::super::tasks::Shared;
 use super::super::{legacy, post};
 use super::letter::{Letter, plain_headers};
 use super::parts;
+use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::json::Object;
-
-const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
-const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 
 /// A refusal larger than this is not read.
 const ERROR_BYTES_MAX: usize = 64 * 1024;

@@ -12,12 +12,12 @@ use hyper::http::request;
 
 use super::Pin;
 use super::channel::session::Session as LineSession;
-use super::origin::{PROTOCOL_VERSION, SESSION_ID};
 use super::server::Way;
 use super::session::Session;
 use super::sessions::Sessions;
 use super::wrapped::Upstream;
 use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
 
 mod buffer;
 mod registry;

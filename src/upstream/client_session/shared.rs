@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use hyper::Response;
-use hyper::header::{ACCEPT_ENCODING, HeaderName};
+use hyper::header::ACCEPT_ENCODING;
 use hyper::http::request;
 use hyper::http::response::Parts;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
@@ -16,9 +16,8 @@ use super::super::http::{RequestBody, ResponseBody};
 use super::super::session::Session;
 use super::stream::{self, Stream};
 use crate::mcp::error::Failure;
+use crate::mcp::headers::LAST_EVENT_ID;
 use crate::mcp::sse::SseEvent;
-
-const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// Event ids that raincheck gave begin so.
 pub const OUR_EVENT_IDS: &str = "raincheck/";

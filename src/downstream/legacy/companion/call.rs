@@ -17,11 +17,11 @@ use super::super::super::companion::carried::Carrying;
 use super::super::super::companion::{Companion, Desk};
 use super::super::super::reply::{self, Rpc};
 use super::super::super::tasks::Shared;
-use super::super::lines::accepts;
-use super::super::stream::SESSION_ID;
+use super::super::accepts_events;
 use super::super::words::Request;
 use super::Sender;
 use crate::mcp::error::RpcError;
+use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Object;
 use crate::mcp::meta::PROGRESS_TOKEN;
 use crate::mcp::sse;
@@ -67,7 +67,7 @@ pub(super) async fn answer(
     let (sender, receiver) = mpsc::channel(MESSAGES_MAX + 1);
     let slot = sender.clone().try_reserve_owned().ok()?;
     front.passing.spawn(follow(client, carrying, sender, slot));
-    let streams = accepts(&from.parts.headers, "text/event-stream");
+    let streams = accepts_events(&from.parts.headers);
     Some(respond(request.id.to_owned(), receiver, streams).await)
 }
 

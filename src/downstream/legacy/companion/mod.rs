@@ -4,7 +4,6 @@
 use bytes::Bytes;
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
-use serde_json::value::RawValue;
 
 use super::super::body::Body;
 use super::super::companion::Who;
@@ -12,8 +11,8 @@ use super::super::dialect::Edit;
 use super::super::reply;
 use super::super::tasks::Shared;
 use super::pushes::SessionKey;
-use super::stream::SESSION_ID;
 use super::words::Words;
+use crate::mcp::headers::SESSION_ID;
 use crate::mcp::version::Era;
 use crate::upstream::Answer;
 
@@ -32,7 +31,7 @@ pub(super) async fn post(
     let companion = front.companion.as_ref()?;
     let from = Sender::of(front, parts);
     match Words::of(body) {
-        Words::Request(request) if !is_id(request.id) => None,
+        Words::Request(request) if !request.has_id() => None,
         Words::Request(request) if request.method == "tools/list" => {
             let page = Page::of(front, &from, &request, edit.cloned());
             if front.upstream.speaks_http() {
@@ -92,8 +91,4 @@ impl<'a> Sender<'a> {
             },
         }
     }
-}
-
-fn is_id(id: &RawValue) -> bool {
-    id.get().starts_with('"') || id.get().parse::<i64>().is_ok()
 }

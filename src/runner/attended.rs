@@ -12,7 +12,7 @@ use super::parked::input_required;
 use super::seat::{self, Answer, Client, Reply, Seat};
 use super::watch::Watch;
 use super::{Announce, Call, Runner};
-use crate::mcp::error::{Reason, RpcError};
+use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::json::Writer;
 use crate::mcp::result;
 use crate::mcp::version::Era;
@@ -127,7 +127,8 @@ impl Runner {
             let answer = tokio::select! {
                 biased;
                 () = halt.cancelled() => {
-                    Some(Answer::Failed(attendant.loaded.task.failure(Reason::Shutdown)))
+                    // Another replica may run it yet.
+                    Some(Answer::Failed(Failure::new(Reason::Shutdown, SideEffect::Unknown)))
                 }
                 () = seat.gone() => None,
                 answer = attendant.answer(&seat) => Some(answer),

@@ -12,8 +12,10 @@ use super::origin::Origin;
 use super::server::Way;
 use super::translate;
 use super::wrapped::Upstream;
+use crate::mcp::error::code;
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Writer;
+use crate::mcp::result;
 use crate::mcp::version::{Era, LEGACY_NEWEST};
 
 /// A server that does not answer in this time is asked again by the next client.
@@ -71,7 +73,11 @@ async fn ask(origin: &Origin, credentials: Option<&HeaderValue>) -> Option<bool>
     loop {
         match messages.next().await.ok()?? {
             Message::Result { .. } => break,
-            Message::Error { .. } => return Some(false),
+            Message::Error { error, .. } => {
+                // Of a server in trouble nothing is known.
+                let code = result::error_code(&error);
+                return (code != Some(code::INTERNAL)).then_some(false);
+            }
             Message::Primed | Message::Request { .. } | Message::Notification { .. } => {}
         }
     }

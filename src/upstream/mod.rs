@@ -76,6 +76,12 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
+    /// Whether it could be sent from what is stored of it: it needs neither credentials nor the
+    /// client's own session.
+    pub fn is_anybodys(&self) -> bool {
+        self.credentials.is_none() && !self.pin.as_ref().is_some_and(Pin::is_a_clients)
+    }
+
     /// What is left of a request that another process sent: what it still wants to hear.
     pub fn adopted(caller: [u8; 16], capabilities: Arc<str>) -> Self {
         Self {

@@ -49,6 +49,15 @@ impl Pin {
         }
     }
 
+    /// Whether it leads to a session that a client of ours has, which has no like.
+    pub(super) fn is_a_clients(&self) -> bool {
+        match &*self.held() {
+            Some(Held::Client(lease)) => lease.session.has_id(),
+            Some(Held::ClientLine(_)) => true,
+            Some(Held::Session(_) | Held::Line(_)) | None => false,
+        }
+    }
+
     fn held(&self) -> MutexGuard<'_, Option<Held>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -54,7 +54,7 @@ const EVERYTHING_ASKS = {
 /** A tool that runs as a task of 2025-11-25 and in no other way. */
 const RESEARCH = {
   calls: () => [["simulate-research-query", { topic: "rain" }, /^# Research Report: rain\n/]],
-  slow: ["simulate-research-query", { topic: "rain" }, /^# Research Report: rain\n/, /Analyzing content|Synthesizing findings/],
+  slow: ["simulate-research-query", { topic: "rain" }, /^# Research Report: rain\n/, /Gathering|Analyzing|Synthesizing|Generating/],
   asks: {
     tool: "simulate-research-query",
     args: { topic: "rain", ambiguous: true },

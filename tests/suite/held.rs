@@ -94,6 +94,17 @@ pub(crate) async fn primed(stream: &mut Stream) -> String {
     id
 }
 
+/// The client comes back to where it was, and is told that place first: it may be cut again.
+pub(crate) async fn back_at(session: &Session, id: &str) -> Stream {
+    let mut stream = session.back(id).stream().await;
+    let event = stream.event().await.unwrap();
+    assert_eq!(
+        (event.message, event.id.as_deref()),
+        (Value::Null, Some(id))
+    );
+    stream
+}
+
 /// The rest of a stream, which ends with the answer.
 pub(crate) async fn rest(stream: &mut Stream) -> Vec<Event> {
     let mut events = Vec::new();
@@ -123,7 +134,7 @@ async fn a_call_that_is_cut_five_times_gives_its_one_answer() {
     let mut last = primed(&mut stream).await;
     for step in 1..=4 {
         drop(stream);
-        stream = session.back(&last).stream().await;
+        stream = back_at(&session, &last).await;
         let event = stream.event().await.unwrap();
         assert_eq!(event.message["params"]["progress"], step);
         last = event.id.unwrap();
@@ -134,23 +145,16 @@ async fn a_call_that_is_cut_five_times_gives_its_one_answer() {
     rig.upstream
         .until("steps", "finished", |tally| tally.finished == 1)
         .await;
-    let mut stream = session.back(&last).stream().await;
+    let mut stream = back_at(&session, &last).await;
     let events = rest(&mut stream).await;
     assert_eq!(events.len(), 1, "{events:?}");
     assert_text(&events[0], "stepped");
     assert_eq!(rig.upstream.tally("steps").started, 1);
-    // Who has the answer gets nothing more, and who has it not, all of it again.
+    // For who has the answer there is nothing more, and who has it not gets all of it again.
     let answered = events[0].id.clone().unwrap();
-    assert!(
-        rest(&mut session.back(&answered).stream().await)
-            .await
-            .is_empty()
-    );
+    assert_eq!(session.back(&answered).send().await.status, 400);
     let first = last.replace("/4", "/0");
-    assert_eq!(
-        rest(&mut session.back(&first).stream().await).await.len(),
-        5
-    );
+    assert_eq!(rest(&mut back_at(&session, &first).await).await.len(), 5);
 }
 
 #[tokio::test]
@@ -161,7 +165,7 @@ async fn a_stream_that_nobody_cuts_is_whole_and_two_may_read_it() {
         .stream()
         .await;
     let first = primed(&mut one).await;
-    let mut other = session.back(&first).stream().await;
+    let mut other = back_at(&session, &first).await;
     rig.upstream.release("steps");
     for stream in [&mut one, &mut other] {
         assert_eq!(
@@ -197,14 +201,14 @@ async fn a_call_of_a_program_is_cut_and_come_back_to() {
     let mut last = primed(&mut stream).await;
     for step in [1, 3] {
         drop(stream);
-        stream = session.back(&last).stream().await;
+        stream = back_at(&session, &last).await;
         let event = stream.event().await.unwrap();
         assert_eq!(event.message["params"]["progress"], step);
         last = event.id.unwrap();
     }
     for _ in 0..3 {
         drop(stream);
-        stream = session.back(&last).stream().await;
+        stream = back_at(&session, &last).await;
     }
     let release = json!({"name": "release", "arguments": {"nonces": ["a"]}});
     let release = json!({"jsonrpc": "2.0", "id": 8, "method": "tools/call", "params": release});
@@ -281,7 +285,7 @@ async fn a_late_body_becomes_the_answer_of_a_held_call() {
         let mut stream = session.calling("steps", arguments).stream().await;
         let first = primed(&mut stream).await;
         drop(stream);
-        let mut stream = session.back(&first).stream().await;
+        let mut stream = back_at(&session, &first).await;
         rig.upstream.release(nonce);
         let events = rest(&mut stream).await;
         assert_eq!(events.len(), 1, "{events:?}");
@@ -305,7 +309,7 @@ async fn a_server_that_breaks_off_is_answered_for() {
     let last = events.last().unwrap();
     assert_eq!((events.len(), &last.message["id"]), (2, &json!(7)));
     assert_eq!(reason(&last.message), "upstream_reset");
-    let again = rest(&mut session.back(&first).stream().await).await;
+    let again = rest(&mut back_at(&session, &first).await).await;
     assert_eq!(again, events);
 }
 
@@ -331,10 +335,7 @@ async fn nobody_else_comes_back_to_a_call() {
         assert_eq!(foreign.send().await.refusal(), (400, -32600));
     }
     rig.upstream.release("steps");
-    assert_eq!(
-        rest(&mut session.back(&first).stream().await).await.len(),
-        2
-    );
+    assert_eq!(rest(&mut back_at(&session, &first).await).await.len(), 2);
 }
 
 #[tokio::test]
@@ -350,7 +351,7 @@ async fn a_cancelled_call_ends() {
         .await;
     let events = rest(&mut stream).await;
     assert_eq!(events.last().unwrap().message["error"]["code"], 0);
-    assert_eq!(rest(&mut session.back(&first).stream().await).await, events);
+    assert_eq!(rest(&mut back_at(&session, &first).await).await, events);
 }
 
 #[tokio::test]
@@ -362,7 +363,7 @@ async fn a_call_has_its_time() {
     rig.upstream
         .until("steps", "cancelled", |tally| tally.cancelled == 1)
         .await;
-    let events = rest(&mut session.back(&first).stream().await).await;
+    let events = rest(&mut back_at(&session, &first).await).await;
     assert_eq!(events.len(), 2, "{events:?}");
     assert_eq!(reason(&events[1].message), "deadline");
 }

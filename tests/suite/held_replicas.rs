@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::held::{Session, assert_text, config, primed, reason, rest};
+use crate::held::{Session, assert_text, back_at, config, primed, reason, rest};
 use crate::redis_server::RedisServer;
 use crate::support::client::Client;
 use crate::support::{Era, PATIENCE, Proxy, Upstream, within};
@@ -44,7 +44,7 @@ async fn a_call_is_come_back_to_on_any_replica() {
     let mut last = primed(&mut stream).await;
     for (step, session) in [(1, &at_b), (2, &at_a), (3, &at_b)] {
         drop(stream);
-        stream = session.back(&last).stream().await;
+        stream = back_at(&session, &last).await;
         let event = stream.event().await.unwrap();
         assert_eq!(event.message["params"]["progress"], step);
         last = event.id.unwrap();
@@ -55,7 +55,7 @@ async fn a_call_is_come_back_to_on_any_replica() {
     assert_eq!(events.len(), 1, "{events:?}");
     assert_text(&events[0], "stepped");
     for session in [at_a, at_b] {
-        assert_eq!(rest(&mut session.back(&last).stream().await).await, events);
+        assert_eq!(rest(&mut back_at(&session, &last).await).await, events);
     }
     assert_eq!(pair.upstream.tally("steps").started, 1);
 }
@@ -70,7 +70,7 @@ async fn a_call_whose_replica_died_is_answered_for() {
     stream.event().await.unwrap();
     pair.a.kill();
     let at_b = session.over(Client::of(pair.b.address()));
-    let mut stream = at_b.back(&first).stream().await;
+    let mut stream = back_at(&at_b, &first).await;
     let events = within(PATIENCE, "the end of a lost call", rest(&mut stream)).await;
     let last = events.last().unwrap();
     assert_eq!((events.len(), &last.message["id"]), (2, &json!(7)));
@@ -86,7 +86,7 @@ async fn a_call_goes_on_while_the_store_is_away() {
     let mut stream = session.calling("steps", json!({"n": 2})).stream().await;
     let first = primed(&mut stream).await;
     drop(stream);
-    let mut stream = session.back(&first).stream().await;
+    let mut stream = back_at(&session, &first).await;
     pair.upstream.release("steps");
     let events = rest(&mut stream).await;
     assert_eq!(events.len(), 3, "{events:?}");

@@ -124,7 +124,8 @@ impl Job {
             }
         };
         drop(source);
-        let is_late = !self.is_cancelled && Instant::now() >= self.deadline;
+        let gave_up = Instant::now() >= self.deadline || self.front.runner.halt().is_cancelled();
+        let must_tell = gave_up && !self.is_cancelled;
         // From here on it is kept for its retention.
         self.expires_ms = self.log.now_ms().saturating_add(self.retention_ms);
         self.tried = None;
@@ -133,7 +134,7 @@ impl Job {
         self.head.is_over = true;
         self.head_is_written = false;
         self.write_down().await;
-        if let Some(stop) = self.stop.take().filter(|_| is_late) {
+        if let Some(stop) = self.stop.take().filter(|_| must_tell) {
             let _ = tokio::time::timeout(STOP_PATIENCE, stop).await;
         }
         if !self.is_written_down() {

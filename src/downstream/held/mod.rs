@@ -31,7 +31,7 @@ mod log;
 mod reader;
 mod relayed;
 
-use log::Log;
+use log::{Entry, Log, Meaning};
 use reader::Reader;
 pub(super) use relayed::post;
 
@@ -101,15 +101,13 @@ impl Call {
         let meta = params.get_object("_meta");
         let token = meta.and_then(|meta| meta.get(PROGRESS_TOKEN));
         let tool = params.get_str("name").unwrap_or_default();
-        let version = parts.headers.get(PROTOCOL_VERSION);
         Some(Self {
             place: Place::of(front, &parts.headers)?,
             id: id.to_owned(),
             progress_token: token.map(ToOwned::to_owned),
             rule: front.rules.for_tool(&tool).0.clone(),
             stop: std::future::ready(()).boxed(),
-            primes: version
-                .is_some_and(|version| version.as_bytes() >= FIRST_WITH_PRIMING.as_bytes()),
+            primes: primes(&parts.headers),
         })
     }
 }
@@ -148,6 +146,11 @@ pub(super) fn hold(front: &Shared, call: Call, source: BoxStream<'static, Said>)
     let reader = Reader::new(front, hold, log, heartbeat).following(stream);
     let reader = if primes { reader.primed() } else { reader };
     reply::event_stream(Body::Events(reader.events()))
+}
+
+fn primes(headers: &HeaderMap) -> bool {
+    let version = headers.get(PROTOCOL_VERSION);
+    version.is_some_and(|version| version.as_bytes() >= FIRST_WITH_PRIMING.as_bytes())
 }
 
 /// A client waits for a request no more, by its notification.
@@ -191,7 +194,19 @@ async fn replay(front: &Shared, headers: &HeaderMap, behind: &str) -> Response<B
         Some(head) => head.heartbeat(&log).await,
         None => None,
     };
-    let reader = Reader::new(front, hold, log, heartbeat).behind(number);
+    if live.is_none() && head.as_ref().is_some_and(|head| head.is_over) {
+        let behind = patiently(|| log.behind(number)).await.unwrap_or_default();
+        let is_shown = |(_, entry): &(u64, Entry)| entry.meaning() != Meaning::End;
+        if !behind.iter().any(is_shown) {
+            // A stream that ends at once is come back to again and again.
+            return unknown();
+        }
+    }
+    let mut reader = Reader::new(front, hold, log, heartbeat).behind(number);
+    if primes(headers) {
+        // Clients look for their place on the stream that was cut last.
+        reader = reader.resumed();
+    }
     let reader = match (live, head) {
         (Some(live), _) => reader.following(live),
         (None, Some(head)) => reader.asking(head),

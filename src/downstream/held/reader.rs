@@ -123,6 +123,13 @@ impl Reader {
         }
     }
 
+    /// The same for a client that came back to here.
+    pub(super) fn resumed(mut self) -> Self {
+        let id = event_id(self.hold, self.after);
+        self.ready.push_back(sse::priming(&id, RETRY_MS));
+        self
+    }
+
     /// Dropped, the client is gone, and nothing else happens.
     pub(super) fn events(self) -> BoxStream<'static, Bytes> {
         let events = stream::unfold(self, |mut reader| async {

@@ -259,8 +259,11 @@ fn held_call(
 ) -> Option<held::Call> {
     let params = asked.params.as_ref()?;
     let call = held::Call::of(front, parts, asked.id, asked.method, params)?;
+    let id = asked.id.to_owned();
     Some(call.stopped_by(|text| async move {
         session.tell(text).await;
+        // Many servers never answer what was cancelled.
+        session.cancelled(&id);
     }))
 }
 

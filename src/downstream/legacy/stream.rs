@@ -48,21 +48,26 @@ pub(super) async fn answer(front: &Shared, parts: Parts) -> Response<Body> {
     let session = front
         .upstream
         .client_session(&parts.headers, *caller.as_bytes());
-    let (Some(session), Some(place)) = (session, Place::of(front, &parts.headers)) else {
+    let Some(session) = session else {
         return pass::bytes(front, parts, Bytes::new()).await;
     };
-    let closing = front.closing.clone();
-    match session.hear(parts).await {
-        Ok(news) => {
-            let head = news.head.clone();
-            let events = read(Source::Web(news), place, closing);
-            Response::from_parts(head, Body::Events(events))
-        }
+    let headers = parts.headers.clone();
+    let (head, source) = match session.hear(parts).await {
+        Ok(news) => (Some(news.head.clone()), Source::Web(news)),
         Err(Unheard::Refused(refusal)) if refusal.status() == StatusCode::METHOD_NOT_ALLOWED => {
-            reply::event_stream(Body::Events(read(Source::Silent, place, closing)))
+            (None, Source::Silent)
         }
-        Err(Unheard::Refused(refusal)) => pass::response(*refusal),
-        Err(Unheard::Failed(failure)) => pass::unreachable_upstream(failure),
+        // The stream that is there goes on.
+        Err(Unheard::Refused(refusal)) => return pass::response(*refusal),
+        Err(Unheard::Failed(failure)) => return pass::unreachable_upstream(failure),
+    };
+    let Some(place) = Place::of(front, &headers) else {
+        return reply::empty(StatusCode::BAD_REQUEST);
+    };
+    let events = Body::Events(read(source, place, front.closing.clone()));
+    match head {
+        Some(head) => Response::from_parts(head, events),
+        None => reply::event_stream(events),
     }
 }
 

@@ -119,9 +119,10 @@ impl Carrier {
     }
 
     /// What may be done with the call should this replica be lost. Nobody else has the caller's
-    /// credentials: a call that needs them cannot be sent again.
+    /// credentials, and a session of the client's has what the call needs (a login, a browser): a call
+    /// that needs one of them cannot be sent again.
     fn on_owner_lost(&self) -> OnOwnerLost {
-        let can_repeat = self.call.outgoing.credentials.is_none();
+        let can_repeat = self.call.outgoing.is_anybodys();
         match self.call.rule.on_owner_lost {
             OnOwnerLost::Fail => OnOwnerLost::Fail,
             OnOwnerLost::Rerun if can_repeat => OnOwnerLost::Rerun,

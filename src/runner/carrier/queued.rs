@@ -80,7 +80,7 @@ impl Carrier {
         task.leg == Leg::Queued
             && task.is_wanted()
             && self.seat.as_ref().is_none_or(Seat::was_told)
-            && self.call.outgoing.credentials.is_none()
+            && self.call.outgoing.is_anybodys()
             && !self.runner.settings.exclusive_store
     }
 

@@ -9,6 +9,7 @@ use futures_util::stream::{self, StreamExt as _};
 use hyper::Response;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
+use uuid::Uuid;
 
 use super::super::super::auth;
 use super::super::super::body::Body;
@@ -18,6 +19,7 @@ use super::super::super::companion::{Companion, Desk};
 use super::super::super::reply::{self, Rpc};
 use super::super::super::tasks::Shared;
 use super::super::accepts_events;
+use super::super::pushes::SessionKey;
 use super::super::words::Request;
 use super::Sender;
 use crate::mcp::error::RpcError;
@@ -55,7 +57,9 @@ pub(super) async fn answer(
     }
     let pin = pin(front, from).ok()?;
     let refused = |rpc: Rpc| Some(rpc.into_response());
-    let Some(carrying) = companion.carried.enter(from.session, request.id) else {
+    let nobodys = || SessionKey::of(&from.who.caller, &Uuid::new_v4().to_string());
+    let session = from.session.unwrap_or_else(nobodys);
+    let Some(carrying) = companion.carried.enter(session, request.id) else {
         let error = RpcError::invalid_request("Invalid request: this id is in use");
         return refused(Rpc::error(request.id.get(), &error));
     };

@@ -48,7 +48,7 @@ pub(super) async fn post(
         Words::Notification(method, Some(params)) if method == "notifications/cancelled" => {
             let is_ours = companion
                 .carried
-                .cancel(from.session, params.get("requestId")?);
+                .cancel(from.session?, params.get("requestId")?);
             is_ours.then(|| reply::empty(StatusCode::ACCEPTED))
         }
         Words::Answer(id, message) => {
@@ -57,7 +57,7 @@ pub(super) async fn post(
                 (None, Some(error)) => Answer::Refused(error.get().into()),
                 _ => return None,
             };
-            let is_ours = companion.carried.answer(from.session, id, answer);
+            let is_ours = companion.carried.answer(from.session?, id, answer);
             is_ours.then(|| reply::empty(StatusCode::ACCEPTED))
         }
         Words::Request(_) | Words::Notification(..) | Words::Other => None,
@@ -66,27 +66,31 @@ pub(super) async fn post(
 
 /// What the client can do the server knows from its session; from no question of it is anything
 /// taken here.
-const CAPABILITIES: &str = r#"{"elicitation":{},"sampling":{},"roots":{}}"#;
+const ASKABLE: &str = r#"{"elicitation":{},"sampling":{},"roots":{}}"#;
 
 /// Whose message it is.
 struct Sender<'a> {
     parts: &'a Parts,
     who: Who,
-    session: SessionKey,
+    /// `None` at a server without sessions: nothing tells its clients apart, so what one says of a
+    /// call by its id must not meet another's.
+    session: Option<SessionKey>,
 }
 
 impl<'a> Sender<'a> {
     fn of(front: &Shared, parts: &'a Parts) -> Self {
         let caller = front.callers.of(&parts.headers);
         let session = parts.headers.get(SESSION_ID);
-        let session = session.and_then(|id| id.to_str().ok()).unwrap_or_default();
+        let session = session.and_then(|id| id.to_str().ok());
+        // Without a session no answer to a question finds its call.
+        let capabilities = if session.is_some() { ASKABLE } else { "{}" };
         Self {
             parts,
-            session: SessionKey::of(&caller, session),
+            session: session.map(|id| SessionKey::of(&caller, id)),
             who: Who {
                 caller,
                 credentials: front.credentials(&parts.headers),
-                capabilities: CAPABILITIES.into(),
+                capabilities: capabilities.into(),
                 face: Era::Legacy,
             },
         }

@@ -12,17 +12,18 @@ use tracing::{info, warn};
 
 mod door;
 mod reload;
+mod store;
 mod upstream;
 
 use door::{Door, bind};
 pub use reload::Reload;
+use store::{Opened, open};
 pub use upstream::settings as upstream_settings;
 
 use crate::admin::drain::Drain;
 use crate::admin::health::{Degraded, Health};
 use crate::admin::server::{Probes, Token};
-use crate::clock::{Anchored, Clock, System};
-use crate::config::{self, Config, Location, NativeTasks, SealKey};
+use crate::config::{self, Config, NativeTasks};
 use crate::downstream::auth::Callers;
 use crate::downstream::companion::Companion;
 use crate::downstream::facade::Facade;
@@ -30,13 +31,10 @@ use crate::downstream::route::Names;
 use crate::downstream::stdio::Lines;
 use crate::downstream::{self, Front};
 use crate::runner::{self, Runner};
-use crate::store::embedded::{Embedded, seal_key};
+use crate::store::embedded::Embedded;
 use crate::store::ledger::{Ledger, Patience};
-use crate::store::memory::Memory;
 use crate::store::notebook::Notebook;
-use crate::store::redis::{Namespace, Options, Redis, Tls, Wait};
-use crate::store::seal::Sealer;
-use crate::store::{self, Store, record};
+use crate::store::{Health as StoreHealth, record};
 use crate::task::id::Incarnation;
 use crate::task::state::Reach;
 use crate::tls::kept::Kept;
@@ -328,7 +326,7 @@ fn watch(
         let store = async {
             loop {
                 let away = !*answers.borrow_and_update();
-                let may_evict = ledger.store().health() != store::Health::Good;
+                let may_evict = ledger.store().health() != StoreHealth::Good;
                 health.store_is(match (away, may_evict) {
                     (true, _) => Some(Degraded::Away),
                     (false, true) => Some(Degraded::MayEvict),
@@ -343,86 +341,6 @@ fn watch(
         // Once: a server that goes later is its own container's matter, and a program is asked about
         // by each probe.
         tokio::join!(store, health.watch_upstream(&upstream));
-    }
-}
-
-struct Opened {
-    store: Arc<dyn Store>,
-    clock: Arc<dyn Clock>,
-    /// The clock that follows the store's own, where the store has one.
-    shared_clock: Option<Arc<Anchored>>,
-    /// Only one process can hold this store.
-    exclusive: bool,
-    embedded: Option<Arc<Embedded>>,
-    sealer: Option<Sealer>,
-}
-
-async fn open(
-    config: &Config,
-    services: &TaskTracker,
-    stop: &CancellationToken,
-) -> Result<Opened, AppError> {
-    let system: Arc<dyn Clock> = Arc::new(System);
-    match &config.store.location {
-        Location::Memory => Ok(Opened {
-            store: Arc::new(Memory::new(Arc::clone(&system))),
-            clock: system,
-            shared_clock: None,
-            exclusive: true,
-            embedded: None,
-            sealer: None,
-        }),
-        Location::Embedded(path) => {
-            let store = Embedded::open(path, Arc::clone(&system)).map_err(line)?;
-            let key = seal_key(path).map_err(|error| {
-                AppError(format!("the seal key beside {}: {error}", path.display()))
-            })?;
-            let store = Arc::new(store);
-            Ok(Opened {
-                store: Arc::clone(&store) as Arc<dyn Store>,
-                clock: system,
-                shared_clock: None,
-                exclusive: true,
-                embedded: Some(store),
-                sealer: Some(Sealer::new("", &key, None)),
-            })
-        }
-        Location::Redis { url, namespace } => {
-            let namespace = Namespace::parse(namespace).ok_or_else(|| {
-                AppError("store.namespace: use 1 to 64 of A-Z a-z 0-9 . _ -".into())
-            })?;
-            let sealed_for = namespace.to_string();
-            let options = Options {
-                allow_eviction: config.store.allow_eviction,
-                serves: Some(config.upstream.server.identity()),
-                tls: certificates(&config.store.tls)?,
-                wait: config.store.wait.is_on().then_some(Wait {
-                    replicas: config.store.wait.replicas,
-                    aof: config.store.wait.aof,
-                    timeout: config.store.wait.timeout,
-                }),
-                ..Options::new(url.expose(), namespace)
-            };
-            let store = Redis::open(&options, services, stop).await.map_err(line)?;
-            let now_ms = store
-                .beat(None, config.replica.lease)
-                .await
-                .map_err(line)?
-                .now_ms;
-            let clock = Arc::new(Anchored::at(now_ms));
-            Ok(Opened {
-                store: Arc::new(store),
-                clock: Arc::clone(&clock) as Arc<dyn Clock>,
-                shared_clock: Some(clock),
-                exclusive: false,
-                embedded: None,
-                sealer: config.store.seal_key.as_ref().map(|key| {
-                    let previous = config.store.seal_key_previous.as_ref();
-                    let previous = previous.map(SealKey::expose);
-                    Sealer::new(&sealed_for, key.expose(), previous)
-                }),
-            })
-        }
     }
 }
 
@@ -441,27 +359,6 @@ fn runner_settings(config: &Config, opened: &Opened) -> runner::Settings {
         },
         sealer: opened.sealer.clone(),
     }
-}
-
-/// Reads the files for TLS to Redis; what is in them is looked at where it is used.
-fn certificates(files: &config::StoreTls) -> Result<Tls, AppError> {
-    let read = |setting: &str, path: &std::path::Path| {
-        std::fs::read(path).map_err(|error| {
-            let path = path.display();
-            AppError(format!(
-                "store.tls.{setting}: {path} cannot be read: {error}"
-            ))
-        })
-    };
-    let roots = files.roots.as_deref().map(|path| read("roots", path));
-    let identity = files.identity.as_ref().map(|files| {
-        let certificate = read("certificate", &files.certificate)?;
-        Ok((certificate, read("key", &files.key)?))
-    });
-    Ok(Tls {
-        roots: roots.transpose()?,
-        identity: identity.transpose()?,
-    })
 }
 
 /// An error and its causes on one line.

@@ -23,8 +23,8 @@ use tokio_util::task::TaskTracker;
 
 use super::judge::random_key;
 use super::{
-    Beat, Changes, Commit, Dead, Health, LOG_LENGTH, Nonce, Revision, Seen, Store, StoreError,
-    Stored, Version, Write,
+    Beat, Changes, Commit, Dead, Health, LOG_LENGTH, Seen, Store, StoreError, Stored, Version,
+    Write,
 };
 use crate::task::id::{Caller, Fence, Incarnation, TaskId};
 use address::Target;
@@ -36,6 +36,7 @@ use keys::Keys;
 use link::{Link, Script};
 use log::Edge;
 use reach::Reach;
+use replies::{UNREADABLE, bytes, get, outcome, parse_id, stored};
 use topology::Topology;
 
 pub use durable::Wait;
@@ -56,6 +57,7 @@ mod log;
 mod notes;
 mod open;
 mod reach;
+mod replies;
 mod sentinel;
 mod topology;
 
@@ -418,60 +420,8 @@ impl Store for Redis {
     }
 }
 
-/// The commit script's answer.
-fn outcome(reply: Vec<Value>) -> Option<Commit> {
-    let mut reply = reply.into_iter();
-    match bytes(reply.next()?)?.as_slice() {
-        b"done" => Some(Commit::Done(revision(reply.next()?)?)),
-        b"conflict" => Some(Commit::Conflict(stored(reply)?)),
-        b"gone" => Some(Commit::Gone),
-        _ => None,
-    }
-}
-
-/// The fields r, w, c, d.
-fn stored(mut fields: impl Iterator<Item = Value>) -> Option<Stored> {
-    let revision = revision(fields.next()?)?;
-    let nonce = Nonce(u128::from_be_bytes(bytes(fields.next()?)?.try_into().ok()?));
-    let caller = Caller::from_bytes(bytes(fields.next()?)?.try_into().ok()?);
-    let record = Bytes::from(bytes(fields.next()?)?);
-    Some(Stored {
-        version: Version { revision, nonce },
-        caller,
-        record,
-    })
-}
-
-fn revision(value: Value) -> Option<Revision> {
-    Some(Revision(
-        std::str::from_utf8(&bytes(value)?).ok()?.parse().ok()?,
-    ))
-}
-
-fn bytes(value: Value) -> Option<Vec<u8>> {
-    // Anything else is not what our scripts and fields hold, whatever it could be read as.
-    if let Value::BulkString(bytes) = value {
-        Some(bytes)
-    } else {
-        None
-    }
-}
-
-fn parse_id(text: &str) -> Result<TaskId, StoreError> {
-    TaskId::parse(text).ok_or(UNREADABLE)
-}
-
-async fn get(link: &Link, key: &str) -> Result<Option<Bytes>, StoreError> {
-    let mut command = redis::cmd("GET");
-    command.arg(key);
-    let found: Option<Vec<u8>> = link.query(key, &command).await?;
-    Ok(found.map(Bytes::from))
-}
-
 /// What follows the change log until the store is closed.
 type Following = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-const UNREADABLE: StoreError = StoreError::Corrupt("fields that raincheck does not write");
 
 /// For a new connection, and for the few commands at open.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);

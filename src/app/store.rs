@@ -1,0 +1,117 @@
+//! The store: opened as the configuration says.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::{AppError, line};
+use crate::clock::{Anchored, Clock, System};
+use crate::config::{self, Config, Location, SealKey};
+use crate::store::Store;
+use crate::store::embedded::{Embedded, seal_key};
+use crate::store::memory::Memory;
+use crate::store::redis::{Namespace, Options, Redis, Tls, Wait};
+use crate::store::seal::Sealer;
+
+/// The store that the configuration names, with what belongs to it.
+pub(super) struct Opened {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) clock: Arc<dyn Clock>,
+    /// The clock that follows the store's own, where the store has one.
+    pub(super) shared_clock: Option<Arc<Anchored>>,
+    /// Only one process can hold this store.
+    pub(super) exclusive: bool,
+    pub(super) embedded: Option<Arc<Embedded>>,
+    pub(super) sealer: Option<Sealer>,
+}
+
+pub(super) async fn open(
+    config: &Config,
+    services: &TaskTracker,
+    stop: &CancellationToken,
+) -> Result<Opened, AppError> {
+    let system: Arc<dyn Clock> = Arc::new(System);
+    match &config.store.location {
+        Location::Memory => Ok(Opened {
+            store: Arc::new(Memory::new(Arc::clone(&system))),
+            clock: system,
+            shared_clock: None,
+            exclusive: true,
+            embedded: None,
+            sealer: None,
+        }),
+        Location::Embedded(path) => {
+            let store = Embedded::open(path, Arc::clone(&system)).map_err(line)?;
+            let key = seal_key(path).map_err(|error| {
+                AppError(format!("the seal key beside {}: {error}", path.display()))
+            })?;
+            let store = Arc::new(store);
+            Ok(Opened {
+                store: Arc::clone(&store) as Arc<dyn Store>,
+                clock: system,
+                shared_clock: None,
+                exclusive: true,
+                embedded: Some(store),
+                sealer: Some(Sealer::new("", &key, None)),
+            })
+        }
+        Location::Redis { url, namespace } => {
+            let namespace = Namespace::parse(namespace).ok_or_else(|| {
+                AppError("store.namespace: use 1 to 64 of A-Z a-z 0-9 . _ -".into())
+            })?;
+            let sealed_for = namespace.to_string();
+            let options = Options {
+                allow_eviction: config.store.allow_eviction,
+                serves: Some(config.upstream.server.identity()),
+                tls: certificates(&config.store.tls)?,
+                wait: config.store.wait.is_on().then_some(Wait {
+                    replicas: config.store.wait.replicas,
+                    aof: config.store.wait.aof,
+                    timeout: config.store.wait.timeout,
+                }),
+                ..Options::new(url.expose(), namespace)
+            };
+            let store = Redis::open(&options, services, stop).await.map_err(line)?;
+            let now_ms = store
+                .beat(None, config.replica.lease)
+                .await
+                .map_err(line)?
+                .now_ms;
+            let clock = Arc::new(Anchored::at(now_ms));
+            Ok(Opened {
+                store: Arc::new(store),
+                clock: Arc::clone(&clock) as Arc<dyn Clock>,
+                shared_clock: Some(clock),
+                exclusive: false,
+                embedded: None,
+                sealer: config.store.seal_key.as_ref().map(|key| {
+                    let previous = config.store.seal_key_previous.as_ref();
+                    let previous = previous.map(SealKey::expose);
+                    Sealer::new(&sealed_for, key.expose(), previous)
+                }),
+            })
+        }
+    }
+}
+
+/// Reads the files for TLS to Redis; what is in them is looked at where it is used.
+fn certificates(files: &config::StoreTls) -> Result<Tls, AppError> {
+    let read = |setting: &str, path: &std::path::Path| {
+        std::fs::read(path).map_err(|error| {
+            let path = path.display();
+            AppError(format!(
+                "store.tls.{setting}: {path} cannot be read: {error}"
+            ))
+        })
+    };
+    let roots = files.roots.as_deref().map(|path| read("roots", path));
+    let identity = files.identity.as_ref().map(|files| {
+        let certificate = read("certificate", &files.certificate)?;
+        Ok((certificate, read("key", &files.key)?))
+    });
+    Ok(Tls {
+        roots: roots.transpose()?,
+        identity: identity.transpose()?,
+    })
+}

@@ -5,6 +5,7 @@
 //! reach its socket, so both transports are read to the last byte that the proxy sent: HTTP/1.1 by
 //! closing one's own half first, HTTP/2 on a connection that outlives its streams.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -57,7 +58,35 @@ struct Race {
     /// `work` by the grace window, `slow` created first; `held` never ends by itself.
     tool: &'static str,
     work_ms: u64,
-    patience: Duration,
+    /// Of the grace window, where it waits for that.
+    window: Duration,
+    /// Of the time that a create takes, on top of it.
+    creates: f64,
+}
+
+/// How long a create takes here and now, found out by who hears of one and who does not: what is
+/// around it depends on the machine, and on what else that does.
+struct Pace(AtomicU64);
+
+impl Pace {
+    fn now(&self) -> Duration {
+        Duration::from_micros(self.0.load(Ordering::Relaxed))
+    }
+
+    /// Kept where as many hear something as not.
+    fn heard(&self, something: bool) {
+        let change = |micros: u64| {
+            let step = micros / 16 + 1;
+            Some(if something {
+                micros - step.min(micros)
+            } else {
+                micros + step
+            })
+        };
+        let _ = self
+            .0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, change);
+    }
 }
 
 /// What the client of one race heard.
@@ -88,36 +117,32 @@ async fn race(era: Era, transport: Transport) {
             .into_iter()
             .unzip();
     }
-    let create = time_of_a_create(&client).await;
+    let pace = time_of_a_create(&client).await;
     let races: Vec<Race> = (0..RACES)
-        .map(|number| Race::random(number, create, &mut random))
+        .map(|number| Race::random(number, &mut random))
         .collect();
     let heard: Vec<Heard> = stream::iter(races.into_iter().zip(racing.iter().cycle()))
-        .map(|(race, client)| run(client, transport, race))
+        .map(|(race, client)| run(client, transport, race, &pace))
         .buffer_unordered(AT_ONCE)
         .collect()
         .await;
 
     for client in &racing {
-        // Answered behind everything that was sent on this connection, and after every reset.
-        client
-            .asking("tasks/get", &Task::by_id("nothing"))
-            .send()
-            .await;
+        until_seen(client).await;
     }
     let told = everything_told(&heard, &arrived);
     verify(&rig, &client, &heard, &told).await;
 }
 
-/// How long a create takes here and now, with as many at once as there are going to be: what is
-/// around it depends on the machine.
-async fn time_of_a_create(client: &Client) -> Duration {
+/// With as many at once as there are going to be.
+async fn time_of_a_create(client: &Client) -> Pace {
     // The server is known, and its tools.
     client.call("echo", json!({"text": ""})).await.into_result();
     let began = Instant::now();
     let creates = (0..AT_ONCE).map(|_| client.call("slow", json!({"nonce": "warm", "ms": 0})));
     futures_util::future::join_all(creates).await;
-    Instant::now().saturating_duration_since(began)
+    let took = Instant::now().saturating_duration_since(began);
+    Pace(AtomicU64::new(took.as_micros().try_into().unwrap()))
 }
 
 /// All ids that came over the wire, also those that came when their stream was closed already.
@@ -179,21 +204,21 @@ async fn verify(rig: &Rig, client: &Client, heard: &[Heard], told: &[Task]) {
 }
 
 impl Race {
-    fn random(number: usize, create: Duration, random: &mut Random) -> Self {
+    fn random(number: usize, random: &mut Random) -> Self {
         let tool = ["work", "slow", "held", "never"][number % 4];
         let created_first = matches!(tool, "slow" | "never");
-        // From before the request was read to well after the answer could have been.
-        let around_create = create.mul_f64(random.share() * 1.5);
         let around_window = Duration::from_millis(WINDOW_MS).mul_f64(0.5 + random.share());
         Self {
             nonce: format!("race-{number}"),
             tool,
             work_ms: random.below(2 * WINDOW_MS),
-            patience: if created_first {
-                around_create
+            window: if created_first {
+                Duration::ZERO
             } else {
-                around_window + around_create
+                around_window
             },
+            // From before the request was read to well after the answer could have been.
+            creates: random.share() * 2.0,
         }
     }
 
@@ -203,12 +228,16 @@ impl Race {
     }
 }
 
-async fn run(client: &Client, transport: Transport, race: Race) -> Heard {
+async fn run(client: &Client, transport: Transport, race: Race, pace: &Pace) -> Heard {
+    let patience = race.window + pace.now().mul_f64(race.creates);
     let call = client.calling(race.tool, json!({"nonce": race.nonce, "ms": race.work_ms}));
     let body = match transport {
-        Transport::Http1 => half_closed(call.bytes(), client, race.patience).await,
+        Transport::Http1 => half_closed(call.bytes(), client, patience).await,
         Transport::Http2 => {
-            let answer = call.or_hang_up_after(race.patience).await;
+            let answer = call.or_hang_up_after(patience).await;
+            if answer.is_none() {
+                until_seen(client).await;
+            }
             answer
                 .map(|answer| answer.body.into_bytes())
                 .unwrap_or_default()
@@ -216,11 +245,17 @@ async fn run(client: &Client, transport: Transport, race: Race) -> Heard {
     };
     let text = String::from_utf8_lossy(&body);
     let plain = text.contains(r#""content":"#);
-    Heard {
-        plain,
-        tasks: task_ids(&body),
-        race,
-    }
+    let tasks = task_ids(&body);
+    pace.heard(plain || !tasks.is_empty());
+    Heard { race, plain, tasks }
+}
+
+/// Waits for an answer that comes behind everything that was sent on this connection, every reset
+/// included. Clients that only hung up would be more than the proxy can serve: nobody would hear
+/// anything.
+async fn until_seen(client: &Client) {
+    let nothing = Task::by_id("nothing");
+    client.asking("tasks/get", &nothing).send().await;
 }
 
 /// Hangs up by closing one's own half, and reads what the proxy had sent until then.

@@ -100,11 +100,17 @@ fn common(out: &mut Writer, task: &Task, now_ms: u64) {
     out.str("createdAt", &rfc3339(task.created_ms));
     out.str("lastUpdatedAt", &rfc3339(task.updated_ms));
     out.number("ttlMs", task.ttl_ms);
-    let age_ms = now_ms.saturating_sub(task.created_ms);
-    out.number(
-        "pollIntervalMs",
-        poll_interval_at(task.poll_interval_ms, age_ms),
-    );
+    out.number("pollIntervalMs", poll_interval_ms(task, now_ms));
+}
+
+/// Grows as the task ages, and no more once it has ended: then every answer is the same.
+pub(super) fn poll_interval_ms(task: &Task, now_ms: u64) -> u64 {
+    let until_ms = match task.outcome {
+        Some(_) => task.updated_ms,
+        None => now_ms,
+    };
+    let age_ms = until_ms.saturating_sub(task.created_ms);
+    poll_interval_at(task.poll_interval_ms, age_ms)
 }
 
 /// Unix milliseconds as RFC 3339 in UTC, by the days-from-civil rule run backwards.
@@ -136,7 +142,20 @@ pub fn rfc3339(unix_ms: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::rfc3339;
+    use super::{get_result, rfc3339};
+    use crate::task::machine::tests::task;
+    use crate::task::state::{Leg, Outcome};
+
+    #[test]
+    fn it_is_polled_less_as_it_ages_and_always_alike_once_it_has_ended() {
+        let mut task = task(Leg::Sent(1), true);
+        let seen = |task: &_, age_ms: u64| get_result(task, None, 1_000_000 + age_ms);
+        assert!(seen(&task, 199).contains(r#""pollIntervalMs":100}"#));
+        assert!(seen(&task, 200).contains(r#""pollIntervalMs":200}"#));
+        task.outcome = Some(Outcome::Cancelled);
+        task.updated_ms += 200;
+        assert_eq!(seen(&task, 200), seen(&task, 100_000));
+    }
 
     #[test]
     fn dates_are_rfc_3339() {

@@ -4,9 +4,8 @@
 //! has completed. The old text calls that failed, but clients that hear `failed` do not fetch the
 //! result, and the tool's words would be lost on them.
 
-use super::policy::poll_interval_at;
 use super::state::Task;
-use super::view::rfc3339;
+use super::view::{poll_interval_ms, rfc3339};
 use crate::mcp::json::Writer;
 
 /// The bare `Task`: the result of `tasks/get` and `tasks/cancel`, an entry of `tasks/list`, and the
@@ -21,9 +20,7 @@ pub fn task(task: &Task, now_ms: u64) -> String {
     out.str("createdAt", &rfc3339(task.created_ms));
     out.str("lastUpdatedAt", &rfc3339(task.updated_ms));
     out.number("ttl", task.ttl_ms);
-    let age_ms = now_ms.saturating_sub(task.created_ms);
-    let interval_ms = poll_interval_at(task.poll_interval_ms, age_ms);
-    out.number("pollInterval", interval_ms);
+    out.number("pollInterval", poll_interval_ms(task, now_ms));
     out.end()
 }
 

@@ -74,7 +74,7 @@ impl Session {
             .header("mcp-protocol-version", self.version)
     }
 
-    fn request(&self, id: u64, method: &str, params: Value) -> Request {
+    pub(crate) fn request(&self, id: u64, method: &str, params: Value) -> Request {
         self.post(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
     }
 
@@ -84,7 +84,7 @@ impl Session {
         self.request(id, "tools/call", params)
     }
 
-    async fn ask(&self, method: &str, params: Value) -> Value {
+    pub(crate) async fn ask(&self, method: &str, params: Value) -> Value {
         answered(&self.request(1, method, params).send().await)
     }
 
@@ -95,12 +95,12 @@ impl Session {
 }
 
 /// What a legacy client can read as the answer: on a session no error has a status of its own.
-fn answered(answer: &Answer) -> Value {
+pub(crate) fn answered(answer: &Answer) -> Value {
     assert_eq!(answer.status, 200, "{}", answer.body);
     serde_json::from_str(&answer.text).unwrap()
 }
 
-fn accept(name: &str) -> Value {
+pub(crate) fn accept(name: &str) -> Value {
     json!({"action": "accept", "content": {"name": name}})
 }
 
@@ -113,7 +113,7 @@ pub(crate) async fn question(stream: &mut Stream) -> Value {
     asked
 }
 
-fn text(answer: &Value) -> &str {
+pub(crate) fn text(answer: &Value) -> &str {
     answer["result"]["content"][0]["text"].as_str().unwrap()
 }
 

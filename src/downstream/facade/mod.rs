@@ -28,6 +28,7 @@ use crate::mcp::meta;
 use crate::mcp::version::Era;
 
 mod call;
+mod companion;
 mod handshake;
 mod hear;
 mod questions;
@@ -180,6 +181,12 @@ async fn answer(
     request: &Request<'_>,
 ) -> Response<Body> {
     let id = request.id.get();
+    let desk = Box::pin(companion::desk(front, &parts.headers, &session, request)).await;
+    if let Some(desk) = &desk
+        && let Some(answer) = Box::pin(companion::answer(desk, request)).await
+    {
+        return answer;
+    }
     if let Some(response) = Box::pin(tasks(front, parts, &session, request)).await {
         return response;
     }
@@ -195,6 +202,10 @@ async fn answer(
                 .then(|| Edit::of(front, &parts.headers, request));
             let begun = Asked::new(front, &parts.headers, session, request)
                 .map_err(|error| Rpc::error(id, &error))
+                .map(|asked| match &desk {
+                    Some(desk) => asked.with_tickets(desk),
+                    None => asked,
+                })
                 .and_then(|asked| asked.edited(edit.flatten()).begin(streams));
             let held = held::Call::of(front, parts, request.id, method, &request.params);
             return match begun {

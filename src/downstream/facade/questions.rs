@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
 use uuid::Uuid;
 
+use super::super::legacy::pushes::{Pushes, SessionKey};
 use super::super::tasks::Shared;
 use super::call::{Asked, Said, say};
 use super::session::Session;
@@ -94,29 +95,60 @@ async fn put_one(
     if !is_put {
         return no_answer(kind);
     }
+    let open = Open {
+        pushes: &front.pushes,
+        key: session.key(),
+        said,
+        id: &id,
+    };
     let patience = asked.rule.input_timeout_ms;
     let patience = Duration::from_millis(patience.unwrap_or(asked.rule.max_duration_ms));
     let waited = tokio::time::timeout(patience, wait(front, session, &id, answered)).await;
     drop(waiting);
     let Ok(answer) = waited else {
-        let mut params = Writer::object();
-        params
-            .str("requestId", &id)
-            .str("reason", "No answer came in time");
-        let mut cancelled = Writer::object();
-        cancelled
-            .str("jsonrpc", "2.0")
-            .str("method", "notifications/cancelled")
-            .raw("params", &params.end());
-        say(said, cancelled.end()).await;
         return no_answer(kind);
     };
+    open.is_answered();
     let text = std::str::from_utf8(&answer).unwrap_or_default();
     let message = Object::parse(text).unwrap_or_default();
     match (message.get("result"), message.get("error")) {
         (Some(result), _) if input::answers(request, result) => Ok(result.to_owned()),
         (None, Some(error)) if kind != Kind::Elicitation => Err(Unanswered(error.to_owned())),
         _ => no_answer(kind),
+    }
+}
+
+/// A question that the client may be showing to its user. Dropped, the client hears that nobody waits
+/// for the answer any more.
+struct Open<'a> {
+    pushes: &'a Pushes,
+    key: SessionKey,
+    said: &'a mpsc::Sender<Said>,
+    id: &'a str,
+}
+
+impl Open<'_> {
+    fn is_answered(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        let mut params = Writer::object();
+        params
+            .str("requestId", self.id)
+            .str("reason", "No answer came in time");
+        let mut cancelled = Writer::object();
+        cancelled
+            .str("jsonrpc", "2.0")
+            .str("method", "notifications/cancelled")
+            .raw("params", &params.end());
+        if let Err(unsaid) = self.said.try_send(Said::Message(cancelled.end()))
+            && let Said::Message(cancelled) = unsaid.into_inner()
+        {
+            self.pushes.push(self.key, cancelled);
+        }
     }
 }
 

@@ -90,25 +90,27 @@ async fn put_one(
     let version = &session.entry.version;
     let question = words::question(&id, &number, version, &method, object.get("params"));
     // A client that left its stream may still read the session's.
-    let is_put = (asked.streams && say(said, question.clone()).await)
-        || front.pushes.push(session.key(), question);
-    if !is_put {
-        return no_answer(kind);
-    }
-    let open = Open {
+    let is_said = asked.streams && say(said, question.clone()).await;
+    let mut open = Open {
         pushes: &front.pushes,
         key: session.key(),
         said,
         id: &id,
+        question,
+        pushed_on: None,
     };
+    if !is_said && !open.push() {
+        open.is_over();
+        return no_answer(kind);
+    }
     let patience = asked.rule.input_timeout_ms;
     let patience = Duration::from_millis(patience.unwrap_or(asked.rule.max_duration_ms));
-    let waited = tokio::time::timeout(patience, wait(front, session, &id, answered)).await;
+    let waited = tokio::time::timeout(patience, wait(front, session, &mut open, answered)).await;
     drop(waiting);
     let Ok(answer) = waited else {
         return no_answer(kind);
     };
-    open.is_answered();
+    open.is_over();
     let text = std::str::from_utf8(&answer).unwrap_or_default();
     let message = Object::parse(text).unwrap_or_default();
     match (message.get("result"), message.get("error")) {
@@ -125,16 +127,43 @@ struct Open<'a> {
     key: SessionKey,
     said: &'a mpsc::Sender<Said>,
     id: &'a str,
+    question: String,
+    /// The session's stream that it is on, where it is on one.
+    pushed_on: Option<u64>,
 }
 
 impl Open<'_> {
-    fn is_answered(self) {
-        std::mem::forget(self);
+    /// Puts it on the session's stream, unless it is there. False where there is none.
+    fn push(&mut self) -> bool {
+        let stream = self.pushes.stream(self.key);
+        if stream.is_none() || stream == self.pushed_on {
+            return stream.is_some();
+        }
+        let is_pushed = self.pushes.push(self.key, self.question.clone());
+        if is_pushed {
+            self.pushed_on = stream;
+        }
+        is_pushed
+    }
+
+    /// A stream that it was put on may be dead, and its client listen on another.
+    fn push_again(&mut self) {
+        if self.pushed_on.is_some() || self.said.is_closed() {
+            self.push();
+        }
+    }
+
+    /// Nobody has to hear any more that it is.
+    fn is_over(mut self) {
+        self.question.clear();
     }
 }
 
 impl Drop for Open<'_> {
     fn drop(&mut self) {
+        if self.question.is_empty() {
+            return;
+        }
         let mut params = Writer::object();
         params
             .str("requestId", self.id)
@@ -178,10 +207,10 @@ fn is_declared(kind: Kind, capabilities: &RawValue) -> bool {
 async fn wait(
     front: &Shared,
     session: &Session,
-    id: &str,
+    open: &mut Open<'_>,
     mut answered: oneshot::Receiver<Answered>,
 ) -> Answered {
-    let note = session.note(Note::Answer, &["answer", id]);
+    let note = session.note(Note::Answer, &["answer", open.id]);
     let mut look = tokio::time::interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     look.tick().await;
@@ -193,6 +222,7 @@ async fn wait(
                 Err(_) => may_come_here = false,
             },
             _ = look.tick() => {
+                open.push_again();
                 // A store that is away is asked again.
                 if let Ok(Some(answer)) = front.notes.find(note).await {
                     let _ = front.notes.remove(note).await;

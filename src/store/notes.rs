@@ -28,6 +28,8 @@ pub enum Kind {
     Events,
     /// Who carries a held call, and whether it is over.
     Hold,
+    /// The progress token that a task was asked for with.
+    Token,
 }
 
 impl Kind {
@@ -39,6 +41,7 @@ impl Kind {
             Self::Answer => 'a',
             Self::Events => 'e',
             Self::Hold => 'h',
+            Self::Token => 't',
         }
     }
 }

@@ -11,7 +11,7 @@ use super::super::legacy::words::Request;
 use super::super::reply::Rpc;
 use super::super::tasks::Shared;
 use super::super::{TOOLS_PATIENCE, undecided};
-use super::{Asker, delivery, requests, result};
+use super::{Asker, delivery, progress, requests, result};
 use crate::mcp::error::{Reason, RpcError, code};
 use crate::mcp::json::{Object, is_object};
 use crate::mcp::tasks_2025::{Wish, created};
@@ -139,6 +139,10 @@ pub(super) async fn answer(
             return refuse(&RpcError::internal("The call ended without an answer"));
         }
     };
+    if let Some(token) = progress::token(&request.params) {
+        let lifetime = Duration::from_millis(rule.max_duration_ms);
+        progress::remember(front, made.id, &token, lifetime).await;
+    }
     if wish.is_some() {
         delivery::follow(front, asker, made.id, Status::Working);
         return Some(Rpc::result(id, &made.created).guarded(Some(guard)));

@@ -91,6 +91,17 @@ pub trait Notes: fmt::Debug + Send + Sync {
     /// Writes a note, whatever note stood there, with this expiry.
     async fn put(&self, name: Name, value: Bytes, expires_ms: u64) -> Result<(), StoreError>;
 
+    /// Writes a note where that one stands, with this expiry. False where another stands, or none.
+    ///
+    /// The value itself standing there is taken for this call, sent before: so it counts as done.
+    async fn replace(
+        &self,
+        name: Name,
+        stands: Bytes,
+        value: Bytes,
+        expires_ms: u64,
+    ) -> Result<bool, StoreError>;
+
     async fn find(&self, name: Name) -> Result<Option<Bytes>, StoreError>;
 
     /// Takes a note or a log away. None there is no error.

@@ -10,7 +10,7 @@ use crate::support::{Config, Era, PATIENCE, Rig, within};
 const SESSION: &str = "mcp-session-id";
 const META: &str = "io.modelcontextprotocol/";
 
-fn initialize(version: &str, capabilities: Value) -> Value {
+pub(crate) fn initialize(version: &str, capabilities: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": "one", "method": "initialize", "params": {
         "protocolVersion": version, "capabilities": capabilities,
         "clientInfo": {"name": "suite", "version": "1"},

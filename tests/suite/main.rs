@@ -42,6 +42,7 @@ mod dialect;
 mod discover;
 mod drain;
 mod facade;
+mod facade_bounds;
 mod facade_ends;
 mod facade_replicas;
 mod get_stream;

@@ -21,7 +21,7 @@ use super::super::tasks::Shared;
 use super::companion::{self, Patience};
 use super::questions::{self, Unanswered};
 use super::session::Session;
-use super::table::Entered;
+use super::table::{Entered, Refused};
 use super::words;
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect, code};
 use crate::mcp::result::{self, ResultType};
@@ -177,9 +177,14 @@ impl Asked {
         let cancelled = CancellationToken::new();
         let running = Arc::clone(&front.facade.running);
         let key = self.session.key();
-        let Some(entered) = running.enter(key, self.id.get(), cancelled.clone()) else {
-            let error = RpcError::invalid_request("Invalid request: this id is in use");
-            return Err(Rpc::error(self.id.get(), &error));
+        let id = self.id.get();
+        let entered = match running.enter(key, id, cancelled.clone()) {
+            Ok(entered) => entered,
+            Err(Refused::SameId) => {
+                let error = RpcError::invalid_request("Invalid request: this id is in use");
+                return Err(Rpc::error(id, &error));
+            }
+            Err(Refused::Full) => return Err(Rpc::busy(id)),
         };
         let (said, receiver) = mpsc::channel(MESSAGES_MAX + 1);
         front.passing.spawn(self.run(said, cancelled, entered));

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Response, StatusCode};
-use tokio::sync::{Semaphore, broadcast, oneshot};
+use tokio::sync::{broadcast, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::body::Body;
@@ -23,6 +23,7 @@ use super::reply::{self, Rpc};
 use super::tasks::Shared;
 use crate::mcp::error::RpcError;
 use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
+use crate::mcp::input::QUESTIONS_MAX;
 use crate::mcp::json::Object;
 use crate::mcp::meta;
 use crate::mcp::version::Era;
@@ -44,6 +45,15 @@ use table::Table;
 /// Resources of whose changes one session can hear.
 const URIS_MAX: usize = 256;
 
+/// A longer URI cannot be subscribed to: a session is read whole for each of its requests.
+const URI_BYTES_MAX: usize = 2048;
+
+/// Calls of one session that run here at once, those among them that wait for its client.
+const CALLS_OF_A_SESSION_MAX: usize = 256;
+
+/// And of all sessions together.
+const CALLS_MAX: usize = 16 * 1024;
+
 /// Changes of sessions that a stream may be behind.
 const CHANGES_MAX: usize = 64;
 
@@ -54,8 +64,6 @@ pub struct Facade {
     running: Arc<Table<CancellationToken>>,
     /// Questions that were put here, by ours.
     waiting: Arc<Table<oneshot::Sender<questions::Answered>>>,
-    /// Sessions are changed one at a time.
-    writing: Semaphore,
     /// Sessions that were changed here.
     changes: broadcast::Sender<SessionKey>,
 }
@@ -63,9 +71,11 @@ pub struct Facade {
 impl Default for Facade {
     fn default() -> Self {
         Self {
-            running: Arc::default(),
-            waiting: Arc::default(),
-            writing: Semaphore::new(1),
+            running: Arc::new(Table::new(CALLS_OF_A_SESSION_MAX, CALLS_MAX)),
+            waiting: Arc::new(Table::new(
+                CALLS_OF_A_SESSION_MAX * QUESTIONS_MAX,
+                CALLS_MAX * QUESTIONS_MAX,
+            )),
             changes: broadcast::Sender::new(CHANGES_MAX),
         }
     }
@@ -191,7 +201,7 @@ async fn answer(
         return response;
     }
     let done = match &*request.method {
-        "ping" => Ok(true),
+        "ping" => Ok(()),
         "logging/setLevel" => set_level(front, &session, &request.params).await,
         "resources/subscribe" => subscribe(front, &session, &request.params, true).await,
         "resources/unsubscribe" => subscribe(front, &session, &request.params, false).await,
@@ -222,11 +232,11 @@ async fn answer(
         }
     };
     match done {
-        Ok(true) => Rpc::result(id, "{}").into_response(),
-        Ok(false) => Rpc::error(id, &RpcError::invalid_params("Invalid params"))
+        Ok(()) => Rpc::result(id, "{}").into_response(),
+        Err(Undone::Refused(message)) => Rpc::error(id, &RpcError::invalid_params(message))
             .on_session()
             .into_response(),
-        Err(unfound) => unfound.into_response(Some(request.id)),
+        Err(Undone::Unfound(unfound)) => unfound.into_response(Some(request.id)),
     }
 }
 
@@ -251,34 +261,46 @@ async fn tasks(
     dialect::answer(front, &asker, request, || sent).await
 }
 
-/// False where the params are wrong.
-async fn set_level(
-    front: &Shared,
-    session: &Session,
-    params: &Object<'_>,
-) -> Result<bool, Unfound> {
-    let level = params.get_str("level").unwrap_or_default();
-    if !meta::is_log_level(&level) {
-        return Ok(false);
-    }
-    session
-        .change(front, |entry| {
-            entry.log_level = Some(level.as_ref().into());
-            true
-        })
-        .await
+/// Why a session was not changed.
+enum Undone {
+    /// The params are wrong: how.
+    Refused(&'static str),
+    Unfound(Unfound),
 }
 
-/// False where the params are wrong, or too much is subscribed to.
+impl From<Unfound> for Undone {
+    fn from(unfound: Unfound) -> Self {
+        Self::Unfound(unfound)
+    }
+}
+
+async fn set_level(front: &Shared, session: &Session, params: &Object<'_>) -> Result<(), Undone> {
+    let level = params.get_str("level").unwrap_or_default();
+    if !meta::is_log_level(&level) {
+        return Err(Undone::Refused(
+            "Invalid params: level is none that is known",
+        ));
+    }
+    let changed = session.change(front, |entry| {
+        entry.log_level = Some(level.as_ref().into());
+        true
+    });
+    changed.await?;
+    Ok(())
+}
+
 async fn subscribe(
     front: &Shared,
     session: &Session,
     params: &Object<'_>,
     wants: bool,
-) -> Result<bool, Unfound> {
+) -> Result<(), Undone> {
     let Some(uri) = params.get_str("uri") else {
-        return Ok(false);
+        return Err(Undone::Refused("Invalid params: uri must be a string"));
     };
+    if uri.len() > URI_BYTES_MAX {
+        return Err(Undone::Refused("Invalid params: uri is too long"));
+    }
     let changed = session.change(front, |entry| {
         if wants {
             entry.uris.insert(uri.as_ref().into());
@@ -287,9 +309,13 @@ async fn subscribe(
         }
         entry.uris.len() <= URIS_MAX
     });
-    let changed = changed.await?;
+    if !changed.await? {
+        return Err(Undone::Refused(
+            "Invalid params: too many resources are subscribed to",
+        ));
+    }
     front.facade.note_change(session);
-    Ok(changed)
+    Ok(())
 }
 
 impl Facade {

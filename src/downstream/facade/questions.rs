@@ -84,8 +84,9 @@ async fn put_one(
     }
     let (front, session) = (&asked.front, &asked.session);
     let number = Uuid::new_v4().simple().to_string();
-    let id = format!("{PREFIX}{number}");
+    let id = name(front, session, &number);
     let (sender, answered) = oneshot::channel();
+    // Full, it is found as another replica's answer is.
     let waiting = front.facade.waiting.enter(session.key(), &id, sender);
     let version = &session.entry.version;
     let question = words::question(&id, &number, version, &method, object.get("params"));
@@ -203,6 +204,12 @@ fn is_declared(kind: Kind, capabilities: &RawValue) -> bool {
     Object::parse(capabilities.get()).is_ok_and(|object| object.contains(key))
 }
 
+/// The id of a question: that it was asked on this session every replica can tell.
+fn name(front: &Shared, session: &Session, number: &str) -> String {
+    let seal = front.callers.seal(&["question", &session.id, number]);
+    format!("{PREFIX}{number}.{seal}")
+}
+
 /// The answer, whichever replica it came to.
 async fn wait(
     front: &Shared,
@@ -241,7 +248,10 @@ pub(super) async fn answer(
     text: Bytes,
 ) -> Result<(), StoreError> {
     let id = crate::mcp::json::string(id).unwrap_or_default();
-    if !id.starts_with(PREFIX) || text.len() > ANSWER_BYTES_MAX {
+    let number = id.strip_prefix(PREFIX).and_then(|id| id.split_once('.'));
+    // What nobody asked leaves nothing in the store.
+    let is_asked = number.is_some_and(|(number, _)| *id == *name(front, session, number));
+    if !is_asked || text.len() > ANSWER_BYTES_MAX {
         return Ok(());
     }
     let text = match front.facade.waiting.take(session.key(), &id) {

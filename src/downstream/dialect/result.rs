@@ -225,7 +225,7 @@ impl Waiting {
             return Ok(());
         }
         let open = questions::of(task).filter(|(key, _)| !self.asked.contains(*key));
-        self.news = self.heard.news(task).or(self.news.take());
+        self.news = self.heard.news(task).or_else(|| self.news.take());
         self.open = open.map(|(key, message)| (key.into(), message)).collect();
         Ok(())
     }

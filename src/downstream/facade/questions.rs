@@ -101,7 +101,7 @@ async fn put_one(
         pushed_on: None,
     };
     if !is_said && !open.push() {
-        open.is_over();
+        open.settle();
         return no_answer(kind);
     }
     let patience = asked.rule.input_timeout_ms;
@@ -111,7 +111,7 @@ async fn put_one(
     let Ok(answer) = waited else {
         return no_answer(kind);
     };
-    open.is_over();
+    open.settle();
     let text = std::str::from_utf8(&answer).unwrap_or_default();
     let message = Object::parse(text).unwrap_or_default();
     match (message.get("result"), message.get("error")) {
@@ -155,7 +155,7 @@ impl Open<'_> {
     }
 
     /// Nobody has to hear any more that it is.
-    fn is_over(mut self) {
+    fn settle(mut self) {
         self.question.clear();
     }
 }

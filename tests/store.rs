@@ -68,6 +68,8 @@ macro_rules! with_rules {
             notes::a_claim_stands_and_others_are_told_what_stands,
             notes::of_racing_claims_exactly_one_wins,
             notes::a_note_is_put_found_and_removed,
+            notes::a_note_is_replaced_where_it_is_what_was_read,
+            notes::of_racing_changes_none_is_lost,
             notes::a_note_may_be_large,
             notes::kinds_never_meet,
             notes::a_note_is_gone_when_it_expires_and_its_name_is_free,

@@ -3,6 +3,7 @@
 use aws_lc_rs::hmac;
 use hyper::HeaderMap;
 use hyper::header::AUTHORIZATION;
+use uuid::Uuid;
 
 use crate::task::id::Caller;
 
@@ -20,6 +21,18 @@ impl Callers {
         }
     }
 
+    /// What only who has the key can say of these words.
+    pub(super) fn seal(&self, words: &[&str]) -> String {
+        let mut context = hmac::Context::with_key(&self.key);
+        // As no `Authorization` begins.
+        context.update(&[2]);
+        for word in words {
+            context.update(word.as_bytes());
+            context.update(&[0]);
+        }
+        Uuid::from_bytes(half(context)).simple().to_string()
+    }
+
     /// All requests without `Authorization` are one caller, the anonymous one.
     pub(super) fn of(&self, headers: &HeaderMap) -> Caller {
         let mut context = hmac::Context::with_key(&self.key);
@@ -27,12 +40,16 @@ impl Callers {
             context.update(&[1]);
             context.update(value.as_bytes());
         }
-        let mut half = [0_u8; 16];
-        for (to, from) in half.iter_mut().zip(context.sign().as_ref()) {
-            *to = *from;
-        }
-        Caller::from_bytes(half)
+        Caller::from_bytes(half(context))
     }
+}
+
+fn half(context: hmac::Context) -> [u8; 16] {
+    let mut half = [0_u8; 16];
+    for (to, from) in half.iter_mut().zip(context.sign().as_ref()) {
+        *to = *from;
+    }
+    half
 }
 
 /// Whether the request says who asks. All others are the anonymous caller together.
@@ -43,6 +60,16 @@ pub(super) fn is_somebody(headers: &HeaderMap) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_seal_is_of_its_words_and_its_key() {
+        let callers = Callers::new(&[1; 32]);
+        let seal = callers.seal(&["a", "b"]);
+        assert_eq!(seal, callers.seal(&["a", "b"]));
+        assert_ne!(seal, callers.seal(&["a", "c"]));
+        assert_ne!(seal, callers.seal(&["ab"]));
+        assert_ne!(seal, Callers::new(&[2; 32]).seal(&["a", "b"]));
+    }
 
     #[test]
     fn callers_differ_by_credentials_and_by_key() {

@@ -156,6 +156,13 @@ fn without_related(result: &RawValue) -> Option<Box<RawValue>> {
     raw(text).ok()
 }
 
+/// `_meta` of a message that is of a task.
+pub fn related_meta(task_id: &str) -> String {
+    let mut out = Writer::with_capacity(112);
+    out.raw(RELATED_TASK, &related(task_id));
+    out.end()
+}
+
 fn related(task_id: &str) -> String {
     let mut out = Writer::with_capacity(64);
     out.str("taskId", task_id);

@@ -282,6 +282,26 @@ impl Runner {
         Ok(client)
     }
 
+    /// Makes a task of a call that a modern server answered with questions, which are the task's from
+    /// here on. The answer says so as the call announces it; where the store does not take it, it is
+    /// the server's own result again.
+    pub fn ask_in_task(
+        self: &Arc<Self>,
+        call: Call,
+        asked: Box<RawValue>,
+    ) -> Result<Client, NotBegun> {
+        let permit = self.permit()?;
+        let (seat, client) = seat::seat();
+        // Nothing of it is at the server before it is answered.
+        let turn = Turn::free();
+        let carrier = Carrier::for_client(Arc::clone(self), call, Some(seat), turn);
+        self.attend(async move {
+            carrier.ask_in_task(asked).await;
+            drop(permit);
+        });
+        Ok(client)
+    }
+
     /// Room for one more call.
     fn admit(&self, call: &Call) -> Result<(OwnedSemaphorePermit, Turn), NotBegun> {
         let permit = self.permit()?;

@@ -64,6 +64,23 @@ impl Notebook {
         .await
     }
 
+    /// Writes a note where that one stands: whoever read it and changes it undoes nobody's change.
+    /// False where another stands, or none.
+    pub async fn replace(
+        &self,
+        name: Name,
+        stands: Bytes,
+        value: Bytes,
+        lifetime: Duration,
+    ) -> Result<bool, StoreError> {
+        let expires_ms = self.expires_ms(lifetime);
+        patiently(self.until(), || {
+            self.store
+                .replace(name, stands.clone(), value.clone(), expires_ms)
+        })
+        .await
+    }
+
     pub async fn find(&self, name: Name) -> Result<Option<Bytes>, StoreError> {
         patiently(self.until(), || self.store.find(name)).await
     }

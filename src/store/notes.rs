@@ -28,6 +28,8 @@ pub enum Kind {
     Events,
     /// Who carries a held call, and whether it is over.
     Hold,
+    /// The progress token that a task was asked for with.
+    Token,
 }
 
 impl Kind {
@@ -39,6 +41,7 @@ impl Kind {
             Self::Answer => 'a',
             Self::Events => 'e',
             Self::Hold => 'h',
+            Self::Token => 't',
         }
     }
 }
@@ -87,6 +90,17 @@ pub trait Notes: fmt::Debug + Send + Sync {
 
     /// Writes a note, whatever note stood there, with this expiry.
     async fn put(&self, name: Name, value: Bytes, expires_ms: u64) -> Result<(), StoreError>;
+
+    /// Writes a note where that one stands, with this expiry. False where another stands, or none.
+    ///
+    /// The value itself standing there is taken for this call, sent before: so it counts as done.
+    async fn replace(
+        &self,
+        name: Name,
+        stands: Bytes,
+        value: Bytes,
+        expires_ms: u64,
+    ) -> Result<bool, StoreError>;
 
     async fn find(&self, name: Name) -> Result<Option<Bytes>, StoreError>;
 

@@ -118,6 +118,16 @@ impl Notes for Faulty {
         self.inner.put(name, value, expires_ms).await
     }
 
+    async fn replace(
+        &self,
+        name: Name,
+        stands: Bytes,
+        value: Bytes,
+        expires_ms: u64,
+    ) -> Result<bool, StoreError> {
+        self.inner.replace(name, stands, value, expires_ms).await
+    }
+
     async fn find(&self, name: Name) -> Result<Option<Bytes>, StoreError> {
         self.inner.find(name).await
     }

@@ -70,6 +70,47 @@ pub(crate) async fn a_note_is_put_found_and_removed(rig: &Rig) {
     assert_eq!(find(rig, name).await, None);
 }
 
+pub(crate) async fn a_note_is_replaced_where_it_is_what_was_read(rig: &Rig) {
+    let (name, until) = (Name::of(Kind::Session, &["s"]), rig.now_ms() + 60_000);
+    let replace = async |stands: &'static str, value: &'static str| {
+        let replaced = rig.store.replace(name, stands.into(), value.into(), until);
+        replaced.await.unwrap()
+    };
+    assert!(!replace("", "x").await, "there is none");
+    assert_eq!(find(rig, name).await, None);
+    rig.store.put(name, "1".into(), until).await.unwrap();
+    assert!(!replace("0", "2").await);
+    assert!(replace("1", "2").await);
+    assert!(replace("1", "2").await, "the same, sent twice");
+    assert!(!replace("1", "3").await);
+    assert_eq!(find(rig, name).await.unwrap(), "2");
+    rig.store.remove(name).await.unwrap();
+    assert!(!replace("2", "3").await);
+}
+
+pub(crate) async fn of_racing_changes_none_is_lost(rig: &Rig) {
+    let (name, until) = (Name::of(Kind::Session, &["race"]), rig.now_ms() + 60_000);
+    rig.store.put(name, Bytes::new(), until).await.unwrap();
+    let racers = (0..10_u8).map(|racer| {
+        let store = Arc::clone(&rig.store);
+        tokio::spawn(async move {
+            loop {
+                let stands = store.find(name).await.unwrap().unwrap();
+                let more = Bytes::from([&stands[..], &[racer]].concat());
+                if store.replace(name, stands, more, until).await.unwrap() {
+                    return;
+                }
+            }
+        })
+    });
+    for raced in join_all(racers).await {
+        raced.unwrap();
+    }
+    let mut all = find(rig, name).await.unwrap().to_vec();
+    all.sort_unstable();
+    assert_eq!(all, (0..10).collect::<Vec<u8>>());
+}
+
 pub(crate) async fn a_note_may_be_large(rig: &Rig) {
     let (name, until) = (Name::of(Kind::Answer, &["a"]), rig.now_ms() + 60_000);
     let value = patterned(3 << 20);

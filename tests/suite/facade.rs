@@ -10,7 +10,7 @@ use crate::support::{Config, Era, PATIENCE, Rig, within};
 const SESSION: &str = "mcp-session-id";
 const META: &str = "io.modelcontextprotocol/";
 
-fn initialize(version: &str, capabilities: Value) -> Value {
+pub(crate) fn initialize(version: &str, capabilities: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": "one", "method": "initialize", "params": {
         "protocolVersion": version, "capabilities": capabilities,
         "clientInfo": {"name": "suite", "version": "1"},
@@ -74,7 +74,7 @@ impl Session {
             .header("mcp-protocol-version", self.version)
     }
 
-    fn request(&self, id: u64, method: &str, params: Value) -> Request {
+    pub(crate) fn request(&self, id: u64, method: &str, params: Value) -> Request {
         self.post(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
     }
 
@@ -84,7 +84,7 @@ impl Session {
         self.request(id, "tools/call", params)
     }
 
-    async fn ask(&self, method: &str, params: Value) -> Value {
+    pub(crate) async fn ask(&self, method: &str, params: Value) -> Value {
         answered(&self.request(1, method, params).send().await)
     }
 
@@ -95,12 +95,12 @@ impl Session {
 }
 
 /// What a legacy client can read as the answer: on a session no error has a status of its own.
-fn answered(answer: &Answer) -> Value {
+pub(crate) fn answered(answer: &Answer) -> Value {
     assert_eq!(answer.status, 200, "{}", answer.body);
     serde_json::from_str(&answer.text).unwrap()
 }
 
-fn accept(name: &str) -> Value {
+pub(crate) fn accept(name: &str) -> Value {
     json!({"action": "accept", "content": {"name": name}})
 }
 
@@ -113,7 +113,7 @@ pub(crate) async fn question(stream: &mut Stream) -> Value {
     asked
 }
 
-fn text(answer: &Value) -> &str {
+pub(crate) fn text(answer: &Value) -> &str {
     answer["result"]["content"][0]["text"].as_str().unwrap()
 }
 
@@ -320,7 +320,6 @@ async fn changes_come_on_the_sessions_stream() {
     let session = Session::open(rig.client()).await;
     let mut stream = session.http(Method::GET).stream().await;
     assert_eq!(stream.status, 200);
-    assert_eq!(session.http(Method::GET).send().await.status, 409);
     rig.upstream.until_listened().await;
     rig.upstream.tell("notifications/tools/list_changed");
     let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
@@ -340,6 +339,32 @@ async fn changes_come_on_the_sessions_stream() {
     let last = rig.upstream.requests("subscriptions/listen").pop().unwrap();
     let filter = &last.json()["params"]["notifications"];
     assert_eq!(*filter, json!({"toolsListChanged": true}));
+}
+
+#[tokio::test]
+async fn a_client_that_comes_back_listens_although_its_old_stream_seems_open() {
+    let rig = rig().await;
+    let session = Session::open(rig.client()).await;
+    let mut old = session.http(Method::GET).stream().await;
+    rig.upstream.until_listening(1).await;
+    let mut new = session.http(Method::GET).stream().await;
+    assert_eq!(new.status, 200);
+    let end = within(PATIENCE, "the old stream's end", old.next_or_end()).await;
+    assert_eq!(end, None);
+    // What changed meanwhile may have been said to nobody.
+    let changed = new.next_of("notifications/tools/list_changed").await;
+    assert!(changed.get("params").is_none(), "{changed}");
+    // From here on there is one stream, which says each thing once.
+    let params = json!({"name": "ask", "arguments": {}, "task": {}});
+    session.ask("tools/call", params).await;
+    let asked = new.next_of("elicitation/create").await;
+    let mut newest = session.http(Method::GET).stream().await;
+    // It may not have arrived.
+    let again = newest.next_of("elicitation/create").await;
+    assert_eq!(asked, again);
+    assert_eq!(session.reply(&asked, accept("Ada")).await, 202);
+    let ended = newest.next_of("notifications/tasks/status").await;
+    assert_ne!(ended["params"]["status"], "input_required", "{ended}");
 }
 
 #[tokio::test]

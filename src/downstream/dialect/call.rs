@@ -11,7 +11,7 @@ use super::super::legacy::words::Request;
 use super::super::reply::Rpc;
 use super::super::tasks::Shared;
 use super::super::{TOOLS_PATIENCE, undecided};
-use super::{Asker, delivery, requests, result};
+use super::{Asker, delivery, progress, requests, result};
 use crate::mcp::error::{Reason, RpcError, code};
 use crate::mcp::json::{Object, is_object};
 use crate::mcp::tasks_2025::{Wish, created};
@@ -129,7 +129,7 @@ pub(super) async fn answer(
         repeatable: known.repeatable && front.settings.trust_annotations,
         listed: asker.is_somebody,
     };
-    let (made, guard) = match make(front, call).await {
+    let (made, guard) = match make(front, call, &request.params).await {
         Ok(made) => made,
         Err(NotMade::Refused(reason)) => return Some(Rpc::not_begun(id, reason).into_response()),
         Err(NotMade::Answered(answer)) => {
@@ -167,13 +167,17 @@ enum NotMade {
     Lost,
 }
 
-async fn make(front: &Shared, call: Call) -> Result<(Made, Guard), NotMade> {
+async fn make(front: &Shared, call: Call, params: &Object<'_>) -> Result<(Made, Guard), NotMade> {
+    let lifetime = Duration::from_millis(call.rule.max_duration_ms);
     let begun = front.runner.call(call);
     let mut client = begun.map_err(|refused| NotMade::Refused(refused.reason()))?;
     loop {
         match client.next().await {
             Some(Reply::Answer(Answer::Result(result))) => {
                 let made = made(&result).ok_or(NotMade::Lost)?;
+                if let Some(token) = progress::token(params) {
+                    progress::remember(front, made.id, &token, lifetime).await;
+                }
                 return Ok((made, client.into_guard()));
             }
             Some(Reply::Answer(answer)) => return Err(NotMade::Answered(answer)),

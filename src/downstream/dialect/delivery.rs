@@ -5,6 +5,7 @@
 //! job that ends, or a replica that does, loses nothing that a later `tasks/get`, `tasks/result` or GET
 //! does not begin again.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,7 +15,7 @@ use tokio::time::{Duration, sleep};
 use super::super::call::KEEP_ALIVE;
 use super::super::legacy::pushes::SessionKey;
 use super::super::tasks::Shared;
-use super::{Asker, questions};
+use super::{Asker, progress, questions};
 use crate::mcp::json::Writer;
 use crate::mcp::tasks_2025::STATUS;
 use crate::runner::watch::Watch;
@@ -39,7 +40,39 @@ pub struct Deliveries(Mutex<Table>);
 #[derive(Debug, Default)]
 struct Table {
     sessions: HashMap<SessionKey, Session>,
+    /// Questions that are on open streams of `tasks/result` here, on how many: each is another chance
+    /// to see it, because an older one may be dead.
+    on_results: HashMap<Question, usize>,
     uses: u64,
+}
+
+/// A question of a task, by its key, for one session.
+type Question = (SessionKey, TaskId, Box<str>);
+
+/// A question that was put on the stream of a `tasks/result`. Dropped, the stream is closed.
+#[derive(Debug)]
+pub(super) struct OnResult {
+    deliveries: Arc<Deliveries>,
+    question: Question,
+}
+
+impl Drop for OnResult {
+    fn drop(&mut self) {
+        let mut table = self.deliveries.table();
+        if let Entry::Occupied(mut streams) = table.on_results.entry(self.question.clone()) {
+            *streams.get_mut() -= 1;
+            if *streams.get() == 0 {
+                streams.remove();
+            }
+        }
+        let (key, id, _) = self.question;
+        if let Some(session) = table.sessions.get_mut(&key)
+            && let Some(job) = &session.job
+        {
+            session.again.insert(id);
+            job.notify_one();
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -47,6 +80,8 @@ struct Session {
     caller: Caller,
     /// Open tasks, with the status that the client was last told of.
     tasks: BTreeMap<TaskId, Status>,
+    /// What is to be looked at again.
+    again: BTreeSet<TaskId>,
     /// Wakes the job, while there is one.
     job: Option<Arc<Notify>>,
     used: u64,
@@ -84,12 +119,33 @@ impl Table {
         let session = self.sessions.entry(key).or_insert_with(|| Session {
             caller,
             tasks: BTreeMap::new(),
+            again: BTreeSet::new(),
             job: None,
             used,
         });
         session.used = used;
         Some(session)
     }
+}
+
+/// Puts a question on the stream of a `tasks/result`. `None`: the session's own stream is open here.
+pub(super) fn put_on_result(
+    front: &Shared,
+    key: SessionKey,
+    id: TaskId,
+    name: &str,
+) -> Option<OnResult> {
+    let question = (key, id, name.into());
+    // At the same time as the job below decides the same: each question goes one way.
+    let mut table = front.deliveries.table();
+    if front.pushes.is_open(key) {
+        return None;
+    }
+    *table.on_results.entry(question.clone()).or_default() += 1;
+    Some(OnResult {
+        deliveries: Arc::clone(&front.deliveries),
+        question,
+    })
 }
 
 /// The asker's session is told of this open task from here on. It knows of this status.
@@ -150,6 +206,7 @@ fn run(front: &Shared, key: SessionKey, session: &mut Session) {
         watch: front.runner.watches().watch(Vec::new()),
         stream,
         asked: BTreeMap::new(),
+        heard: BTreeMap::new(),
         pending: BTreeSet::new(),
         again: BTreeSet::new(),
     };
@@ -169,6 +226,8 @@ struct Job {
     stream: u64,
     /// The keys of these questions, for each task that is watched.
     asked: BTreeMap<TaskId, BTreeSet<Box<str>>>,
+    /// And what was told of their progress.
+    heard: BTreeMap<TaskId, progress::Heard>,
     /// What may have changed.
     pending: BTreeSet<TaskId>,
     /// What is to be tried again a little later.
@@ -206,6 +265,7 @@ impl Job {
             self.asked.values_mut().for_each(BTreeSet::clear);
             self.pending.extend(self.asked.keys());
         }
+        self.pending.append(&mut session.again);
         for id in session.tasks.keys() {
             if !self.asked.contains_key(id) {
                 // Watched before it is read, so that no change falls in between.
@@ -233,6 +293,17 @@ impl Job {
     }
 
     async fn look_at(&mut self, id: TaskId) {
+        if !self.heard.contains_key(&id) {
+            match progress::Heard::of(&self.front, id).await {
+                Ok(heard) => {
+                    self.heard.insert(id, heard);
+                }
+                Err(_away) => {
+                    self.again.insert(id);
+                    return;
+                }
+            }
+        }
         match self.front.find_by_id(id, &self.caller).await {
             Ok(Some(loaded)) => self.tell(&loaded.task),
             Ok(None) => self.forget(id),
@@ -249,9 +320,15 @@ impl Job {
             let now_ms = front.runner.ledger().now_ms();
             front.pushes.push(key, notification(task, now_ms));
         }
+        let heard = self.heard.get_mut(&task.id);
+        if let Some(news) = heard.and_then(|heard| heard.news(task)) {
+            front.pushes.push(key, news);
+        }
         let asked = self.asked.entry(task.id).or_default();
+        let table = front.deliveries.table();
         for (name, question) in questions::of(task) {
-            if asked.contains(name) {
+            let on_result = (key, task.id, name.into());
+            if asked.contains(name) || table.on_results.contains_key(&on_result) {
                 continue;
             }
             if front.pushes.push(key, question) {
@@ -260,6 +337,7 @@ impl Job {
                 self.again.insert(task.id);
             }
         }
+        drop(table);
         if task.is_ended() {
             self.forget(task.id);
         }
@@ -268,6 +346,7 @@ impl Job {
     fn forget(&mut self, id: TaskId) {
         self.front.deliveries.forget(self.key, id);
         self.asked.remove(&id);
+        self.heard.remove(&id);
         self.again.remove(&id);
         self.watch.no_more(id);
     }

@@ -23,6 +23,7 @@ mod call;
 pub mod delivery;
 mod edit;
 pub mod native;
+mod progress;
 mod questions;
 mod requests;
 mod result;

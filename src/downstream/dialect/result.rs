@@ -17,13 +17,16 @@ use super::super::legacy::pushes::SessionKey;
 use super::super::legacy::words::Request;
 use super::super::reply::{self, Rpc};
 use super::super::tasks::{Refusal, Shared};
-use super::{Asker, delivery, questions, requests};
+use super::{Asker, delivery, progress, questions, requests};
 use crate::mcp::error::RpcError;
 use crate::mcp::{sse, tasks_2025};
 use crate::runner::watch::Watch;
 use crate::store::StoreError;
 use crate::task::id::{Caller, TaskId};
 use crate::task::state::{Outcome, Payload, Task};
+
+/// What is carried here may still end in a way that says more, when raincheck is about to.
+const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// How soon a store that did not answer is asked again, and whether the stream on which a question
 /// was said is still open.
@@ -62,19 +65,19 @@ pub(super) async fn wait_for(
     }
     let first = match tokio::time::timeout(HEAD_PATIENCE, waiting.next()).await {
         Ok(Said::Answer(answer)) => return Ok(answer.into_response()),
-        Ok(Said::Question(question)) => Some(question),
+        Ok(Said::Message(message)) => Some(message),
         Err(_elapsed) => None,
     };
     Ok(reply::event_stream(Body::Events(events(waiting, first))))
 }
 
 fn events(waiting: Waiting, first: Option<String>) -> BoxStream<'static, Bytes> {
-    let first = stream::iter(first.map(|question| sse::event(&question)));
+    let first = stream::iter(first.map(|message| sse::event(&message)));
     let rest = stream::unfold((Some(waiting), keep_alive()), |(waiting, beat)| async {
         let (mut waiting, mut beat): (Waiting, Interval) = (waiting?, beat);
         tokio::select! {
             said = waiting.next() => Some(match said {
-                Said::Question(question) => (sse::event(&question), (Some(waiting), beat)),
+                Said::Message(message) => (sse::event(&message), (Some(waiting), beat)),
                 Said::Answer(answer) => (sse::event(&answer.json), (None, beat)),
             }),
             _ = beat.tick() => Some((sse::COMMENT, (Some(waiting), beat))),
@@ -84,7 +87,8 @@ fn events(waiting: Waiting, first: Option<String>) -> BoxStream<'static, Bytes> 
 }
 
 enum Said {
-    Question(String),
+    /// A question, or progress.
+    Message(String),
     Answer(Rpc),
 }
 
@@ -92,6 +96,8 @@ struct Waiting {
     front: Shared,
     caller: Caller,
     key: Option<SessionKey>,
+    /// More than the answer can be said.
+    streams: bool,
     id: Box<RawValue>,
     task: TaskId,
     watch: Watch,
@@ -101,6 +107,11 @@ struct Waiting {
     /// The open questions that were not put on this stream.
     open: BTreeMap<Box<str>, String>,
     asked: BTreeSet<Box<str>>,
+    /// Those that are on no other stream of the session meanwhile.
+    put: Vec<delivery::OnResult>,
+    heard: progress::Heard,
+    /// Progress that was not said yet: the newest.
+    news: Option<String>,
     answer: Option<Rpc>,
     _answer: TaskTrackerToken,
 }
@@ -122,6 +133,7 @@ impl Waiting {
             front: Arc::clone(front),
             caller: asker.caller,
             key: asker.key,
+            streams: asker.streams,
             id: id.to_owned(),
             task,
             watch,
@@ -129,6 +141,9 @@ impl Waiting {
             carried_here: false,
             open: BTreeMap::new(),
             asked: BTreeSet::new(),
+            put: Vec::new(),
+            heard: progress::Heard::of(front, task).await?,
+            news: None,
             answer: None,
             _answer: front.passing.token(),
         };
@@ -148,11 +163,8 @@ impl Waiting {
             if let Some(answer) = self.answer.take() {
                 return Said::Answer(answer);
             }
-            // It is said once: on the session's own stream where that is open here.
-            let elsewhere = self.key.is_some_and(|key| self.front.pushes.is_open(key));
-            if !elsewhere && let Some((key, question)) = self.open.pop_first() {
-                self.asked.insert(key);
-                return Said::Question(question);
+            if let Some(message) = self.message() {
+                return Said::Message(message);
             }
             look_again |= !self.open.is_empty();
             let again = Instant::now() + LOOK_AGAIN;
@@ -161,11 +173,37 @@ impl Waiting {
                 () = tokio::time::sleep_until(again), if look_again => {}
                 // What is carried here ends in time; what is not may take any time.
                 () = self.front.closing.cancelled(), if !self.carried_here => {
-                    let error = RpcError::internal("The proxy is shutting down; ask again");
-                    return Said::Answer(Rpc::error(self.id.get(), &error));
+                    return self.closing();
                 }
+                () = halted(&self.front) => return self.closing(),
             }
         }
+    }
+
+    /// Any other replica can tell the end.
+    fn closing(&self) -> Said {
+        let error = RpcError::internal("The proxy is shutting down; ask again");
+        Said::Answer(Rpc::error(self.id.get(), &error))
+    }
+
+    /// What is to be said before the end. It is said once: on the session's own stream where that is
+    /// open here.
+    fn message(&mut self) -> Option<String> {
+        let elsewhere = self.key.is_some_and(|key| self.front.pushes.is_open(key));
+        if elsewhere || !self.streams {
+            return None;
+        }
+        if let Some(news) = self.news.take() {
+            return Some(news);
+        }
+        if let Some(key) = self.key {
+            let name = self.open.keys().next()?;
+            let put = delivery::put_on_result(&self.front, key, self.task, name)?;
+            self.put.push(put);
+        }
+        let (name, question) = self.open.pop_first()?;
+        self.asked.insert(name);
+        Some(question)
     }
 
     async fn read(&mut self) -> Result<(), StoreError> {
@@ -180,12 +218,14 @@ impl Waiting {
     }
 
     async fn see(&mut self, task: &Task) -> Result<(), StoreError> {
-        self.carried_here = task.owner.as_ref() == Some(self.front.runner.incarnation());
+        let is_owner = task.owner.as_ref() == Some(self.front.runner.incarnation());
+        self.carried_here = is_owner && !task.released;
         if let Some(outcome) = &task.outcome {
             self.answer = Some(self.end(task, outcome).await?);
             return Ok(());
         }
         let open = questions::of(task).filter(|(key, _)| !self.asked.contains(*key));
+        self.news = self.heard.news(task).or_else(|| self.news.take());
         self.open = open.map(|(key, message)| (key.into(), message)).collect();
         Ok(())
     }
@@ -197,7 +237,11 @@ impl Waiting {
         let result = match outcome {
             Outcome::Completed(Payload::Inline(result)) => result.get(),
             Outcome::Completed(Payload::Kept { .. }) => {
-                kept = self.front.runner.ledger().load_kept(task).await?;
+                kept = match self.front.runner.ledger().load_kept(task).await {
+                    // It will not come back.
+                    Err(StoreError::Corrupt(_)) => return Ok(unreadable(id)),
+                    kept => kept?,
+                };
                 let text = kept.as_deref().map(std::str::from_utf8);
                 text.and_then(Result::ok).unwrap_or("{}")
             }
@@ -210,7 +254,17 @@ impl Waiting {
         let result = tasks_2025::result_for_client(result, &task.id.to_string());
         Ok(match result {
             Ok(result) => Rpc::result(id, &result),
-            Err(_) => Rpc::error(id, &RpcError::internal("The task's result cannot be read")),
+            Err(_) => unreadable(id),
         })
     }
+}
+
+/// Resolves when raincheck is about to end, and what is carried here should have ended. Cancel safe.
+async fn halted(front: &Shared) {
+    front.runner.halt().cancelled().await;
+    tokio::time::sleep(LAST_WORDS).await;
+}
+
+fn unreadable(id: &str) -> Rpc {
+    Rpc::error(id, &RpcError::internal("The task's result cannot be read"))
 }

@@ -8,18 +8,20 @@ use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use super::super::TOOLS_PATIENCE;
 use super::super::auth::is_somebody;
+use super::super::companion::Desk;
 use super::super::dialect::{Edit, Sent};
 use super::super::legacy::words::Request;
 use super::super::reply::Rpc;
 use super::super::tasks::Shared;
+use super::companion::{self, Patience};
 use super::questions::{self, Unanswered};
 use super::session::Session;
-use super::table::Entered;
+use super::table::{Entered, Refused};
 use super::words;
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect, code};
 use crate::mcp::result::{self, ResultType};
@@ -43,6 +45,9 @@ const ROUNDS_MAX: usize = 16;
 
 /// Before a server that asks nothing, and yet wants to be called again, is.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// A store that did not take a ticket is asked again after so long.
+const TICKET_AGAIN: Duration = Duration::from_secs(1);
 
 /// How often it is looked whether another replica was told to cancel.
 const LOOK: Duration = Duration::from_secs(2);
@@ -68,18 +73,24 @@ pub(super) struct Asked {
     pub(super) session: Session,
     id: Box<RawValue>,
     method: Arc<str>,
-    params: Arc<str>,
+    pub(super) params: Arc<str>,
     arguments: Option<Box<RawValue>>,
     name: Option<Arc<str>>,
     param_headers: Arc<[(HeaderName, HeaderValue)]>,
     progress_token: Option<Box<RawValue>>,
-    credentials: Option<HeaderValue>,
+    pub(super) credentials: Option<HeaderValue>,
     pub(super) rule: Rule,
     listed: bool,
     /// Questions can be put where the answer goes.
     pub(super) streams: bool,
     /// What raincheck says in the answer beside the server.
     edit: Option<Edit>,
+    /// When the call is given up, whatever it waits for.
+    deadline: Instant,
+    /// When its client is given a ticket in place of the answer.
+    patience: Option<Patience>,
+    /// The server calls the tool safe to repeat, and is believed.
+    repeatable: bool,
 }
 
 impl Asked {
@@ -112,6 +123,7 @@ impl Asked {
             ));
         }
         let meta = request.params.get_object("_meta").unwrap_or_default();
+        let longest = Duration::from_millis(rule.max_duration_ms);
         Ok(Self {
             id: request.id.to_owned(),
             method: request.method.as_ref().into(),
@@ -125,6 +137,9 @@ impl Asked {
             listed: is_somebody(headers),
             streams: false,
             edit: None,
+            deadline: Instant::now() + longest,
+            patience: None,
+            repeatable: false,
             front: Arc::clone(front),
             session,
         })
@@ -132,6 +147,14 @@ impl Asked {
 
     pub(super) fn edited(self, edit: Option<Edit>) -> Self {
         Self { edit, ..self }
+    }
+
+    /// Its client has a ticket of that desk when its patience is over.
+    pub(super) fn with_tickets(mut self, desk: &Desk<'_>) -> Self {
+        let name = self.name.as_deref().unwrap_or_default();
+        self.patience = Patience::of(&self.rule, desk, name);
+        self.repeatable = desk.known(name).repeatable && self.front.settings.trust_annotations;
+        self
     }
 
     /// As a call that becomes a task.
@@ -154,9 +177,14 @@ impl Asked {
         let cancelled = CancellationToken::new();
         let running = Arc::clone(&front.facade.running);
         let key = self.session.key();
-        let Some(entered) = running.enter(key, self.id.get(), cancelled.clone()) else {
-            let error = RpcError::invalid_request("Invalid request: this id is in use");
-            return Err(Rpc::error(self.id.get(), &error));
+        let id = self.id.get();
+        let entered = match running.enter(key, id, cancelled.clone()) {
+            Ok(entered) => entered,
+            Err(Refused::SameId) => {
+                let error = RpcError::invalid_request("Invalid request: this id is in use");
+                return Err(Rpc::error(id, &error));
+            }
+            Err(Refused::Full) => return Err(Rpc::busy(id)),
         };
         let (said, receiver) = mpsc::channel(MESSAGES_MAX + 1);
         front.passing.spawn(self.run(said, cancelled, entered));
@@ -184,6 +212,9 @@ impl Asked {
         if let (Some(mut rpc), Some(answer)) = (ended, answer) {
             if let Some(edit) = &self.edit {
                 rpc.json = edit.apply(rpc.json);
+            }
+            if &*self.method == "tools/list" {
+                rpc.json = companion::listed(&self, rpc.json).await;
             }
             answer.send(Said::Answer(rpc.on_session()));
         }
@@ -250,27 +281,76 @@ impl Asked {
             if asked.requests.is_empty() {
                 tokio::time::sleep(PAUSE).await;
             }
-            match Box::pin(questions::put(self, said, &asked.requests)).await {
+            match Box::pin(self.ask(said, &result, &asked.requests)).await {
                 Ok(answers) => {
                     retry = Some(Retry {
                         input_responses: answers.into(),
                         request_state: asked.request_state.map(Into::into),
                     });
                 }
-                Err(Unanswered(error)) => {
-                    let error = UpstreamError {
-                        error,
-                        status: 200,
-                        www_authenticate: None,
-                    };
-                    return Rpc::error_as_it_is(id, error);
-                }
+                Err(instead) => return instead,
             }
         }
         Rpc::error(
             id,
             &RpcError::internal("The server asked too often within one call"),
         )
+    }
+
+    /// What the client answers; else what its request is answered with.
+    async fn ask(
+        &self,
+        said: &mpsc::Sender<Said>,
+        result: &RawValue,
+        requests: &[(Box<str>, Box<RawValue>)],
+    ) -> Result<String, Rpc> {
+        let id = self.id.get();
+        let failed = |reason| Rpc::failure(id, Failure::new(reason, SideEffect::Unknown));
+        let mut patience = self.patience.as_ref().map(|patience| patience.until);
+        let putting = questions::put(self, said, requests);
+        tokio::pin!(putting);
+        loop {
+            tokio::select! {
+                biased;
+                answers = &mut putting => {
+                    return answers.map_err(|Unanswered(error)| {
+                        let error = UpstreamError {
+                            error,
+                            status: 200,
+                            www_authenticate: None,
+                        };
+                        Rpc::error_as_it_is(id, error)
+                    });
+                }
+                () = self.front.runner.halt().cancelled() => return Err(failed(Reason::Shutdown)),
+                () = tokio::time::sleep_until(self.deadline) => {
+                    return Err(failed(Reason::Deadline));
+                }
+                () = companion::over(patience) => match self.asked_by_ticket(result).await {
+                    Some(ticket) => return Err(ticket),
+                    None => patience = Some(Instant::now() + TICKET_AGAIN),
+                }
+            }
+        }
+    }
+
+    /// A ticket in which the questions are asked. `None`: the store does not take it.
+    async fn asked_by_ticket(&self, result: &RawValue) -> Option<Rpc> {
+        let begun = self
+            .front
+            .runner
+            .ask_in_task(self.call(None), result.to_owned());
+        let mut client = begun.ok()?;
+        loop {
+            match client.next().await? {
+                Reply::Relay(_) => {}
+                Reply::Answer(Answer::Result(ticket)) if ticket.get() != result.get() => {
+                    client.into_guard().announce();
+                    return Some(Rpc::result(self.id.get(), ticket.get()));
+                }
+                Reply::Answer(_) => return None,
+            }
+        }
     }
 
     /// Only these may be answered with a question (2026-07-28, Multi Round-Trip Requests).
@@ -315,31 +395,45 @@ impl Asked {
 
     fn call(&self, retry: Option<Retry>) -> Call {
         let log_level = words::log_level(&self.session.entry);
+        let (params, retry) = match (&self.patience, retry) {
+            // What may become a record is stored as it is here, the answers so far in it.
+            (Some(_), Some(retry)) => (words::retried(&self.params, &retry).into(), None),
+            (_, retry) => (Arc::clone(&self.params), retry),
+        };
+        let (plan, announce) = match &self.patience {
+            Some(patience) => (patience.plan(), patience.announce.clone()),
+            None => (Plan::Held, Announce::Task),
+        };
+        let left = self.deadline.saturating_duration_since(Instant::now());
         let outgoing = Outgoing {
             caller: *self.session.caller.as_bytes(),
             credentials: self.credentials.clone(),
             method: Arc::clone(&self.method),
-            params: Arc::clone(&self.params),
+            params,
             capabilities: self.capabilities(),
             name: self.name.clone(),
             param_headers: Arc::clone(&self.param_headers),
-            wants_progress: self.progress_token.is_some(),
+            wants_progress: self.progress_token.is_some() || self.patience.is_some(),
             log_level: Some(log_level.into()),
             retry,
             native_task: false,
             pin: None,
-            answer_patience: None,
+            answer_patience: self.rule.input_timeout_ms.map(Duration::from_millis),
         };
         Call {
             caller: self.session.caller,
             era: Era::Modern,
             outgoing,
-            rule: self.rule.clone(),
-            plan: Plan::Held,
+            rule: Rule {
+                max_duration_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
+                ..self.rule.clone()
+            },
+            plan,
             progress_token: self.progress_token.clone(),
-            announce: Announce::Task,
+            announce,
+            // Never parked: it becomes a ticket instead.
             digest: Digest::of(&[]),
-            repeatable: false,
+            repeatable: self.repeatable,
             listed: self.listed,
         }
     }

@@ -24,6 +24,9 @@ use crate::upstream::wrapped::DiscoverError;
 /// How long the server may take to say what it is.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// What a client says of itself goes with each of its requests; more than this is refused.
+const DECLARED_BYTES_MAX: usize = 16 * 1024;
+
 pub(super) async fn answer(front: &Shared, parts: &Parts, request: &Request<'_>) -> Response<Body> {
     match begin(front, parts, request).await {
         Ok((session, result)) => {
@@ -56,11 +59,18 @@ async fn begin(
         .params
         .get("capabilities")
         .filter(|raw| is_object(raw));
-    let capabilities = declared.map_or_else(|| "{}".to_owned(), words::client_capabilities);
     let info = request
         .params
         .get("clientInfo")
         .filter(|raw| is_object(raw));
+    let too_long = |raw: &&RawValue| raw.get().len() > DECLARED_BYTES_MAX;
+    if declared.iter().chain(&info).any(too_long) {
+        let error = RpcError::invalid_params(
+            "Invalid params: capabilities and clientInfo are limited to 16 KiB each",
+        );
+        return Err(Rpc::error(id, &error));
+    }
+    let capabilities = declared.map_or_else(|| "{}".to_owned(), words::client_capabilities);
 
     let caller = front.callers.of(&parts.headers);
     let credentials = front.credentials(&parts.headers);

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _};
+use hyper::Response;
 use hyper::header::HeaderValue;
 use hyper::http::request::Parts;
-use hyper::{Response, StatusCode};
 use tokio::sync::broadcast;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
@@ -51,14 +51,9 @@ const LISTS: [(&str, &str, &str); 3] = [
 
 pub(super) async fn answer(front: &Shared, parts: &Parts, session: Session) -> Response<Body> {
     let key = session.key();
-    if front.pushes.is_open(key) {
-        return super::refuse(
-            StatusCode::CONFLICT,
-            "Conflict: this session has a stream already",
-        );
-    }
     // From here on: what changes meanwhile is heard.
     let changes = front.facade.changes.subscribe();
+    // The newest stream is the one: a dead one is noticed late.
     let pushed = front.pushes.open(key);
     let credentials = front.credentials(&parts.headers);
     // The server must be known to be modern before it is listened to.
@@ -71,6 +66,7 @@ pub(super) async fn answer(front: &Shared, parts: &Parts, session: Session) -> R
         credentials,
         key,
         changes,
+        may_have_missed: pushed.replaces,
         pushed,
         filter: String::new(),
         upstream: Upstream::Silent,
@@ -94,6 +90,8 @@ struct Hearing {
     /// Sessions that were changed or ended here.
     changes: broadcast::Receiver<SessionKey>,
     pushed: Pushed,
+    /// What the stream before this one said may never have arrived.
+    may_have_missed: bool,
     /// What the server is asked for.
     filter: String,
     upstream: Upstream,
@@ -176,6 +174,8 @@ impl Hearing {
         self.filter = filter;
         self.upstream = if self.filter == "{}" {
             Upstream::Silent
+        } else if std::mem::take(&mut self.may_have_missed) {
+            Upstream::Reopened(self.open(), PAUSE)
         } else {
             Upstream::Open(self.open())
         };

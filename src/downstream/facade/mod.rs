@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Response, StatusCode};
-use tokio::sync::{Semaphore, broadcast, oneshot};
+use tokio::sync::{broadcast, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::body::Body;
@@ -23,11 +23,13 @@ use super::reply::{self, Rpc};
 use super::tasks::Shared;
 use crate::mcp::error::RpcError;
 use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
+use crate::mcp::input::QUESTIONS_MAX;
 use crate::mcp::json::Object;
 use crate::mcp::meta;
 use crate::mcp::version::Era;
 
 mod call;
+mod companion;
 mod handshake;
 mod hear;
 mod questions;
@@ -43,6 +45,15 @@ use table::Table;
 /// Resources of whose changes one session can hear.
 const URIS_MAX: usize = 256;
 
+/// A longer URI cannot be subscribed to: a session is read whole for each of its requests.
+const URI_BYTES_MAX: usize = 2048;
+
+/// Calls of one session that run here at once, those among them that wait for its client.
+const CALLS_OF_A_SESSION_MAX: usize = 256;
+
+/// And of all sessions together.
+const CALLS_MAX: usize = 16 * 1024;
+
 /// Changes of sessions that a stream may be behind.
 const CHANGES_MAX: usize = 64;
 
@@ -53,8 +64,6 @@ pub struct Facade {
     running: Arc<Table<CancellationToken>>,
     /// Questions that were put here, by ours.
     waiting: Arc<Table<oneshot::Sender<questions::Answered>>>,
-    /// Sessions are changed one at a time.
-    writing: Semaphore,
     /// Sessions that were changed here.
     changes: broadcast::Sender<SessionKey>,
 }
@@ -62,9 +71,11 @@ pub struct Facade {
 impl Default for Facade {
     fn default() -> Self {
         Self {
-            running: Arc::default(),
-            waiting: Arc::default(),
-            writing: Semaphore::new(1),
+            running: Arc::new(Table::new(CALLS_OF_A_SESSION_MAX, CALLS_MAX)),
+            waiting: Arc::new(Table::new(
+                CALLS_OF_A_SESSION_MAX * QUESTIONS_MAX,
+                CALLS_MAX * QUESTIONS_MAX,
+            )),
             changes: broadcast::Sender::new(CHANGES_MAX),
         }
     }
@@ -180,11 +191,17 @@ async fn answer(
     request: &Request<'_>,
 ) -> Response<Body> {
     let id = request.id.get();
+    let desk = Box::pin(companion::desk(front, &parts.headers, &session, request)).await;
+    if let Some(desk) = &desk
+        && let Some(answer) = Box::pin(companion::answer(desk, request)).await
+    {
+        return answer;
+    }
     if let Some(response) = Box::pin(tasks(front, parts, &session, request)).await {
         return response;
     }
     let done = match &*request.method {
-        "ping" => Ok(true),
+        "ping" => Ok(()),
         "logging/setLevel" => set_level(front, &session, &request.params).await,
         "resources/subscribe" => subscribe(front, &session, &request.params, true).await,
         "resources/unsubscribe" => subscribe(front, &session, &request.params, false).await,
@@ -195,6 +212,10 @@ async fn answer(
                 .then(|| Edit::of(front, &parts.headers, request));
             let begun = Asked::new(front, &parts.headers, session, request)
                 .map_err(|error| Rpc::error(id, &error))
+                .map(|asked| match &desk {
+                    Some(desk) => asked.with_tickets(desk),
+                    None => asked,
+                })
                 .and_then(|asked| asked.edited(edit.flatten()).begin(streams));
             let held = held::Call::of(front, parts, request.id, method, &request.params);
             return match begun {
@@ -211,11 +232,11 @@ async fn answer(
         }
     };
     match done {
-        Ok(true) => Rpc::result(id, "{}").into_response(),
-        Ok(false) => Rpc::error(id, &RpcError::invalid_params("Invalid params"))
+        Ok(()) => Rpc::result(id, "{}").into_response(),
+        Err(Undone::Refused(message)) => Rpc::error(id, &RpcError::invalid_params(message))
             .on_session()
             .into_response(),
-        Err(unfound) => unfound.into_response(Some(request.id)),
+        Err(Undone::Unfound(unfound)) => unfound.into_response(Some(request.id)),
     }
 }
 
@@ -240,34 +261,46 @@ async fn tasks(
     dialect::answer(front, &asker, request, || sent).await
 }
 
-/// False where the params are wrong.
-async fn set_level(
-    front: &Shared,
-    session: &Session,
-    params: &Object<'_>,
-) -> Result<bool, Unfound> {
-    let level = params.get_str("level").unwrap_or_default();
-    if !meta::is_log_level(&level) {
-        return Ok(false);
-    }
-    session
-        .change(front, |entry| {
-            entry.log_level = Some(level.as_ref().into());
-            true
-        })
-        .await
+/// Why a session was not changed.
+enum Undone {
+    /// The params are wrong: how.
+    Refused(&'static str),
+    Unfound(Unfound),
 }
 
-/// False where the params are wrong, or too much is subscribed to.
+impl From<Unfound> for Undone {
+    fn from(unfound: Unfound) -> Self {
+        Self::Unfound(unfound)
+    }
+}
+
+async fn set_level(front: &Shared, session: &Session, params: &Object<'_>) -> Result<(), Undone> {
+    let level = params.get_str("level").unwrap_or_default();
+    if !meta::is_log_level(&level) {
+        return Err(Undone::Refused(
+            "Invalid params: level is none that is known",
+        ));
+    }
+    let changed = session.change(front, |entry| {
+        entry.log_level = Some(level.as_ref().into());
+        true
+    });
+    changed.await?;
+    Ok(())
+}
+
 async fn subscribe(
     front: &Shared,
     session: &Session,
     params: &Object<'_>,
     wants: bool,
-) -> Result<bool, Unfound> {
+) -> Result<(), Undone> {
     let Some(uri) = params.get_str("uri") else {
-        return Ok(false);
+        return Err(Undone::Refused("Invalid params: uri must be a string"));
     };
+    if uri.len() > URI_BYTES_MAX {
+        return Err(Undone::Refused("Invalid params: uri is too long"));
+    }
     let changed = session.change(front, |entry| {
         if wants {
             entry.uris.insert(uri.as_ref().into());
@@ -276,9 +309,13 @@ async fn subscribe(
         }
         entry.uris.len() <= URIS_MAX
     });
-    let changed = changed.await?;
+    if !changed.await? {
+        return Err(Undone::Refused(
+            "Invalid params: too many resources are subscribed to",
+        ));
+    }
     front.facade.note_change(session);
-    Ok(changed)
+    Ok(())
 }
 
 impl Facade {

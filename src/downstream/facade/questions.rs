@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
 use uuid::Uuid;
 
+use super::super::legacy::pushes::{Pushes, SessionKey};
 use super::super::tasks::Shared;
 use super::call::{Asked, Said, say};
 use super::session::Session;
@@ -83,40 +84,101 @@ async fn put_one(
     }
     let (front, session) = (&asked.front, &asked.session);
     let number = Uuid::new_v4().simple().to_string();
-    let id = format!("{PREFIX}{number}");
+    let id = name(front, session, &number);
     let (sender, answered) = oneshot::channel();
+    // Full, it is found as another replica's answer is.
     let waiting = front.facade.waiting.enter(session.key(), &id, sender);
     let version = &session.entry.version;
     let question = words::question(&id, &number, version, &method, object.get("params"));
     // A client that left its stream may still read the session's.
-    let is_put = (asked.streams && say(said, question.clone()).await)
-        || front.pushes.push(session.key(), question);
-    if !is_put {
+    let is_said = asked.streams && say(said, question.clone()).await;
+    let mut open = Open {
+        pushes: &front.pushes,
+        key: session.key(),
+        said,
+        id: &id,
+        question,
+        pushed_on: None,
+    };
+    if !is_said && !open.push() {
+        open.settle();
         return no_answer(kind);
     }
     let patience = asked.rule.input_timeout_ms;
     let patience = Duration::from_millis(patience.unwrap_or(asked.rule.max_duration_ms));
-    let waited = tokio::time::timeout(patience, wait(front, session, &id, answered)).await;
+    let waited = tokio::time::timeout(patience, wait(front, session, &mut open, answered)).await;
     drop(waiting);
     let Ok(answer) = waited else {
-        let mut params = Writer::object();
-        params
-            .str("requestId", &id)
-            .str("reason", "No answer came in time");
-        let mut cancelled = Writer::object();
-        cancelled
-            .str("jsonrpc", "2.0")
-            .str("method", "notifications/cancelled")
-            .raw("params", &params.end());
-        say(said, cancelled.end()).await;
         return no_answer(kind);
     };
+    open.settle();
     let text = std::str::from_utf8(&answer).unwrap_or_default();
     let message = Object::parse(text).unwrap_or_default();
     match (message.get("result"), message.get("error")) {
         (Some(result), _) if input::answers(request, result) => Ok(result.to_owned()),
         (None, Some(error)) if kind != Kind::Elicitation => Err(Unanswered(error.to_owned())),
         _ => no_answer(kind),
+    }
+}
+
+/// A question that the client may be showing to its user. Dropped, the client hears that nobody waits
+/// for the answer any more.
+struct Open<'a> {
+    pushes: &'a Pushes,
+    key: SessionKey,
+    said: &'a mpsc::Sender<Said>,
+    id: &'a str,
+    question: String,
+    /// The session's stream that it is on, where it is on one.
+    pushed_on: Option<u64>,
+}
+
+impl Open<'_> {
+    /// Puts it on the session's stream, unless it is there. False where there is none.
+    fn push(&mut self) -> bool {
+        let stream = self.pushes.stream(self.key);
+        if stream.is_none() || stream == self.pushed_on {
+            return stream.is_some();
+        }
+        let is_pushed = self.pushes.push(self.key, self.question.clone());
+        if is_pushed {
+            self.pushed_on = stream;
+        }
+        is_pushed
+    }
+
+    /// A stream that it was put on may be dead, and its client listen on another.
+    fn push_again(&mut self) {
+        if self.pushed_on.is_some() || self.said.is_closed() {
+            self.push();
+        }
+    }
+
+    /// Nobody has to hear any more that it is.
+    fn settle(mut self) {
+        self.question.clear();
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        if self.question.is_empty() {
+            return;
+        }
+        let mut params = Writer::object();
+        params
+            .str("requestId", self.id)
+            .str("reason", "No answer came in time");
+        let mut cancelled = Writer::object();
+        cancelled
+            .str("jsonrpc", "2.0")
+            .str("method", "notifications/cancelled")
+            .raw("params", &params.end());
+        if let Err(unsaid) = self.said.try_send(Said::Message(cancelled.end()))
+            && let Said::Message(cancelled) = unsaid.into_inner()
+        {
+            self.pushes.push(self.key, cancelled);
+        }
     }
 }
 
@@ -142,14 +204,20 @@ fn is_declared(kind: Kind, capabilities: &RawValue) -> bool {
     Object::parse(capabilities.get()).is_ok_and(|object| object.contains(key))
 }
 
+/// The id of a question: that it was asked on this session every replica can tell.
+fn name(front: &Shared, session: &Session, number: &str) -> String {
+    let seal = front.callers.seal(&["question", &session.id, number]);
+    format!("{PREFIX}{number}.{seal}")
+}
+
 /// The answer, whichever replica it came to.
 async fn wait(
     front: &Shared,
     session: &Session,
-    id: &str,
+    open: &mut Open<'_>,
     mut answered: oneshot::Receiver<Answered>,
 ) -> Answered {
-    let note = session.note(Note::Answer, &["answer", id]);
+    let note = session.note(Note::Answer, &["answer", open.id]);
     let mut look = tokio::time::interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     look.tick().await;
@@ -161,6 +229,7 @@ async fn wait(
                 Err(_) => may_come_here = false,
             },
             _ = look.tick() => {
+                open.push_again();
                 // A store that is away is asked again.
                 if let Ok(Some(answer)) = front.notes.find(note).await {
                     let _ = front.notes.remove(note).await;
@@ -179,7 +248,10 @@ pub(super) async fn answer(
     text: Bytes,
 ) -> Result<(), StoreError> {
     let id = crate::mcp::json::string(id).unwrap_or_default();
-    if !id.starts_with(PREFIX) || text.len() > ANSWER_BYTES_MAX {
+    let number = id.strip_prefix(PREFIX).and_then(|id| id.split_once('.'));
+    // What nobody asked leaves nothing in the store.
+    let is_asked = number.is_some_and(|(number, _)| *id == *name(front, session, number));
+    if !is_asked || text.len() > ANSWER_BYTES_MAX {
         return Ok(());
     }
     let text = match front.facade.waiting.take(session.key(), &id) {

@@ -31,6 +31,10 @@ const IDLE: Duration = Duration::from_hours(24);
 /// Its expiry is moved on at most this often.
 const RENEWAL_MS: u64 = 60_000;
 
+/// A change that meets others is made on what they left, so many times: of all that come at the same
+/// time one succeeds each time.
+const ATTEMPTS_MAX: usize = 64;
+
 /// What is remembered of a session.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Entry {
@@ -49,6 +53,8 @@ pub(super) struct Session {
     pub(super) id: Box<str>,
     pub(super) caller: Caller,
     pub(super) entry: Entry,
+    /// The note that it was read from.
+    stored: Bytes,
 }
 
 /// Why there is no session.
@@ -94,8 +100,15 @@ impl Session {
         // 122 random bits of the operating system: nobody guesses it.
         let id = format!("{PREFIX}{}", Uuid::new_v4()).into();
         entry.renewed_ms = front.runner.ledger().now_ms();
-        let session = Self { id, caller, entry };
-        session.write(front).await?;
+        let stored = text(&entry)?;
+        let session = Self {
+            id,
+            caller,
+            entry,
+            stored,
+        };
+        let note = session.note(Kind::Session, &[]);
+        front.notes.put(note, session.stored.clone(), IDLE).await?;
         Ok(session)
     }
 
@@ -132,7 +145,12 @@ impl Session {
         let entry = serde_json::from_slice(&bytes)
             .map_err(|_| StoreError::Corrupt("a session that cannot be read"))?;
         let id = id.into();
-        Ok(Some(Self { id, caller, entry }))
+        Ok(Some(Self {
+            id,
+            caller,
+            entry,
+            stored: bytes,
+        }))
     }
 
     /// Moves its end on, where that was not done a short time ago. Whoever changes it does so as well.
@@ -141,12 +159,12 @@ impl Session {
         if now_ms < self.entry.renewed_ms.saturating_add(RENEWAL_MS) {
             return Ok(());
         }
-        if let Ok(_writing) = front.facade.writing.try_acquire() {
-            // Another request may have changed it, or ended it.
-            *self = self.reload(front).await?.ok_or(Unfound::Unknown)?;
-            self.entry.renewed_ms = now_ms;
-            self.write(front).await?;
+        let mut renewed = self.clone();
+        renewed.entry.renewed_ms = now_ms;
+        if renewed.write(front).await? {
+            *self = renewed;
         }
+        // Else another request changed it, which renews it, too; or it has just ended.
         Ok(())
     }
 
@@ -154,30 +172,33 @@ impl Session {
     pub(super) async fn change(
         &self,
         front: &Shared,
-        change: impl FnOnce(&mut Entry) -> bool,
+        change: impl Fn(&mut Entry) -> bool,
     ) -> Result<bool, Unfound> {
-        // One after the other here, so that none undoes another's.
-        let _writing = front.facade.writing.acquire().await;
-        let mut now = self.reload(front).await?.ok_or(Unfound::Unknown)?;
-        if !change(&mut now.entry) {
-            return Ok(false);
+        for _ in 0..ATTEMPTS_MAX {
+            let mut now = self.reload(front).await?.ok_or(Unfound::Unknown)?;
+            if !change(&mut now.entry) {
+                return Ok(false);
+            }
+            now.entry.renewed_ms = front.runner.ledger().now_ms();
+            // Here or on another replica it may be changed at the same time.
+            if now.write(front).await? {
+                return Ok(true);
+            }
         }
-        now.entry.renewed_ms = front.runner.ledger().now_ms();
-        now.write(front).await?;
-        Ok(true)
+        Err(Unfound::Store)
     }
 
     /// From now on nobody knows it.
     pub(super) async fn end(&self, front: &Shared) -> Result<(), StoreError> {
-        let _writing = front.facade.writing.acquire().await;
         front.notes.remove(self.note(Kind::Session, &[])).await
     }
 
-    async fn write(&self, front: &Shared) -> Result<(), StoreError> {
-        let text = serde_json::to_vec(&self.entry)
-            .map_err(|_| StoreError::Corrupt("a session that cannot be written"))?;
+    /// Writes it as it is here. False where it is not what was read any more.
+    async fn write(&mut self, front: &Shared) -> Result<bool, StoreError> {
+        let text = text(&self.entry)?;
+        let stands = std::mem::replace(&mut self.stored, text.clone());
         let note = self.note(Kind::Session, &[]);
-        front.notes.put(note, Bytes::from(text), IDLE).await
+        front.notes.replace(note, stands, text, IDLE).await
     }
 
     /// The name of something that belongs to this session.
@@ -188,6 +209,12 @@ impl Session {
     pub(super) fn key(&self) -> SessionKey {
         SessionKey::of(&self.caller, &self.id)
     }
+}
+
+fn text(entry: &Entry) -> Result<Bytes, StoreError> {
+    let text = serde_json::to_vec(entry);
+    text.map(Bytes::from)
+        .map_err(|_| StoreError::Corrupt("a session that cannot be written"))
 }
 
 fn name(kind: Kind, caller: &Caller, id: &str, parts: &[&str]) -> Name {

@@ -6,61 +6,110 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::super::legacy::pushes::SessionKey;
 
-/// Values by session and id, each for as long as its guard lives. As many as there are calls, which
-/// the runner bounds, and their questions.
+/// Values by session and id, each for as long as its guard lives.
 #[derive(Debug)]
-pub(super) struct Table<T>(Mutex<HashMap<(SessionKey, Box<str>), T>>);
+pub(super) struct Table<T> {
+    values: Mutex<Values<T>>,
+    of_a_session_max: usize,
+    max: usize,
+}
 
-impl<T> Default for Table<T> {
-    fn default() -> Self {
-        Self(Mutex::default())
-    }
+#[derive(Debug)]
+struct Values<T> {
+    sessions: HashMap<SessionKey, HashMap<Box<str>, T>>,
+    count: usize,
 }
 
 /// Dropped, its value is forgotten.
 #[derive(Debug)]
 pub(super) struct Entered<T> {
     table: Arc<Table<T>>,
-    key: (SessionKey, Box<str>),
+    session: SessionKey,
+    id: Box<str>,
+}
+
+/// Why a value was not taken.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// The session has one of that id already.
+    SameId,
+    /// The session has too many, or all sessions together.
+    Full,
 }
 
 impl<T> Table<T> {
-    fn values(&self) -> MutexGuard<'_, HashMap<(SessionKey, Box<str>), T>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn new(of_a_session_max: usize, max: usize) -> Self {
+        let values = Values {
+            sessions: HashMap::new(),
+            count: 0,
+        };
+        Self {
+            values: Mutex::new(values),
+            of_a_session_max,
+            max,
+        }
     }
 
-    /// `None`: the session has one of that id already.
+    fn values(&self) -> MutexGuard<'_, Values<T>> {
+        self.values.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn enter(
         self: &Arc<Self>,
         session: SessionKey,
         id: &str,
         value: T,
-    ) -> Option<Entered<T>> {
-        let key = (session, Box::from(id));
-        match self.values().entry(key.clone()) {
-            Entry::Occupied(_) => return None,
-            Entry::Vacant(free) => free.insert(value),
-        };
-        let table = Arc::clone(self);
-        Some(Entered { table, key })
+    ) -> Result<Entered<T>, Refused> {
+        let mut values = self.values();
+        let of_session = values.sessions.get(&session);
+        if of_session.is_some_and(|of_session| of_session.contains_key(id)) {
+            return Err(Refused::SameId);
+        }
+        let count = of_session.map_or(0, HashMap::len);
+        if count >= self.of_a_session_max || values.count >= self.max {
+            return Err(Refused::Full);
+        }
+        values.count += 1;
+        let of_session = values.sessions.entry(session).or_default();
+        of_session.insert(id.into(), value);
+        Ok(Entered {
+            table: Arc::clone(self),
+            session,
+            id: id.into(),
+        })
     }
 
     pub(super) fn take(&self, session: SessionKey, id: &str) -> Option<T> {
-        self.values().remove(&(session, Box::from(id)))
+        self.values().take(session, id)
     }
 
     /// Everything of that session.
     pub(super) fn take_all(&self, session: SessionKey) -> Vec<T> {
         let mut values = self.values();
-        let taken = values.extract_if(|(of, _), _| *of == session);
-        taken.map(|(_, value)| value).collect()
+        let taken = values.sessions.remove(&session).unwrap_or_default();
+        values.count -= taken.len();
+        taken.into_values().collect()
+    }
+}
+
+impl<T> Values<T> {
+    fn take(&mut self, session: SessionKey, id: &str) -> Option<T> {
+        let Entry::Occupied(mut of_session) = self.sessions.entry(session) else {
+            return None;
+        };
+        let taken = of_session.get_mut().remove(id)?;
+        self.count -= 1;
+        if of_session.get().is_empty() {
+            of_session.remove();
+        }
+        Some(taken)
     }
 }
 
 impl<T> Drop for Entered<T> {
     fn drop(&mut self) {
         // Taken before, its id may be another's by now only where a client uses ids twice.
-        self.table.values().remove(&self.key);
+        self.table.take(self.session, &self.id);
     }
 }
 
@@ -71,14 +120,32 @@ mod tests {
 
     #[test]
     fn what_runs_is_found_by_its_session_only() {
-        let table = Arc::new(Table::default());
+        let table = Arc::new(Table::new(2, 3));
         let of = |name| SessionKey::of(&Caller::from_bytes([1; 16]), name);
         let one = table.enter(of("a"), "1", "first").unwrap();
-        assert!(table.enter(of("a"), "1", "again").is_none());
+        assert_eq!(
+            table.enter(of("a"), "1", "again").err(),
+            Some(Refused::SameId)
+        );
         let _two = table.enter(of("b"), "1", "other").unwrap();
         assert_eq!(table.take(of("c"), "1"), None);
         assert_eq!(table.take_all(of("a")), ["first"]);
         drop(one);
         assert_eq!(table.take(of("b"), "1"), Some("other"));
+    }
+    #[test]
+    fn it_is_bounded_for_one_session_and_for_all() {
+        let table = Arc::new(Table::new(2, 3));
+        let of = |name| SessionKey::of(&Caller::from_bytes([1; 16]), name);
+        let one = table.enter(of("a"), "1", ()).unwrap();
+        let _two = table.enter(of("a"), "2", ()).unwrap();
+        assert_eq!(table.enter(of("a"), "3", ()).err(), Some(Refused::Full));
+        let _three = table.enter(of("b"), "1", ()).unwrap();
+        assert_eq!(table.enter(of("c"), "1", ()).err(), Some(Refused::Full));
+        // Taken or dropped, once.
+        table.take(of("a"), "1");
+        drop(one);
+        let _four = table.enter(of("c"), "1", ()).unwrap();
+        assert_eq!(table.enter(of("c"), "2", ()).err(), Some(Refused::Full));
     }
 }

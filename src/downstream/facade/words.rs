@@ -7,10 +7,11 @@ use serde_json::value::RawValue;
 
 use super::session::Entry;
 use crate::mcp::error::{RpcError, code};
-use crate::mcp::json::{Fault, Object, Writer, is_object, raw, set};
+use crate::mcp::json::{Fault, Object, Writer, is_object, prepend, quote, raw, set};
 use crate::mcp::meta::{CLIENT_CAPABILITIES, LOG_LEVEL, PROTOCOL_VERSION};
 use crate::mcp::result;
 use crate::mcp::version::MODERN;
+use crate::upstream::Retry;
 
 /// `_meta` keys with this prefix are the protocol's own; those of the other era mean nothing.
 const PROTOCOLS: &str = "io.modelcontextprotocol/";
@@ -90,6 +91,15 @@ pub(super) fn params(params: &Object<'_>, session: &Entry) -> String {
     meta.str(LOG_LEVEL, log_level(session));
     out.raw("_meta", &meta.end());
     out.end()
+}
+
+/// The params of a request that comes back with the client's answers.
+pub(super) fn retried(params: &str, retry: &Retry) -> String {
+    let text = prepend(params, "inputResponses", &retry.input_responses);
+    match &retry.request_state {
+        Some(state) => prepend(&text, "requestState", &quote(state)),
+        None => text,
+    }
 }
 
 pub(super) fn log_level(session: &Entry) -> &str {
@@ -221,8 +231,7 @@ fn elicitation<'a>(
             object.render_filtered(|key| key != "mode").into()
         }
         Some("url") if !object.contains("elicitationId") => {
-            let id = crate::mcp::json::quote(number);
-            crate::mcp::json::prepend(text, "elicitationId", &id).into()
+            prepend(text, "elicitationId", &quote(number)).into()
         }
         _ => text.into(),
     }
@@ -287,6 +296,19 @@ mod tests {
             params(&Object::parse(theirs).unwrap(), &entry()),
             r#"{"name":"t","arguments":{"n":1.10},"_meta":{"progressToken":7,"a/b":1,"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{}},"io.modelcontextprotocol/logLevel":"info"}}"#
         );
+    }
+
+    #[test]
+    fn a_request_that_comes_back_has_the_answers_in_it() {
+        let retry = |request_state: Option<&str>| Retry {
+            input_responses: "{}".into(),
+            request_state: request_state.map(Into::into),
+        };
+        assert_eq!(
+            retried(r#"{"name":"t"}"#, &retry(Some("s\""))),
+            r#"{"requestState":"s\"","inputResponses":{},"name":"t"}"#
+        );
+        assert_eq!(retried("{}", &retry(None)), r#"{"inputResponses":{}}"#);
     }
 
     #[test]

@@ -52,19 +52,12 @@ pub(super) fn answer(front: &Shared, parts: &Parts) -> Response<Body> {
     if !accepts_events(&parts.headers) {
         return reply::empty(StatusCode::NOT_ACCEPTABLE);
     }
-    match session.news() {
-        Some(news) => match Place::of(front, &parts.headers) {
-            Some(place) => {
-                let events = read(Source::Line(news), place, front.closing.clone());
-                reply::event_stream(Body::Events(events))
-            }
-            None => Unfound::Unnamed.into_response(),
-        },
-        None => refuse(
-            StatusCode::CONFLICT,
-            "Conflict: this session has a stream already",
-        ),
-    }
+    let Some(place) = Place::of(front, &parts.headers) else {
+        return Unfound::Unnamed.into_response();
+    };
+    // The newest stream is the one: a dead one is noticed late.
+    let events = read(Source::Line(session.news()), place, front.closing.clone());
+    reply::event_stream(Body::Events(events))
 }
 
 /// A message of the client.

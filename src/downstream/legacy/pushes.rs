@@ -1,10 +1,10 @@
 //! The GET streams of legacy sessions that are open here, for what raincheck itself has to say on them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::mpsc;
+use tokio::sync::Notify;
 
 use crate::task::id::Caller;
 use crate::task::state::Digest;
@@ -12,8 +12,11 @@ use crate::task::state::Digest;
 /// Messages that wait for the reader of one stream.
 const MESSAGES_MAX: usize = 64;
 
+/// So many of the last messages of one stream are not said again on it.
+const SAID_MAX: usize = 256;
+
 /// A session of one caller, by the id that it has on the wire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(in crate::downstream) struct SessionKey([u8; 16]);
 
 impl SessionKey {
@@ -34,7 +37,10 @@ pub struct Pushes {
 #[derive(Debug)]
 struct Open {
     number: u64,
-    messages: mpsc::Sender<String>,
+    unread: VecDeque<String>,
+    /// What was said, in order of time.
+    said: VecDeque<Digest>,
+    reader: Arc<Notify>,
 }
 
 /// What is to be said on one stream. Dropped, the stream is closed.
@@ -43,7 +49,9 @@ pub(in crate::downstream) struct Pushed {
     pushes: Arc<Pushes>,
     key: SessionKey,
     number: u64,
-    messages: mpsc::Receiver<String>,
+    reader: Arc<Notify>,
+    /// It took the place of another, which may have been dead for a while.
+    pub(in crate::downstream) replaces: bool,
 }
 
 impl Pushes {
@@ -52,32 +60,54 @@ impl Pushes {
     }
 
     /// The session's stream is open here from now on. One that was is so no more: its client came
-    /// back before we saw it go.
+    /// back before we saw it go. What nobody has read of it is said on the new one.
     pub(in crate::downstream) fn open(self: &Arc<Self>, key: SessionKey) -> Pushed {
-        let (sender, messages) = mpsc::channel(MESSAGES_MAX);
         let mut open = self.open_streams();
         let number = self.streams.fetch_add(1, Ordering::Relaxed);
-        open.insert(
-            key,
-            Open {
-                number,
-                messages: sender,
-            },
-        );
+        let older = open.remove(&key);
+        let replaces = older.is_some();
+        if let Some(older) = &older {
+            older.reader.notify_one();
+        }
+        let reader = Arc::new(Notify::new());
+        let unread = older.map(|older| older.unread).unwrap_or_default();
+        let now = Open {
+            number,
+            said: unread.iter().map(|message| digest(message)).collect(),
+            unread,
+            reader: Arc::clone(&reader),
+        };
+        open.insert(key, now);
         Pushed {
             pushes: Arc::clone(self),
             key,
             number,
-            messages,
+            reader,
+            replaces,
         }
     }
 
-    /// Says a JSON-RPC message on the session's stream. False where none is open here, or its reader
-    /// is slow.
+    /// Says a JSON-RPC message on the session's stream, on one stream once. False where none is open
+    /// here, or its reader is slow.
     pub(in crate::downstream) fn push(&self, key: SessionKey, message: String) -> bool {
-        let open = self.open_streams();
-        open.get(&key)
-            .is_some_and(|open| open.messages.try_send(message).is_ok())
+        let mut open = self.open_streams();
+        let Some(open) = open.get_mut(&key) else {
+            return false;
+        };
+        let digest = digest(&message);
+        if open.said.contains(&digest) {
+            return true;
+        }
+        if open.unread.len() >= MESSAGES_MAX {
+            return false;
+        }
+        if open.said.len() >= SAID_MAX {
+            open.said.pop_front();
+        }
+        open.said.push_back(digest);
+        open.unread.push_back(message);
+        open.reader.notify_one();
+        true
     }
 
     /// The number of the session's stream that is open here: another stream has another.
@@ -90,10 +120,24 @@ impl Pushes {
     }
 }
 
+fn digest(message: &str) -> Digest {
+    Digest::of(&[message])
+}
+
 impl Pushed {
     /// Cancel safe. `None`: another stream took its place.
     pub(in crate::downstream) async fn next(&mut self) -> Option<String> {
-        self.messages.recv().await
+        loop {
+            {
+                let mut open = self.pushes.open_streams();
+                let open = open.get_mut(&self.key);
+                let open = open.filter(|open| open.number == self.number)?;
+                if let Some(message) = open.unread.pop_front() {
+                    return Some(message);
+                }
+            }
+            self.reader.notified().await;
+        }
     }
 }
 
@@ -113,19 +157,52 @@ impl Drop for Pushed {
 mod tests {
     use super::*;
 
+    fn key() -> SessionKey {
+        SessionKey::of(&Caller::from_bytes([1; 16]), "s")
+    }
+
     #[tokio::test]
     async fn the_last_stream_of_a_session_hears() {
         let pushes = Arc::new(Pushes::default());
-        let key = SessionKey::of(&Caller::from_bytes([1; 16]), "s");
+        let key = key();
         assert!(!pushes.push(key, "lost".into()));
         let mut first = pushes.open(key);
+        assert!(pushes.push(key, "read".into()));
+        assert!(pushes.push(key, "unread".into()));
+        assert_eq!(first.next().await.as_deref(), Some("read"));
         let mut second = pushes.open(key);
+        assert!(!first.replaces && second.replaces);
         assert!(pushes.push(key, "heard".into()));
+        assert_eq!(second.next().await.as_deref(), Some("unread"));
         assert_eq!(second.next().await.as_deref(), Some("heard"));
         assert_eq!(first.next().await, None);
         drop(first);
         assert!(pushes.is_open(key));
         drop(second);
         assert!(!pushes.is_open(key));
+    }
+
+    #[tokio::test]
+    async fn a_stream_says_nothing_twice() {
+        let pushes = Arc::new(Pushes::default());
+        let key = key();
+        let first = pushes.open(key);
+        assert!(pushes.push(key, "1".into()));
+        let mut second = pushes.open(key);
+        // Said again, because the first may not have arrived.
+        assert!(pushes.push(key, "1".into()));
+        assert_eq!(second.next().await.as_deref(), Some("1"));
+        assert!(pushes.push(key, "1".into()));
+        assert!(pushes.push(key, "2".into()));
+        assert_eq!(second.next().await.as_deref(), Some("2"));
+        drop(first);
+    }
+
+    #[test]
+    fn a_slow_reader_is_waited_for() {
+        let pushes = Arc::new(Pushes::default());
+        let _open = pushes.open(key());
+        let said = (0..=MESSAGES_MAX).filter(|n| pushes.push(key(), n.to_string()));
+        assert_eq!(said.count(), MESSAGES_MAX);
     }
 }

@@ -259,6 +259,14 @@ impl Carrier {
         }
     }
 
+    /// The call was answered with questions before this carrier.
+    pub(in crate::runner) async fn ask_in_task(mut self, asked: Box<RawValue>) {
+        let mut flow = self.on_asks_first(asked).await;
+        while let Flow::Continue = flow {
+            flow = self.turn().await;
+        }
+    }
+
     pub(super) async fn on_asks_first(&mut self, result: Box<RawValue>) -> Flow {
         let Ok(asked) = input::requests_of(&result) else {
             self.answer(Answer::Failed(Failure::new(

@@ -37,6 +37,23 @@ impl Notes for Embedded {
         self.edit(Edit::Note(put)).await
     }
 
+    async fn replace(
+        &self,
+        name: Name,
+        stands: Bytes,
+        value: Bytes,
+        expires_ms: u64,
+    ) -> Result<bool, StoreError> {
+        self.order(|answer| Order::Replace {
+            name,
+            stands,
+            value,
+            expires_ms,
+            answer,
+        })
+        .await
+    }
+
     async fn find(&self, name: Name) -> Result<Option<Bytes>, StoreError> {
         let now_ms = self.clock.now_ms();
         self.read_aside(move |database| value(database, name, now_ms))

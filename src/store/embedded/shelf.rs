@@ -73,6 +73,27 @@ impl<'t> Shelf<'t> {
         Ok(Claimed::Now)
     }
 
+    /// False where another note stands, or none.
+    pub(super) fn replace(
+        &mut self,
+        name: Name,
+        (stands, value): (&[u8], &[u8]),
+        expires_ms: u64,
+        now_ms: u64,
+    ) -> Result<bool, redb::Error> {
+        let is_it = match self.notes.get(&key(name))? {
+            Some(row) => match row.value() {
+                (until_ms, Some(now)) => until_ms > now_ms && (now == stands || now == value),
+                (_, None) => false,
+            },
+            None => false,
+        };
+        if is_it {
+            self.put(name, value, expires_ms)?;
+        }
+        Ok(is_it)
+    }
+
     pub(super) fn change(&mut self, change: &Change, now_ms: u64) -> Result<(), redb::Error> {
         match change {
             Change::Put {

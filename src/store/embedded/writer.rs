@@ -36,6 +36,13 @@ pub(super) enum Order {
         expires_ms: u64,
         answer: Answer<Option<Bytes>>,
     },
+    Replace {
+        name: Name,
+        stands: Bytes,
+        value: Bytes,
+        expires_ms: u64,
+        answer: Answer<bool>,
+    },
 }
 
 /// What the thread owns.
@@ -103,7 +110,10 @@ impl Writer {
             (Order::Claim { answer, .. }, Outcome::Claimed(stands)) => {
                 let _ = answer.send(Ok(stands));
             }
-            (order @ (Order::Commit { .. } | Order::Claim { .. }), _) => {
+            (Order::Replace { answer, .. }, Outcome::Replaced(is_done)) => {
+                let _ = answer.send(Ok(is_done));
+            }
+            (order @ (Order::Commit { .. } | Order::Claim { .. } | Order::Replace { .. }), _) => {
                 order.refuse(super::unavailable("the write was mixed up with another"));
             }
         }
@@ -143,6 +153,7 @@ impl Order {
             Self::Commit { answer, .. } => drop(answer.send(Err(error))),
             Self::Edit { answer, .. } => drop(answer.send(Err(error))),
             Self::Claim { answer, .. } => drop(answer.send(Err(error))),
+            Self::Replace { answer, .. } => drop(answer.send(Err(error))),
         }
     }
 }
@@ -155,6 +166,7 @@ enum Outcome {
     Edited,
     /// What stands instead.
     Claimed(Option<Bytes>),
+    Replaced(bool),
 }
 
 /// All of the batch in one transaction. An error is everybody's: nothing was written.
@@ -190,6 +202,18 @@ fn write(database: &Database, batch: &[Order], now_ms: u64) -> Result<Vec<Outcom
                     Claimed::Already => Outcome::Claimed(None),
                     Claimed::ByAnother(stands) => Outcome::Claimed(Some(stands)),
                 },
+                Order::Replace {
+                    name,
+                    stands,
+                    value,
+                    expires_ms,
+                    ..
+                } => {
+                    let shelf = &mut tables.shelf;
+                    let is_done = shelf.replace(*name, (stands, value), *expires_ms, now_ms)?;
+                    changed |= is_done;
+                    Outcome::Replaced(is_done)
+                }
             });
         }
     }

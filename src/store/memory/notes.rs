@@ -128,6 +128,22 @@ impl Notes for Memory {
         self.notes().put(name, value, expires_ms)
     }
 
+    async fn replace(
+        &self,
+        name: Name,
+        stands: Bytes,
+        value: Bytes,
+        expires_ms: u64,
+    ) -> Result<bool, StoreError> {
+        let mut notes = self.notes();
+        let now = notes.value(name);
+        if now.is_none_or(|now| now != stands && now != value) {
+            return Ok(false);
+        }
+        notes.put(name, value, expires_ms)?;
+        Ok(true)
+    }
+
     async fn find(&self, name: Name) -> Result<Option<Bytes>, StoreError> {
         Ok(self.notes().value(name))
     }

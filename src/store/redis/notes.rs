@@ -21,6 +21,7 @@ use crate::store::notes::{ENTRIES_MAX, Kind, Name, Notes};
 #[derive(Debug)]
 pub(super) struct Scripts {
     claim: Script,
+    replace: Script,
     append: Script,
 }
 
@@ -28,6 +29,7 @@ impl Scripts {
     pub(super) fn new() -> Self {
         Self {
             claim: Script::new(include_str!("claim.lua")),
+            replace: Script::new(include_str!("replace.lua")),
             append: Script::new(include_str!("append.lua")),
         }
     }
@@ -66,6 +68,23 @@ impl Notes for Redis {
             .arg("PXAT")
             .arg(expires_ms);
         self.for_bytes(value.len()).query(&key, &command).await
+    }
+
+    async fn replace(
+        &self,
+        name: Name,
+        stands: Bytes,
+        value: Bytes,
+        expires_ms: u64,
+    ) -> Result<bool, StoreError> {
+        let key = self.keys.note(name);
+        let fill = |command: &mut Cmd| {
+            let command = command.arg(1).arg(&key).arg(stands.as_ref());
+            command.arg(value.as_ref()).arg(expires_ms);
+        };
+        let link = self.for_bytes(stands.len() + value.len());
+        let written: u64 = link.call(&self.notes.replace, &key, fill).await?;
+        Ok(written == 1)
     }
 
     async fn find(&self, name: Name) -> Result<Option<Bytes>, StoreError> {
@@ -154,7 +173,7 @@ impl Redis {
     /// The same, where the size is not known: what clients and servers wrote may be large.
     fn for_kind(&self, kind: Kind) -> &Link {
         match kind {
-            Kind::Session | Kind::Claim | Kind::Hold => &self.link,
+            Kind::Session | Kind::Claim | Kind::Hold | Kind::Token => &self.link,
             Kind::Answer | Kind::Events => &self.bulk,
         }
     }

@@ -15,6 +15,7 @@ mod guest;
 pub(super) mod health;
 mod listen;
 pub(super) mod mouth;
+mod news;
 mod pool;
 mod probe;
 mod requests;

@@ -15,7 +15,8 @@ use tracing::{debug, warn};
 
 use super::guest::{self, Seat};
 use super::mouth::{Ear, End, Mouth, Outbound, Passage, Refusal};
-use super::running::{Reader, Running, Stray, Unanswered};
+use super::news::{Found, Reader, Unread};
+use super::running::{self, Running, Stray, Unanswered};
 use crate::mcp::error::{Failure, Reason, RpcError};
 use crate::mcp::json::{Object, Writer, string};
 use crate::mcp::meta::PROGRESS_TOKEN;
@@ -52,10 +53,8 @@ pub struct Session {
 struct Table {
     is_open: bool,
     running: HashMap<Box<str>, Running>,
-    /// Where goes what belongs to no request. Gone with the line.
-    news: Option<mpsc::Sender<String>>,
-    /// The other end of it, while nobody reads it.
-    unread: Option<mpsc::Receiver<String>>,
+    /// What belongs to no request.
+    news: Unread,
     used: Instant,
 }
 
@@ -84,15 +83,13 @@ pub struct Asked<'a> {
 
 impl Session {
     pub(super) fn new(mouth: Mouth, caller: [u8; 16]) -> Arc<Self> {
-        let (news, unread) = mpsc::channel(MESSAGES_MAX);
         Arc::new(Self {
             caller,
             mouth,
             table: Mutex::new(Table {
                 is_open: true,
                 running: HashMap::new(),
-                news: Some(news),
-                unread: Some(unread),
+                news: Unread::default(),
                 used: Instant::now(),
             }),
         })
@@ -110,7 +107,7 @@ impl Session {
     pub(super) fn unused_since(&self) -> Option<Instant> {
         let table = self.table();
         let waits = |running: &Running| running.reader.is_there();
-        let is_used = table.running.values().any(waits) || table.unread.is_none();
+        let is_used = table.running.values().any(waits) || table.news.is_read();
         (!is_used).then_some(table.used)
     }
 
@@ -120,7 +117,7 @@ impl Session {
         table.is_open = false;
         let guests: Vec<Running> = table
             .running
-            .extract_if(|_, running| matches!(running.reader, Reader::Guest(_)))
+            .extract_if(|_, running| matches!(running.reader, running::Reader::Guest(_)))
             .map(|(_, running)| running)
             .collect();
         drop(table);
@@ -146,7 +143,7 @@ impl Session {
             .and_then(|params| params.get_object("_meta"));
         let token = meta.and_then(|meta| meta.get(PROGRESS_TOKEN));
         let running = Running {
-            reader: Reader::Client {
+            reader: running::Reader::Client {
                 id: asked.id.to_owned(),
                 said,
                 answer,
@@ -178,7 +175,7 @@ impl Session {
         let (seat, receiver) = Seat::new().ok_or(Untaken::Over)?;
         let id = name_of(&request.id);
         let running = Running {
-            reader: Reader::Guest(seat),
+            reader: running::Reader::Guest(seat),
             passage: Arc::default(),
             // One for both.
             token: Some(id.clone()),
@@ -250,13 +247,13 @@ impl Session {
         true
     }
 
-    /// What belongs to no request; `None` while somebody else reads it. It ends with the session.
-    pub fn news(self: &Arc<Self>) -> Option<News> {
-        let messages = self.table().unread.take()?;
-        Some(News {
+    /// What belongs to no request. It ends with the session, or with the next reader.
+    pub fn news(self: &Arc<Self>) -> News {
+        let reader = self.table().news.read();
+        News {
             session: Arc::clone(self),
-            messages: Some(messages),
-        })
+            reader,
+        }
     }
 
     fn answered(&self, id: &str, message: Message, text: &str) {
@@ -279,9 +276,9 @@ impl Session {
     /// A ping while requests of ours run, and the client may hear of none.
     fn is_for_us(&self, stray: Stray<'_>) -> bool {
         let table = self.table();
-        let is_guest = |running: &Running| matches!(running.reader, Reader::Guest(_));
+        let is_guest = |running: &Running| matches!(running.reader, running::Reader::Guest(_));
         stray.method == "ping"
-            && table.unread.is_some()
+            && !table.news.is_read()
             && !table.running.is_empty()
             && table.running.values().all(is_guest)
     }
@@ -302,7 +299,7 @@ impl Session {
             );
             return false;
         }
-        let table = self.table();
+        let mut table = self.table();
         let token = || Object::parse(params?.get()).ok()?.get(PROGRESS_TOKEN);
         let own = match method {
             "notifications/progress" => {
@@ -322,7 +319,7 @@ impl Session {
             | "notifications/prompts/list_changed"
             | "notifications/resources/list_changed"
             | "notifications/resources/updated"
-                if table.unread.is_none() =>
+                if table.news.is_read() =>
             {
                 None
             }
@@ -331,8 +328,7 @@ impl Session {
         if own.is_some_and(|running| running.reader.say(stray)) {
             return true;
         }
-        let news = table.news.as_ref();
-        news.is_some_and(|news| news.try_send(text.to_owned()).is_ok())
+        table.news.say(text)
     }
 }
 
@@ -419,14 +415,14 @@ impl Ear for Session {
     fn over(&self, _end: End) {
         let mut table = self.table();
         table.is_open = false;
-        table.news = None;
+        table.news.end();
         let running = std::mem::take(&mut table.running);
         drop(table);
         for running in running.into_values() {
             let unsent = match running.reader {
-                Reader::Client { .. } => Reason::UpstreamUnreachable,
+                running::Reader::Client { .. } => Reason::UpstreamUnreachable,
                 // What is over is the session, which is its client's.
-                Reader::Guest(_) => Reason::UpstreamReset,
+                running::Reader::Guest(_) => Reason::UpstreamReset,
             };
             running.end(unsent);
         }
@@ -444,20 +440,27 @@ impl fmt::Debug for Session {
 #[derive(Debug)]
 pub struct News {
     session: Arc<Session>,
-    messages: Option<mpsc::Receiver<String>>,
+    reader: Reader,
 }
 
 impl News {
-    /// Cancel safe. `None` when the session is over.
+    /// Cancel safe. `None` when the session is over, or somebody reads it who came later.
     pub async fn next(&mut self) -> Option<String> {
-        self.messages.as_mut()?.recv().await
+        loop {
+            let found = self.session.table().news.next(&self.reader);
+            match found {
+                Found::Message(message) => return Some(message),
+                Found::End => return None,
+                Found::Nothing => self.reader.woken().await,
+            }
+        }
     }
 }
 
 impl Drop for News {
     fn drop(&mut self) {
         let mut table = self.session.table();
-        table.unread = self.messages.take();
+        table.news.leave(&self.reader);
         table.used = Instant::now();
     }
 }

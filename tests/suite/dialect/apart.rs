@@ -1,9 +1,9 @@
 //! What one kind of server is enough for.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::{Duration, Instant};
 
-use super::{Front, Session, accept, assert_question, assert_task};
+use super::{Front, RELATED, Session, accept, assert_question, assert_task};
 use crate::recovery::Pair;
 use crate::support::client::Client;
 use crate::support::stream::Stream;
@@ -74,6 +74,58 @@ async fn a_question_waits_for_the_session_s_stream() {
     assert_eq!(news.next_of("elicitation/create").await, question);
     session.reply(&question, "result", accept("Ada")).await;
     session.until(&task, "completed").await;
+}
+
+#[tokio::test]
+async fn a_question_is_on_one_stream_at_a_time() {
+    let rig = Rig::start(Era::Legacy, Config::always()).await;
+    let session = Session::open(rig.client()).await;
+    let (task, _) = session.task("ask", json!({})).await;
+    let waiting = session.asking("tasks/result", json!({"taskId": task}));
+    let mut waiting = waiting.stream().await;
+    let question = waiting.next().await;
+    assert_question(&question, &task);
+    // The session's stream does not have it, too.
+    let mut news = session.listening().stream().await;
+    let (other, _) = session.task("ask", json!({})).await;
+    let asked = news.next_of("elicitation/create").await;
+    assert_question(&asked, &other);
+    // Where it was is no more: it is said where there is a stream.
+    drop(waiting);
+    assert_eq!(news.next_of("elicitation/create").await, question);
+    session.reply(&question, "result", accept("Ada")).await;
+    session.until(&task, "completed").await;
+}
+
+#[tokio::test]
+async fn a_progress_token_is_good_for_as_long_as_the_task_runs() {
+    let rig = Rig::start(Era::Legacy, Config::always()).await;
+    let session = Session::open(rig.client()).await;
+    let task = async |nonce: &str| {
+        let params = json!({"name": "steps", "arguments": {"n": 2, "nonce": nonce}, "task": {},
+            "_meta": {"progressToken": nonce}});
+        let created = session.result_of("tools/call", params).await;
+        created["task"]["taskId"].as_str().unwrap().to_owned()
+    };
+    let assert_told = |told: Value, task: &str, nonce: &str| {
+        assert_eq!(told["params"]["progressToken"], nonce, "{told}");
+        assert_eq!(told["params"]["total"], 2, "{told}");
+        assert_eq!(told["params"]["_meta"][RELATED]["taskId"], task, "{told}");
+    };
+    let first = task("a").await;
+    let mut waiting = session
+        .asking("tasks/result", json!({"taskId": first}))
+        .stream()
+        .await;
+    let told = waiting.next_of("notifications/progress").await;
+    assert_told(told, &first, "a");
+    rig.upstream.release("a");
+    assert_eq!(waiting.next_of_answer().await["result"]["isError"], false);
+    let mut news = session.listening().stream().await;
+    let second = task("b").await;
+    let told = news.next_of("notifications/progress").await;
+    assert_told(told, &second, "b");
+    rig.upstream.release("b");
 }
 
 /// The stream before is not gone the moment it is dropped.
@@ -162,6 +214,52 @@ async fn a_drain_lets_go_of_who_waits() {
     assert_eq!(waiting.next().await["error"]["code"], -32603);
     assert!(pair.b.ended().await.success());
     assert!(stopping.elapsed() < Duration::from_secs(15));
+}
+
+/// One place at A, which is taken, and nobody else to run what waits: the client may come again.
+#[tokio::test]
+async fn a_drain_lets_go_of_who_waits_for_what_was_left_to_others() {
+    let config = |config: Config| {
+        let drain = config.section("drain", "grace = \"6s\"");
+        drain.section("upstream", "concurrency = 1\nshared = true")
+    };
+    let mut pair = Pair::with(Era::Modern, "", config).await;
+    let at_a = Session::open(pair.at_a()).await;
+    at_a.task("held", json!({"nonce": "h"})).await;
+    pair.upstream.until_started("h").await;
+    let params = json!({"name": "echo", "arguments": {"text": "x"}, "task": {}});
+    let queued = at_a.result_of("tools/call", params).await;
+    let task = queued["task"]["taskId"].as_str().unwrap().to_owned();
+    let waiting = at_a.asking("tasks/result", json!({"taskId": task}));
+    let mut waiting = waiting.stream().await;
+    pair.b.kill();
+    pair.a.terminate();
+    assert_eq!(waiting.next_of_answer().await["error"]["code"], -32603);
+}
+
+#[tokio::test]
+async fn a_result_that_is_lost_is_an_error_and_no_wait() {
+    let pair = Pair::start(Era::Legacy, "").await;
+    let session = Session::open(pair.at_a()).await;
+    let (task, _) = session.task("big", json!({"bytes": 100_000})).await;
+    session.until(&task, "completed").await;
+    let mut store = pair.connect().await;
+    let all: Vec<String> = redis::cmd("KEYS")
+        .arg("*:x:*")
+        .query_async(&mut store)
+        .await
+        .unwrap();
+    assert_eq!(all.len(), 1, "{all:?}");
+    let removed: u64 = redis::cmd("DEL")
+        .arg(&all)
+        .query_async(&mut store)
+        .await
+        .unwrap();
+    assert_eq!(removed, 1);
+    assert_eq!(
+        session.code("tasks/result", json!({"taskId": task})).await,
+        -32603
+    );
 }
 
 #[tokio::test]

@@ -97,6 +97,16 @@ impl Stream {
         within(PATIENCE, "the next event of a stream", next).await
     }
 
+    /// The next message that is an answer; others are passed over.
+    pub(crate) async fn next_of_answer(&mut self) -> Value {
+        loop {
+            let message = self.next().await;
+            if message.get("method").is_none() {
+                return message;
+            }
+        }
+    }
+
     /// The next message of this method; others are passed over.
     pub(crate) async fn next_of(&mut self, method: &str) -> Value {
         loop {

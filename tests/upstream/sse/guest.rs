@@ -51,7 +51,7 @@ async fn they_run_beside_the_client_s_under_strings_of_ours() {
     }
     assert!(outcome_of(exchange).await.contains("done"));
     // What names nobody we know is the client's.
-    let mut news = own.news().unwrap();
+    let mut news = own.news();
     assert!(news.next().await.unwrap().contains("foreign"));
     let outcome = outcome_of(call("none", "{}")).await;
     assert!(outcome.starts_with("error 200"), "{outcome}");
@@ -76,7 +76,7 @@ async fn a_question_is_theirs_while_no_other_may_ask() {
     assert!(matches!(held.events.next().await, Some(Event::Sent)));
     server.until(|server| !server.seen("hold").is_empty()).await;
     assert!(matches!(asking.events.next().await, Some(Event::Sent)));
-    let mut news = own.news().unwrap();
+    let mut news = own.news();
     assert!(news.next().await.unwrap().contains("elicitation/create"));
 }
 

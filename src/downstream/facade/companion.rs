@@ -1,0 +1,104 @@
+//! Companion tools on these sessions: a call that outlasts its client's patience is answered with a
+//! ticket, also where its server asked something that the client left open.
+
+use std::time::Duration;
+
+use hyper::header::HeaderValue;
+use hyper::{HeaderMap, Response};
+use tokio::time::Instant;
+
+use super::super::body::Body;
+use super::super::companion::{self, Desk, Who};
+use super::super::legacy::words::Request;
+use super::super::reply::Rpc;
+use super::super::tasks::Shared;
+use super::call::Asked;
+use super::session::Session;
+use crate::mcp::json::{Object, set};
+use crate::mcp::version::Era;
+use crate::runner::Announce;
+use crate::task::policy::{InputWhen, Plan, Rule, with_companion};
+
+/// How long a client waits for its call, and what it hears then.
+#[derive(Debug)]
+pub(super) struct Patience {
+    pub(super) until: Instant,
+    pub(super) announce: Announce,
+}
+
+impl Patience {
+    /// From now on. `None`: the call is waited for however long it takes.
+    pub(super) fn of(rule: &Rule, desk: &Desk<'_>, tool: &str) -> Option<Self> {
+        // Questions are put to the client while it waits.
+        let Plan::Auto { window_ms, .. } = with_companion(rule, InputWhen::BeforeTask) else {
+            return None;
+        };
+        Some(Self {
+            until: Instant::now() + Duration::from_millis(window_ms),
+            announce: desk.announce(tool),
+        })
+    }
+
+    /// How the next leg of the call is carried.
+    pub(super) fn plan(&self) -> Plan {
+        let left = self.until.saturating_duration_since(Instant::now());
+        Plan::Auto {
+            window_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
+            input: InputWhen::BeforeTask,
+        }
+    }
+}
+
+/// Resolves at that time; never, where there is none. Cancel safe.
+pub(super) async fn over(until: Option<Instant>) {
+    match until {
+        Some(until) => tokio::time::sleep_until(until).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Where the session's calls are concerned. `None`: there is none, or the call is to be a task.
+pub(super) async fn desk<'a>(
+    front: &'a Shared,
+    headers: &HeaderMap,
+    session: &Session,
+    request: &Request<'_>,
+) -> Option<Desk<'a>> {
+    let is_call = request.method == "tools/call" && !request.params.contains("task");
+    if !is_call || front.companion.is_none() {
+        return None;
+    }
+    Desk::open(front, who(session, front.credentials(headers))).await
+}
+
+fn who(session: &Session, credentials: Option<HeaderValue>) -> Who {
+    Who {
+        caller: session.caller,
+        credentials,
+        capabilities: session.entry.capabilities.get().into(),
+        face: Era::Legacy,
+    }
+}
+
+/// The answer to a call of one of our tools. `None`: it is the server's.
+pub(super) async fn answer(desk: &Desk<'_>, request: &Request<'_>) -> Option<Response<Body>> {
+    let tool = desk.tool(&request.params.get_str("name")?)?;
+    let answer = desk.answer(tool, request.params.get("arguments")).await;
+    Some(
+        Rpc::legacy_answer(request.id.get(), answer)
+            .on_session()
+            .into_response(),
+    )
+}
+
+/// The answer to `tools/list` with our tools in it.
+pub(super) async fn listed(asked: &Asked, json: String) -> String {
+    let message = Object::parse(&json).unwrap_or_default();
+    let Some(result) = message.get("result").map(ToOwned::to_owned) else {
+        return json;
+    };
+    let who = who(&asked.session, asked.credentials.clone());
+    let is_first = Object::parse(&asked.params).is_ok_and(|params| !params.contains("cursor"));
+    let page = companion::with_ours(&asked.front, who, result, is_first).await;
+    set(&json, "result", page.get()).unwrap_or(json)
+}

@@ -160,6 +160,14 @@ impl Call {
             Some("error") => return no_luck(),
             Some("break") => return End::Broken,
             Some("big") => return self.text(&"x".repeat(64 << 10)),
+            Some("stray") => {
+                for id in [json!("7"), Value::Null] {
+                    let stray = json!({"jsonrpc": "2.0", "id": id, "error": {
+                        "code": -32600, "message": "stray",
+                    }});
+                    let _ = out.send(Said::Note(stray.to_string())).await;
+                }
+            }
             Some("log") => {
                 let note = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {
                     "level": "error", "data": "stepped",

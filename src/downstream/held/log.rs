@@ -193,26 +193,30 @@ impl Log {
         Ok(Some(head))
     }
 
+    /// How much that takes.
     pub(super) async fn append(
         &self,
         number: u64,
         entry: &Entry,
         expires_ms: u64,
-    ) -> Result<(), StoreError> {
+    ) -> Result<usize, StoreError> {
         let is_kept = entry.meaning() != Meaning::Message || entry.len() <= MESSAGE_BYTES_MAX;
         let entry = if is_kept {
             entry.clone()
         } else {
-            Entry::resumable(
-                Meaning::Lost,
-                String::new(),
-                entry.sealed().unwrap_or_default(),
-            )
+            let sealed = entry.sealed().unwrap_or_default();
+            Entry::resumable(Meaning::Lost, String::new(), sealed)
         };
-        let store = self.ledger.store();
+        let (bytes, store) = (entry.len(), self.ledger.store());
         store
             .append(self.entries, number, entry.0, expires_ms)
-            .await
+            .await?;
+        Ok(bytes)
+    }
+
+    /// Forgets what is before that entry.
+    pub(super) async fn trim(&self, first: u64) -> Result<(), StoreError> {
+        self.ledger.store().trim(self.entries, first).await
     }
 
     /// Behind which event the server has the rest for whoever carries the call on, and the number of

@@ -27,6 +27,7 @@ use crate::task::id::{Caller, TaskId};
 use crate::task::policy::Rule;
 use crate::upstream::channel::session::Said;
 
+mod budget;
 mod carry;
 pub mod live;
 mod log;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::budget::Budget;
 use super::live::Tail;
 use super::log::{Entry, Head, Log, Meaning, Point};
 use crate::store::StoreError;
@@ -27,11 +28,14 @@ pub(super) struct Pen {
     said: u64,
     /// That of the last one which is in the log, or was forgotten before it could be.
     logged: u64,
+    /// The answer was given up, and may be there.
+    is_in_doubt: bool,
     /// When the store last failed.
     tried: Option<Instant>,
     /// It is known that the store has not all of it.
     is_behind: bool,
     expires_ms: u64,
+    budget: Budget,
     /// When the log was last known to be ours.
     sure: Instant,
     is_lost: bool,
@@ -49,9 +53,11 @@ impl Pen {
             is_known: false,
             said: behind,
             logged: behind,
+            is_in_doubt: false,
             tried: None,
             is_behind: false,
             expires_ms: terms.ends_ms.saturating_add(terms.retention_ms),
+            budget: Budget::default(),
             sure: Instant::now(),
             is_lost: false,
         }
@@ -121,11 +127,12 @@ impl Pen {
         self.write_down().await;
     }
 
-    /// Says this in place of an answer that the store did not take.
+    /// Says this in place of what the store did not take.
     pub(super) async fn end_instead(&mut self, json: String) {
         let (number, entry) = (self.said, Entry::new(Meaning::Answer, json));
         self.tail.send_modify(|tail| tail.only(number, entry));
         self.logged = self.logged.max(number.saturating_sub(1));
+        self.is_in_doubt = self.logged < number;
         self.write_again().await;
     }
 
@@ -159,6 +166,14 @@ impl Pen {
     }
 
     async fn try_write_down(&mut self) -> Result<(), StoreError> {
+        if self.is_in_doubt {
+            // A write that failed may have happened after all: the answer itself is better.
+            let taken = self.log.behind(self.logged).await?;
+            if taken.iter().any(|(number, _)| *number == self.said) {
+                self.logged = self.said;
+            }
+            self.is_in_doubt = false;
+        }
         let behind = self.tail.borrow().kept_behind(self.logged);
         for (number, entry) in behind {
             self.append(number, &entry).await?;
@@ -180,9 +195,14 @@ impl Pen {
         self.make_sure().await?;
         if !self.is_lost {
             let began = Instant::now();
-            self.log.append(number, entry, self.expires_ms).await?;
+            let bytes = self.log.append(number, entry, self.expires_ms).await?;
             self.logged = number;
             self.sure = began;
+            let is_message = entry.meaning() == Meaning::Message;
+            let first = is_message.then(|| self.budget.add(number, bytes));
+            if let Some(first) = first.flatten() {
+                self.log.trim(first).await?;
+            }
         }
         Ok(())
     }

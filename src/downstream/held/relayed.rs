@@ -53,6 +53,7 @@ pub(in crate::downstream) async fn post(
             _answer: Some(passing),
         }),
         Ok(Relayed::Answer(mut answering)) => {
+            front.upstream.answered_over_http();
             if !needs_hold(&mut answering, &call.id).await {
                 let (head, begun, body) = answering.untouched();
                 let body = Body::Passed {

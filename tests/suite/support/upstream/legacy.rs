@@ -226,10 +226,11 @@ async fn call(
     let answers_json = shared.answers_json.load(Ordering::Relaxed);
     let streams = Arc::clone(session);
     let (shared, session) = (Arc::clone(shared), Arc::clone(session));
+    let is_deaf = params["arguments"]["deaf"] == true;
     tokio::spawn(async move {
         let end = tokio::select! {
             end = call.run(&shared, &out) => Some(end),
-            () = cancelled.cancelled() => None,
+            () = cancelled.cancelled(), if !is_deaf => None,
         };
         session.running.lock().unwrap().remove(&key);
         let text = match end {

@@ -145,11 +145,12 @@ impl Call {
     /// end or in its place.
     async fn steps(&self, shared: &Shared, out: &mpsc::Sender<Said>) -> End {
         let steps = self.number("n");
+        let padding = "x".repeat(usize::try_from(self.number("padding")).unwrap());
         for step in 1..=steps {
             if let Some(token) = &self.progress_token {
                 let note = json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {
                     "progressToken": token, "progress": step, "total": steps,
-                    "message": format!("step {step}"),
+                    "message": format!("step {step}{padding}"),
                 }});
                 let _ = out.send(Said::Note(note.to_string())).await;
             }

@@ -22,8 +22,7 @@ pub(super) struct Pen {
     tail: watch::Sender<Tail>,
     head: Head,
     head_is_written: bool,
-    /// Others know of the call.
-    is_known: bool,
+    standing: Standing,
     /// The number of the last entry.
     said: u64,
     /// That of the last one which is in the log, or was forgotten before it could be.
@@ -38,7 +37,16 @@ pub(super) struct Pen {
     budget: Budget,
     /// When the log was last known to be ours.
     sure: Instant,
-    is_lost: bool,
+}
+
+/// Whose call it is, by the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// We are not named there yet.
+    Unnamed,
+    Ours,
+    /// Another replica carries it now.
+    Theirs,
 }
 
 impl Pen {
@@ -50,7 +58,7 @@ impl Pen {
             tail,
             head,
             head_is_written: false,
-            is_known: false,
+            standing: Standing::Unnamed,
             said: behind,
             logged: behind,
             is_in_doubt: false,
@@ -59,7 +67,6 @@ impl Pen {
             expires_ms: terms.ends_ms.saturating_add(terms.retention_ms),
             budget: Budget::default(),
             sure: Instant::now(),
-            is_lost: false,
         }
     }
 
@@ -79,7 +86,7 @@ impl Pen {
 
     /// Another replica carries the call now: nothing more is to be said or written here.
     pub(super) fn is_lost(&self) -> bool {
-        self.is_lost
+        self.standing == Standing::Theirs
     }
 
     /// When the store is to be asked again.
@@ -95,13 +102,13 @@ impl Pen {
         self.said += 1;
         let number = self.said;
         self.write_down().await;
-        if self.logged + 1 == number && self.head_is_written && !self.is_lost {
+        if self.logged + 1 == number && self.head_is_written && !self.is_lost() {
             let appended = self.append(number, &entry).await;
             if let Err(error) = appended {
                 self.store_failed(&error);
             }
         }
-        if !self.is_lost {
+        if !self.is_lost() {
             self.tail.send_modify(|tail| tail.push(number, entry));
         }
     }
@@ -137,7 +144,7 @@ impl Pen {
     }
 
     pub(super) fn is_written_down(&self) -> bool {
-        self.is_lost || (self.head_is_written && self.logged == self.said)
+        self.is_lost() || (self.head_is_written && self.logged == self.said)
     }
 
     /// What the store has not taken yet, with the whole retention before it.
@@ -181,10 +188,11 @@ impl Pen {
         // After the entries: it may say that they are all there.
         if !self.head_is_written {
             self.make_sure().await?;
-            if !self.is_lost {
+            if !self.is_lost() {
                 let began = Instant::now();
                 self.log.write_head(&self.head, self.expires_ms).await?;
-                (self.head_is_written, self.is_known) = (true, true);
+                self.head_is_written = true;
+                self.standing = Standing::Ours;
                 self.sure = began;
             }
         }
@@ -193,7 +201,7 @@ impl Pen {
 
     async fn append(&mut self, number: u64, entry: &Entry) -> Result<(), StoreError> {
         self.make_sure().await?;
-        if !self.is_lost {
+        if !self.is_lost() {
             let began = Instant::now();
             let bytes = self.log.append(number, entry, self.expires_ms).await?;
             self.logged = number;
@@ -211,13 +219,14 @@ impl Pen {
     /// cut off must not write over what its successor says.
     pub(super) async fn make_sure(&mut self) -> Result<(), StoreError> {
         let began = Instant::now();
-        if !self.is_known || began.saturating_duration_since(self.sure) < SURE_FOR {
+        let is_sure = began.saturating_duration_since(self.sure) < SURE_FOR;
+        if self.standing == Standing::Unnamed || is_sure {
             return Ok(());
         }
         let head = self.log.head().await?;
         if head.is_some_and(|head| head.owner != self.head.owner) {
             tracing::info!("a held call was taken over by another replica");
-            self.is_lost = true;
+            self.standing = Standing::Theirs;
         }
         self.sure = began;
         Ok(())

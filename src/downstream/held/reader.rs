@@ -55,7 +55,7 @@ enum Feed {
     /// Another replica cannot know of the call yet.
     Unbegun(watch::Receiver<Tail>),
     Here(watch::Receiver<Tail>),
-    Elsewhere(Elsewhere),
+    Elsewhere(Box<Elsewhere>),
     Over,
 }
 
@@ -121,7 +121,7 @@ impl Reader {
             tries: 0,
         };
         Self {
-            feed: Feed::Elsewhere(elsewhere),
+            feed: Feed::Elsewhere(Box::new(elsewhere)),
             ..self
         }
     }

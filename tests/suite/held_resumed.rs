@@ -92,6 +92,8 @@ impl Pair {
             let replica = format!("lease = \"3s\"\nid = {id:?}");
             let config = config()
                 .redis(&redis.url())
+                .section("upstream", "shared = true")
+                .section("drain", "grace = \"2s\"")
                 .store(&format!("seal_key = {SEAL_KEY:?}"))
                 .section("replica", &replica);
             let url = upstream.url();
@@ -158,6 +160,27 @@ async fn a_replica_that_slept_leaves_its_call_to_its_successor() {
         assert_eq!(events.len(), 1, "{events:?}");
         assert_text(&events[0], "stepped");
     }
+    let tally = pair.upstream.tally("steps");
+    assert_eq!((tally.started, tally.cancelled), (1, 0));
+}
+
+/// A new version is rolled out: what a replica cannot end in time, another one carries on.
+#[tokio::test]
+async fn a_replica_that_is_told_to_stop_leaves_its_call_to_another() {
+    let mut pair = Pair::start().await;
+    let session = Session::open(Client::of(pair.a.address())).await;
+    let mut stream = session.calling("steps", json!({"n": 2})).stream().await;
+    primed(&mut stream).await;
+    let second = steps(&mut stream, 1..=2).await;
+    assert!(pair.a.stop().await.success());
+    assert_eq!(rest(&mut stream).await, []);
+    let at_b = session.over(Client::of(pair.b.address()));
+    let mut stream = back_at(&at_b, &second).await;
+    pair.upstream.until_resumed(1).await;
+    pair.upstream.release("steps");
+    let events = rest(&mut stream).await;
+    assert_eq!(events.len(), 1, "{events:?}");
+    assert_text(&events[0], "stepped");
     let tally = pair.upstream.tally("steps");
     assert_eq!((tally.started, tally.cancelled), (1, 0));
 }

@@ -177,7 +177,12 @@ impl Job {
                 word = source.next() => {
                     return word.unwrap_or_else(|| Said::Answer(String::new()).into());
                 }
-                () = halt.cancelled() => return failed(&self.pen.head().id, Reason::Shutdown),
+                () = halt.cancelled() => {
+                    let is_left = self.front.runner.others_carry_on() && self.pen.leave();
+                    if !is_left {
+                        return failed(&self.pen.head().id, Reason::Shutdown);
+                    }
+                }
                 () = tokio::time::sleep_until(self.deadline) => {
                     // Nobody waits for what was cancelled, and its server knows.
                     if self.is_cancelled {

@@ -180,6 +180,12 @@ impl Tail {
         }
     }
 
+    /// Whether it is kept where the server can be come back to.
+    pub(super) fn is_resumable(&self) -> bool {
+        let mut entries = self.entries.iter().rev();
+        entries.any(|(_, entry)| entry.sealed().is_some())
+    }
+
     /// What is kept of it.
     pub(super) fn kept_behind(&self, after: u64) -> Vec<(u64, Entry)> {
         let behind = self.entries.iter().filter(|(number, _)| *number > after);

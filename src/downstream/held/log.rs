@@ -85,7 +85,7 @@ impl Entry {
         self.parts().map_or("", |(_, json, _)| json)
     }
 
-    fn sealed(&self) -> Option<&str> {
+    pub(super) fn sealed(&self) -> Option<&str> {
         let (.., sealed) = self.parts()?;
         Some(sealed).filter(|sealed| !sealed.is_empty())
     }

@@ -45,7 +45,7 @@ enum Standing {
     /// We are not named there yet.
     Unnamed,
     Ours,
-    /// Another replica carries it now.
+    /// Another replica carries it now, or will.
     Theirs,
 }
 
@@ -141,6 +141,15 @@ impl Pen {
         self.logged = self.logged.max(number.saturating_sub(1));
         self.is_in_doubt = self.logged < number;
         self.write_again().await;
+    }
+
+    /// Leaves the call to whoever can carry it on behind what is written. `false`: nobody can.
+    pub(super) fn leave(&mut self) -> bool {
+        let is_resumable = self.head.point.is_some() || self.tail.borrow().is_resumable();
+        if is_resumable && self.is_written_down() {
+            self.standing = Standing::Theirs;
+        }
+        self.is_lost()
     }
 
     pub(super) fn is_written_down(&self) -> bool {

@@ -75,6 +75,7 @@ macro_rules! with_rules {
             notes::a_note_is_gone_when_it_expires_and_its_name_is_free,
             notes::a_log_is_read_in_order_behind_a_number,
             notes::a_log_keeps_the_newest_entries,
+            notes::a_log_forgets_what_it_is_told_to,
             notes::an_append_moves_the_expiry_of_the_whole_log,
             notes::an_entry_may_be_large,
             notes::a_caller_is_told_of_its_listed_tasks_only,

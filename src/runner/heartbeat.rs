@@ -42,6 +42,14 @@ impl Runner {
         living.is_some_and(|living| !living.contains(incarnation))
     }
 
+    /// Whether no other replica uses the store, as far as can be told by the last heartbeat.
+    pub fn is_alone(&self) -> bool {
+        let view = self.view();
+        let is_me = |other: &Incarnation| *other == self.incarnation;
+        let living = view.living.as_ref();
+        self.settings.exclusive_store || living.is_some_and(|living| living.iter().all(is_me))
+    }
+
     pub(super) fn view(&self) -> watch::Ref<'_, View> {
         self.view.borrow()
     }

@@ -244,6 +244,11 @@ impl Runner {
         &self.incarnation
     }
 
+    /// Seals what only replicas of this service may read; `None` without a key.
+    pub fn sealer(&self) -> Option<&Sealer> {
+        self.settings.sealer.as_ref()
+    }
+
     pub fn watches(&self) -> &Arc<Watches> {
         &self.watches
     }

@@ -200,6 +200,12 @@ impl Runner {
         now_ms.saturating_sub(dead.since_ms) >= lease_ms.saturating_mul(2)
     }
 
+    /// Whether somebody else may carry on at the server what is left here.
+    pub fn others_carry_on(&self) -> bool {
+        let settings = &self.settings;
+        settings.reach == Reach::Shared && !settings.exclusive_store && !self.is_alone()
+    }
+
     /// Where the call can be carried on, for the record.
     pub(super) fn seal(&self, task: &Task, point: &str) -> Option<Box<str>> {
         let place = Place {

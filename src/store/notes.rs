@@ -118,6 +118,9 @@ pub trait Notes: fmt::Debug + Send + Sync {
         expires_ms: u64,
     ) -> Result<(), StoreError>;
 
+    /// Takes the entries of a log out whose numbers are below `first`. None there is no error.
+    async fn trim(&self, log: Name, first: u64) -> Result<(), StoreError>;
+
     /// The entries behind `after`, in order. Empty where there is no such log.
     async fn entries(&self, log: Name, after: u64) -> Result<Vec<(u64, Bytes)>, StoreError>;
 }

@@ -1,17 +1,30 @@
-//! A legacy client's request passed on as it is, with an answer that is read message by message.
+//! A legacy client's request passed on as it is, with an answer that is read message by message, and
+//! come back to where its server keeps its events.
+
+use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::Response;
-use hyper::header::ACCEPT_ENCODING;
+use hyper::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use hyper::http::request;
 use hyper::http::response::Parts;
+use hyper::{Method, Response, StatusCode};
 use serde_json::value::RawValue;
+use tokio::time::timeout;
 
 use super::heard::{self, Heard, INVALID, LATER, Messages};
 use super::http::{RequestBody, ResponseBody};
 use super::server::Server;
 use super::wrapped::Upstream;
 use crate::mcp::error::Failure;
+use crate::mcp::headers::LAST_EVENT_ID;
+
+/// Between attempts to come back to a stream that ended before its answer.
+const PAUSE: Duration = Duration::from_millis(500);
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+
+/// A stream that was come back to and says nothing for so long is asked for again: some servers tell
+/// what was missed, and nothing of what comes after.
+const RESUMED_SILENCE: Duration = Duration::from_secs(10);
 
 /// What the server made of it.
 #[derive(Debug)]
@@ -26,6 +39,16 @@ pub enum Relayed {
 pub struct Answering {
     pub head: Parts,
     messages: Messages,
+    is_resumed: bool,
+}
+
+/// Where a stream can be come back to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResumePoint {
+    /// The server's own id of the last event.
+    pub event_id: String,
+    /// How long the server wants its client to wait.
+    pub retry: Option<Duration>,
 }
 
 /// One event of a stream, or a body of JSON.
@@ -58,7 +81,16 @@ impl Answering {
 
     /// `None` at the end of the body, however it ended for a stream. Cancel safe for streams.
     pub async fn next(&mut self) -> Result<Option<Said>, Failure> {
-        self.messages.next_said().await
+        if !self.is_resumed {
+            return self.messages.next_said().await;
+        }
+        let next = timeout(RESUMED_SILENCE, self.messages.next_said()).await;
+        next.unwrap_or(Ok(None))
+    }
+
+    /// How long the server wants its client to wait before it comes back.
+    pub fn retry(&self) -> Option<Duration> {
+        self.messages.retry
     }
 }
 
@@ -92,8 +124,74 @@ impl Upstream {
         parts.headers.remove(ACCEPT_ENCODING);
         let response = self.pass(parts, body).await?;
         Ok(match Messages::try_of(response, message_bytes_max) {
-            Ok((head, messages)) => Relayed::Answer(Box::new(Answering { head, messages })),
+            Ok((head, messages)) => Relayed::Answer(Box::new(Answering {
+                head,
+                messages,
+                is_resumed: false,
+            })),
             Err(response) => Relayed::Passed(*response),
         })
     }
+
+    /// Comes back to a stream as the client that sent `parts` would, and asks until the server has
+    /// it: whoever waits has a deadline. `None`: it is not there, or not to be had this way.
+    ///
+    /// Cancel safe: dropped, it can be begun again from the same point.
+    pub async fn relay_rest(
+        &self,
+        parts: &request::Parts,
+        point: &ResumePoint,
+        message_bytes_max: usize,
+    ) -> Option<Box<Answering>> {
+        let parts = resuming(parts, &point.event_id)?;
+        let mut pause = point.retry.unwrap_or(PAUSE);
+        loop {
+            tokio::time::sleep(pause.min(PAUSE_MAX)).await;
+            pause = (pause * 2).clamp(PAUSE, PAUSE_MAX);
+            let Ok(response) = self.pass(parts.clone(), RequestBody::empty()).await else {
+                continue;
+            };
+            let status = response.status();
+            if let Some(later) = super::later::pause(response.headers()) {
+                pause = later;
+            }
+            match Messages::try_of(response, message_bytes_max) {
+                Ok((head, messages)) if messages.is_stream() => {
+                    return Some(Box::new(Answering {
+                        head,
+                        messages,
+                        is_resumed: true,
+                    }));
+                }
+                Ok(_) => return None,
+                Err(_) if is_refusal(status) => return None,
+                // Another stream is still open there, or a gateway is away for a moment.
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+fn resuming(parts: &request::Parts, event_id: &str) -> Option<request::Parts> {
+    let mut parts = parts.clone();
+    parts.method = Method::GET;
+    for name in [CONTENT_LENGTH, CONTENT_TYPE, ACCEPT_ENCODING] {
+        parts.headers.remove(name);
+    }
+    let accepts = HeaderValue::from_static("text/event-stream");
+    parts.headers.insert(ACCEPT, accepts);
+    let event_id = HeaderValue::try_from(event_id).ok()?;
+    parts.headers.insert(LAST_EVENT_ID, event_id);
+    Some(parts)
+}
+
+fn is_refusal(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::BAD_REQUEST
+            | StatusCode::UNAUTHORIZED
+            | StatusCode::FORBIDDEN
+            | StatusCode::NOT_FOUND
+            | StatusCode::METHOD_NOT_ALLOWED
+    )
 }

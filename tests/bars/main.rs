@@ -28,6 +28,7 @@ mod faulty;
 mod report;
 mod rig;
 mod seed;
+mod session;
 mod upstream;
 
 use report::Report;

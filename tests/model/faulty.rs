@@ -146,6 +146,10 @@ impl Notes for Faulty {
         self.inner.append(log, number, entry, expires_ms).await
     }
 
+    async fn trim(&self, log: Name, first: u64) -> Result<(), StoreError> {
+        self.inner.trim(log, first).await
+    }
+
     async fn entries(&self, log: Name, after: u64) -> Result<Vec<(u64, Bytes)>, StoreError> {
         self.inner.entries(log, after).await
     }

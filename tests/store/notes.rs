@@ -2,6 +2,7 @@
 //! may be told of.
 
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -196,6 +197,31 @@ pub(crate) async fn a_log_keeps_the_newest_entries(rig: &Rig) {
     assert!(kept.into_iter().eq(expected));
 }
 
+pub(crate) async fn a_log_forgets_what_it_is_told_to(rig: &Rig) {
+    let (log, until) = (Name::of(Kind::Events, &["l"]), rig.now_ms() + 60_000);
+    rig.store.trim(log, 3).await.unwrap();
+    assert!(entries(rig, log, 0).await.is_empty());
+    let large = patterned(600_000);
+    let append = rig.store.append(log, 1, large.clone(), until);
+    append.await.unwrap();
+    append_each(rig, log, 2..=3, until).await;
+    let append = rig.store.append(log, 4, large.clone(), until);
+    append.await.unwrap();
+    for first in [0, 1] {
+        rig.store.trim(log, first).await.unwrap();
+        assert_eq!(entries(rig, log, 0).await.len(), 4);
+    }
+    for _ in 0..2 {
+        rig.store.trim(log, 3).await.unwrap();
+        assert!(entries(rig, log, 0).await == [(3, "3".into()), (4, large.clone())]);
+    }
+    append_each(rig, log, 5..=5, until).await;
+    rig.store.trim(log, 9).await.unwrap();
+    assert!(entries(rig, log, 0).await.is_empty());
+    append_each(rig, log, 6..=6, until).await;
+    assert_eq!(entries(rig, log, 0).await, [(6, "6".into())]);
+}
+
 pub(crate) async fn an_append_moves_the_expiry_of_the_whole_log(rig: &Rig) {
     let (short, long) = (rig.now_ms() + 1_000, rig.now_ms() + 3_600_000);
     let (log, canary) = (Name::of(Kind::Events, &["l"]), claim_of("canary"));
@@ -290,6 +316,12 @@ async fn find(rig: &Rig, name: Name) -> Option<Bytes> {
 async fn append(rig: &Rig, log: Name, number: u64, entry: &str, until: u64) {
     let entry = Bytes::copy_from_slice(entry.as_bytes());
     rig.store.append(log, number, entry, until).await.unwrap();
+}
+
+async fn append_each(rig: &Rig, log: Name, numbers: RangeInclusive<u64>, until: u64) {
+    for number in numbers {
+        append(rig, log, number, &number.to_string(), until).await;
+    }
 }
 
 async fn entries(rig: &Rig, log: Name, after: u64) -> Vec<(u64, Bytes)> {

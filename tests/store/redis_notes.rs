@@ -87,6 +87,10 @@ async fn a_log_keeps_no_piece_of_what_went() {
     ask::<u64>(&mut raw, &["HDEL", &key, "2"]).await;
     let whole = store.entries(log, 0).await.unwrap();
     assert_eq!(whole.len(), 1, "half an entry");
+    // The last piece of the first is not there, as after an eviction.
+    ask::<u64>(&mut raw, &["HDEL", &key, "1:2"]).await;
+    let whole = store.entries(log, 0).await.unwrap();
+    assert_eq!(whole.len(), 0, "an entry without its end");
     for number in 3..=ENTRIES_MAX + 2 {
         store
             .append(log, number, "event".into(), hour())

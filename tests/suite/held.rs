@@ -57,6 +57,12 @@ impl Session {
         self.post(&json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}))
     }
 
+    /// Waits for the answer no more.
+    pub(crate) fn cancelling(&self) -> Request {
+        let params = json!({"requestId": 7});
+        self.post(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}))
+    }
+
     pub(crate) fn back(&self, event: &str) -> Request {
         let get = self.client.http(Method::GET, "/mcp");
         let get = get.header("accept", "text/event-stream");
@@ -338,14 +344,31 @@ async fn nobody_else_comes_back_to_a_call() {
     assert_eq!(rest(&mut back_at(&session, &first).await).await.len(), 2);
 }
 
+/// What it says is bounded in bytes: the oldest goes, and the answer never.
+#[tokio::test]
+async fn a_call_that_says_much_keeps_the_newest_and_its_answer() {
+    let (rig, session) = rig(config()).await;
+    let arguments = json!({"n": 20, "padding": 400_000});
+    let mut stream = session.calling("steps", arguments).stream().await;
+    let first = primed(&mut stream).await;
+    rig.upstream.release("steps");
+    let heard = rest(&mut stream).await;
+    assert_text(heard.last().unwrap(), "stepped");
+    let kept = rest(&mut back_at(&session, &first).await).await;
+    assert!((6..=11).contains(&kept.len()), "{} of 21", kept.len());
+    let steps = kept[..kept.len() - 1].iter().rev();
+    for (event, step) in steps.zip((1..=20).rev()) {
+        assert_eq!(event.message["params"]["progress"], step);
+    }
+    assert_text(kept.last().unwrap(), "stepped");
+}
+
 #[tokio::test]
 async fn a_cancelled_call_ends() {
     let (rig, session) = rig(config()).await;
     let mut stream = session.calling("steps", json!({"n": 1})).stream().await;
     let first = primed(&mut stream).await;
-    let params = json!({"requestId": 7});
-    let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params});
-    assert_eq!(session.post(&cancel).send().await.status, 202);
+    assert_eq!(session.cancelling().send().await.status, 202);
     rig.upstream
         .until("steps", "cancelled", |tally| tally.cancelled == 1)
         .await;

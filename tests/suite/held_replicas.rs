@@ -1,11 +1,14 @@
 //! Held calls on two replicas, one of which may die, and over a store that may be away.
 
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+
 use serde_json::json;
 
 use crate::held::{Session, assert_text, back_at, config, primed, reason, rest};
 use crate::redis_server::RedisServer;
 use crate::support::client::Client;
-use crate::support::{Era, PATIENCE, Proxy, Upstream, within};
+use crate::support::{Config, Era, PATIENCE, Proxy, Upstream, within};
 
 /// Two replicas in front of a server that keeps no events.
 struct Pair {
@@ -17,11 +20,16 @@ struct Pair {
 
 impl Pair {
     async fn start() -> Self {
+        Self::of(config()).await
+    }
+
+    async fn of(config: Config) -> Self {
         let redis = RedisServer::start();
         let upstream = Upstream::start(Era::Legacy).await;
         let start = |id: &str| {
             let replica = format!("lease = \"3s\"\nid = {id:?}");
-            let config = config().redis(&redis.url()).section("replica", &replica);
+            let config = config.clone().redis(&redis.url());
+            let config = config.section("replica", &replica);
             let url = upstream.url();
             async move { config.start(&url).await }
         };
@@ -33,6 +41,32 @@ impl Pair {
             redis,
         }
     }
+}
+
+impl Pair {
+    /// What the store may hold; 0: as much as it likes.
+    fn allow_bytes(&self, bytes: u64) {
+        let mut redis = UnixStream::connect(self.redis.socket()).unwrap();
+        write!(redis, "CONFIG SET maxmemory {bytes}\r\n").unwrap();
+        let mut answer = [0; 5];
+        redis.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"+OK\r\n");
+    }
+}
+
+/// Also by calls that are the first thing that a replica hears of their session and its server.
+#[tokio::test]
+async fn a_session_that_began_elsewhere_has_its_calls_held() {
+    let pair = Pair::start().await;
+    let at_a = Session::open(Client::of(pair.a.address())).await;
+    let at_b = at_a.over(Client::of(pair.b.address()));
+    let mut stream = at_b.calling("steps", json!({"n": 1})).stream().await;
+    let first = primed(&mut stream).await;
+    drop(stream);
+    let mut stream = back_at(&at_a, &first).await;
+    stream.event().await.unwrap();
+    pair.upstream.release("steps");
+    assert_text(&rest(&mut stream).await[0], "stepped");
 }
 
 #[tokio::test]
@@ -103,4 +137,44 @@ async fn a_call_goes_on_while_the_store_is_away() {
     };
     let body = within(PATIENCE, "the log is written", kept).await;
     assert!(body.contains("stepped"), "{body}");
+}
+
+/// A call over its time is answered for, and one that was cancelled is not.
+#[tokio::test]
+async fn a_cancel_finds_its_call_on_any_replica() {
+    let pair = Pair::of(config().terms("max_duration = \"4s\"")).await;
+    let at_a = Session::open(Client::of(pair.a.address())).await;
+    let at_b = at_a.over(Client::of(pair.b.address()));
+    let arguments = json!({"n": 1, "deaf": true});
+    let mut stream = at_a.calling("steps", arguments).stream().await;
+    primed(&mut stream).await;
+    stream.event().await.unwrap();
+    assert_eq!(at_b.cancelling().send().await.status, 202);
+    let events = within(PATIENCE, "the end of a cancelled call", rest(&mut stream)).await;
+    assert_eq!(events, []);
+}
+
+/// The store was full for longer than the answer is kept in memory: those who wait elsewhere hear that
+/// it is lost when there is room again.
+#[tokio::test]
+async fn an_answer_that_could_not_be_kept_is_answered_for() {
+    let pair = Pair::of(config().terms("retention = \"2s\"")).await;
+    let at_a = Session::open(Client::of(pair.a.address())).await;
+    let at_b = at_a.over(Client::of(pair.b.address()));
+    let mut stream = at_a.calling("steps", json!({"n": 1})).stream().await;
+    let first = primed(&mut stream).await;
+    stream.event().await.unwrap();
+    let mut elsewhere = back_at(&at_b, &first).await;
+    elsewhere.event().await.unwrap();
+    pair.allow_bytes(1);
+    pair.upstream.release("steps");
+    assert_text(&rest(&mut stream).await[0], "stepped");
+    let given_up = "an answer that the store did not take is kept no longer";
+    pair.a.until_logged(given_up).await;
+    pair.allow_bytes(0);
+    let events = rest(&mut elsewhere);
+    let events = within(PATIENCE, "the end of a lost answer", events).await;
+    assert_eq!(events.len(), 1, "{events:?}");
+    assert_eq!(events[0].message["id"], 7);
+    assert_eq!(reason(&events[0].message), "store_lost");
 }

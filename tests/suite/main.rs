@@ -49,6 +49,7 @@ mod get_stream;
 mod headers;
 mod held;
 mod held_replicas;
+mod held_resumed;
 mod lifecycle;
 mod listen;
 mod malformed;

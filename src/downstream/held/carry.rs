@@ -9,17 +9,17 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::live::{Holding, Tail};
-use super::log::{Entry, Head, Log, Meaning};
+use super::log::{Head, Log, Meaning, Terms};
+use super::pen::{Pen, RETRY};
+use super::words::Word;
 use super::{Call, Stop};
 use crate::downstream::heartbeat::Heartbeat;
 use crate::downstream::reply::Rpc;
 use crate::downstream::tasks::Shared;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::store::StoreError;
+use crate::store::notes::Name;
 use crate::upstream::channel::session::Said;
-
-/// Between attempts to write into a log that its store did not take.
-const RETRY: Duration = Duration::from_secs(1);
 
 /// No clock ends later.
 const LASTS_MAX: Duration = Duration::from_hours(24 * 365);
@@ -33,6 +33,12 @@ const ANSWER_WAITS: Duration = Duration::from_mins(10);
 /// A server that was told that nobody waits has so long for a last word. Many never say one.
 const CANCELLED_PATIENCE: Duration = Duration::from_secs(30);
 
+/// How often a call looks for what other replicas did about it.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How often the store is asked to take the word that an answer was not kept.
+const ASKED_AGAIN: Duration = Duration::from_secs(5);
+
 /// What is shown of a call, and the clock of its client.
 type Begun = (watch::Receiver<Tail>, Option<Heartbeat>);
 
@@ -41,8 +47,8 @@ pub(super) fn begin(
     front: &Shared,
     call: Call,
     log: Log,
-    source: BoxStream<'static, Said>,
-) -> Result<Begun, BoxStream<'static, Said>> {
+    source: BoxStream<'static, Word>,
+) -> Result<Begun, BoxStream<'static, Word>> {
     let (tail, shown) = watch::channel(Tail::default());
     let session = call.place.key();
     let holding = front
@@ -52,35 +58,30 @@ pub(super) fn begin(
         tracing::warn!("too many calls are held: one more ends with its client's connection");
         return Err(source);
     };
-    let token = call.progress_token.filter(|_| call.rule.heartbeat);
-    let now_ms = log.now_ms();
+    let token = call.progress_token.clone();
+    let token = token.filter(|_| call.rule.heartbeat);
+    let began_ms = log.now_ms();
     let head = Head {
         owner: front.runner.incarnation().as_str().into(),
-        id: call.id,
-        began_ms: now_ms,
+        id: call.id.clone(),
+        began_ms,
+        terms: Terms {
+            ends_ms: began_ms.saturating_add(call.rule.max_duration_ms),
+            retention_ms: call.rule.retention_ms,
+            bytes_max: call.bytes_max(),
+        },
+        point: None,
         heartbeat: token.clone(),
         is_over: false,
     };
-    let lasts_ms = call.rule.max_duration_ms;
-    let job = Job {
-        front: Arc::clone(front),
-        log,
+    let cancel = call.place.cancel(&call.id);
+    let job = Job::new(
+        front,
+        Pen::new(log, head, tail, 0),
         holding,
-        tail,
-        head,
-        head_is_written: false,
-        said: 0,
-        logged: 0,
-        tried: None,
-        is_behind: false,
-        stop: Some(call.stop),
-        deadline: Instant::now() + Duration::from_millis(lasts_ms).min(LASTS_MAX),
-        is_cancelled: false,
-        retention_ms: call.rule.retention_ms,
-        expires_ms: now_ms
-            .saturating_add(lasts_ms)
-            .saturating_add(call.rule.retention_ms),
-    };
+        cancel,
+        call.stop,
+    );
     front.runner.attend(job.run(source));
     Ok((
         shown,
@@ -88,166 +89,174 @@ pub(super) fn begin(
     ))
 }
 
-struct Job {
+pub(super) struct Job {
     front: Shared,
-    log: Log,
+    pen: Pen,
     holding: Holding,
-    tail: watch::Sender<Tail>,
-    head: Head,
-    head_is_written: bool,
-    /// The number of the last entry.
-    said: u64,
-    /// That of the last one which is in the log, or was forgotten before it could be.
-    logged: u64,
-    /// When the store last failed.
-    tried: Option<Instant>,
-    /// It is known that the store has not all of it.
-    is_behind: bool,
+    /// Where a cancel that came to another replica is.
+    cancel: Name,
     stop: Option<Stop>,
     deadline: Instant,
     is_cancelled: bool,
-    retention_ms: u64,
-    expires_ms: u64,
 }
 
 impl Job {
-    async fn run(mut self, mut source: BoxStream<'static, Said>) {
-        self.write_down().await;
-        self.tail.send_modify(|tail| tail.is_begun = true);
-        let last = loop {
-            match self.listen(&mut source).await {
-                Said::Message(message) => self.say(Entry::new(Meaning::Message, message)).await,
-                Said::Answer(answer) if answer.is_empty() => {
-                    break Entry::new(Meaning::End, answer);
+    pub(super) fn new(
+        front: &Shared,
+        pen: Pen,
+        holding: Holding,
+        cancel: Name,
+        stop: Stop,
+    ) -> Self {
+        let left_ms = pen.head().terms.ends_ms.saturating_sub(pen.log().now_ms());
+        Self {
+            front: Arc::clone(front),
+            pen,
+            holding,
+            cancel,
+            stop: Some(stop),
+            deadline: Instant::now() + Duration::from_millis(left_ms).min(LASTS_MAX),
+            is_cancelled: false,
+        }
+    }
+
+    pub(super) async fn run(mut self, mut source: BoxStream<'static, Word>) {
+        self.pen.begin().await;
+        let answer = loop {
+            if self.pen.is_lost() {
+                return;
+            }
+            let Word { said, event_id } = self.listen(&mut source).await;
+            match (said, event_id) {
+                (Some(Said::Message(message)), event_id) => {
+                    let event_id = event_id.as_deref();
+                    self.pen.say(Meaning::Message, message, event_id).await;
                 }
-                Said::Answer(answer) => break Entry::new(Meaning::Answer, answer),
+                (Some(Said::Answer(answer)), _) => break answer,
+                (None, Some(event_id)) => self.pen.resumes_at(&event_id).await,
+                (None, None) => {}
             }
         };
         drop(source);
         let gave_up = Instant::now() >= self.deadline || self.front.runner.halt().is_cancelled();
         let must_tell = gave_up && !self.is_cancelled;
-        // From here on it is kept for its retention.
-        self.expires_ms = self.log.now_ms().saturating_add(self.retention_ms);
-        self.tried = None;
-        let size = last.len();
-        self.say(last).await;
-        self.head.is_over = true;
-        self.head_is_written = false;
-        self.write_down().await;
+        let meaning = if answer.is_empty() {
+            Meaning::End
+        } else {
+            Meaning::Answer
+        };
+        let size = answer.len();
+        self.pen.end(meaning, answer).await;
+        if self.pen.is_lost() {
+            return;
+        }
         if let Some(stop) = self.stop.take().filter(|_| must_tell) {
             let _ = tokio::time::timeout(STOP_PATIENCE, stop).await;
         }
-        if !self.is_written_down() {
-            self.wait_for_the_store(size).await;
+        if !self.pen.is_written_down() {
+            let halt = self.front.runner.halt().clone();
+            halt.run_until_cancelled(self.wait_for_the_store(size))
+                .await;
         }
     }
 
-    /// What is said next; an answer without words: there will be none.
-    async fn listen(&mut self, source: &mut BoxStream<'static, Said>) -> Said {
+    /// What is said next; an answer without words: there will be none. Nothing: look whether the
+    /// call is still ours.
+    async fn listen(&mut self, source: &mut BoxStream<'static, Word>) -> Word {
         let halt = self.front.runner.halt().clone();
+        let mut look = tokio::time::interval_at(Instant::now() + LOOK, LOOK);
         loop {
+            let retries_at = self.pen.retries_at();
             let retry = async {
-                match self.tried {
-                    Some(tried) => tokio::time::sleep_until(tried + RETRY).await,
+                match retries_at {
+                    Some(then) => tokio::time::sleep_until(then).await,
                     None => std::future::pending().await,
                 }
             };
             tokio::select! {
-                said = source.next() => {
-                    return said.unwrap_or_else(|| Said::Answer(String::new()));
+                word = source.next() => {
+                    return word.unwrap_or_else(|| Said::Answer(String::new()).into());
                 }
-                () = halt.cancelled() => return failed(&self.head.id, Reason::Shutdown),
+                () = halt.cancelled() => {
+                    let is_left = self.front.runner.others_carry_on() && self.pen.leave();
+                    if !is_left {
+                        return failed(&self.pen.head().id, Reason::Shutdown);
+                    }
+                }
                 () = tokio::time::sleep_until(self.deadline) => {
                     // Nobody waits for what was cancelled, and its server knows.
                     if self.is_cancelled {
-                        return Said::Answer(String::new());
+                        return Said::Answer(String::new()).into();
                     }
-                    return failed(&self.head.id, Reason::Deadline);
+                    return failed(&self.pen.head().id, Reason::Deadline);
                 }
                 () = self.holding.cancelled.cancelled(), if !self.is_cancelled => {
                     self.is_cancelled = true;
                     self.deadline = self.deadline.min(Instant::now() + CANCELLED_PATIENCE);
                 }
-                () = retry => self.write_down().await,
+                () = retry => self.pen.write_down().await,
+                _ = look.tick(), if retries_at.is_none() => {
+                    if let Err(error) = self.look_around().await {
+                        self.pen.store_failed(&error);
+                    }
+                }
+            }
+            if self.pen.is_lost() {
+                return Word::NOTHING;
             }
         }
     }
 
-    /// Kept before it is shown: a client that saw it finds it on every replica.
-    async fn say(&mut self, entry: Entry) {
-        self.said += 1;
-        let number = self.said;
-        self.write_down().await;
-        if self.logged + 1 == number && self.head_is_written {
-            match self.log.append(number, &entry, self.expires_ms).await {
-                Ok(()) => self.logged = number,
-                Err(error) => self.store_failed(&error),
-            }
+    /// What other replicas did about the call.
+    async fn look_around(&mut self) -> Result<(), StoreError> {
+        self.pen.make_sure().await?;
+        if self.is_cancelled || self.front.runner.is_alone() {
+            return Ok(());
         }
-        self.tail.send_modify(|tail| tail.push(number, entry));
-    }
-
-    fn is_written_down(&self) -> bool {
-        self.head_is_written && self.logged == self.said
-    }
-
-    /// Writes what the store has not taken yet, in order, unless it has just failed.
-    async fn write_down(&mut self) {
-        let is_too_early = self
-            .tried
-            .is_some_and(|tried| Instant::now() < tried + RETRY);
-        if is_too_early {
-            return;
-        }
-        self.tried = None;
-        match self.try_write_down().await {
-            Ok(()) => self.is_behind = false,
-            Err(error) => self.store_failed(&error),
-        }
-    }
-
-    async fn try_write_down(&mut self) -> Result<(), StoreError> {
-        let behind = self.tail.borrow().kept_behind(self.logged);
-        for (number, entry) in behind {
-            self.log.append(number, &entry, self.expires_ms).await?;
-            self.logged = number;
-        }
-        // After the entries: it may say that they are all there.
-        if !self.head_is_written {
-            self.log.write_head(&self.head, self.expires_ms).await?;
-            self.head_is_written = true;
+        let store = self.front.runner.ledger().store();
+        if store.find(self.cancel).await?.is_some() {
+            self.holding.cancelled.cancel();
+            store.remove(self.cancel).await?;
         }
         Ok(())
     }
 
-    fn store_failed(&mut self, error: &StoreError) {
-        if !std::mem::replace(&mut self.is_behind, true) {
-            tracing::warn!(%error, "the store did not take what a held call said");
-        }
-        self.tried = Some(Instant::now());
-    }
-
-    /// Whoever comes back meanwhile finds the answer here.
+    /// Whoever comes back meanwhile finds the answer here. Those who wait elsewhere are told at last
+    /// that it is lost, as soon as the store takes that.
     async fn wait_for_the_store(&mut self, answer_bytes: usize) {
-        let Some(_room) = self.front.holds.keep(answer_bytes) else {
-            tracing::warn!("an answer that the store did not take is kept no longer");
+        if let Some(_room) = self.front.holds.keep(answer_bytes) {
+            let retention = Duration::from_millis(self.pen.head().terms.retention_ms);
+            let write = write_until_taken(&mut self.pen, RETRY);
+            let _ = tokio::time::timeout(retention.min(ANSWER_WAITS), write).await;
+        }
+        if self.pen.is_written_down() {
             return;
-        };
-        let halt = self.front.runner.halt().clone();
-        let waits = Duration::from_millis(self.retention_ms).min(ANSWER_WAITS);
-        let write = async {
-            while !self.is_written_down() {
-                tokio::time::sleep(RETRY).await;
-                self.write_down().await;
-            }
-        };
-        let _ = halt
-            .run_until_cancelled(tokio::time::timeout(waits, write))
-            .await;
+        }
+        tracing::warn!("an answer that the store did not take is kept no longer");
+        let failure = Failure::new(Reason::StoreLost, SideEffect::Unknown);
+        let instead = Rpc::failure(self.pen.head().id.get(), failure).json;
+        self.pen.end_instead(instead).await;
+        // Until nobody finds the call any more.
+        let Terms {
+            ends_ms,
+            retention_ms,
+            ..
+        } = self.pen.head().terms;
+        let forgotten_ms = ends_ms.saturating_add(retention_ms);
+        let left = Duration::from_millis(forgotten_ms.saturating_sub(self.pen.log().now_ms()));
+        let write = write_until_taken(&mut self.pen, ASKED_AGAIN);
+        let _ = tokio::time::timeout(left.min(LASTS_MAX), write).await;
     }
 }
 
-fn failed(id: &RawValue, reason: Reason) -> Said {
+async fn write_until_taken(pen: &mut Pen, pause: Duration) {
+    while !pen.is_written_down() {
+        tokio::time::sleep(pause).await;
+        pen.write_again().await;
+    }
+}
+
+fn failed(id: &RawValue, reason: Reason) -> Word {
     let failure = Failure::new(reason, SideEffect::Unknown);
-    Said::Answer(Rpc::failure(id.get(), failure).json)
+    Said::Answer(Rpc::failure(id.get(), failure).json).into()
 }

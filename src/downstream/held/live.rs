@@ -1,5 +1,6 @@
 //! The held calls that this replica carries, and the last of what each said.
 
+use std::collections::hash_map::Entry as Place;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -61,7 +62,7 @@ impl Holds {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a place; `None`: there is none.
+    /// Takes a place; `None`: there is none, or the call has one here.
     pub(super) fn begin(
         self: &Arc<Self>,
         name: Name,
@@ -77,7 +78,10 @@ impl Holds {
             tail,
             cancelled: cancelled.clone(),
         };
-        self.live().insert(name, live);
+        match self.live().entry(name) {
+            Place::Occupied(_) => return None,
+            Place::Vacant(place) => place.insert(live),
+        };
         Some(Holding {
             holds: Arc::clone(self),
             name,
@@ -86,18 +90,22 @@ impl Holds {
         })
     }
 
+    /// The same, once what it says is shown.
+    pub(super) fn find_begun(&self, name: Name) -> Option<watch::Receiver<Tail>> {
+        self.find(name).filter(|tail| tail.borrow().is_begun)
+    }
+
     /// What that call said last, if it is held here.
     pub(super) fn find(&self, name: Name) -> Option<watch::Receiver<Tail>> {
         self.live().get(&name).map(|live| live.tail.clone())
     }
 
-    /// The client said that it waits for this request no more.
-    pub(in crate::downstream) fn cancelled(&self, session: SessionKey, request: &RawValue) {
+    /// The client said that it waits for this request no more. `false`: no such call is held here.
+    pub(super) fn cancelled(&self, session: SessionKey, request: &RawValue) -> bool {
         let live = self.live();
         let mut of_session = live.values().filter(|live| live.session == session);
-        if let Some(live) = of_session.find(|live| *live.request == *request.get()) {
-            live.cancelled.cancel();
-        }
+        let found = of_session.find(|live| *live.request == *request.get());
+        found.map(|live| live.cancelled.cancel()).is_some()
     }
 
     /// Room for an answer that waits for the store, while it is held.
@@ -120,6 +128,8 @@ pub(super) struct Tail {
     pub(super) is_begun: bool,
     entries: VecDeque<(u64, Entry)>,
     bytes: usize,
+    /// The number of the last entry, which may be in the log only.
+    last: u64,
 }
 
 /// What is behind an entry.
@@ -132,7 +142,23 @@ pub(super) enum Behind {
 }
 
 impl Tail {
+    /// Of a call that was carried elsewhere until then.
+    pub(super) fn behind_entry(last: u64) -> Self {
+        Self {
+            last,
+            ..Self::default()
+        }
+    }
+
+    /// All that there is from now on.
+    pub(super) fn only(&mut self, number: u64, entry: Entry) {
+        self.entries.clear();
+        self.bytes = 0;
+        self.push(number, entry);
+    }
+
     pub(super) fn push(&mut self, number: u64, entry: Entry) {
+        self.last = number;
         self.bytes += entry.len();
         self.entries.push_back((number, entry));
         while self.entries.len() > 1
@@ -145,10 +171,19 @@ impl Tail {
     }
 
     pub(super) fn behind(&self, after: u64) -> Behind {
-        match self.entries.front() {
-            Some((first, _)) if *first > after.saturating_add(1) => Behind::From(*first),
-            _ => Behind::Said(self.kept_behind(after)),
+        let first = self.entries.front().map(|(number, _)| *number);
+        let first = first.unwrap_or_else(|| self.last.saturating_add(1));
+        if first > after.saturating_add(1) {
+            Behind::From(first)
+        } else {
+            Behind::Said(self.kept_behind(after))
         }
+    }
+
+    /// Whether it is kept where the server can be come back to.
+    pub(super) fn is_resumable(&self) -> bool {
+        let mut entries = self.entries.iter().rev();
+        entries.any(|(_, entry)| entry.sealed().is_some())
     }
 
     /// What is kept of it.
@@ -186,6 +221,9 @@ mod tests {
         tail.push(last, entry(TAIL_BYTES_MAX * 2));
         assert_eq!(tail.behind(0), Behind::From(last));
         assert_eq!(tail.behind(last), Behind::Said(Vec::new()));
+        let taken_over = Tail::behind_entry(5);
+        assert_eq!(taken_over.behind(3), Behind::From(6));
+        assert_eq!(taken_over.behind(5), Behind::Said(Vec::new()));
     }
 
     #[test]
@@ -197,11 +235,13 @@ mod tests {
         let name = Name::of(crate::store::notes::Kind::Events, &["x"]);
         let (_tail, receiver) = watch::channel(Tail::default());
         let held = holds.begin(name, session, &id("1"), receiver).unwrap();
-        assert!(holds.find(name).is_some());
-        holds.cancelled(SessionKey::of(&caller, "other"), &id("1"));
-        holds.cancelled(session, &id("\"1\""));
+        assert!(holds.find(name).is_some() && holds.find_begun(name).is_none());
+        let (_tail, receiver) = watch::channel(Tail::default());
+        assert!(holds.begin(name, session, &id("1"), receiver).is_none());
+        assert!(!holds.cancelled(SessionKey::of(&caller, "other"), &id("1")));
+        assert!(!holds.cancelled(session, &id("\"1\"")));
         assert!(!held.cancelled.is_cancelled());
-        holds.cancelled(session, &id("1"));
+        assert!(holds.cancelled(session, &id("1")));
         assert!(held.cancelled.is_cancelled());
         drop(held);
         assert!(holds.find(name).is_none());

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::Place;
+use super::resume::Seal;
 use crate::downstream::heartbeat::Heartbeat;
 use crate::downstream::tasks::Shared;
 use crate::store::StoreError;
@@ -17,7 +18,8 @@ use crate::task::id::TaskId;
 /// A larger message, but for the answer, is shown to who is there and not kept.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
-/// What was said at one time: JSON, and a last byte that tells what it is.
+/// What was said at one time: JSON, a line feed, where the server can be come back to behind it if
+/// that is known (sealed), and a last byte that tells what it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry(Bytes);
 
@@ -51,7 +53,13 @@ impl Meaning {
 }
 
 impl Entry {
-    pub(super) fn new(meaning: Meaning, mut json: String) -> Self {
+    pub(super) fn new(meaning: Meaning, json: String) -> Self {
+        Self::resumable(meaning, json, "")
+    }
+
+    pub(super) fn resumable(meaning: Meaning, mut json: String, sealed: &str) -> Self {
+        json.push('\n');
+        json.push_str(sealed);
         json.push(meaning.letter());
         Self(json.into())
     }
@@ -63,17 +71,23 @@ impl Entry {
         Some(entry)
     }
 
-    fn parts(&self) -> Option<(Meaning, &str)> {
-        let (last, json) = self.0.split_last()?;
-        Some((Meaning::of(*last)?, std::str::from_utf8(json).ok()?))
+    fn parts(&self) -> Option<(Meaning, &str, &str)> {
+        let (last, text) = self.0.split_last()?;
+        let (json, sealed) = std::str::from_utf8(text).ok()?.rsplit_once('\n')?;
+        Some((Meaning::of(*last)?, json, sealed))
     }
 
     pub(super) fn meaning(&self) -> Meaning {
-        self.parts().map_or(Meaning::End, |(meaning, _)| meaning)
+        self.parts().map_or(Meaning::End, |(meaning, ..)| meaning)
     }
 
     pub(super) fn json(&self) -> &str {
-        self.parts().map_or("", |(_, json)| json)
+        self.parts().map_or("", |(_, json, _)| json)
+    }
+
+    pub(super) fn sealed(&self) -> Option<&str> {
+        let (.., sealed) = self.parts()?;
+        Some(sealed).filter(|sealed| !sealed.is_empty())
     }
 
     pub(super) fn len(&self) -> usize {
@@ -89,12 +103,31 @@ pub(super) struct Head {
     /// The request's id, for an answer in place of the one that will never come.
     pub(super) id: Box<RawValue>,
     pub(super) began_ms: u64,
+    pub(super) terms: Terms,
+    /// Where the server can be come back to, if an event without a message told that last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) point: Option<Point>,
     /// The client's progress token, where it shall hear that the call runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) heartbeat: Option<Box<RawValue>>,
     /// All that was said is in the log.
     #[serde(default)]
     pub(super) is_over: bool,
+}
+
+/// What the rules said when the call began.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(super) struct Terms {
+    pub(super) ends_ms: u64,
+    pub(super) retention_ms: u64,
+    pub(super) bytes_max: usize,
+}
+
+/// Behind which entry of the log that was, and the server's own id of it, sealed.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Point {
+    pub(super) behind: u64,
+    pub(super) sealed: Box<str>,
 }
 
 impl Head {
@@ -116,18 +149,26 @@ pub(super) struct Log {
     ledger: Ledger,
     entries: Name,
     head: Name,
+    hold: TaskId,
+    seal: Seal,
 }
 
 impl Log {
     pub(super) fn of(front: &Shared, place: &Place, hold: TaskId) -> Self {
         let caller = uuid::Uuid::from_bytes(*place.caller.as_bytes()).to_string();
-        let hold = hold.to_string();
-        let name = |kind| Name::of(kind, &[&caller, &*place.session, &*hold]);
+        let text = hold.to_string();
+        let name = |kind| Name::of(kind, &[&caller, &*place.session, &*text]);
         Self {
             ledger: front.runner.ledger().clone(),
             entries: name(Kind::Events),
             head: name(Kind::Hold),
+            hold,
+            seal: Seal::of(front, place.caller, hold),
         }
+    }
+
+    pub(super) fn seal(&self) -> &Seal {
+        &self.seal
     }
 
     pub(super) fn name(&self) -> Name {
@@ -152,22 +193,66 @@ impl Log {
         Ok(Some(head))
     }
 
+    /// How much that takes.
     pub(super) async fn append(
         &self,
         number: u64,
         entry: &Entry,
         expires_ms: u64,
-    ) -> Result<(), StoreError> {
+    ) -> Result<usize, StoreError> {
         let is_kept = entry.meaning() != Meaning::Message || entry.len() <= MESSAGE_BYTES_MAX;
         let entry = if is_kept {
             entry.clone()
         } else {
-            Entry::new(Meaning::Lost, String::new())
+            let sealed = entry.sealed().unwrap_or_default();
+            Entry::resumable(Meaning::Lost, String::new(), sealed)
         };
-        let store = self.ledger.store();
+        let (bytes, store) = (entry.len(), self.ledger.store());
         store
             .append(self.entries, number, entry.0, expires_ms)
-            .await
+            .await?;
+        Ok(bytes)
+    }
+
+    /// Forgets what is before that entry.
+    pub(super) async fn trim(&self, first: u64) -> Result<(), StoreError> {
+        self.ledger.store().trim(self.entries, first).await
+    }
+
+    /// Behind which event the server has the rest for whoever carries the call on, and the number of
+    /// the last entry. `None`: nobody can.
+    pub(super) async fn last_point(
+        &self,
+        head: &Head,
+    ) -> Result<Option<(String, u64)>, StoreError> {
+        let entries = self.behind(0).await?;
+        let last = entries.last().map_or(0, |(number, _)| *number);
+        let of_entry = |(number, entry): &(u64, Entry)| Some((*number, entry.sealed()?.into()));
+        let of_entries: Option<(u64, Box<str>)> = entries.iter().rev().find_map(of_entry);
+        let of_head = head.point.as_ref();
+        let of_head = of_head.map(|point| (point.behind, point.sealed.clone()));
+        let later = match (of_entries, of_head) {
+            (Some(entry), Some(head)) if entry.0 > head.0 => Some(entry),
+            (entry, head) => head.or(entry),
+        };
+        let opened = later.and_then(|(_, sealed)| self.seal.open(&sealed));
+        Ok(opened.map(|event_id| (event_id, last)))
+    }
+
+    /// Of those who would carry the call on after this owner one may.
+    ///
+    /// Gives back who that is, if it is somebody else.
+    pub(super) async fn claim_after(
+        &self,
+        owner: &str,
+        claimant: &str,
+        expires_ms: u64,
+    ) -> Result<Option<Bytes>, StoreError> {
+        let hold = self.hold.to_string();
+        let name = Name::of(Kind::Claim, &["held after", &hold, owner]);
+        let claimant = Bytes::copy_from_slice(claimant.as_bytes());
+        let store = self.ledger.store();
+        store.claim(name, claimant, expires_ms).await
     }
 
     /// What is behind that entry, in order. Some of it may be forgotten.
@@ -192,11 +277,15 @@ mod tests {
             Meaning::End,
             Meaning::Lost,
         ] {
-            let entry = Entry::new(meaning, r#"{"é":1}"#.into());
-            let read = Entry::read(entry.0.clone()).unwrap();
-            assert_eq!((read.meaning(), read.json()), (meaning, r#"{"é":1}"#));
+            let json = "{\"é\":\n1}";
+            for (sealed, expected) in [("", None), ("AAAA", Some("AAAA"))] {
+                let entry = Entry::resumable(meaning, json.into(), sealed);
+                let read = Entry::read(entry.0.clone()).unwrap();
+                assert_eq!((read.meaning(), read.json()), (meaning, json));
+                assert_eq!(read.sealed(), expected);
+            }
         }
-        for foreign in ["", "{}", "x"] {
+        for foreign in ["", "{}", "x", "{}m"] {
             assert_eq!(Entry::read(Bytes::from_static(foreign.as_bytes())), None);
         }
     }
@@ -207,6 +296,12 @@ mod tests {
             owner: "a/1".into(),
             id: RawValue::from_string("\"x\"".into()).unwrap(),
             began_ms: 7,
+            terms: Terms {
+                ends_ms: 9,
+                retention_ms: 1,
+                bytes_max: 2,
+            },
+            point: None,
             heartbeat: None,
             is_over: false,
         };

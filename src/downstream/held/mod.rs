@@ -6,9 +6,10 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use futures_util::stream::BoxStream;
+use futures_util::stream::{BoxStream, StreamExt as _};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Response, StatusCode};
 use serde_json::value::RawValue;
@@ -21,25 +22,36 @@ use crate::mcp::error::RpcError;
 use crate::mcp::headers::{LAST_EVENT_ID, PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::json::{Object, Writer};
 use crate::mcp::meta::PROGRESS_TOKEN;
+use crate::store::notes::{Kind, Name};
 use crate::task::id::{Caller, TaskId};
 use crate::task::policy::Rule;
 use crate::upstream::channel::session::Said;
 
+mod budget;
 mod carry;
 pub mod live;
 mod log;
+mod pen;
 mod reader;
 mod relayed;
+mod resume;
+mod takeover;
+mod words;
 
 use log::{Entry, Log, Meaning};
 use reader::Reader;
 pub(super) use relayed::post;
+use takeover::Successor;
+use words::Word;
 
 /// What our event ids begin with: `raincheck/<hold>/<number>`.
 const PREFIX: &str = "raincheck/";
 
 /// Clients of earlier revisions take an event without data for a message that is no JSON.
 const FIRST_WITH_PRIMING: &str = "2025-11-25";
+
+/// How long a cancel waits for the replica that carries the call, which looks once a second.
+const CANCEL_KEPT_MS: u64 = 30_000;
 
 /// How long a client that comes back waits for a store that is away.
 const STORE_PATIENCE: Duration = Duration::from_secs(5);
@@ -65,6 +77,13 @@ impl Place {
 
     fn key(&self) -> SessionKey {
         SessionKey::of(&self.caller, &self.session)
+    }
+
+    /// Where a cancel of that request waits for the replica that carries it.
+    fn cancel(&self, request: &RawValue) -> Name {
+        let caller = uuid::Uuid::from_bytes(*self.caller.as_bytes()).to_string();
+        let parts = ["cancel", &caller, &self.session, request.get()];
+        Name::of(Kind::Hold, &parts)
     }
 }
 
@@ -113,22 +132,32 @@ impl Call {
 }
 
 impl Call {
+    /// The most that one message of it may be.
+    fn bytes_max(&self) -> usize {
+        usize::try_from(self.rule.result_bytes_max).unwrap_or(usize::MAX)
+    }
+
     /// With what tells the server that nobody waits any more: a `notifications/cancelled` of the
     /// client's own session, which `tell` sends.
     pub(super) fn stopped_by<F>(self, tell: impl FnOnce(String) -> F) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let mut params = Writer::object();
-        params.raw("requestId", self.id.get());
-        params.str("reason", "The call did not end within its time limit");
-        let mut out = Writer::object();
-        out.str("jsonrpc", "2.0");
-        out.str("method", "notifications/cancelled");
-        out.raw("params", &params.end());
-        let stop = tell(out.end()).boxed();
+        let stop = tell(cancel_of(&self.id)).boxed();
         Self { stop, ..self }
     }
+}
+
+/// What tells a server that a call takes too long.
+fn cancel_of(id: &RawValue) -> String {
+    let mut params = Writer::object();
+    params.raw("requestId", id.get());
+    params.str("reason", "The call did not end within its time limit");
+    let mut out = Writer::object();
+    out.str("jsonrpc", "2.0");
+    out.str("method", "notifications/cancelled");
+    out.raw("params", &params.end());
+    out.end()
 }
 
 /// Holds a call from here on: what its source says is read whether or not the client is there. The
@@ -136,6 +165,11 @@ impl Call {
 ///
 /// Without room for another one, the call ends with its client's connection, as it did before.
 pub(super) fn hold(front: &Shared, call: Call, source: BoxStream<'static, Said>) -> Response<Body> {
+    hold_words(front, call, source.map(Word::from).boxed())
+}
+
+/// The same for a source that tells where it can be come back to.
+fn hold_words(front: &Shared, call: Call, source: BoxStream<'static, Word>) -> Response<Body> {
     let hold = TaskId::random();
     let log = Log::of(front, &call.place, hold);
     let primes = call.primes;
@@ -155,9 +189,20 @@ fn primes(headers: &HeaderMap) -> bool {
 
 /// A client waits for a request no more, by its notification.
 pub(super) fn cancelled(front: &Shared, headers: &HeaderMap, params: &Object<'_>) {
-    if let (Some(place), Some(id)) = (Place::of(front, headers), params.get("requestId")) {
-        front.holds.cancelled(place.key(), id);
+    let (Some(place), Some(id)) = (Place::of(front, headers), params.get("requestId")) else {
+        return;
+    };
+    if front.holds.cancelled(place.key(), id) || front.runner.is_alone() {
+        return;
     }
+    // Whichever replica carries it looks there.
+    let (ledger, name) = (front.runner.ledger().clone(), place.cancel(id));
+    front.runner.attend(async move {
+        let expires_ms = ledger.now_ms().saturating_add(CANCEL_KEPT_MS);
+        if let Err(error) = ledger.store().put(name, Bytes::new(), expires_ms).await {
+            tracing::debug!(%error, "a cancel did not reach the other replicas");
+        }
+    });
 }
 
 /// A client that comes back to a held call, wherever it runs. `None`: to something of the server's.
@@ -167,10 +212,11 @@ pub(super) async fn resume(front: &Shared, parts: &Parts) -> Option<Response<Bod
     }
     let last = parts.headers.get(LAST_EVENT_ID)?.to_str().ok()?;
     let behind = last.strip_prefix(PREFIX)?;
-    Some(Box::pin(replay(front, &parts.headers, behind)).await)
+    Some(Box::pin(replay(front, parts, behind)).await)
 }
 
-async fn replay(front: &Shared, headers: &HeaderMap, behind: &str) -> Response<Body> {
+async fn replay(front: &Shared, parts: &Parts, behind: &str) -> Response<Body> {
+    let headers = &parts.headers;
     let read = || {
         let (hold, number) = behind.split_once('/')?;
         Some((TaskId::parse(hold)?, number.parse::<u64>().ok()?))
@@ -209,7 +255,7 @@ async fn replay(front: &Shared, headers: &HeaderMap, behind: &str) -> Response<B
     }
     let reader = match (live, head) {
         (Some(live), _) => reader.following(live),
-        (None, Some(head)) => reader.asking(head),
+        (None, Some(_)) => reader.asking(Successor::new(front, parts, place)),
         (None, None) => return unknown(),
     };
     reply::event_stream(Body::Events(reader.events()))

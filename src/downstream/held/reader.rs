@@ -12,12 +12,15 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 use super::event_id;
 use super::live::{Behind, Tail};
 use super::log::{Entry, Head, Log, Meaning};
+use super::takeover::Successor;
+use super::words::Word;
 use crate::downstream::call::keep_alive;
 use crate::downstream::heartbeat::{self, Heartbeat};
 use crate::downstream::reply::Rpc;
 use crate::downstream::tasks::Shared;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::sse;
+use crate::store::StoreError;
 use crate::task::id::{Incarnation, TaskId};
 use crate::upstream::channel::session::Said;
 
@@ -30,6 +33,9 @@ const LOOK: Duration = Duration::from_secs(1);
 /// A replica that was seen living by nobody for so long carries nothing any more. Longer than a
 /// heartbeat takes to be known.
 const LOST_AFTER: Duration = Duration::from_secs(4);
+
+/// How often one reader tries to have the call of a lost owner carried on.
+const TRIES: u32 = 3;
 
 pub(super) struct Reader {
     front: Shared,
@@ -49,20 +55,24 @@ enum Feed {
     /// Another replica cannot know of the call yet.
     Unbegun(watch::Receiver<Tail>),
     Here(watch::Receiver<Tail>),
-    Elsewhere(Elsewhere),
+    Elsewhere(Box<Elsewhere>),
     Over,
 }
 
 struct Elsewhere {
-    head: Head,
+    successor: Successor,
     look: Interval,
     /// Since when its owner is missed.
     missed: Option<Instant>,
+    /// How often it was tried to carry the call on here.
+    tries: u32,
 }
 
 /// What was found.
 enum Found {
     Begun(watch::Receiver<Tail>),
+    /// The call is carried on here.
+    Here(watch::Receiver<Tail>),
     Said(Vec<(u64, Entry)>),
     /// An answer in place of the call's own, and nothing more.
     Lost(String),
@@ -101,16 +111,17 @@ impl Reader {
         }
     }
 
-    pub(super) fn asking(self, head: Head) -> Self {
+    pub(super) fn asking(self, successor: Successor) -> Self {
         let mut look = tokio::time::interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let elsewhere = Elsewhere {
-            head,
+            successor,
             look,
             missed: None,
+            tries: 0,
         };
         Self {
-            feed: Feed::Elsewhere(elsewhere),
+            feed: Feed::Elsewhere(Box::new(elsewhere)),
             ..self
         }
     }
@@ -160,6 +171,7 @@ impl Reader {
                         return Some(sse::priming(&id, RETRY_MS));
                     }
                 }
+                Found::Here(tail) => self.feed = Feed::Here(tail),
                 Found::Said(entries) => entries
                     .into_iter()
                     .for_each(|(number, entry)| self.take(number, &entry)),
@@ -236,33 +248,58 @@ impl Elsewhere {
                 () = front.closing.cancelled() => return Found::Over,
             }
             // A store that is away is waited for.
-            let Ok(entries) = log.behind(after).await else {
-                continue;
-            };
-            if !entries.is_empty() {
-                self.missed = None;
-                return Found::Said(entries);
-            }
-            let Ok(head) = log.head().await else {
-                continue;
-            };
-            let is_over = head.is_none_or(|head| head.is_over);
-            if !is_over && !self.is_lost(front) {
-                continue;
-            }
-            // What was written before we knew.
-            match log.behind(after).await {
-                Ok(entries) if !entries.is_empty() => return Found::Said(entries),
-                Ok(_) if is_over => return Found::Over,
-                Ok(_) => return Found::Lost(self.lost()),
-                Err(_) => {}
+            if let Ok(Some(found)) = self.look(front, log, after).await {
+                return found;
             }
         }
     }
 
+    /// `None`: nothing new.
+    async fn look(
+        &mut self,
+        front: &Shared,
+        log: &Log,
+        after: u64,
+    ) -> Result<Option<Found>, StoreError> {
+        if let Some(tail) = front.holds.find_begun(log.name()) {
+            return Ok(Some(Found::Here(tail)));
+        }
+        let entries = log.behind(after).await?;
+        if !entries.is_empty() {
+            self.missed = None;
+            return Ok(Some(Found::Said(entries)));
+        }
+        let Some(head) = log.head().await?.filter(|head| !head.is_over) else {
+            // What was written before we knew.
+            let entries = log.behind(after).await?;
+            let is_all = entries.is_empty();
+            let found = if is_all {
+                Found::Over
+            } else {
+                Found::Said(entries)
+            };
+            return Ok(Some(found));
+        };
+        if !self.is_lost(front, &head) {
+            return Ok(None);
+        }
+        let entries = log.behind(after).await?;
+        if !entries.is_empty() {
+            return Ok(Some(Found::Said(entries)));
+        }
+        if self.tries < TRIES && log.last_point(&head).await?.is_some() {
+            // It takes a moment, here or where another client of it is.
+            self.tries += 1;
+            self.missed = None;
+            self.successor.clone().begin(log.clone());
+            return Ok(None);
+        }
+        Ok(Some(Found::Lost(lost(&head))))
+    }
+
     /// Also where we are the owner: then the call would be here.
-    fn is_lost(&mut self, front: &Shared) -> bool {
-        let owner = Incarnation::from_text(&self.head.owner);
+    fn is_lost(&mut self, front: &Shared, head: &Head) -> bool {
+        let owner = Incarnation::from_text(&head.owner);
         if owner != *front.runner.incarnation() && !front.runner.misses(&owner) {
             self.missed = None;
             return false;
@@ -271,16 +308,17 @@ impl Elsewhere {
         let since = *self.missed.get_or_insert(now);
         now.saturating_duration_since(since) >= LOST_AFTER
     }
+}
 
-    fn lost(&self) -> String {
-        let failure = Failure::new(Reason::OwnerLost, SideEffect::Unknown);
-        Rpc::failure(self.head.id.get(), failure).json
-    }
+fn lost(head: &Head) -> String {
+    let failure = Failure::new(Reason::OwnerLost, SideEffect::Unknown);
+    Rpc::failure(head.id.get(), failure).json
 }
 
 /// A call that nobody holds.
-pub(super) fn unheld(source: BoxStream<'static, Said>) -> BoxStream<'static, Bytes> {
-    let state = (source, keep_alive());
+pub(super) fn unheld(source: BoxStream<'static, Word>) -> BoxStream<'static, Bytes> {
+    let said = source.filter_map(|word| std::future::ready(word.said));
+    let state = (said.boxed(), keep_alive());
     stream::unfold(state, |(mut source, mut beat)| async {
         let event = tokio::select! {
             said = source.next() => match said? {

@@ -14,9 +14,9 @@ use hyper::{Response, StatusCode};
 use super::super::body::Body;
 use super::super::dialect::Edit;
 use super::super::tasks::Shared;
-use super::super::{facade, pass};
+use super::super::{facade, held, pass};
 use super::words::Words;
-use super::{lines, pass_on, stream};
+use super::{held_call, lines, pass_on, stream};
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Object;
 
@@ -30,7 +30,15 @@ pub(super) async fn post(
     edit: Option<Edit>,
 ) -> Response<Body> {
     let again = edit.clone();
-    let response = pass_on(front, parts.clone(), body.clone(), edit).await;
+    let response = match held_call(front, &parts, &body) {
+        // Of a session that began at another replica, or before a restart.
+        Some(call) => held::post(front, parts.clone(), body.clone(), call).await,
+        None => pass_on(front, parts.clone(), body.clone(), edit).await,
+    };
+    if matches!(response.body(), Body::Events(_)) {
+        // Our own words: the server may have said none yet.
+        return response;
+    }
     if is_answer(&response) {
         front.upstream.answered_over_http();
     } else if turns_out_old(front, &parts, response.status()).await {

@@ -80,6 +80,10 @@ impl Notes for Embedded {
         self.edit(Edit::Note(append)).await
     }
 
+    async fn trim(&self, log: Name, first: u64) -> Result<(), StoreError> {
+        self.edit(Edit::Note(Change::Trim { log, first })).await
+    }
+
     async fn entries(&self, log: Name, after: u64) -> Result<Vec<(u64, Bytes)>, StoreError> {
         let now_ms = self.clock.now_ms();
         self.read_aside(move |database| behind(database, log, after, now_ms))

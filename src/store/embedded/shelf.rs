@@ -33,6 +33,10 @@ pub(super) enum Change {
         entry: Bytes,
         expires_ms: u64,
     },
+    Trim {
+        log: Name,
+        first: u64,
+    },
 }
 
 /// These tables, open in one transaction.
@@ -126,6 +130,12 @@ impl<'t> Shelf<'t> {
                 let oldest = number.saturating_sub(ENTRIES_MAX);
                 self.entries
                     .retain_in((&key, 0)..=(&key, oldest), |_, _| false)?;
+                Ok(())
+            }
+            Change::Trim { log, first } => {
+                let key = key(*log);
+                self.entries
+                    .retain_in((&key, 0)..(&key, *first), |_, _| false)?;
                 Ok(())
             }
         }

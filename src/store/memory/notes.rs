@@ -94,6 +94,14 @@ impl State {
         Ok(())
     }
 
+    fn trim(&mut self, log: Name, first: u64) {
+        if let Some((_, Content::Log(entries))) = self.values.get_mut(&log) {
+            let kept = entries.split_off(&first);
+            self.bytes -= entries.values().map(Bytes::len).sum::<usize>();
+            *entries = kept;
+        }
+    }
+
     fn keep(&mut self, name: Name, content: Content, expires_ms: u64) {
         self.bytes += content.bytes();
         self.expiry.insert((expires_ms, name));
@@ -163,6 +171,11 @@ impl Notes for Memory {
         self.notes().append(log, number, entry, expires_ms)
     }
 
+    async fn trim(&self, log: Name, first: u64) -> Result<(), StoreError> {
+        self.notes().trim(log, first);
+        Ok(())
+    }
+
     async fn entries(&self, log: Name, after: u64) -> Result<Vec<(u64, Bytes)>, StoreError> {
         let notes = self.notes();
         let Some((_, Content::Log(entries))) = notes.values.get(&log) else {
@@ -211,6 +224,8 @@ mod tests {
         state.append(log, 2, one, 10).unwrap();
         state.append(log, ENTRIES_MAX + 1, half, 20).unwrap();
         assert_eq!(state.bytes, BYTES_MAX / 2 + 1, "the oldest went");
+        state.trim(log, ENTRIES_MAX + 1);
+        assert_eq!(state.bytes, BYTES_MAX / 2);
         state.sweep(10);
         assert!(!state.values.is_empty(), "the expiry moved");
         state.sweep(20);

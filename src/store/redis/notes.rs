@@ -2,6 +2,8 @@
 //!
 //! An entry of a log is the field of its number. Of one that is larger than a piece, the rest is in
 //! fields of its own (`7:1`, `7:2`, ..) that are written before: pieces without a head are not there.
+//! The head says how many pieces there are (`3`, a line feed, the first of them): without the others
+//! the entry is not there either.
 //! So every append is one short script that leaves no key without an expiry, however large the
 //! entry: 32 MiB in one script would hold up the server for 80 ms.
 
@@ -110,10 +112,12 @@ impl Notes for Redis {
         // Numbers are given out one by one.
         let oldest = number.saturating_sub(ENTRIES_MAX);
         let link = self.for_bytes(entry.len());
-        let (head, rest) = entry.split_at(entry.len().min(PIECE));
-        let rest = rest.chunks(PIECE).zip(1_usize..);
+        let (first, rest) = entry.split_at(entry.len().min(PIECE));
+        let rest = rest.chunks(PIECE);
+        let head = head(1 + rest.len(), first);
+        let rest = rest.zip(1_usize..);
         let rest = rest.map(|(piece, at)| (format!("{number}:{at}"), piece));
-        for (field, piece) in rest.chain([(number.to_string(), head)]) {
+        for (field, piece) in rest.chain([(number.to_string(), &*head)]) {
             let fill = |command: &mut Cmd| {
                 let command = command.arg(1).arg(&key).arg(&field);
                 command.arg(piece).arg(expires_ms).arg(oldest);
@@ -124,16 +128,28 @@ impl Notes for Redis {
         Ok(())
     }
 
+    /// Waits up to five seconds for what the log has, and for each part of what goes.
+    async fn trim(&self, log: Name, first: u64) -> Result<(), StoreError> {
+        let key = self.keys.note(log);
+        let mut places = self.places(&key).await?;
+        places.retain(|place| place.number < first);
+        // Heads first: what is half there is not there.
+        places.sort_unstable_by_key(|place| (place.piece, place.number));
+        for some in places.chunks(PIECES) {
+            let mut command = redis::cmd("HDEL");
+            command.arg(&key);
+            for place in some {
+                command.arg(place.field());
+            }
+            self.bulk.query::<u64>(&key, &command).await?;
+        }
+        Ok(())
+    }
+
     /// Waits up to five seconds for each part of what may be much.
     async fn entries(&self, log: Name, after: u64) -> Result<Vec<(u64, Bytes)>, StoreError> {
         let key = self.keys.note(log);
-        let mut command = redis::cmd("HKEYS");
-        command.arg(&key);
-        let fields: Vec<String> = self.bulk.query(&key, &command).await?;
-        let mut places = Vec::with_capacity(fields.len());
-        for field in fields {
-            places.push(Place::parse(&field).ok_or(UNREADABLE)?);
-        }
+        let mut places = self.places(&key).await?;
         places.retain(|place| place.number > after);
         places.sort_unstable();
         let mut entries: BTreeMap<u64, Option<Vec<Vec<u8>>>> = BTreeMap::new();
@@ -155,12 +171,21 @@ impl Notes for Redis {
                 }
             }
         }
-        let whole = |(number, pieces): (_, Option<_>)| Some((number, join(pieces?)));
+        let whole = |(number, pieces): (_, Option<_>)| Some((number, join(pieces?)?));
         Ok(entries.into_iter().filter_map(whole).collect())
     }
 }
 
 impl Redis {
+    /// What of its entries a log has.
+    async fn places(&self, key: &str) -> Result<Vec<Place>, StoreError> {
+        let mut command = redis::cmd("HKEYS");
+        command.arg(key);
+        let fields: Vec<String> = self.bulk.query(key, &command).await?;
+        let read = |field: &String| Place::parse(field).ok_or(UNREADABLE);
+        fields.iter().map(read).collect()
+    }
+
     /// What is large must not hold up everybody's commands.
     fn for_bytes(&self, bytes: usize) -> &Link {
         if bytes > INLINE_BYTES_MAX {
@@ -204,11 +229,26 @@ impl Place {
     }
 }
 
-fn join(mut pieces: Vec<Vec<u8>>) -> Bytes {
-    if pieces.len() == 1 {
-        return pieces.pop().unwrap_or_default().into();
+/// The first piece of so many.
+fn head(pieces: usize, first: &[u8]) -> Vec<u8> {
+    let mut head = format!("{pieces}\n").into_bytes();
+    head.extend_from_slice(first);
+    head
+}
+
+/// `None`: some of it is missing.
+fn join(mut pieces: Vec<Vec<u8>>) -> Option<Bytes> {
+    let (head, rest) = pieces.split_first_mut()?;
+    let end = head.iter().position(|byte| *byte == b'\n')?;
+    let count = std::str::from_utf8(head.get(..end)?).ok()?;
+    if count.parse() != Ok(1 + rest.len()) {
+        return None;
     }
-    pieces.concat().into()
+    head.drain(..=end);
+    if rest.is_empty() {
+        return pieces.pop().map(Bytes::from);
+    }
+    Some(pieces.concat().into())
 }
 
 /// Bytes of an entry that one script writes: about a millisecond of the server's.
@@ -220,6 +260,21 @@ const PIECES: usize = 128;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_not_whole_is_not_there() {
+        let head = head(3, b"a\nb");
+        let pieces = |rest: &[&str]| {
+            let rest = rest.iter().map(|piece| piece.as_bytes().to_vec());
+            std::iter::once(head.clone()).chain(rest).collect()
+        };
+        assert_eq!(join(pieces(&["c", "d"])).unwrap(), "a\nbcd");
+        for short in [&[][..], &["c"], &["c", "d", "e"]] {
+            assert_eq!(join(pieces(short)), None);
+        }
+        assert_eq!(join(vec![b"x".to_vec()]), None);
+        assert_eq!(join(Vec::new()), None);
+    }
 
     #[test]
     fn a_field_is_read_as_it_was_written() {

@@ -9,6 +9,7 @@ use super::client::{Client, Heard};
 use super::rig::Rig;
 use super::rig::follow::{Seen, follow};
 
+mod held;
 mod idle;
 mod r1;
 mod r10;
@@ -89,6 +90,9 @@ pub(crate) const ALL: &[Bar] = &[
     }),
     bar("idle", 10_000, 420, |asked, report| {
         Box::pin(idle::run(asked, report))
+    }),
+    bar("held", 60, 240, |asked, report| {
+        Box::pin(held::run(asked, report))
     }),
 ];
 

@@ -205,7 +205,18 @@ async fn run(shared: &Shared, session: &Session, work: &Work, stream: &Stream) -
         shared.book.note(&work.token, |entry| entry.asked += 1);
     }
     let answers = join_all(questions).await;
-    tokio::time::sleep(Duration::from_millis(work.ms)).await;
+    let step = Duration::from_millis(work.ms / u64::from(work.steps.max(1)));
+    for progress in 1..=work.steps {
+        stream.say(
+            &json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {
+                "progressToken": "t", "progress": progress, "total": work.steps,
+            }}),
+        );
+        tokio::time::sleep(step).await;
+    }
+    if work.steps == 0 {
+        tokio::time::sleep(step).await;
+    }
     answers
 }
 
@@ -227,7 +238,8 @@ fn resume(shared: &Arc<Shared>, parts: &Parts) -> Response<Body> {
 
 /// The events behind the first `from`, as they come, until the end or until the reader is cut off.
 fn read(shared: &Shared, number: u64, stream: &Stream, from: usize) -> Response<Body> {
-    let numbered = shared.flavour == Flavour::Resumable;
+    let primes = shared.flavour == Flavour::Resumable;
+    let is_late = shared.flavour == Flavour::Late;
     let log = stream.log.subscribe();
     let cuts = log.borrow().cuts;
     let rest = stream::unfold((log, from), move |(mut log, place)| async move {
@@ -237,7 +249,7 @@ fn read(shared: &Shared, number: u64, stream: &Stream, from: usize) -> Response<
             let cut = log.cuts > cuts;
             log.events.get(place).filter(|_| !cut)?.clone()
         };
-        let id = if numbered {
+        let id = if primes || (is_late && place > 0) {
             format!("id: {number}-{}\n", place + 1)
         } else {
             String::new()
@@ -248,7 +260,7 @@ fn read(shared: &Shared, number: u64, stream: &Stream, from: usize) -> Response<
         ))
     });
     // The priming event: from here on a reader that is cut off can come back.
-    let first = (numbered && from == 0).then(|| format!("id: {number}-0\nretry: 200\ndata: \n\n"));
+    let first = (primes && from == 0).then(|| format!("id: {number}-0\nretry: 200\ndata: \n\n"));
     events(stream::iter(first).chain(rest).boxed())
 }
 

@@ -27,6 +27,8 @@ mod modern;
 pub(crate) enum Flavour {
     /// Sessions, and streams that can be read on after a cut.
     Resumable,
+    /// The same, but only the second event of a stream shows it.
+    Late,
     /// Sessions, and streams that are gone when they are cut.
     Plain,
     /// Stateless; a stream that is closed is a call that is cancelled.
@@ -38,7 +40,7 @@ impl Flavour {
 
     pub(crate) fn era(self) -> &'static str {
         match self {
-            Self::Resumable | Self::Plain => "legacy",
+            Self::Resumable | Self::Late | Self::Plain => "legacy",
             Self::Modern => "modern",
         }
     }
@@ -151,7 +153,9 @@ async fn handle(shared: &Arc<Shared>, request: Request<Incoming>) -> Response<Bo
     };
     let message = serde_json::from_slice(&body.to_bytes()).unwrap_or(Value::Null);
     match shared.flavour {
-        Flavour::Resumable | Flavour::Plain => legacy::handle(shared, &parts, &message),
+        Flavour::Resumable | Flavour::Late | Flavour::Plain => {
+            legacy::handle(shared, &parts, &message)
+        }
         Flavour::Modern => modern::handle(shared, &parts, &message),
     }
 }
@@ -164,6 +168,8 @@ struct Work {
     ms: u64,
     /// How many questions it asks, all at once.
     ask: usize,
+    /// How often it tells of its progress meanwhile.
+    steps: u32,
 }
 
 impl Work {
@@ -173,6 +179,10 @@ impl Work {
             token: arguments["token"].as_str().unwrap_or("?").to_owned(),
             ms: arguments["ms"].as_u64().unwrap_or(0),
             ask: arguments["ask"]
+                .as_u64()
+                .and_then(|n| n.try_into().ok())
+                .unwrap_or(0),
+            steps: arguments["steps"]
                 .as_u64()
                 .and_then(|n| n.try_into().ok())
                 .unwrap_or(0),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use super::{PATIENCE, TempDir};
+use super::{PATIENCE, TempDir, within};
 
 /// What the proxy is started with. Everything not said is at the suite's defaults: short poll
 /// intervals, every call a task, the memory store.
@@ -255,6 +255,16 @@ impl Proxy {
     pub(crate) async fn restart(&mut self) {
         assert!(self.child.is_none(), "the proxy still runs");
         self.child = Some(spawn(&self.directory, &self.config, &self.upstream).await);
+    }
+
+    /// Waits until it has said that.
+    pub(crate) async fn until_logged(&self, text: &str) {
+        let logged = async {
+            while !self.log().contains(text) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        within(PATIENCE, text, logged).await;
     }
 
     pub(crate) fn log(&self) -> String {

@@ -34,6 +34,14 @@ pub(crate) struct Session {
 }
 
 impl Session {
+    pub(super) fn cut(&self) {
+        self.streams.cut();
+    }
+
+    pub(super) fn forget(&self) {
+        self.streams.forget();
+    }
+
     /// Asks on the call's own stream and waits for the answer.
     pub(super) async fn ask(&self, out: &mpsc::Sender<Said>, params: Value) -> Value {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
@@ -214,13 +222,15 @@ async fn call(
     );
     shared.tally(call.nonce(), |tally| tally.started += 1);
     let keeps_events = shared.keeps_events.load(Ordering::Relaxed);
+    let tells_late = shared.tells_late.load(Ordering::Relaxed);
     let answers_json = shared.answers_json.load(Ordering::Relaxed);
     let streams = Arc::clone(session);
     let (shared, session) = (Arc::clone(shared), Arc::clone(session));
+    let is_deaf = params["arguments"]["deaf"] == true;
     tokio::spawn(async move {
         let end = tokio::select! {
             end = call.run(&shared, &out) => Some(end),
-            () = cancelled.cancelled() => None,
+            () = cancelled.cancelled(), if !is_deaf => None,
         };
         session.running.lock().unwrap().remove(&key);
         let text = match end {
@@ -252,7 +262,9 @@ async fn call(
             }
         }
     }
-    if keeps_events {
+    if keeps_events && tells_late {
+        streams.streams.open_late(said)
+    } else if keeps_events {
         streams.streams.open(said)
     } else {
         http::events(None, said)

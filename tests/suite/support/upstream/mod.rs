@@ -91,6 +91,7 @@ pub(crate) struct Shared {
     hangs: AtomicBool,
     challenges: AtomicBool,
     keeps_events: AtomicBool,
+    tells_late: AtomicBool,
     answers_json: AtomicBool,
     takes_sessions: AtomicBool,
     refuses_politely: AtomicBool,
@@ -162,6 +163,7 @@ impl Upstream {
             hangs: AtomicBool::new(false),
             challenges: AtomicBool::new(false),
             keeps_events: AtomicBool::new(false),
+            tells_late: AtomicBool::new(false),
             answers_json: AtomicBool::new(false),
             takes_sessions: AtomicBool::new(false),
             refuses_politely: AtomicBool::new(false),
@@ -182,6 +184,40 @@ impl Upstream {
     /// From now on the streams of a legacy server can be come back to.
     pub(crate) fn keep_events(&self) {
         self.shared.keeps_events.store(true, Ordering::Relaxed);
+    }
+
+    /// The same, but a call's stream tells of it with its second event only.
+    pub(crate) fn keep_events_and_tell_late(&self) {
+        self.shared.tells_late.store(true, Ordering::Relaxed);
+        self.keep_events();
+    }
+
+    /// Ends every stream of a legacy server that is read. The calls go on.
+    pub(crate) fn cut(&self) {
+        for session in self.shared.sessions.lock().unwrap().values() {
+            session.cut();
+        }
+    }
+
+    /// The same, and nothing can be come back to.
+    pub(crate) fn cut_and_forget(&self) {
+        for session in self.shared.sessions.lock().unwrap().values() {
+            session.forget();
+        }
+    }
+
+    /// How often a stream was come back to.
+    pub(crate) fn resumed(&self) -> usize {
+        resumed(&self.shared.received.borrow())
+    }
+
+    /// Waits until that was so often.
+    pub(crate) async fn until_resumed(&self, times: usize) {
+        let mut received = self.shared.received.subscribe();
+        let event = received.wait_for(|all| resumed(all) >= times);
+        within(PATIENCE, "a stream is come back to", event)
+            .await
+            .unwrap();
     }
 
     /// From now on a legacy server answers calls with one JSON body, its head included when they end.
@@ -334,6 +370,11 @@ impl Upstream {
     pub(crate) fn forget_sessions(&self) {
         self.shared.sessions.lock().unwrap().clear();
     }
+}
+
+fn resumed(all: &[Received]) -> usize {
+    let is_one = |one: &&Received| one.header("last-event-id").is_some();
+    all.iter().filter(is_one).count()
 }
 
 pub(crate) const CHALLENGE: &str =

@@ -145,11 +145,12 @@ impl Call {
     /// end or in its place.
     async fn steps(&self, shared: &Shared, out: &mpsc::Sender<Said>) -> End {
         let steps = self.number("n");
+        let padding = "x".repeat(usize::try_from(self.number("padding")).unwrap());
         for step in 1..=steps {
             if let Some(token) = &self.progress_token {
                 let note = json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {
                     "progressToken": token, "progress": step, "total": steps,
-                    "message": format!("step {step}"),
+                    "message": format!("step {step}{padding}"),
                 }});
                 let _ = out.send(Said::Note(note.to_string())).await;
             }
@@ -160,6 +161,14 @@ impl Call {
             Some("error") => return no_luck(),
             Some("break") => return End::Broken,
             Some("big") => return self.text(&"x".repeat(64 << 10)),
+            Some("stray") => {
+                for id in [json!("7"), Value::Null] {
+                    let stray = json!({"jsonrpc": "2.0", "id": id, "error": {
+                        "code": -32600, "message": "stray",
+                    }});
+                    let _ = out.send(Said::Note(stray.to_string())).await;
+                }
+            }
             Some("log") => {
                 let note = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {
                     "level": "error", "data": "stepped",

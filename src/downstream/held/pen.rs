@@ -1,0 +1,250 @@
+//! Who writes the log of one held call, and shows what it says to the readers here.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::budget::Budget;
+use super::live::Tail;
+use super::log::{Entry, Head, Log, Meaning, Point};
+use crate::store::StoreError;
+
+/// Between attempts to write into a log that its store did not take.
+pub(super) const RETRY: Duration = Duration::from_secs(1);
+
+/// For so long after the last contact with the log nobody else can have taken the call over. Less
+/// than it takes a reader elsewhere to miss us.
+const SURE_FOR: Duration = Duration::from_secs(2);
+
+pub(super) struct Pen {
+    log: Log,
+    tail: watch::Sender<Tail>,
+    head: Head,
+    head_is_written: bool,
+    standing: Standing,
+    /// The number of the last entry.
+    said: u64,
+    /// That of the last one which is in the log, or was forgotten before it could be.
+    logged: u64,
+    /// The answer was given up, and may be there.
+    is_in_doubt: bool,
+    /// When the store last failed.
+    tried: Option<Instant>,
+    /// It is known that the store has not all of it.
+    is_behind: bool,
+    expires_ms: u64,
+    budget: Budget,
+    /// When the log was last known to be ours.
+    sure: Instant,
+}
+
+/// Whose call it is, by the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// We are not named there yet.
+    Unnamed,
+    Ours,
+    /// Another replica carries it now, or will.
+    Theirs,
+}
+
+impl Pen {
+    /// `behind`: the number of the last entry that somebody else wrote.
+    pub(super) fn new(log: Log, head: Head, tail: watch::Sender<Tail>, behind: u64) -> Self {
+        let terms = head.terms;
+        Self {
+            log,
+            tail,
+            head,
+            head_is_written: false,
+            standing: Standing::Unnamed,
+            said: behind,
+            logged: behind,
+            is_in_doubt: false,
+            tried: None,
+            is_behind: false,
+            expires_ms: terms.ends_ms.saturating_add(terms.retention_ms),
+            budget: Budget::default(),
+            sure: Instant::now(),
+        }
+    }
+
+    /// Tells others of the call, as far as the store lets it, and then those here.
+    pub(super) async fn begin(&mut self) {
+        self.write_down().await;
+        self.tail.send_modify(|tail| tail.is_begun = true);
+    }
+
+    pub(super) fn log(&self) -> &Log {
+        &self.log
+    }
+
+    pub(super) fn head(&self) -> &Head {
+        &self.head
+    }
+
+    /// Another replica carries the call now: nothing more is to be said or written here.
+    pub(super) fn is_lost(&self) -> bool {
+        self.standing == Standing::Theirs
+    }
+
+    /// When the store is to be asked again.
+    pub(super) fn retries_at(&self) -> Option<Instant> {
+        self.tried.map(|tried| tried + RETRY)
+    }
+
+    /// Kept before it is shown: a client that saw it finds it on every replica. `event_id`: the
+    /// server's own.
+    pub(super) async fn say(&mut self, meaning: Meaning, json: String, event_id: Option<&str>) {
+        let sealed = event_id.and_then(|event_id| self.log.seal().close(event_id));
+        let entry = Entry::resumable(meaning, json, &sealed.unwrap_or_default());
+        self.said += 1;
+        let number = self.said;
+        self.write_down().await;
+        if self.logged + 1 == number && self.head_is_written && !self.is_lost() {
+            let appended = self.append(number, &entry).await;
+            if let Err(error) = appended {
+                self.store_failed(&error);
+            }
+        }
+        if !self.is_lost() {
+            self.tail.send_modify(|tail| tail.push(number, entry));
+        }
+    }
+
+    /// The server can be come back to behind this event, which said nothing else.
+    pub(super) async fn resumes_at(&mut self, event_id: &str) {
+        let Some(sealed) = self.log.seal().close(event_id) else {
+            return;
+        };
+        let behind = self.said;
+        self.head.point = Some(Point { behind, sealed });
+        self.head_is_written = false;
+        self.write_down().await;
+    }
+
+    /// The last thing that is said, and that it is over. From here on it is kept for its retention.
+    pub(super) async fn end(&mut self, meaning: Meaning, json: String) {
+        self.keep_from_now();
+        self.tried = None;
+        self.say(meaning, json, None).await;
+        self.head.is_over = true;
+        self.head_is_written = false;
+        self.write_down().await;
+    }
+
+    /// Says this in place of what the store did not take.
+    pub(super) async fn end_instead(&mut self, json: String) {
+        let (number, entry) = (self.said, Entry::new(Meaning::Answer, json));
+        self.tail.send_modify(|tail| tail.only(number, entry));
+        self.logged = self.logged.max(number.saturating_sub(1));
+        self.is_in_doubt = self.logged < number;
+        self.write_again().await;
+    }
+
+    /// Leaves the call to whoever can carry it on behind what is written. `false`: nobody can.
+    pub(super) fn leave(&mut self) -> bool {
+        let is_resumable = self.head.point.is_some() || self.tail.borrow().is_resumable();
+        if is_resumable && self.is_written_down() {
+            self.standing = Standing::Theirs;
+        }
+        self.is_lost()
+    }
+
+    pub(super) fn is_written_down(&self) -> bool {
+        self.is_lost() || (self.head_is_written && self.logged == self.said)
+    }
+
+    /// What the store has not taken yet, with the whole retention before it.
+    pub(super) async fn write_again(&mut self) {
+        self.keep_from_now();
+        self.tried = None;
+        self.write_down().await;
+    }
+
+    fn keep_from_now(&mut self) {
+        let retention_ms = self.head.terms.retention_ms;
+        self.expires_ms = self.log.now_ms().saturating_add(retention_ms);
+    }
+
+    /// Writes what the store has not taken yet, in order, unless it has just failed.
+    pub(super) async fn write_down(&mut self) {
+        let is_too_early = self.retries_at().is_some_and(|then| Instant::now() < then);
+        if is_too_early || self.is_written_down() {
+            return;
+        }
+        self.tried = None;
+        match self.try_write_down().await {
+            Ok(()) => self.is_behind = false,
+            Err(error) => self.store_failed(&error),
+        }
+    }
+
+    async fn try_write_down(&mut self) -> Result<(), StoreError> {
+        if self.is_in_doubt {
+            // A write that failed may have happened after all: the answer itself is better.
+            let taken = self.log.behind(self.logged).await?;
+            if taken.iter().any(|(number, _)| *number == self.said) {
+                self.logged = self.said;
+            }
+            self.is_in_doubt = false;
+        }
+        let behind = self.tail.borrow().kept_behind(self.logged);
+        for (number, entry) in behind {
+            self.append(number, &entry).await?;
+        }
+        // After the entries: it may say that they are all there.
+        if !self.head_is_written {
+            self.make_sure().await?;
+            if !self.is_lost() {
+                let began = Instant::now();
+                self.log.write_head(&self.head, self.expires_ms).await?;
+                self.head_is_written = true;
+                self.standing = Standing::Ours;
+                self.sure = began;
+            }
+        }
+        Ok(())
+    }
+
+    async fn append(&mut self, number: u64, entry: &Entry) -> Result<(), StoreError> {
+        self.make_sure().await?;
+        if !self.is_lost() {
+            let began = Instant::now();
+            let bytes = self.log.append(number, entry, self.expires_ms).await?;
+            self.logged = number;
+            self.sure = began;
+            let is_message = entry.meaning() == Meaning::Message;
+            let first = is_message.then(|| self.budget.add(number, bytes));
+            if let Some(first) = first.flatten() {
+                self.log.trim(first).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the call is still ours, where we could have been missed: a replica that was frozen or
+    /// cut off must not write over what its successor says.
+    pub(super) async fn make_sure(&mut self) -> Result<(), StoreError> {
+        let began = Instant::now();
+        let is_sure = began.saturating_duration_since(self.sure) < SURE_FOR;
+        if self.standing == Standing::Unnamed || is_sure {
+            return Ok(());
+        }
+        let head = self.log.head().await?;
+        if head.is_some_and(|head| head.owner != self.head.owner) {
+            tracing::info!("a held call was taken over by another replica");
+            self.standing = Standing::Theirs;
+        }
+        self.sure = began;
+        Ok(())
+    }
+
+    pub(super) fn store_failed(&mut self, error: &StoreError) {
+        if !std::mem::replace(&mut self.is_behind, true) {
+            tracing::warn!(%error, "the store did not take what a held call said");
+        }
+        self.tried = Some(Instant::now());
+    }
+}

@@ -1,0 +1,147 @@
+//! A held call whose replica died, carried on where its client came back to, if the server keeps its
+//! events: behind the last one that is known, on the client's own session and with its credentials.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use hyper::Method;
+use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
+use hyper::http::request::Parts;
+use tokio::sync::watch;
+
+use super::carry::Job;
+use super::live::Tail;
+use super::log::{Head, Log};
+use super::pen::Pen;
+use super::words::{Stage, Words};
+use super::{Place, cancel_of};
+use crate::downstream::tasks::Shared;
+use crate::mcp::error::Reason;
+use crate::mcp::headers::LAST_EVENT_ID;
+use crate::store::StoreError;
+use crate::task::id::{Incarnation, TaskId};
+use crate::upstream::http::RequestBody;
+use crate::upstream::relay::ResumePoint;
+
+/// Replicas that died one after the other, each before it had carried the call on.
+const LOST_MAX: usize = 8;
+
+/// Who would carry a call on: here, for a client that came back to it.
+#[derive(Clone)]
+pub(super) struct Successor {
+    front: Shared,
+    /// Of the request that came back.
+    parts: Parts,
+    place: Place,
+}
+
+impl Successor {
+    pub(super) fn new(front: &Shared, parts: &Parts, place: Place) -> Self {
+        let mut parts = parts.clone();
+        parts.headers.remove(LAST_EVENT_ID);
+        Self {
+            front: Arc::clone(front),
+            parts,
+            place,
+        }
+    }
+
+    /// In a job of its own: it goes on when the client leaves again.
+    pub(super) fn begin(self, log: Log) {
+        let front = Arc::clone(&self.front);
+        front.runner.attend(async move {
+            if let Err(error) = Box::pin(self.carry_on(log)).await {
+                tracing::warn!(%error, "the store did not let a held call be taken over");
+            }
+        });
+    }
+
+    async fn carry_on(self, log: Log) -> Result<(), StoreError> {
+        let Some(head) = log.head().await?.filter(|head| !head.is_over) else {
+            return Ok(());
+        };
+        let (tail, shown) = watch::channel(Tail::default());
+        let key = self.place.key();
+        // One at a time here, and one of all replicas.
+        let holding = self.front.holds.begin(log.name(), key, &head.id, shown);
+        let Some(holding) = holding else {
+            return Ok(());
+        };
+        if !self.is_next(&log, &head).await? {
+            return Ok(());
+        }
+        // What the owner wrote at last.
+        let Some((event_id, last)) = log.last_point(&head).await? else {
+            return Ok(());
+        };
+        tracing::info!("a held call is carried on after its replica was lost");
+        tail.send_replace(Tail::behind_entry(last));
+        let source = self.words(&head, event_id).spoken();
+        let cancel = self.place.cancel(&head.id);
+        let stop = self.stop(&head).boxed();
+        let head = Head {
+            owner: self.front.runner.incarnation().as_str().into(),
+            ..head
+        };
+        let pen = Pen::new(log, head, tail, last);
+        let job = Job::new(&self.front, pen, holding, cancel, stop);
+        job.run(source).await;
+        Ok(())
+    }
+
+    /// Whether nobody else carries the call on. Who wanted to and died first is passed over.
+    async fn is_next(&self, log: &Log, head: &Head) -> Result<bool, StoreError> {
+        let me = self.front.runner.incarnation();
+        let claimant = format!("{}/{}", TaskId::random(), me.as_str());
+        let expires_ms = head.terms.ends_ms.saturating_add(head.terms.retention_ms);
+        let mut lost = head.owner.to_string();
+        for _ in 0..LOST_MAX {
+            let stands = log.claim_after(&lost, &claimant, expires_ms).await?;
+            let Some(stands) = stands else {
+                return Ok(true);
+            };
+            let stands = String::from_utf8_lossy(&stands).into_owned();
+            let (_, other) = stands.split_once('/').unwrap_or_default();
+            let other = Incarnation::from_text(other);
+            // One of our own would have the place that we have.
+            if other != *me && !self.front.runner.misses(&other) {
+                return Ok(false);
+            }
+            lost = stands;
+        }
+        Ok(false)
+    }
+
+    fn words(&self, head: &Head, event_id: String) -> Words {
+        Words {
+            upstream: Arc::clone(&self.front.upstream),
+            parts: self.parts.clone(),
+            id: head.id.clone(),
+            bytes_max: head.terms.bytes_max,
+            stage: Stage::Cut {
+                point: ResumePoint {
+                    event_id,
+                    retry: None,
+                },
+                lost: Reason::OwnerLost,
+            },
+        }
+    }
+
+    /// Tells the server that nobody waits, as the client would.
+    fn stop(&self, head: &Head) -> impl Future<Output = ()> + Send + 'static {
+        let (upstream, mut parts) = (Arc::clone(&self.front.upstream), self.parts.clone());
+        let text = cancel_of(&head.id);
+        async move {
+            parts.method = Method::POST;
+            let json = HeaderValue::from_static("application/json");
+            let both = HeaderValue::from_static("application/json, text/event-stream");
+            parts.headers.insert(CONTENT_TYPE, json);
+            parts.headers.insert(ACCEPT, both);
+            let told = upstream.pass(parts, RequestBody::json(text)).await;
+            if told.is_err() {
+                tracing::debug!("a server could not be told that nobody waits");
+            }
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Held calls at a server that keeps its events, but tells of it too late to be left alone: its own
+//! stream breaks, and the replica that carries the call dies.
+
+use serde_json::{Value, json};
+
+use crate::held::{Session, assert_text, back_at, config, primed, reason, rest};
+use crate::redis_server::RedisServer;
+use crate::support::client::Client;
+use crate::support::stream::Stream;
+use crate::support::{Config, Era, PATIENCE, Proxy, Rig, Upstream, within};
+
+const SEAL_KEY: &str = "5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e";
+
+async fn rig(config: Config) -> (Rig, Session) {
+    let rig = Rig::start(Era::Legacy, config).await;
+    rig.upstream.keep_events_and_tell_late();
+    let session = Session::open(rig.client()).await;
+    (rig, session)
+}
+
+/// Reads so many steps, and gives the id of the last.
+async fn steps(stream: &mut Stream, expected: impl IntoIterator<Item = u64>) -> String {
+    let mut last = None;
+    for step in expected {
+        let event = stream.event().await.unwrap();
+        assert_eq!(event.message["params"]["progress"], step);
+        last = event.id;
+    }
+    last.unwrap()
+}
+
+#[tokio::test]
+async fn a_server_that_breaks_off_is_come_back_to() {
+    let (rig, session) = rig(config()).await;
+    let mut stream = session.calling("steps", json!({"n": 3})).stream().await;
+    primed(&mut stream).await;
+    steps(&mut stream, 1..=3).await;
+    for _ in 0..2 {
+        let read = rig.upstream.resumed();
+        rig.upstream.cut();
+        rig.upstream.until_resumed(read + 1).await;
+    }
+    rig.upstream.release("steps");
+    let events = rest(&mut stream).await;
+    assert_eq!(events.len(), 1, "{events:?}");
+    assert_text(&events[0], "stepped");
+    assert_eq!(rig.upstream.tally("steps").started, 1);
+}
+
+/// What was come back to is there no more.
+#[tokio::test]
+async fn a_server_that_forgot_the_call_is_answered_for() {
+    let (rig, session) = rig(config()).await;
+    let mut stream = session.calling("steps", json!({"n": 2})).stream().await;
+    primed(&mut stream).await;
+    steps(&mut stream, 1..=2).await;
+    rig.upstream.cut_and_forget();
+    let events = rest(&mut stream).await;
+    assert_eq!(events.len(), 1, "{events:?}");
+    assert_eq!(reason(&events[0].message), "upstream_reset");
+}
+
+/// Answers to nobody, and errors that name no request, end nothing.
+#[tokio::test]
+async fn an_answer_to_another_request_ends_no_call() {
+    let (rig, session) = rig(config()).await;
+    let arguments = json!({"n": 1, "then": "stray"});
+    let mut stream = session.calling("steps", arguments).stream().await;
+    primed(&mut stream).await;
+    steps(&mut stream, [1]).await;
+    rig.upstream.release("steps");
+    let events = rest(&mut stream).await;
+    let ids: Vec<_> = events.iter().map(|event| &event.message["id"]).collect();
+    assert_eq!(ids, [&json!("7"), &Value::Null, &json!(7)]);
+    assert_text(&events[2], "stepped");
+}
+
+/// Two replicas that can read what the other sealed.
+struct Pair {
+    a: Proxy,
+    b: Proxy,
+    upstream: Upstream,
+    _redis: RedisServer,
+}
+
+impl Pair {
+    async fn start() -> Self {
+        let redis = RedisServer::start();
+        let upstream = Upstream::start(Era::Legacy).await;
+        upstream.keep_events_and_tell_late();
+        let start = |id: &str| {
+            let replica = format!("lease = \"3s\"\nid = {id:?}");
+            let config = config()
+                .redis(&redis.url())
+                .section("upstream", "shared = true")
+                .section("drain", "grace = \"2s\"")
+                .store(&format!("seal_key = {SEAL_KEY:?}"))
+                .section("replica", &replica);
+            let url = upstream.url();
+            async move { config.start(&url).await }
+        };
+        let (a, b) = (start("a").await, start("b").await);
+        Self {
+            a,
+            b,
+            upstream,
+            _redis: redis,
+        }
+    }
+}
+
+/// The client was there, or came back to nobody; two come back at once, and one carries it on.
+#[tokio::test]
+async fn a_call_whose_replica_died_is_carried_on_by_another() {
+    let mut pair = Pair::start().await;
+    let secret = Client::of(pair.a.address()).named("Bearer a");
+    let session = Session::open(secret).await;
+    let mut stream = session.calling("steps", json!({"n": 4})).stream().await;
+    let first = primed(&mut stream).await;
+    let fourth = steps(&mut stream, 1..=4).await;
+    pair.a.kill();
+    let at_b = session.over(Client::of(pair.b.address()).named("Bearer a"));
+    let mut stream = back_at(&at_b, &fourth).await;
+    let mut other = back_at(&at_b, &first).await;
+    steps(&mut other, 1..=4).await;
+    pair.upstream.until_resumed(1).await;
+    pair.upstream.release("steps");
+    for stream in [&mut stream, &mut other] {
+        let events = within(PATIENCE, "the answer", rest(stream)).await;
+        assert_eq!(events.len(), 1, "{events:?}");
+        assert_text(&events[0], "stepped");
+    }
+    let tally = pair.upstream.tally("steps");
+    assert_eq!((tally.started, tally.cancelled), (1, 0));
+    assert_eq!(pair.upstream.resumed(), 1, "two carried it on");
+    let again = rest(&mut back_at(&at_b, &first).await).await;
+    assert_eq!(again.len(), 5, "{again:?}");
+}
+
+/// Its successor has the call: what it hears now is nobody's business.
+#[tokio::test]
+async fn a_replica_that_slept_leaves_its_call_to_its_successor() {
+    let pair = Pair::start().await;
+    let session = Session::open(Client::of(pair.a.address())).await;
+    let mut stream = session.calling("steps", json!({"n": 2})).stream().await;
+    primed(&mut stream).await;
+    let second = steps(&mut stream, 1..=2).await;
+    pair.a.freeze();
+    let at_b = session.over(Client::of(pair.b.address()));
+    let mut taken = back_at(&at_b, &second).await;
+    pair.upstream.until_resumed(1).await;
+    pair.a.thaw();
+    // It ends the stream without a word, and does not cancel the call.
+    assert_eq!(rest(&mut stream).await, []);
+    pair.upstream.release("steps");
+    for events in [
+        rest(&mut taken).await,
+        rest(&mut back_at(&session, &second).await).await,
+    ] {
+        assert_eq!(events.len(), 1, "{events:?}");
+        assert_text(&events[0], "stepped");
+    }
+    let tally = pair.upstream.tally("steps");
+    assert_eq!((tally.started, tally.cancelled), (1, 0));
+}
+
+/// A new version is rolled out: what a replica cannot end in time, another one carries on.
+#[tokio::test]
+async fn a_replica_that_is_told_to_stop_leaves_its_call_to_another() {
+    let mut pair = Pair::start().await;
+    let session = Session::open(Client::of(pair.a.address())).await;
+    let mut stream = session.calling("steps", json!({"n": 2})).stream().await;
+    primed(&mut stream).await;
+    let second = steps(&mut stream, 1..=2).await;
+    assert!(pair.a.stop().await.success());
+    assert_eq!(rest(&mut stream).await, []);
+    let at_b = session.over(Client::of(pair.b.address()));
+    let mut stream = back_at(&at_b, &second).await;
+    pair.upstream.until_resumed(1).await;
+    pair.upstream.release("steps");
+    let events = rest(&mut stream).await;
+    assert_eq!(events.len(), 1, "{events:?}");
+    assert_text(&events[0], "stepped");
+    let tally = pair.upstream.tally("steps");
+    assert_eq!((tally.started, tally.cancelled), (1, 0));
+}

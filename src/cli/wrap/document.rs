@@ -12,8 +12,13 @@ pub(super) struct Document {
 }
 
 /// Where clients keep their servers: Claude, Cursor and most others; VS Code's `mcp.json`; VS
-/// Code's `settings.json`.
-const PLACES: [&[&str]; 3] = [&["mcpServers"], &["servers"], &["mcp", "servers"]];
+/// Code's `settings.json`; Zed.
+const PLACES: [&[&str]; 4] = [
+    &["mcpServers"],
+    &["servers"],
+    &["mcp", "servers"],
+    &["context_servers"],
+];
 
 impl Document {
     pub(super) fn parse(text: &str) -> Result<Self, String> {

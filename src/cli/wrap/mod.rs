@@ -8,16 +8,17 @@ use clap::Args;
 
 use super::Failure;
 use super::table::{printable, table};
-use crate::config::load::environment;
+use crate::config::load::{allowed_variables, environment};
 
 mod document;
 mod entry;
 mod file;
 mod program;
 mod undo;
+mod unwrapped;
 
 use document::Document;
-use entry::{Entry, Runs};
+use entry::{Entry, Launch, Runs};
 use file::SettingsFile;
 
 #[derive(Debug, Args)]
@@ -93,15 +94,28 @@ fn wrapped(file: &SettingsFile, name: &str, options: &Options) -> Result<Change,
     let entry = document.entry(name)?;
     let server = match entry.runs() {
         Runs::Plain(server) => server,
+        Runs::Wrapped(_) if entry.allow_variables() => {
+            let note = "it runs through raincheck already, which kept these variables from it";
+            let (text, notes) = (document.text(), vec![note.to_owned()]);
+            return Ok(Change::Text { text, notes });
+        }
         Runs::Wrapped(_) => return Ok(Change::None("runs through raincheck already")),
         Runs::Unknown => {
             let text = "has neither a command nor a url, so there is nothing to wrap";
             return Err(format!("{}: {text}", shown(name)));
         }
     };
-    let raincheck = program::raincheck(&environment())?;
+    let allowed = options.config.as_deref().map(allowed_variables);
+    let launch = Launch {
+        raincheck: program::raincheck(&environment())?,
+        options: arguments(options)?,
+        allowed: allowed
+            .transpose()
+            .map_err(|e| e.to_string())?
+            .unwrap_or_default(),
+    };
     let notes = entry
-        .wrap(&server, &raincheck, &arguments(options)?)
+        .wrap(&server, &launch)
         .and_then(|notes| {
             entry.verify(&server, options)?;
             Ok(notes)

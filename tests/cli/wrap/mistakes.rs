@@ -78,7 +78,8 @@ fn mistakes_are_one_line() {
 
 #[test]
 fn undo_without_a_backup_says_so() {
-    let text = r#"{"servers": {"a": {"command": "/x/raincheck", "args": ["stdio", "--", "y"]}}}"#;
+    let text =
+        r#"{"servers": {"a": {"command": "/x/raincheck", "args": ["stdio", "--config", "y"]}}}"#;
     let settings = Settings::new(text);
     let complaint = settings.refused(&["a", "--undo", "--yes"]);
     assert!(

@@ -8,6 +8,8 @@
 mod authority;
 #[path = "upstream/calls.rs"]
 mod calls;
+#[path = "upstream/changing.rs"]
+mod changing;
 #[path = "upstream/faults.rs"]
 mod faults;
 #[path = "upstream/guest.rs"]

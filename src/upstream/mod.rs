@@ -19,6 +19,7 @@ mod handshake;
 mod heard;
 mod hop;
 pub mod http;
+mod known;
 mod later;
 mod legacy;
 mod listen;

@@ -28,6 +28,8 @@ mod reply;
 mod server;
 #[path = "upstream/sessions.rs"]
 mod sessions;
+#[path = "upstream/slow.rs"]
+mod slow;
 #[path = "upstream/sse/mod.rs"]
 mod sse;
 #[path = "support/sse_server.rs"]

@@ -93,6 +93,12 @@ impl Document {
                 })
             })
             .collect();
+        if found.is_empty() && member(&root, "projects").is_some() {
+            // Where Claude Code puts what belongs to one folder and one user.
+            let text = "has servers of single projects only, which stay as they are: add the server \
+                        with `claude mcp add --scope project`, and wrap it in .mcp.json";
+            return Err(text.to_owned());
+        }
         if found.is_empty() {
             return Err("has no servers: neither \"mcpServers\" nor \"servers\"".to_owned());
         }

@@ -1,5 +1,6 @@
 //! `raincheck wrap`: lets a client's settings file launch raincheck in front of a server that it names.
 
+use std::ffi::OsStr;
 use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -58,6 +59,13 @@ struct Options {
 
 pub(super) fn wrap(line: &Line) -> Result<ExitCode, Failure> {
     let file = SettingsFile::read(&line.file).map_err(|why| located(&line.file, &why))?;
+    if let Some(kind) = line.file.extension().filter(|kind| !is_json(kind)) {
+        let kind = printable(&kind.to_string_lossy().to_uppercase());
+        let why = format!(
+            "is {kind}, and only JSON is edited: there, put `raincheck stdio --` before the server's command"
+        );
+        return Err(located(&line.file, &why));
+    }
     let Some(name) = &line.name else {
         if line.undo {
             return Err(Failure::usage("--undo needs the name of a server"));
@@ -76,6 +84,13 @@ pub(super) fn wrap(line: &Line) -> Result<ExitCode, Failure> {
         }
         Change::Text { text, notes } => apply(line, &file, &text, &notes),
     }
+}
+
+/// Other endings than these say nothing.
+fn is_json(ending: &OsStr) -> bool {
+    !["toml", "yaml", "yml"]
+        .iter()
+        .any(|other| ending.eq_ignore_ascii_case(other))
 }
 
 /// What shall become of the file.

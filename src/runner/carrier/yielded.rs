@@ -26,10 +26,7 @@ impl Carrier {
             return self.give_up(Reason::Shutdown).await;
         }
         match self.apply(OwnerEvent::Released).await {
-            Ok(_) => {
-                hit(Point::Released);
-                self.step_back().await
-            }
+            Ok(_) => self.released().await,
             Err(NotApplied::Rejected(_, stands)) => self.see(*stands).await,
             // Only our own way to the store is broken: others find it as a lost owner's.
             Err(NotApplied::Store(_)) if self.is_resumable() => {
@@ -42,14 +39,16 @@ impl Carrier {
         }
     }
 
+    async fn released(&mut self) -> Flow {
+        hit(Point::Released);
+        self.step_back().await
+    }
+
     /// The drain begins: a call that waits is left to another replica at once. A store that is away
     /// is asked again until the grace period is over.
     pub(super) async fn on_draining(&mut self) -> Flow {
         match self.apply(OwnerEvent::Released).await {
-            Ok(_) => {
-                hit(Point::Released);
-                self.step_back().await
-            }
+            Ok(_) => self.released().await,
             Err(NotApplied::Rejected(_, stands)) => self.see(*stands).await,
             Err(NotApplied::Gone) => self.lost().await,
             Err(NotApplied::Store(error)) => {

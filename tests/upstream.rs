@@ -8,6 +8,8 @@
 mod authority;
 #[path = "upstream/calls.rs"]
 mod calls;
+#[path = "upstream/changing.rs"]
+mod changing;
 #[path = "upstream/faults.rs"]
 mod faults;
 #[path = "upstream/guest.rs"]
@@ -26,6 +28,8 @@ mod reply;
 mod server;
 #[path = "upstream/sessions.rs"]
 mod sessions;
+#[path = "upstream/slow.rs"]
+mod slow;
 #[path = "upstream/sse/mod.rs"]
 mod sse;
 #[path = "support/sse_server.rs"]

@@ -47,6 +47,13 @@ pub fn load(flags: &Flags, environment: &[(String, String)]) -> Result<Config, C
         .map_err(|problem| problem.located(&figment))
 }
 
+/// The variables that a settings file lets the wrapped program see.
+pub fn allowed_variables(path: &Path) -> Result<Vec<String>, ConfigError> {
+    let figment = Figment::new().merge(file_layer(path)?);
+    let file: File = figment.extract().map_err(explain)?;
+    Ok(file.upstream.env_allow)
+}
+
 /// One source of settings under the name that errors give it.
 struct Layer {
     name: String,

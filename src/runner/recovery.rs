@@ -1,9 +1,11 @@
 //! Takes over what a lost owner left behind: claimed by a commit, so that of two finders one wins.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream;
+use tokio::time::timeout;
 use tracing::info;
 
 use super::Runner;
@@ -23,6 +25,9 @@ use crate::upstream::Exchange;
 
 /// Tasks of one lost owner that are looked at together.
 const TOGETHER: usize = 16;
+
+/// How long the server may take to hear that nobody waits for a lost owner's call.
+const TELL_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Under which name a resume point is sealed.
 const RESUME: &str = "resume";
@@ -74,7 +79,8 @@ impl Runner {
             Verdict::Dispatch => self.dispatch_again(loaded).await?,
             Verdict::Tell => {
                 if let Some(exchange) = self.adopt(task, point) {
-                    exchange.control.cancel().await;
+                    // The sweep must go on.
+                    let _ = timeout(TELL_PATIENCE, exchange.control.cancel()).await;
                     exchange.control.hold();
                 }
                 self.note_told(&loaded).await;

@@ -19,6 +19,7 @@ mod handshake;
 mod heard;
 mod hop;
 pub mod http;
+mod known;
 mod later;
 mod legacy;
 mod listen;
@@ -171,6 +172,9 @@ impl fmt::Debug for Exchange {
     }
 }
 
+/// How long a [`Control::cancel`] may take.
+pub const CANCELLING: Duration = Duration::from_secs(40);
+
 /// The way back to the wrapped server while an [`Exchange`] is open.
 #[async_trait]
 pub trait Control: Send + Sync {
@@ -178,8 +182,10 @@ pub trait Control: Send + Sync {
     /// again with the same id it is harmless: the server knows the first only.
     async fn answer(&self, id: &str, answer: Answer) -> Result<(), Failure>;
 
-    /// Tells the server that nobody waits any more, by its era's signal, within 2 s. Also drop
-    /// the exchange.
+    /// Tells the server that nobody waits any more, by its era's signal. Also drop the exchange, but
+    /// not before: its events are what brings a call that is on its way to the server, which cannot
+    /// cancel it before. May take [`CANCELLING`] where the server is slow; who must not wait so long
+    /// lets it go on beside.
     async fn cancel(&self);
 
     /// What another process needs to carry this call on, as of the last event taken: opaque text

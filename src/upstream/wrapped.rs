@@ -1,19 +1,19 @@
 //! The wrapped server as the rest of raincheck sees it, whatever era it speaks.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use hyper::Response;
-use hyper::header::HeaderValue;
+use hyper::header::{AUTHORIZATION, HeaderValue};
 use hyper::http::request::Parts;
+use hyper::{Method, Response};
 use serde_json::value::RawValue;
-use tokio::sync::OnceCell;
 use tokio_util::task::TaskTracker;
 
 use super::channel::session::Session;
 pub use super::connect::UrlError;
 use super::http::{RequestBody, ResponseBody};
+use super::known::{Known, is_refusal};
 use super::listen::{self, Wish};
 pub use super::listen::{ListenEvent, Listening};
 use super::probe::{self, Undecided};
@@ -35,10 +35,7 @@ const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 #[derive(Debug)]
 pub struct Upstream {
     pub(super) server: Server,
-    era: Arc<OnceCell<Era>>,
-    /// Whether a modern server takes legacy sessions, too, once it has said so.
-    pub(super) takes_sessions: OnceCell<bool>,
-    discovered: Mutex<Option<Arc<Discovered>>>,
+    pub(super) known: Arc<Known>,
 }
 
 /// What the server says of itself, in its own words.
@@ -73,13 +70,9 @@ impl Upstream {
     pub fn new(settings: &Settings, services: TaskTracker) -> Result<Self, UrlError> {
         // No other was ever spoken over the old transport.
         let old = (settings.transport == Transport::Sse).then_some(Era::Legacy);
-        let era = OnceCell::new_with(settings.era.or(old));
-        Ok(Self {
-            server: Server::new(settings, services)?,
-            era: Arc::new(era),
-            takes_sessions: OnceCell::new(),
-            discovered: Mutex::default(),
-        })
+        let server = Server::new(settings, services.clone())?;
+        let known = Known::new(server.clone(), services, settings.era.or(old));
+        Ok(Self { server, known })
     }
 
     pub(super) fn way(&self) -> Way<'_> {
@@ -168,16 +161,13 @@ impl Upstream {
 
     /// The era, asked by one of all who want to know and remembered.
     pub async fn era(&self, credentials: Option<HeaderValue>) -> Result<Era, DiscoverError> {
-        let web = match &self.server {
-            Server::Web(web) => web,
-            Server::Program(lines) => return lines.era(&self.era).await.map_err(no_session),
-        };
-        let probed = self.era.get_or_try_init(|| async {
-            let era = Box::pin(web.find_era(credentials.as_ref())).await?;
-            tracing::info!(?era, "the upstream's era is known");
-            Ok::<_, Undecided>(era)
-        });
-        Ok(*probed.await?)
+        self.known.find_era(credentials.as_ref()).await
+    }
+
+    /// The server refused what one of the known era would not: it is asked again, within a few
+    /// seconds, unless it was a moment ago.
+    pub async fn doubt_era(&self, credentials: Option<HeaderValue>) {
+        self.known.doubt(credentials).await;
     }
 
     /// Whether the server can be reached at all. Anonymous: a refusal is an answer, too.
@@ -206,16 +196,20 @@ impl Upstream {
     }
 
     pub fn known_era(&self) -> Option<Era> {
-        self.era.get().copied()
+        self.known.era()
     }
 
     /// Begins one request. Nothing is sent until its events are polled.
     pub fn begin(&self, era: Era, outgoing: Outgoing) -> Exchange {
-        if outgoing.native_task && era == Era::Legacy {
+        let (method, credentials) = (Arc::clone(&outgoing.method), outgoing.credentials.clone());
+        let exchange = if outgoing.native_task && era == Era::Legacy {
             let server = self.server.clone();
-            return native::legacy::begin(Arc::new(move |one| server.begin(era, one)), outgoing);
-        }
-        self.server.begin(era, outgoing)
+            native::legacy::begin(Arc::new(move |one| server.begin(era, one)), outgoing)
+        } else {
+            self.server.begin(era, outgoing)
+        };
+        let asked = (era, &*method);
+        self.known.watched(exchange, asked, credentials.as_ref())
     }
 
     /// Follows a modern server's own task, which came as the answer to that call. `None`: it is none.
@@ -249,7 +243,14 @@ impl Upstream {
             .path()
             .starts_with(WELL_KNOWN)
             .then_some(WELL_KNOWN);
-        web.origin.pass(parts, body, well_known).await
+        let is_message = parts.method == Method::POST;
+        let credentials = parts.headers.get(AUTHORIZATION).cloned();
+        let passed = web.origin.pass(parts, body, well_known).await;
+        if is_message && passed.as_ref().is_ok_and(|it| is_refusal(it.status())) {
+            let credentials = credentials.filter(|_| self.forwards_credentials());
+            self.known.doubt_beside(credentials);
+        }
+        passed
     }
 
     /// What the server says of itself to this caller, who has these capabilities.
@@ -266,19 +267,13 @@ impl Upstream {
                     .await?
             }
         };
-        *self
-            .discovered
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&discovered));
+        self.known.note_discovered(&discovered);
         Ok(discovered)
     }
 
     /// What the server last said of itself, to anybody.
     pub fn last_discovered(&self) -> Option<Arc<Discovered>> {
-        self.discovered
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.known.discovered()
     }
 
     async fn discover_modern(
@@ -433,7 +428,7 @@ impl Upstream {
     }
 }
 
-fn no_session(why: NoSession) -> DiscoverError {
+pub(super) fn no_session(why: NoSession) -> DiscoverError {
     match why {
         NoSession::Failed(failure) => DiscoverError::Failed(failure),
         NoSession::Error(error) => refused(error),

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::recovery::Pair;
+use crate::recovery::{Pair, SEAL_KEY};
 use crate::support::client::Task;
 use crate::support::{Config, Era, in_both_eras};
 
@@ -10,15 +10,20 @@ in_both_eras!(
     a_queued_call_of_a_lost_owner_has_no_effect,
     a_queued_call_that_is_safe_to_repeat_runs_elsewhere_once,
     a_drain_hands_over_what_waits,
+    a_drain_hands_over_what_waits_when_the_store_is_back,
     a_store_that_is_away_holds_back_what_has_its_turn,
 );
 
 /// One place at each replica, and A's is taken.
 async fn pair(era: Era, terms: &str) -> (Pair, Task) {
+    with_grace(era, terms, "4s").await
+}
+
+async fn with_grace(era: Era, terms: &str, grace: &str) -> (Pair, Task) {
     let pair = Pair::with(era, terms, |config: Config| {
         config
             .section("upstream", "concurrency = 1\nshared = true")
-            .section("drain", "grace = \"4s\"")
+            .section("drain", &format!("grace = {grace:?}"))
     })
     .await;
     pair.at_a().call("held", json!({})).await.into_task();
@@ -46,10 +51,6 @@ async fn a_queued_call_that_is_safe_to_repeat_runs_elsewhere_once(era: Era) {
     // It is one of two now: the call that ran at A is run again, too.
     let is_b_s = async || pair.record(&waits).await.contains("\"owner\":\"b/");
     while !is_b_s().await {}
-    let says_so = |state: &Value| {
-        let said = state["statusMessage"].as_str().unwrap_or_default();
-        said.starts_with("Waiting for a free place")
-    };
     pair.at_b().until_it(&waits, "waiting", says_so).await;
     assert_eq!(pair.upstream.tally("echo").started, 0);
     pair.upstream.release("at b");
@@ -65,6 +66,53 @@ async fn a_drain_hands_over_what_waits(era: Era) {
     let state = pair.at_b().until(&waits, "completed").await;
     assert!(state.get("statusMessage").is_none(), "{state}");
     assert_eq!(pair.upstream.tally("echo").started, 1);
+}
+
+async fn a_drain_hands_over_what_waits_when_the_store_is_back(era: Era) {
+    let (mut pair, waits) = with_grace(era, "", "12s").await;
+    pair.redis.freeze();
+    pair.a.terminate();
+    pair.a.until_said("is not yet left to others", 1).await;
+    pair.redis.thaw();
+    pair.at_b().until(&waits, "completed").await;
+    assert_eq!(pair.upstream.tally("echo").started, 1);
+    pair.a.kill();
+}
+
+/// What was carried on elsewhere and is run again there is one more call there.
+#[tokio::test]
+async fn a_call_that_is_run_again_by_another_replica_waits_for_its_place() {
+    let mut pair = Pair::with(
+        Era::Legacy,
+        "on_owner_lost = \"rerun\"",
+        |config: Config| {
+            config
+                .section("upstream", "concurrency = 1\nshared = true")
+                .store(&format!("seal_key = {SEAL_KEY:?}"))
+        },
+    )
+    .await;
+    let task = pair.at_a().call("held", json!({})).await.into_task();
+    pair.until_resumable(&task).await;
+    let at_b = json!({"nonce": "at b"});
+    let at_b = pair.at_b().call("held", at_b).await.into_task();
+    pair.upstream.until_started("at b").await;
+    pair.upstream.forget_sessions();
+    pair.a.kill();
+    pair.at_b().until_it(&task, "waiting", says_so).await;
+    assert_eq!(pair.upstream.tally("held").started, 1);
+    pair.upstream.release("at b");
+    pair.at_b().until(&at_b, "completed").await;
+    pair.upstream
+        .until("held", "run again", |tally| tally.started == 2)
+        .await;
+    pair.upstream.release("held");
+    pair.at_b().until(&task, "completed").await;
+}
+
+fn says_so(state: &Value) -> bool {
+    let said = state["statusMessage"].as_str().unwrap_or_default();
+    said.starts_with("Waiting for a free place")
 }
 
 /// It is sent when the store has taken that it is sent, and once.

@@ -7,7 +7,8 @@ use crate::support::client::Task;
 use crate::support::shape::assert_state;
 use crate::support::{Client, Config, Era, PATIENCE, Proxy, Upstream, in_both_eras, within};
 
-const SEAL_KEY: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+pub(crate) const SEAL_KEY: &str =
+    "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
 /// Two replicas in front of one server.
 pub(crate) struct Pair {

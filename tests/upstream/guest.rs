@@ -390,3 +390,63 @@ async fn a_ping_is_the_client_s_while_it_reads_and_else_ours() {
     assert_eq!(event(&mut news).await.data, ping);
     assert_eq!(server.count("answer"), 0);
 }
+
+/// Some servers end a session where a ping is not answered, and stall where nobody reads.
+#[tokio::test]
+async fn a_stream_without_a_reader_is_read_on() {
+    let ping = r#"{"jsonrpc":"2.0","id":"p","method":"ping"}"#;
+    let said = (0..200).map(|n| format!("id: {n}\ndata: {{}}\n\n"));
+    let said = said.collect::<String>() + &format!("data: {ping}\n\n");
+    let server = Server::start(silent()).await;
+    server.on_get(vec![Reply::sse_open(&said).on_call()]);
+    let upstream = upstream(&server);
+    let session = borrowed(&upstream);
+    let mut exchange = upstream.begin(Era::Legacy, on(&session, "t"));
+    tokio::select! {
+        _ = exchange.events.next() => panic!("it says nothing"),
+        () = server.until(|s| s.count("answer") == 1) => {}
+    }
+    // The newest have waited.
+    let mut news = hear(&session).await;
+    let first = event(&mut news).await.id.unwrap().parse::<u32>().unwrap();
+    assert!((100..200).contains(&first), "{first}");
+    for number in first + 1..200 {
+        assert_eq!(event(&mut news).await.id, Some(number.to_string()));
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_lets_the_stream_be_read_on() {
+    let ping = r#"{"jsonrpc":"2.0","id":"p","method":"ping"}"#;
+    let said = "data: {}\n\n".repeat(200) + &format!("data: {ping}\n\n");
+    let server = Server::start(silent()).await;
+    server.on_get(vec![Reply::sse_open(&said)]);
+    let upstream = upstream(&server);
+    let session = borrowed(&upstream);
+    let mut news = hear(&session).await;
+    event(&mut news).await;
+    drop(news);
+    server.until(|s| s.count("answer") == 1).await;
+}
+
+#[tokio::test]
+async fn the_rest_of_a_cut_post_is_not_the_session_s_stream() {
+    let server = Server::start(silent()).await;
+    server.on_resume(vec![Reply::sse_open("id: 8\ndata: {}\n\n")]);
+    let upstream = upstream(&server);
+    let session = borrowed(&upstream);
+    let mut rest = session.hear(get(Some("7"))).await.expect("a stream");
+    event(&mut rest).await;
+    // A call has the session's all the same.
+    let mut exchange = upstream.begin(Era::Legacy, on(&session, "t"));
+    tokio::select! {
+        _ = exchange.events.next() => panic!("it says nothing"),
+        () = server.until(|s| s.calls() == 1) => {}
+    }
+    assert_eq!(server.count("GET"), 1);
+    drop((rest, exchange));
+    server.until(|s| s.hung_up() == 2).await;
+    let news = hear(&session).await;
+    assert_eq!(server.count("GET"), 1, "that of the call");
+    drop(news);
+}

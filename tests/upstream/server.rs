@@ -394,10 +394,10 @@ async fn hang<T: AsyncRead + Unpin>(stream: &mut T, inner: &Inner) {
     }
 }
 
-const INITIALIZED: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"logging":{},
+pub(crate) const INITIALIZED: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"logging":{},
     "tools":{"listChanged":true},"resources":{"subscribe":true}},
     "serverInfo":{"name":"fixture","version":"1"},"instructions":"do"}"#;
-const DISCOVERED: &str = r#"{"resultType":"complete","supportedVersions":["2026-07-28"],
+pub(crate) const DISCOVERED: &str = r#"{"resultType":"complete","supportedVersions":["2026-07-28"],
     "capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private","instructions":"do",
     "_meta":{"io.modelcontextprotocol/serverInfo":{"name":"fixture","version":"1"}}}"#;
 const FIRST_PAGE: &str = r#"{"tools":[{"name":"a","inputSchema":{"type":"object","properties":

@@ -12,8 +12,13 @@ pub(super) struct Document {
 }
 
 /// Where clients keep their servers: Claude, Cursor and most others; VS Code's `mcp.json`; VS
-/// Code's `settings.json`.
-const PLACES: [&[&str]; 3] = [&["mcpServers"], &["servers"], &["mcp", "servers"]];
+/// Code's `settings.json`; Zed.
+const PLACES: [&[&str]; 4] = [
+    &["mcpServers"],
+    &["servers"],
+    &["mcp", "servers"],
+    &["context_servers"],
+];
 
 impl Document {
     pub(super) fn parse(text: &str) -> Result<Self, String> {
@@ -88,6 +93,12 @@ impl Document {
                 })
             })
             .collect();
+        if found.is_empty() && member(&root, "projects").is_some() {
+            // Where Claude Code puts what belongs to one folder and one user.
+            let text = "has servers of single projects only, which stay as they are: add the server \
+                        with `claude mcp add --scope project`, and wrap it in .mcp.json";
+            return Err(text.to_owned());
+        }
         if found.is_empty() {
             return Err("has no servers: neither \"mcpServers\" nor \"servers\"".to_owned());
         }

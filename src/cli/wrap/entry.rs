@@ -24,6 +24,15 @@ pub(super) enum Server {
     },
 }
 
+/// What shall be launched in front of a server.
+pub(super) struct Launch {
+    pub(super) raincheck: String,
+    /// Its options, as it takes them behind `stdio`.
+    pub(super) options: Vec<String>,
+    /// Variables that its settings let the server see.
+    pub(super) allowed: Vec<String>,
+}
+
 pub(super) enum Runs {
     Plain(Server),
     /// By raincheck, with the server that its arguments name.
@@ -34,12 +43,22 @@ pub(super) enum Runs {
 /// What clients call a server's address.
 const ADDRESSES: [&str; 3] = ["url", "serverUrl", "httpUrl"];
 
+/// Where the variables begin that say what the server is, and how those go on that are set here.
+pub(super) const UPSTREAM: &str = "RAINCHECK_UPSTREAM__";
+pub(super) const ENV_ALLOW: &str = "ENV_ALLOW";
+pub(super) const URL: &str = "URL";
+pub(super) const HEADERS: &str = "HEADERS__";
+
 /// Members with which a client signs in by itself. Nobody does that for a program it launches.
 const SIGN_IN: [&str; 4] = ["auth", "authProviderType", "headersHelper", "oauth"];
 
 impl Entry {
     pub(super) fn new(object: CstObject) -> Self {
         Self(object)
+    }
+
+    pub(super) fn object(&self) -> &CstObject {
+        &self.0
     }
 
     pub(super) fn node(&self) -> CstNode {
@@ -62,28 +81,23 @@ impl Entry {
                 Runs::Plain(Server::Program { command, arguments })
             };
         }
-        let address = ADDRESSES.iter().find_map(|name| self.word(name));
+        let address = self.address_member().and_then(|name| self.word(name));
         address.map_or(Runs::Unknown, |url| Runs::Plain(Server::Address { url }))
     }
 
     /// Edits the entry so that raincheck is launched, and returns what to tell the user.
-    pub(super) fn wrap(
-        &self,
-        server: &Server,
-        raincheck: &str,
-        options: &[String],
-    ) -> Result<Vec<String>, String> {
+    pub(super) fn wrap(&self, server: &Server, launch: &Launch) -> Result<Vec<String>, String> {
         match server {
-            Server::Program { command, .. } => Ok(self.wrap_program(command, raincheck, options)),
-            Server::Address { url } => self.wrap_address(url, raincheck, options),
+            Server::Program { command, .. } => Ok(self.wrap_program(command, launch)),
+            Server::Address { url } => self.wrap_address(url, launch),
         }
     }
 
-    fn wrap_program(&self, command: &str, raincheck: &str, options: &[String]) -> Vec<String> {
-        self.set("command", raincheck);
+    fn wrap_program(&self, command: &str, launch: &Launch) -> Vec<String> {
+        self.set("command", &launch.raincheck);
         let first = [
             &["stdio".to_owned()],
-            options,
+            launch.options.as_slice(),
             &["--".into(), command.into()],
         ]
         .concat();
@@ -96,13 +110,16 @@ impl Entry {
             None => self.put_after("command", "args", words(first)),
         }
         // A program that raincheck runs sees what is named, and the client named these for it.
-        let names: Vec<_> = self
-            .environment()
-            .into_iter()
-            .map(|(name, _)| name)
-            .collect();
+        let environment = self.environment().into_iter();
+        let mut names: Vec<_> = environment.map(|(name, _)| name).collect();
         if !names.is_empty() {
-            self.set_variable("ENV_ALLOW", &names.join(","));
+            // The variable takes the place of what raincheck's settings allow.
+            for name in &launch.allowed {
+                if !names.contains(name) {
+                    names.push(name.clone());
+                }
+            }
+            self.set_variable(ENV_ALLOW, &names.join(","));
         }
         let has_file = member(&self.0, "envFile").is_some();
         has_file
@@ -115,12 +132,7 @@ impl Entry {
             .collect()
     }
 
-    fn wrap_address(
-        &self,
-        url: &str,
-        raincheck: &str,
-        options: &[String],
-    ) -> Result<Vec<String>, String> {
+    fn wrap_address(&self, url: &str, launch: &Launch) -> Result<Vec<String>, String> {
         if let Some(name) = SIGN_IN.iter().find(|name| member(&self.0, name).is_some()) {
             return Err(format!(
                 "{name:?} lets the client sign in, which it does for no program that it launches; \
@@ -134,22 +146,21 @@ impl Entry {
             return Err("credentials in a URL are not used; write them as headers".to_owned());
         }
         let headers = self.headers()?;
-        let address = ADDRESSES.iter().find(|name| self.word(name).is_some());
-        let address = address.copied().unwrap_or_default();
-        self.put_after(address, "command", raincheck.into());
+        let address = self.address_member().unwrap_or_default();
+        self.put_after(address, "command", launch.raincheck.as_str().into());
         // A query is where addresses carry a key, and everybody on the machine can read arguments.
         let has_query = url.contains('?');
-        let mut arguments = [&["stdio".to_owned()], options].concat();
+        let mut arguments = [&["stdio".to_owned()], launch.options.as_slice()].concat();
         if !has_query {
             arguments.extend(["--upstream".to_owned(), url.to_owned()]);
         }
         self.put_after("command", "args", words(arguments));
         if has_query {
-            self.set_variable("URL", url);
+            self.set_variable(URL, url);
         }
         self.remove(address);
         for (name, value) in &headers {
-            self.set_variable(&format!("HEADERS__{}", variable(name)?), value);
+            self.set_variable(&format!("{HEADERS}{}", variable(name)?), value);
         }
         self.remove("headers");
         if member(&self.0, "type").is_some() {
@@ -189,12 +200,23 @@ impl Entry {
 
     /// The address that raincheck finds in its environment.
     fn address(&self) -> Option<Server> {
-        let mut variables = self.environment().into_iter();
-        let (_, url) = variables.find(|(name, _)| name == "RAINCHECK_UPSTREAM__URL")?;
+        let url = self.variable(URL)?;
         Some(Server::Address { url })
     }
 
-    fn headers(&self) -> Result<Vec<(String, String)>, String> {
+    /// What the client's address is called.
+    pub(super) fn address_member(&self) -> Option<&'static str> {
+        ADDRESSES.into_iter().find(|name| self.word(name).is_some())
+    }
+
+    /// A variable that tells raincheck of its server.
+    pub(super) fn variable(&self, setting: &str) -> Option<String> {
+        let mut variables = self.environment().into_iter();
+        let named = |name: &str| name.strip_prefix(UPSTREAM) == Some(setting);
+        variables.find_map(|(name, value)| named(&name).then_some(value))
+    }
+
+    pub(super) fn headers(&self) -> Result<Vec<(String, String)>, String> {
         let Some(headers) = member(&self.0, "headers").and_then(|it| it.object_value()) else {
             return Ok(Vec::new());
         };
@@ -209,7 +231,7 @@ impl Entry {
     }
 
     /// The variables whose values are known to be text.
-    fn environment(&self) -> Vec<(String, String)> {
+    pub(super) fn environment(&self) -> Vec<(String, String)> {
         let env = member(&self.0, "env").and_then(|env| env.object_value());
         let variables = env.map(|env| env.properties()).unwrap_or_default();
         variables
@@ -222,12 +244,12 @@ impl Entry {
             .collect()
     }
 
-    fn word(&self, name: &str) -> Option<String> {
+    pub(super) fn word(&self, name: &str) -> Option<String> {
         member(&self.0, name)?.value().as_ref().and_then(text)
     }
 
     /// What is no text stays in the file and is told as it stands there.
-    fn arguments(&self) -> Vec<String> {
+    pub(super) fn arguments(&self) -> Vec<String> {
         let args = member(&self.0, "args").and_then(|args| args.array_value());
         let all = args.map(|args| args.elements()).unwrap_or_default();
         all.iter()
@@ -235,32 +257,34 @@ impl Entry {
             .collect()
     }
 
-    fn set(&self, name: &str, value: &str) {
+    pub(super) fn set(&self, name: &str, value: &str) {
         if let Some(prop) = member(&self.0, name) {
             prop.set_value(value.into());
         }
     }
 
-    fn remove(&self, name: &str) {
+    pub(super) fn remove(&self, name: &str) {
         if let Some(prop) = member(&self.0, name) {
             prop.remove();
         }
     }
 
     /// A member behind that of another name, in place of one of its own name.
-    fn put_after(&self, other: &str, name: &str, value: CstInputValue) {
+    pub(super) fn put_after(&self, other: &str, name: &str, value: CstInputValue) {
         self.remove(name);
         let at = member(&self.0, other).map_or(0, |prop| prop.property_index() + 1);
         self.0.insert(at, name, value);
     }
 
-    fn set_variable(&self, setting: &str, value: &str) {
-        let name = format!("RAINCHECK_UPSTREAM__{setting}");
+    pub(super) fn set_variable(&self, setting: &str, value: &str) {
+        let name = format!("{UPSTREAM}{setting}");
         if let Some(env) = member(&self.0, "env").and_then(|env| env.object_value()) {
-            if let Some(old) = member(&env, &name) {
-                old.remove();
+            match member(&env, &name) {
+                Some(old) => old.set_value(value.into()),
+                None => {
+                    env.append(&name, value.into());
+                }
             }
-            env.append(&name, value.into());
         } else {
             let env = CstInputValue::Object(vec![(name, value.into())]);
             self.put_after("args", "env", env);
@@ -297,7 +321,7 @@ fn behind(arguments: &[String]) -> Option<Server> {
 }
 
 /// The middle of a variable's name that sets a header. A dash is an underscore there.
-fn variable(header: &str) -> Result<String, String> {
+pub(super) fn variable(header: &str) -> Result<String, String> {
     if header.contains('_') {
         return Err(format!(
             "the header {header:?} has an underscore, which no variable can say: put \

@@ -16,6 +16,9 @@ pub(super) struct SettingsFile {
 /// Some clients keep all their state beside their servers, but no more than this.
 const BYTES_MAX: u64 = 64 << 20;
 
+/// What a backup's name has behind the file's.
+const BACKUP: &str = ".raincheck-backup";
+
 /// Then it is time to tidy up.
 const BACKUPS_MAX: u32 = 999;
 
@@ -55,45 +58,68 @@ impl SettingsFile {
         Ok(backup)
     }
 
-    /// What is kept of the file's earlier states, the newest first.
-    pub(super) fn backups(&self) -> Result<Vec<String>, String> {
-        (1..=BACKUPS_MAX)
-            .map(|number| self.backup(number))
-            .take_while(|path| path.exists())
-            .map(|path| text(&path).map_err(|why| format!("{}: {why}", path.display())))
-            .collect::<Result<Vec<_>, _>>()
-            .map(|all| all.into_iter().rev().collect())
+    /// What can be read of the file's earlier states, the newest first, each with where it is.
+    pub(super) fn backups(&self) -> Vec<(PathBuf, String)> {
+        let kept = self.kept().unwrap_or_default().into_iter().rev();
+        kept.filter_map(|(_, path)| text(&path).ok().map(|text| (path, text)))
+            .collect()
     }
 
     /// `FILE.raincheck-backup`, and from the second on with its number.
     pub(super) fn backup(&self, number: u32) -> PathBuf {
         match number {
-            1 => self.beside(".raincheck-backup"),
-            number => self.beside(&format!(".raincheck-backup.{number}")),
+            1 => self.beside(BACKUP),
+            number => self.beside(&format!("{BACKUP}.{number}")),
         }
     }
 
-    /// A copy of this state, unless there is one.
+    /// A copy of this state under the next number, unless the newest one is of it: numbers say age.
     fn keep(&self) -> Result<PathBuf, String> {
-        for number in 1..=BACKUPS_MAX {
-            let path = self.backup(number);
-            if path.exists() {
-                if text(&path).is_ok_and(|kept| kept == self.text) {
-                    return Ok(path);
-                }
-                continue;
-            }
-            self.create(&path, &self.text).map_err(|e| {
-                let _ = fs::remove_file(&path);
-                format!("not changed: no backup can be made: {}", reason(&e))
-            })?;
-            return Ok(path);
+        let kept = self.kept().map_err(|e| no_backup(&e))?;
+        let newest = kept.last();
+        if let Some((_, path)) = newest
+            && text(path).is_ok_and(|kept| kept == self.text)
+        {
+            return Ok(path.clone());
         }
-        let folder = self.path.parent().unwrap_or(&self.path);
-        Err(format!(
-            "not changed: {} has {BACKUPS_MAX} backups of it; remove some",
-            folder.display()
-        ))
+        let number = newest.map_or(1, |(number, _)| number.saturating_add(1));
+        if number > BACKUPS_MAX {
+            let folder = self.path.parent().unwrap_or(&self.path);
+            return Err(format!(
+                "not changed: {} has {BACKUPS_MAX} backups of it; remove them",
+                folder.display()
+            ));
+        }
+        let path = self.backup(number);
+        self.create(&path, &self.text).map_err(|e| {
+            // Whoever was quicker has that name for a backup of their own.
+            if e.kind() != io::ErrorKind::AlreadyExists {
+                let _ = fs::remove_file(&path);
+            }
+            no_backup(&e)
+        })?;
+        Ok(path)
+    }
+
+    /// The backups that are there by their numbers, the oldest first. Some may have been removed.
+    fn kept(&self) -> io::Result<Vec<(u32, PathBuf)>> {
+        let first = self.backup(1);
+        let (Some(folder), Some(first)) = (self.path.parent(), first.file_name()) else {
+            return Ok(Vec::new());
+        };
+        let mut kept = Vec::new();
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let rest = name
+                .as_encoded_bytes()
+                .strip_prefix(first.as_encoded_bytes());
+            if let Some(number) = rest.and_then(number) {
+                kept.push((number, entry.path()));
+            }
+        }
+        kept.sort_unstable();
+        Ok(kept)
     }
 
     /// A new file that is read by the same people as this one, and is on the disk.
@@ -118,6 +144,19 @@ impl SettingsFile {
         name.push(suffix);
         name.into()
     }
+}
+
+/// What stands behind [`BACKUP`].
+fn number(rest: &[u8]) -> Option<u32> {
+    if rest.is_empty() {
+        return Some(1);
+    }
+    let digits = std::str::from_utf8(rest.strip_prefix(b".")?).ok()?;
+    digits.parse().ok().filter(|number| *number > 1)
+}
+
+fn no_backup(error: &io::Error) -> String {
+    format!("not changed: no backup can be made: {}", reason(error))
 }
 
 fn text(path: &Path) -> Result<String, String> {

@@ -1,5 +1,6 @@
 //! `raincheck wrap`: lets a client's settings file launch raincheck in front of a server that it names.
 
+use std::ffi::OsStr;
 use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -8,16 +9,17 @@ use clap::Args;
 
 use super::Failure;
 use super::table::{printable, table};
-use crate::config::load::environment;
+use crate::config::load::{allowed_variables, environment};
 
 mod document;
 mod entry;
 mod file;
 mod program;
 mod undo;
+mod unwrapped;
 
 use document::Document;
-use entry::{Entry, Runs};
+use entry::{Entry, Launch, Runs};
 use file::SettingsFile;
 
 #[derive(Debug, Args)]
@@ -57,6 +59,13 @@ struct Options {
 
 pub(super) fn wrap(line: &Line) -> Result<ExitCode, Failure> {
     let file = SettingsFile::read(&line.file).map_err(|why| located(&line.file, &why))?;
+    if let Some(kind) = line.file.extension().filter(|kind| !is_json(kind)) {
+        let kind = printable(&kind.to_string_lossy().to_uppercase());
+        let why = format!(
+            "is {kind}, and only JSON is edited: there, put `raincheck stdio --` before the server's command"
+        );
+        return Err(located(&line.file, &why));
+    }
     let Some(name) = &line.name else {
         if line.undo {
             return Err(Failure::usage("--undo needs the name of a server"));
@@ -77,6 +86,13 @@ pub(super) fn wrap(line: &Line) -> Result<ExitCode, Failure> {
     }
 }
 
+/// Other endings than these say nothing.
+fn is_json(ending: &OsStr) -> bool {
+    !["toml", "yaml", "yml"]
+        .iter()
+        .any(|other| ending.eq_ignore_ascii_case(other))
+}
+
 /// What shall become of the file.
 enum Change {
     /// Nothing, for this reason.
@@ -93,15 +109,28 @@ fn wrapped(file: &SettingsFile, name: &str, options: &Options) -> Result<Change,
     let entry = document.entry(name)?;
     let server = match entry.runs() {
         Runs::Plain(server) => server,
+        Runs::Wrapped(_) if entry.allow_variables() => {
+            let note = "it runs through raincheck already, which kept these variables from it";
+            let (text, notes) = (document.text(), vec![note.to_owned()]);
+            return Ok(Change::Text { text, notes });
+        }
         Runs::Wrapped(_) => return Ok(Change::None("runs through raincheck already")),
         Runs::Unknown => {
             let text = "has neither a command nor a url, so there is nothing to wrap";
             return Err(format!("{}: {text}", shown(name)));
         }
     };
-    let raincheck = program::raincheck(&environment())?;
+    let allowed = options.config.as_deref().map(allowed_variables);
+    let launch = Launch {
+        raincheck: program::raincheck(&environment())?,
+        options: arguments(options)?,
+        allowed: allowed
+            .transpose()
+            .map_err(|e| e.to_string())?
+            .unwrap_or_default(),
+    };
     let notes = entry
-        .wrap(&server, &raincheck, &arguments(options)?)
+        .wrap(&server, &launch)
         .and_then(|notes| {
             entry.verify(&server, options)?;
             Ok(notes)

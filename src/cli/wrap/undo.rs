@@ -1,4 +1,4 @@
-//! The way back: one server as the newest backup that knew it has it, everything else as it is now.
+//! The way back: one server as it was before it was wrapped, and what was changed since as it is now.
 
 use super::document::Document;
 use super::entry::{Entry, Runs, Server};
@@ -14,38 +14,60 @@ pub(super) fn change(file: &SettingsFile, name: &str) -> Result<Change, String> 
             return Ok(Change::None("does not run through raincheck"));
         }
     };
-    let before = before(file, name, behind.as_ref())?;
-    let text = document
-        .with(&entry, &before.text())
-        .ok_or("cannot be edited")?;
-    Ok(Change::Text {
-        text,
-        notes: Vec::new(),
-    })
+    let backups = file.backups();
+    let mut all = backups.iter().filter_map(|(_, text)| plain(text, name));
+    let (text, notes) = if let Some(before) = all.find_map(|earlier| earlier.becomes(&entry)) {
+        (document.with(&entry, &before), Vec::new())
+    } else if let Some(server) = behind {
+        // A token that was replaced since must not come back.
+        let newest = backups.iter().find_map(|(_, text)| plain(text, name));
+        let before = newest.as_ref().map(|earlier| &earlier.entry);
+        let note = "no backup has this very server; only what raincheck put there is taken out";
+        let mut notes = vec![note.to_owned()];
+        notes.extend(entry.unwrap(&server, before));
+        (Some(document.text()), notes)
+    } else {
+        let newest = backups
+            .iter()
+            .find_map(|(path, text)| Some((path, plain(text, name)?)));
+        let (path, before) = newest.ok_or_else(|| {
+            let backup = file.backup(1);
+            let backup = backup.display();
+            format!("no backup has {} as it was: {backup}", shown(name))
+        })?;
+        let note = format!("the server is as {} has it", path.display());
+        (document.with(&entry, &before.entry.text()), vec![note])
+    };
+    let text = text.ok_or("cannot be edited")?;
+    Ok(Change::Text { text, notes })
 }
 
-/// The server as it was before it was wrapped: with the very command that is wrapped now, if
-/// backups have it, for older ones may have another.
-fn before(file: &SettingsFile, name: &str, behind: Option<&Server>) -> Result<Entry, String> {
-    let mut newest = None;
-    for text in file.backups()? {
-        let Some(entry) = Document::parse(&text).and_then(|it| it.entry(name)).ok() else {
-            continue;
-        };
-        let Runs::Plain(server) = entry.runs() else {
-            continue;
-        };
-        if Some(&server) == behind {
-            return Ok(entry);
-        }
-        newest = newest.or(Some(entry));
+/// A server as it ran without raincheck.
+struct Earlier {
+    entry: Entry,
+    server: Server,
+    /// What the entry is a part of.
+    _document: Document,
+}
+
+fn plain(text: &str, name: &str) -> Option<Earlier> {
+    let document = Document::parse(text).ok()?;
+    let entry = document.entry(name).ok()?;
+    match entry.runs() {
+        Runs::Plain(server) => Some(Earlier {
+            entry,
+            server,
+            _document: document,
+        }),
+        Runs::Wrapped(_) | Runs::Unknown => None,
     }
-    newest.ok_or_else(|| {
-        let backup = file.backup(1);
-        format!(
-            "no backup has {} as it was: {}",
-            shown(name),
-            backup.display()
-        )
-    })
+}
+
+impl Earlier {
+    /// Its text, if it is `wrapped` when it is wrapped the same way: nothing else was changed since.
+    fn becomes(self, wrapped: &Entry) -> Option<String> {
+        let before = self.entry.text();
+        self.entry.wrap(&self.server, &wrapped.launch()).ok()?;
+        (self.entry.text() == wrapped.text()).then_some(before)
+    }
 }

@@ -94,7 +94,10 @@ pub(super) async fn serves(front: &Shared, headers: &HeaderMap) -> bool {
 
 /// The same, where a client was refused and it may not be known yet what the server is.
 pub(super) async fn turns_out_to_serve(front: &Shared, headers: &HeaderMap) -> bool {
-    let era = front.upstream.era(front.credentials(headers)).await;
+    let credentials = front.credentials(headers);
+    // It may have been another server when it was asked.
+    front.upstream.doubt_era(credentials.clone()).await;
+    let era = front.upstream.era(credentials).await;
     matches!(era, Ok(Era::Modern)) && serves(front, headers).await
 }
 

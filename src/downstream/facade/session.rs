@@ -17,7 +17,7 @@ use super::super::reply::{self, Rpc};
 use super::super::tasks::Shared;
 use crate::mcp::error::RpcError;
 use crate::mcp::headers::SESSION_ID;
-use crate::mcp::version::LEGACY_NEWEST;
+use crate::mcp::version::{Era, LEGACY_NEWEST};
 use crate::store::StoreError;
 use crate::store::notes::{Kind, Name};
 use crate::task::id::Caller;
@@ -116,7 +116,9 @@ impl Session {
     pub(super) async fn find(front: &Shared, headers: &HeaderMap) -> Result<Self, Unfound> {
         let id = headers.get(SESSION_ID).ok_or(Unfound::Unnamed)?;
         let id = id.to_str().unwrap_or_default();
-        if !id.starts_with(PREFIX) {
+        // A server that has sessions by now has the client's, too.
+        let has_sessions = front.upstream.known_era() == Some(Era::Legacy);
+        if has_sessions || !id.starts_with(PREFIX) {
             return Err(Unfound::Unknown);
         }
         let caller = front.callers.of(headers);

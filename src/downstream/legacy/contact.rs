@@ -19,6 +19,7 @@ use super::words::Words;
 use super::{held_call, lines, pass_on, stream};
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Object;
+use crate::mcp::version::Era;
 
 /// An answer larger than this is no refusal.
 const REFUSAL_BYTES_MAX: u64 = 64 * 1024;
@@ -66,9 +67,10 @@ fn is_answer<B>(response: &Response<B>) -> bool {
             .any(|known| kind.eq_ignore_ascii_case(known))
 }
 
-/// Whether these are first words to a server that answers over HTTP and may be of either era.
+/// Whether these are first words to a server that answers over HTTP and may be of the modern era, or
+/// may be so by now.
 pub(super) fn may_be_refused(front: &Shared, parts: &Parts, body: &[u8]) -> bool {
-    front.upstream.known_era().is_none()
+    front.upstream.known_era() != Some(Era::Modern)
         && front.upstream.speaks_http()
         && is_initialize(parts, body)
 }

@@ -1,6 +1,9 @@
 //! How a call ends when it is not the wrapped server that ends it.
 
+use std::time::Duration;
+
 use futures_util::StreamExt as _;
+use tokio::time::timeout;
 use tracing::warn;
 
 use super::super::not_sent;
@@ -9,7 +12,7 @@ use super::{Carrier, Flow};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::store::ledger::NotApplied;
 use crate::task::machine::Event;
-use crate::upstream::Exchange;
+use crate::upstream::{CANCELLING, Exchange};
 
 impl Carrier {
     /// Nothing more to carry, but a client that never heard of the task must not leave it behind.
@@ -76,18 +79,10 @@ impl Carrier {
     }
 
     pub(super) async fn cancel_upstream(&mut self) {
-        if let Some(Exchange {
-            mut events,
-            control,
-        }) = self.exchange.take()
-        {
-            // Polled meanwhile: a call that is on its way must be at the server before the server
-            // can cancel it.
-            tokio::select! {
-                biased;
-                () = control.cancel() => {}
-                () = async { while events.next().await.is_some() {} } => {}
-            }
+        if let Some(exchange) = self.exchange.take() {
+            // A server that is slow to hear is told beside: else its call would run on for nobody.
+            let telling = self.runner.services.spawn(call_off(exchange));
+            let _ = timeout(CANCEL_PATIENCE, telling).await;
         }
         self.end_turn();
     }
@@ -100,4 +95,24 @@ impl Carrier {
             seat.send(Reply::Answer(answer), self.deadline).await;
         }
     }
+}
+
+/// How long what follows a cancel waits for the server to hear of it.
+const CANCEL_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Polled meanwhile: a call that is on its way must be at the server before the server can cancel it.
+async fn call_off(exchange: Exchange) {
+    let Exchange {
+        mut events,
+        control,
+    } = exchange;
+    let ending = async { while events.next().await.is_some() {} };
+    let telling = async {
+        tokio::select! {
+            biased;
+            () = control.cancel() => {}
+            () = ending => {}
+        }
+    };
+    let _ = timeout(CANCELLING, telling).await;
 }

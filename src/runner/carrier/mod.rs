@@ -54,6 +54,8 @@ pub(super) struct Carrier {
     turn: Turn,
     /// When to look how long the queue before this call is, for whoever polls.
     look_ahead: Option<Instant>,
+    /// When it may be left to others once more, where the store did not take it.
+    hand_over_at: Instant,
     /// The end of the grace window, while the answer may still be plain.
     window: Option<Instant>,
     /// When the call is given up, whatever it waits for.
@@ -184,6 +186,7 @@ impl Carrier {
             kept: None,
             turn,
             look_ahead: None,
+            hand_over_at: now,
             window,
             deadline,
             asked: Vec::new(),
@@ -264,6 +267,7 @@ impl Carrier {
             // A call that another replica sent is at the server already, and counted there.
             turn: Turn::Over,
             look_ahead: None,
+            hand_over_at: Instant::now(),
             window: None,
             deadline: Instant::now() + Duration::from_millis(left),
             asked: Vec::new(),
@@ -331,7 +335,8 @@ impl Carrier {
             }
             Woke::Turn(places) => self.on_turn(places).await,
             Woke::LookAhead => self.on_look_ahead(),
-            Woke::Halted | Woke::Draining => self.on_halted().await,
+            Woke::Halted => self.on_halted().await,
+            Woke::Draining => self.on_draining().await,
             Woke::Changed => self.on_change().await,
             Woke::Stopped => self.on_stopped().await,
             Woke::Resumable => self.commit_resume_point().await,
@@ -351,6 +356,7 @@ impl Carrier {
         let progress_due = self.progress_due();
         let (window, gather, resumable) = (self.window, self.gather, self.resumable);
         let (look_again, look_ahead) = (self.look_again, self.look_ahead);
+        let hand_over_at = self.hand_over_at;
         let may_hand_over = self.turn.waits() && self.may_hand_over();
         let tool = self.call.outgoing.name.as_deref().unwrap_or_default();
         let (runner, turn) = (&self.runner, &mut self.turn);
@@ -363,7 +369,7 @@ impl Carrier {
             () = until_gone(seat) => Woke::Gone,
             () = stopped(charge) => Woke::Stopped,
             () = changed(charge) => Woke::Changed,
-            () = runner.draining.cancelled(), if may_hand_over => Woke::Draining,
+            () = draining(runner, hand_over_at), if may_hand_over => Woke::Draining,
             places = turn.come(&runner.gates, tool) => Woke::Turn(places),
             event = next_event(exchange) => Woke::Upstream(event),
             answered = next_answer(answered) => Woke::Answered(answered),
@@ -427,6 +433,11 @@ impl Carrier {
 
 fn grace(call: &Call) -> Duration {
     Duration::from_millis(call.rule.grace_window_ms)
+}
+
+async fn draining(runner: &Runner, not_before: Instant) {
+    runner.draining.cancelled().await;
+    tokio::time::sleep_until(not_before).await;
 }
 
 async fn until_gone(seat: Option<&Seat>) {

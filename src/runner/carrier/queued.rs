@@ -24,7 +24,16 @@ impl Carrier {
             self.open();
             return Flow::Continue;
         }
-        match self.apply(OwnerEvent::Dispatched).await {
+        let leg = self.kept.as_ref().map(|kept| kept.leg);
+        // A run of before came to nothing, where the leg was sent already.
+        let is_again = matches!(leg, Some(Leg::Sent(_)));
+        let goes_out = if is_again {
+            OwnerEvent::Repeated
+        } else {
+            OwnerEvent::Dispatched
+        };
+        match self.apply(goes_out).await {
+            Ok(_) if is_again => self.next_leg(),
             Ok(_) => {
                 self.open();
                 Flow::Continue

@@ -1,11 +1,19 @@
 //! A call that goes on without this carrier: left to another replica, or taken over by one.
 
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tracing::warn;
+
 use super::{Carrier, Flow, Kept};
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::Reason;
 use crate::store::ledger::NotApplied;
 use crate::task::machine::OwnerEvent;
 use crate::task::state::{Leg, Reach, Task};
+
+/// A store that did not take that a call is left to others is asked again after so long.
+const HAND_OVER_AGAIN: Duration = Duration::from_millis(500);
 
 impl Carrier {
     /// The grace period is over: what another replica can carry on is left to it.
@@ -18,10 +26,7 @@ impl Carrier {
             return self.give_up(Reason::Shutdown).await;
         }
         match self.apply(OwnerEvent::Released).await {
-            Ok(_) => {
-                hit(Point::Released);
-                self.step_back().await
-            }
+            Ok(_) => self.released().await,
             Err(NotApplied::Rejected(_, stands)) => self.see(*stands).await,
             // Only our own way to the store is broken: others find it as a lost owner's.
             Err(NotApplied::Store(_)) if self.is_resumable() => {
@@ -31,6 +36,26 @@ impl Carrier {
                 Flow::Done
             }
             Err(NotApplied::Gone | NotApplied::Store(_)) => self.give_up(Reason::Shutdown).await,
+        }
+    }
+
+    async fn released(&mut self) -> Flow {
+        hit(Point::Released);
+        self.step_back().await
+    }
+
+    /// The drain begins: a call that waits is left to another replica at once. A store that is away
+    /// is asked again until the grace period is over.
+    pub(super) async fn on_draining(&mut self) -> Flow {
+        match self.apply(OwnerEvent::Released).await {
+            Ok(_) => self.released().await,
+            Err(NotApplied::Rejected(_, stands)) => self.see(*stands).await,
+            Err(NotApplied::Gone) => self.lost().await,
+            Err(NotApplied::Store(error)) => {
+                warn!(%error, "a call that waits is not yet left to others");
+                self.hand_over_at = Instant::now() + HAND_OVER_AGAIN;
+                Flow::Continue
+            }
         }
     }
 
@@ -84,6 +109,14 @@ impl Carrier {
         if self.adopted {
             let stored = self.runner.ledger.load_request(task.id).await.ok()??;
             self.call.outgoing = super::super::leg::next(&stored, task, None).ok()?;
+            // Its places were those of the replica that sent it.
+            self.turn = self.runner.gates.queue(&task.name);
+            if self.turn.waits() {
+                self.adopted = false;
+                self.exchange = None;
+                self.look_ahead = Some(Instant::now());
+                return Some(Flow::Continue);
+            }
         }
         match self.apply(OwnerEvent::Repeated).await {
             Ok(_) => {

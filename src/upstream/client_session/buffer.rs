@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use crate::mcp::sse::SseEvent;
 
 /// Events that wait for the reader, and their bytes. Beyond either, nothing more is read of the
-/// server's stream.
+/// server's stream, or, where there is no reader, the oldest are dropped.
 const EVENTS_MAX: usize = 64;
 const BYTES_MAX: usize = 1 << 20;
 
@@ -24,6 +24,18 @@ pub(super) struct Buffer {
 impl Buffer {
     pub(super) fn has_room(&self) -> bool {
         self.waiting.len() < EVENTS_MAX && self.waiting_bytes < BYTES_MAX
+    }
+
+    /// Makes room: nobody reads, and the server must be heard all the same. A client can no longer come
+    /// back to what was before the gap.
+    pub(super) fn shed(&mut self) {
+        while !self.has_room()
+            && let Some(oldest) = self.waiting.pop_front()
+        {
+            self.waiting_bytes -= oldest.data.len();
+        }
+        self.sent.clear();
+        self.sent_bytes = 0;
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -114,6 +126,14 @@ mod tests {
         assert_eq!(ids(&mut buffer).len(), EVENTS_MAX);
         assert!(buffer.has_room());
         assert!(buffer.sent_bytes <= SENT_BYTES_MAX && buffer.waiting_bytes == 0);
+        buffer.put(event(Some("last"), 1));
+        assert_eq!(ids(&mut buffer), ["last"]);
+        for number in 0..EVENTS_MAX {
+            buffer.put(event(Some(&number.to_string()), 1));
+        }
+        buffer.shed();
+        assert!(buffer.has_room() && !buffer.rewind("last"));
+        assert_eq!(ids(&mut buffer).first().unwrap(), "1");
         buffer.put(event(None, BYTES_MAX));
         assert!(!buffer.has_room());
         ids(&mut buffer);

@@ -83,11 +83,32 @@ impl Shared {
         if self.is_settled() {
             return;
         }
+        let is_told = self.open(session, turn);
+        let _ = timeout(OPENING, is_told).await;
+    }
+
+    /// Resolves when the server has said whether it has a stream.
+    fn open(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        turn: OwnedSemaphorePermit,
+    ) -> oneshot::Receiver<()> {
         let (told, is_told) = oneshot::channel();
         let opening = Opening { turn, _told: told };
         let going_on = open(Arc::clone(self), Arc::downgrade(session), opening);
         session.accompany(going_on);
-        let _ = timeout(OPENING, is_told).await;
+        is_told
+    }
+
+    /// It may have been the session's after all: calls that run have another.
+    fn replace(self: &Arc<Self>, session: &Arc<Session>) {
+        let turn = Arc::clone(&self.opening).try_acquire_owned();
+        if let Ok(turn) = turn
+            && !self.is_settled()
+            && !session.hearers().is_empty()
+        {
+            drop(self.open(session, turn));
+        }
     }
 
     /// The client's own GET.
@@ -110,15 +131,20 @@ impl Shared {
         // Never closed.
         let _turn = Arc::clone(&self.opening).acquire_owned().await.ok();
         if let Some(kept) = self.take_kept(after.as_deref()) {
-            return Ok(self.read(session, kept));
+            return Ok(self.read(session, kept, Heard::Session));
         }
+        // Of what stream the server's event is, only the server knows.
+        let of = match after {
+            Some(_) => Heard::Rest,
+            None => Heard::Session,
+        };
         let origin = session.origin();
         let response = origin.pass(parts, RequestBody::empty(), None).await;
         let response = response.map_err(Unheard::Failed)?;
         match stream::events_of(response, origin.message_bytes_max) {
             Ok((head, events)) => {
                 let opened = Stream::new(head, true);
-                let news = self.read(session, Arc::clone(&opened));
+                let news = self.read(session, Arc::clone(&opened), of);
                 session.accompany(opened.run(Arc::downgrade(session), events));
                 Ok(news)
             }
@@ -126,7 +152,7 @@ impl Shared {
             Err(refused) if refused.status() == hyper::StatusCode::CONFLICT => {
                 let kept = self.take_kept(None);
                 let kept = kept.ok_or(Unheard::Refused(refused))?;
-                Ok(self.read(session, kept))
+                Ok(self.read(session, kept, Heard::Session))
             }
             Err(refused) => Err(Unheard::Refused(refused)),
         }
@@ -138,19 +164,27 @@ impl Shared {
         streams.kept.take_if(is_taken)
     }
 
-    fn read(self: &Arc<Self>, session: &Arc<Session>, stream: Arc<Stream>) -> News {
-        self.streams().read += 1;
+    fn read(self: &Arc<Self>, session: &Arc<Session>, stream: Arc<Stream>, of: Heard) -> News {
+        if of == Heard::Session {
+            self.streams().read += 1;
+        }
         News {
             head: stream.head.clone(),
             ended: session.ended(),
             session: Arc::clone(session),
             shared: Arc::clone(self),
             stream,
+            of,
         }
     }
 
     /// No client reads it any more.
-    fn keep(&self, session: &Arc<Session>, stream: &Arc<Stream>) {
+    fn keep(self: &Arc<Self>, session: &Arc<Session>, stream: &Arc<Stream>, of: Heard) {
+        if of == Heard::Rest {
+            stream.close();
+            self.replace(session);
+            return;
+        }
         let mut streams = self.streams();
         streams.read = streams.read.saturating_sub(1);
         if stream.is_over() {
@@ -165,6 +199,15 @@ impl Shared {
         stream.detach(session);
         streams.kept = Some(Arc::clone(stream));
     }
+}
+
+/// What a client hears.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Heard {
+    /// The session's stream.
+    Session,
+    /// What is left of a stream that was cut: mostly of a POST, so that it is nobody else's.
+    Rest,
 }
 
 /// Dropped when the server has said whether it has a stream.
@@ -205,6 +248,7 @@ pub struct News {
     session: Arc<Session>,
     shared: Arc<Shared>,
     stream: Arc<Stream>,
+    of: Heard,
     ended: CancellationToken,
 }
 
@@ -221,6 +265,6 @@ impl News {
 
 impl Drop for News {
     fn drop(&mut self) {
-        self.shared.keep(&self.session, &self.stream);
+        self.shared.keep(&self.session, &self.stream, self.of);
     }
 }

@@ -39,7 +39,7 @@ pub(super) struct Stream {
     state: Mutex<State>,
     /// There is something to read, or nothing will follow.
     readable: Notify,
-    /// There is room again.
+    /// There is room again, or can be made.
     writable: Notify,
     /// A reader came.
     attached: Notify,
@@ -146,6 +146,7 @@ impl Stream {
         state.has_reader = false;
         let waits = !state.buffer.is_empty();
         drop(state);
+        self.writable.notify_one();
         if waits {
             self.linger(session);
         }
@@ -216,20 +217,20 @@ impl Stream {
             }
         }
         // Nobody is kept from ending the session while there is no room.
-        loop {
-            let has_room = {
-                let state = self.state();
-                state.buffer.has_room()
-            };
-            if has_room {
-                break;
+        let has_reader = loop {
+            {
+                let mut state = self.state();
+                if !state.has_reader && !state.buffer.has_room() {
+                    tracing::debug!("what waited for a client that is away was dropped");
+                    state.buffer.shed();
+                }
+                if state.buffer.has_room() {
+                    state.buffer.put(event);
+                    break state.has_reader;
+                }
             }
             self.writable.notified().await;
-        }
-        let mut state = self.state();
-        state.buffer.put(event);
-        let has_reader = state.has_reader;
-        drop(state);
+        };
         self.readable.notify_one();
         if !has_reader {
             self.linger(&session.upgrade()?);

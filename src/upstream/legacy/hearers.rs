@@ -96,6 +96,11 @@ impl Hearers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// No call runs.
+    pub(in crate::upstream) fn is_empty(&self) -> bool {
+        self.table().running.is_empty()
+    }
+
     /// False where it cannot be told who is asked, or that call is slow to hear.
     pub(super) fn ask(&self, question: Question) -> bool {
         let table = self.table();

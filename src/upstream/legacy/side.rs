@@ -2,19 +2,26 @@
 //! another process needs to carry the call on.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use hyper::header::HeaderValue;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
-use super::super::modern::CANCEL_PATIENCE;
 use super::super::request_id::RequestId;
 use super::super::session::{Passport, Session};
 use super::super::{Answer, Control, translate};
 use crate::mcp::error::Failure;
 use crate::mcp::json::Writer;
+
+/// How long the server may take to hear of a cancel: one that is overloaded is slow to, and would run
+/// the call for nobody.
+const TELLING: Duration = Duration::from_secs(15);
+
+/// A call that is on its way has reached the server after this, or it is one that answers in one piece.
+const TAKING: Duration = Duration::from_secs(5);
 
 /// Where another process can carry a call on.
 #[derive(Serialize, Deserialize)]
@@ -90,15 +97,15 @@ impl Control for Side {
         }
         let mut taken = self.taken.clone();
         let was_taken = *taken.borrow();
-        let told = async {
-            self.tell_cancelled().await;
-            // On a connection of its own the notification may overtake the call, and a server
-            // ignores one for a call that it does not know: once more when it does.
-            if !was_taken && taken.wait_for(|taken| *taken).await.is_ok() {
-                self.tell_cancelled().await;
-            }
-        };
-        let _ = tokio::time::timeout(CANCEL_PATIENCE, told).await;
+        let told = timeout(TELLING, self.tell_cancelled()).await;
+        if told.is_err() {
+            tracing::warn!("the upstream could not be told that a call is cancelled");
+        }
+        // On a connection of its own the notification may overtake the call, and a server
+        // ignores one for a call that it does not know: once more when it does.
+        if !was_taken && matches!(timeout(TAKING, taken.wait_for(|it| *it)).await, Ok(Ok(_))) {
+            let _ = timeout(TELLING, self.tell_cancelled()).await;
+        }
     }
 
     fn resume_point(&self) -> Option<Box<str>> {

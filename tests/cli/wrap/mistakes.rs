@@ -77,8 +77,37 @@ fn mistakes_are_one_line() {
 }
 
 #[test]
+fn servers_of_single_projects_are_not_wrapped_where_they_are() {
+    let text = r#"{"projects": {"/x": {"mcpServers": {"a": {"command": "x"}}}}}"#;
+    assert_eq!(
+        Settings::new(text).refused(&["a", "--yes"]),
+        "has servers of single projects only, which stay as they are: add the server with \
+         `claude mcp add --scope project`, and wrap it in .mcp.json"
+    );
+}
+
+#[test]
+fn other_kinds_of_settings_are_named() {
+    let settings = Settings::new(SETTINGS);
+    let file = settings.folder.join("config.toml");
+    fs::write(&file, "[mcp_servers.a]\ncommand = 'x'\n").unwrap();
+    let output = Command::new(RAINCHECK)
+        .arg("wrap")
+        .args([&file])
+        .arg("a")
+        .output()
+        .unwrap();
+    assert!(!output.status.success());
+    let complaint = String::from_utf8(output.stderr).unwrap();
+    let expected = "is TOML, and only JSON is edited: there, put `raincheck stdio --` before the \
+                    server's command\n";
+    assert!(complaint.ends_with(expected), "{complaint}");
+}
+
+#[test]
 fn undo_without_a_backup_says_so() {
-    let text = r#"{"servers": {"a": {"command": "/x/raincheck", "args": ["stdio", "--", "y"]}}}"#;
+    let text =
+        r#"{"servers": {"a": {"command": "/x/raincheck", "args": ["stdio", "--config", "y"]}}}"#;
     let settings = Settings::new(text);
     let complaint = settings.refused(&["a", "--undo", "--yes"]);
     assert!(

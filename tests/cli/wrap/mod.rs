@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+mod edited;
 mod launched;
 mod mistakes;
 
@@ -269,13 +270,21 @@ fn a_backup_is_never_overwritten() {
         (settings.backup(""), settings.backup(".2")),
         (SETTINGS.into(), once)
     );
-    // A state that is kept is not kept twice.
+    // The newest state is not kept twice; an older one is, so that numbers say age.
+    fs::write(&settings.file, settings.backup(".2")).unwrap();
+    settings.ok(&["bare", "--yes"]);
+    assert_eq!(settings.files().len(), 3);
     fs::write(&settings.file, SETTINGS).unwrap();
     settings.ok(&["bare", "--yes"]);
+    assert_eq!(settings.backup(".3"), SETTINGS);
+    // Nor is a number used again that somebody removed.
+    fs::remove_file(settings.folder.join("mcp.json.raincheck-backup.2")).unwrap();
+    settings.ok(&["time", "--yes"]);
     let backups = [
         "mcp.json",
         "mcp.json.raincheck-backup",
-        "mcp.json.raincheck-backup.2",
+        "mcp.json.raincheck-backup.3",
+        "mcp.json.raincheck-backup.4",
     ];
     assert_eq!(settings.files(), backups);
 }
@@ -355,4 +364,6 @@ fn the_servers_of_a_file_are_listed() {
     );
     let vs_code = Settings::new(r#"{"mcp": {"servers": {"a": {"command": "x"}}}}"#);
     assert_eq!(vs_code.ok(&[]), "  a  x\n");
+    let zed = Settings::new(r#"{"context_servers": {"a": {"command": "x"}}}"#);
+    assert_eq!(zed.ok(&[]), "  a  x\n");
 }

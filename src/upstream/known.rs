@@ -1,0 +1,222 @@
+//! What the server turned out to be: asked once, and anew where it refuses what it should understand.
+//! Servers are upgraded, and taken back, behind the same address.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use hyper::StatusCode;
+use hyper::header::HeaderValue;
+use tokio::sync::{OnceCell, Semaphore};
+use tokio::time::{Instant, timeout};
+use tokio_util::task::TaskTracker;
+
+use super::handshake::{self, Sessions};
+use super::probe::{self, Found, Undecided};
+use super::server::{Server, Way};
+use super::wrapped::{DiscoverError, Discovered, no_session};
+use super::{Event, Exchange};
+use crate::mcp::error::{Reason, SideEffect, code};
+use crate::mcp::result;
+use crate::mcp::version::Era;
+
+/// Between doubts: clients make mistakes that look like a server's other era.
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// How long a refusal waits for the server's word on its era, so that whoever tries again is understood.
+/// The asking goes on.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+#[derive(Debug)]
+pub(super) struct Known {
+    server: Server,
+    services: TaskTracker,
+    /// The user knows better.
+    is_configured: bool,
+    /// Another cell when it turns out to be another server.
+    era: Mutex<Arc<OnceCell<Era>>>,
+    discovered: Mutex<Option<Arc<Discovered>>>,
+    /// Whether a modern server takes legacy sessions, too.
+    pub(super) sessions: Sessions,
+    doubting: Semaphore,
+    doubted: Mutex<Option<Instant>>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Known {
+    pub(super) fn new(server: Server, services: TaskTracker, configured: Option<Era>) -> Arc<Self> {
+        Arc::new(Self {
+            server,
+            services,
+            is_configured: configured.is_some(),
+            era: Mutex::new(Arc::new(OnceCell::new_with(configured))),
+            discovered: Mutex::default(),
+            sessions: Sessions::default(),
+            doubting: Semaphore::new(1),
+            doubted: Mutex::default(),
+        })
+    }
+
+    pub(super) fn era(&self) -> Option<Era> {
+        locked(&self.era).get().copied()
+    }
+
+    pub(super) fn discovered(&self) -> Option<Arc<Discovered>> {
+        locked(&self.discovered).clone()
+    }
+
+    pub(super) fn note_discovered(&self, discovered: &Arc<Discovered>) {
+        *locked(&self.discovered) = Some(Arc::clone(discovered));
+    }
+
+    /// The era, asked by one of all who want to know and remembered.
+    pub(super) async fn find_era(
+        &self,
+        credentials: Option<&HeaderValue>,
+    ) -> Result<Era, DiscoverError> {
+        let cell = Arc::clone(&locked(&self.era));
+        let web = match &self.server {
+            Server::Web(web) => web,
+            Server::Program(lines) => return lines.era(&cell).await.map_err(no_session),
+        };
+        let probed = cell.get_or_try_init(|| async {
+            let era = Box::pin(web.find_era(credentials)).await?;
+            tracing::info!(?era, "the upstream's era is known");
+            Ok::<_, Undecided>(era)
+        });
+        Ok(*probed.await?)
+    }
+
+    /// The server refused something as one of another era would. It is asked, unless it was a moment
+    /// ago, and what runs there goes on. Dropped before it resolves, the asking goes on.
+    pub(super) async fn doubt(self: &Arc<Self>, credentials: Option<HeaderValue>) {
+        let Some(era) = self.era().filter(|_| !self.is_configured) else {
+            return;
+        };
+        let known = Arc::clone(self);
+        let asking = self.services.spawn(async move {
+            let Ok(_one) = known.doubting.acquire().await else {
+                return;
+            };
+            if known.may_ask() {
+                let found = Box::pin(known.ask_anew(era, credentials.as_ref())).await;
+                *locked(&known.doubted) = Some(Instant::now());
+                if let Some(found) = found {
+                    known.correct(era, found);
+                }
+            }
+        });
+        let _ = timeout(PATIENCE, asking).await;
+    }
+
+    /// Not to be waited for.
+    pub(super) fn doubt_beside(self: &Arc<Self>, credentials: Option<HeaderValue>) {
+        let known = Arc::clone(self);
+        if self.may_ask() {
+            self.services
+                .spawn(async move { known.doubt(credentials).await });
+        }
+    }
+
+    fn may_ask(&self) -> bool {
+        let doubted = *locked(&self.doubted);
+        doubted.is_none_or(|at| Instant::now().saturating_duration_since(at) >= PAUSE)
+    }
+
+    /// The era that the server itself says it speaks. `None`: what it says is no proof of another one
+    /// than what is known, as the 404 of a gateway is none.
+    async fn ask_anew(&self, known: Era, credentials: Option<&HeaderValue>) -> Option<Era> {
+        let web = match self.server.way() {
+            Way::Posts(web) => web,
+            Way::Lines(lines) => return lines.probe().await.ok(),
+        };
+        match probe::probe(&web.origin, credentials).await {
+            Ok(Found::Era(Era::Modern)) => Some(Era::Modern),
+            Ok(_) if known == Era::Modern => {
+                let taken = handshake::is_taken(&web.origin, credentials).await;
+                taken?.is_taken.then_some(Era::Legacy)
+            }
+            Ok(_) | Err(_) => None,
+        }
+    }
+
+    fn correct(&self, before: Era, found: Era) {
+        if self.era() != Some(before) || found == before {
+            return;
+        }
+        *locked(&self.era) = Arc::new(OnceCell::new_with(Some(found)));
+        *locked(&self.discovered) = None;
+        self.sessions.forget();
+        match self.server.way() {
+            Way::Posts(web) => web.origin.tools.clear(),
+            Way::Lines(lines) => lines.tools().clear(),
+        }
+        tracing::warn!(era = ?found, "the upstream is of another era now");
+    }
+
+    /// The same exchange, and a doubt where it is refused as by a server of another era.
+    pub(super) fn watched(
+        self: &Arc<Self>,
+        exchange: Exchange,
+        asked: (Era, &str),
+        credentials: Option<&HeaderValue>,
+    ) -> Exchange {
+        if self.is_configured {
+            return exchange;
+        }
+        let (era, method) = asked;
+        let is_of_tools = method.starts_with("tools/");
+        let (known, credentials) = (Arc::clone(self), credentials.cloned());
+        let events = exchange.events.then(move |event| {
+            let is_doubtful = is_doubtful(&event, is_of_tools) && known.era() == Some(era);
+            let doubted = is_doubtful.then(|| (Arc::clone(&known), credentials.clone()));
+            async move {
+                if let Some((known, credentials)) = doubted {
+                    Box::pin(known.doubt(credentials)).await;
+                }
+                event
+            }
+        });
+        Exchange {
+            events: events.boxed(),
+            control: exchange.control,
+        }
+    }
+}
+
+/// Whether a server of the other era might say so. Every server refuses methods that it has not; of
+/// tools it has some, or nobody would ask.
+fn is_doubtful(event: &Event, is_of_tools: bool) -> bool {
+    match event {
+        Event::Error(error) => match result::error_code(&error.error) {
+            Some(code::METHOD_NOT_FOUND) => is_of_tools,
+            Some(code::INVALID_REQUEST | code::HEADER_MISMATCH | code::UNSUPPORTED_VERSION) => true,
+            _ => StatusCode::from_u16(error.status).is_ok_and(is_refusal),
+        },
+        Event::Failed(failure) => {
+            failure.reason == Reason::UpstreamHttp && failure.effect == SideEffect::None
+        }
+        Event::Sent
+        | Event::Progress(_)
+        | Event::Log(_)
+        | Event::Question(_)
+        | Event::Resumable
+        | Event::Later(_)
+        | Event::Result(_) => false,
+    }
+}
+
+/// How a server says over HTTP that it does not understand.
+pub(super) fn is_refusal(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::BAD_REQUEST
+            | StatusCode::NOT_FOUND
+            | StatusCode::METHOD_NOT_ALLOWED
+            | StatusCode::NOT_ACCEPTABLE
+            | StatusCode::UNPROCESSABLE_ENTITY
+    )
+}

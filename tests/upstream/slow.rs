@@ -1,0 +1,56 @@
+//! A server that hears slowly: what is sent waits on the way to it.
+
+use std::net::SocketAddr;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+use super::*;
+
+/// Passes bytes on to the server while the way is open, and those back always.
+async fn way_to(target: SocketAddr, is_open: watch::Receiver<bool>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let (mut from, mut back) = client.into_split();
+            let (mut said, mut to) = TcpStream::connect(target).await.unwrap().into_split();
+            let mut is_open = is_open.clone();
+            tokio::spawn(async move {
+                let mut piece = [0; 4096];
+                while let Ok(read @ 1..) = from.read(&mut piece).await {
+                    is_open.wait_for(|is_open| *is_open).await.unwrap();
+                    to.write_all(&piece[..read]).await.unwrap();
+                }
+            });
+            tokio::spawn(async move { copy(&mut said, &mut back).await });
+        }
+    });
+    address
+}
+
+/// Else it would run the call to its end, and nobody would know of it.
+#[tokio::test]
+async fn a_cancel_reaches_a_server_that_hears_slowly() {
+    let server = Server::start(Reply::sse_open(": nothing\n\n")).await;
+    let (open, is_open) = watch::channel(true);
+    let way = way_to(server.authority().parse().unwrap(), is_open).await;
+    let up = Upstream::new(&settings(format!("http://{way}/mcp")), TaskTracker::new()).unwrap();
+    let mut exchange = up.begin(Era::Legacy, call("t"));
+    tokio::select! {
+        _ = exchange.events.next() => panic!("it says nothing"),
+        () = server.until(|s| s.calls() == 1) => {}
+    }
+    open.send_replace(false);
+    let cancel = exchange.control.cancel();
+    tokio::pin!(cancel);
+    let told = timeout(Duration::from_millis(2500), &mut cancel).await;
+    assert!(told.is_err(), "it cannot have heard");
+    open.send_replace(true);
+    tokio::select! {
+        () = cancel => {}
+        _ = exchange.events.next() => panic!("it says nothing"),
+    }
+    assert!(server.count("notifications/cancelled") >= 1);
+}

@@ -42,7 +42,7 @@ impl Session {
         session
     }
 
-    fn post(&self, message: &Value) -> Request {
+    pub(crate) fn post(&self, message: &Value) -> Request {
         self.on_it(self.client.post(message.to_string()))
     }
 

@@ -45,6 +45,7 @@ mod facade_replicas;
 mod get_stream;
 mod headers;
 mod held;
+mod held_carried;
 mod held_replicas;
 mod lifecycle;
 mod listen;

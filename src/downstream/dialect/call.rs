@@ -1,4 +1,4 @@
-//! `tools/call` with `params.task`, or of a tool that needs it: a task from the start.
+//! `tools/call` with `params.task`: a task from the start.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::super::legacy::words::Request;
 use super::super::reply::Rpc;
 use super::super::tasks::Shared;
 use super::super::{TOOLS_PATIENCE, undecided};
-use super::{Asker, delivery, requests, result};
+use super::{Asker, delivery};
 use crate::mcp::error::{Reason, RpcError, code};
 use crate::mcp::json::{Object, is_object};
 use crate::mcp::tasks_2025::{Wish, created};
@@ -86,12 +86,10 @@ pub(super) async fn answer(
     let name = request.params.get_str("name")?;
     let rule = front.rules.for_tool(&name).0;
     let wish = match Wish::of(&request.params) {
-        Ok(Some(wish)) => Some(wish),
+        Ok(Some(wish)) => wish,
         Ok(None) if rule.require_tasks && rule.mode != Mode::Never => {
             return refuse(&only_as_task());
         }
-        // The server would refuse it.
-        Ok(None) if !front.settings.pass_native_tasks && front.native_tools.contains(&name) => None,
         Ok(None) => return None,
         Err(error) => return refuse(&error),
     };
@@ -103,7 +101,7 @@ pub(super) async fn answer(
     }
     let known = known(front, asker, &name).await;
     let is_theirs = front.settings.pass_native_tasks && known.own_task != OwnTask::Never;
-    if is_theirs || (wish.is_none() && !known.requires_task()) {
+    if is_theirs {
         return None;
     }
     if rule.mode == Mode::Never && !known.requires_task() {
@@ -115,6 +113,7 @@ pub(super) async fn answer(
     let call = Call {
         caller: asker.caller,
         era,
+        face: Era::Legacy,
         announce: Announce::Task,
         digest: digest(request, &name),
         outgoing,
@@ -139,18 +138,8 @@ pub(super) async fn answer(
             return refuse(&RpcError::internal("The call ended without an answer"));
         }
     };
-    if wish.is_some() {
-        delivery::follow(front, asker, made.id, Status::Working);
-        return Some(Rpc::result(id, &made.created).guarded(Some(guard)));
-    }
-    // Its end is the answer, and it has one whether or not the client still reads it.
-    guard.announce();
-    Some(
-        match result::wait_for(front, asker, request.id, made.id).await {
-            Ok(response) => response,
-            Err(refusal) => requests::refused(front, id, refusal)?.into_response(),
-        },
-    )
+    delivery::follow(front, asker, made.id, Status::Working);
+    Some(Rpc::result(id, &made.created).guarded(Some(guard)))
 }
 
 /// A task that was made.
@@ -219,10 +208,9 @@ async fn known(front: &Shared, asker: &Asker, name: &str) -> Tool {
 }
 
 /// How long the finished task stays: what was asked for, within limits.
-fn retention_ms(wish: Option<Wish>, rule: &Rule) -> u64 {
+fn retention_ms(wish: Wish, rule: &Rule) -> u64 {
     let longest = rule.retention_ms.saturating_mul(RETENTIONS_MAX);
-    let wanted = wish.and_then(|wish| wish.ttl_ms);
-    wanted.map_or(rule.retention_ms, |wanted| {
+    wish.ttl_ms.map_or(rule.retention_ms, |wanted| {
         wanted.clamp(RETENTION_MS_MIN, longest.max(RETENTION_MS_MIN))
     })
 }
@@ -257,7 +245,7 @@ mod tests {
             retention_ms: 10_000,
             ..Rule::default()
         };
-        let of = |ttl_ms| retention_ms(Some(Wish { ttl_ms }), &rule);
+        let of = |ttl_ms| retention_ms(Wish { ttl_ms }, &rule);
         assert_eq!(of(None), 10_000);
         assert_eq!(of(Some(0)), 1_000);
         assert_eq!(of(Some(60_000)), 60_000);

@@ -125,7 +125,7 @@ pub(super) fn stream_opened(front: &Shared, headers: &HeaderMap) {
     }
 }
 
-fn speaks(headers: &HeaderMap) -> bool {
+pub(super) fn speaks(headers: &HeaderMap) -> bool {
     let version = headers.get(PROTOCOL_VERSION);
     version.is_some_and(|version| version.as_bytes().trim_ascii() == LEGACY_NEWEST.as_bytes())
 }

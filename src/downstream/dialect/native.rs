@@ -17,7 +17,7 @@ impl NativeTools {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn contains(&self, name: &str) -> bool {
+    pub(in crate::downstream) fn contains(&self, name: &str) -> bool {
         self.names().contains(name)
     }
 

@@ -46,7 +46,7 @@ pub(super) async fn answer(
 }
 
 /// Answers a request with the end of a task.
-pub(super) async fn wait_for(
+async fn wait_for(
     front: &Shared,
     asker: &Asker,
     id: &RawValue,

@@ -55,7 +55,7 @@ const CANCEL_LIFETIME: Duration = Duration::from_mins(1);
 
 /// What the client hears of its request.
 #[derive(Debug)]
-pub(super) enum Said {
+pub(in crate::downstream) enum Said {
     /// A notification, or a request of the server's.
     Message(String),
     /// The answer. Nothing follows.
@@ -333,6 +333,7 @@ impl Asked {
         Call {
             caller: self.session.caller,
             era: Era::Modern,
+            face: Era::Legacy,
             outgoing,
             rule: self.rule.clone(),
             plan: Plan::Held,

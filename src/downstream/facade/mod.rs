@@ -32,11 +32,12 @@ mod handshake;
 mod hear;
 mod questions;
 mod session;
-mod stream;
+pub(super) mod stream;
 mod table;
 mod words;
 
 use call::Asked;
+pub(super) use call::Said;
 use session::{PREFIX, Session, Unfound};
 use table::Table;
 
@@ -198,10 +199,7 @@ async fn answer(
                 .and_then(|asked| asked.edited(edit.flatten()).begin(streams));
             let held = held::Call::of(front, parts, request.id, method, &request.params);
             return match begun {
-                Ok(said) => match held {
-                    Some(call) => stream::hold(front, call, said).await,
-                    None => stream::respond(said, streams).await,
-                },
+                Ok(said) => stream::answer(front, held, said, streams).await,
                 Err(refused) => refused.on_session().into_response(),
             };
         }

@@ -1,24 +1,23 @@
-//! A legacy client's call, carried on its own session at the server. Its client may wait, go away
-//! (which cancels nothing, as legacy clients know it) or cancel it by its id.
+//! A legacy client's call, carried on its own session at the server and held for its client, which may
+//! wait, go away (which cancels nothing, as legacy clients know it) or cancel it by its id.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use futures_util::stream::{self, StreamExt as _};
 use hyper::Response;
+use hyper::http::request::Parts;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-use super::super::super::auth;
 use super::super::super::body::Body;
-use super::super::super::call::{HEAD_PATIENCE, keep_alive};
-use super::super::super::companion::carried::Carrying;
-use super::super::super::companion::{Companion, Desk};
-use super::super::super::reply::{self, Rpc};
+use super::super::super::companion::Desk;
+use super::super::super::facade::{Said, stream};
+use super::super::super::reply::Rpc;
 use super::super::super::tasks::Shared;
+use super::super::super::{Known, auth, dialect, held};
 use super::super::accepts_events;
+use super::super::carried::Carrying;
 use super::super::pushes::SessionKey;
 use super::super::words::Request;
 use super::Sender;
@@ -26,10 +25,9 @@ use crate::mcp::error::RpcError;
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Object;
 use crate::mcp::meta::PROGRESS_TOKEN;
-use crate::mcp::sse;
 use crate::mcp::version::Era;
-use crate::runner::Call;
-use crate::runner::seat::{Answer, Client, Reply};
+use crate::runner::seat::{Client, Reply};
+use crate::runner::{Announce, Call};
 use crate::task::policy::{Plan, Rule};
 use crate::task::state::Digest;
 use crate::upstream::{Outgoing, Pin};
@@ -40,39 +38,97 @@ const MESSAGES_MAX: usize = 64;
 /// `None`: it passes.
 pub(super) async fn answer(
     front: &Shared,
-    companion: &Companion,
-    from: &Sender<'_>,
+    parts: &Parts,
     request: &Request<'_>,
 ) -> Option<Response<Body>> {
     let name = request.params.get_str("name")?;
-    let desk = Desk::open(front, from.who.clone()).await?;
-    if let Some(tool) = desk.tool(&name) {
+    let is_native = !front.settings.pass_native_tasks
+        && dialect::speaks(&parts.headers)
+        && front.native_tools.contains(&name);
+    if front.companion.is_none() && !is_native {
+        return None;
+    }
+    let from = Sender::of(front, parts);
+    let desk = Desk::open(front, from.who.clone()).await;
+    if let Some(desk) = &desk
+        && let Some(tool) = desk.tool(&name)
+    {
         let answer = desk.answer(tool, request.params.get("arguments")).await;
         return Some(Rpc::legacy_answer(request.id.get(), answer).into_response());
     }
     let rule = front.rules.for_tool(&name).0;
-    let plan = desk.plan(rule);
-    if !matches!(plan, Plan::Auto { .. }) {
+    let terms = match &desk {
+        Some(desk) => Terms::of(desk, &name, rule),
+        None => Terms::held(&from, front, &name).await,
+    };
+    let may_pass = terms.plan == Plan::Held && !(is_native && terms.known.requires_task);
+    if may_pass || terms.plan == Plan::Refuse {
         return None;
     }
-    let pin = pin(front, from).ok()?;
-    let refused = |rpc: Rpc| Some(rpc.into_response());
+    let mut call = call(&from, request, (terms, rule), pin(front, &from).ok()?);
+    call.repeatable &= front.settings.trust_annotations;
+    Some(carry(front, &from, request, call).await)
+}
+
+/// How a call is carried.
+struct Terms {
+    plan: Plan,
+    announce: Announce,
+    known: Known,
+}
+
+impl Terms {
+    fn of(desk: &Desk<'_>, tool: &str, rule: &Rule) -> Self {
+        Self {
+            plan: desk.plan(rule),
+            announce: desk.announce(tool),
+            known: desk.known(tool),
+        }
+    }
+
+    /// Without tickets.
+    async fn held(from: &Sender<'_>, front: &Shared, tool: &str) -> Self {
+        let tools = from.who.tools(front).await;
+        let known = tools.as_ref().and_then(|tools| tools.get(tool));
+        Self {
+            plan: Plan::Held,
+            announce: Announce::Task,
+            known: known.map(Known::of).unwrap_or_default(),
+        }
+    }
+}
+
+async fn carry(
+    front: &Shared,
+    from: &Sender<'_>,
+    request: &Request<'_>,
+    call: Call,
+) -> Response<Body> {
     let nobodys = || SessionKey::of(&from.who.caller, &Uuid::new_v4().to_string());
     let session = from.session.unwrap_or_else(nobodys);
-    let Some(carrying) = companion.carried.enter(session, request.id) else {
+    let Some(carrying) = front.carried.enter(session, request.id) else {
         let error = RpcError::invalid_request("Invalid request: this id is in use");
-        return refused(Rpc::error(request.id.get(), &error));
+        return Rpc::error(request.id.get(), &error).into_response();
     };
-    let call = carried(front, &desk, from, request, (plan, rule, pin));
     let client = match front.runner.call(call) {
         Ok(client) => client,
-        Err(why) => return refused(Rpc::not_begun(request.id.get(), why.reason())),
+        Err(why) => return Rpc::not_begun(request.id.get(), why.reason()).into_response(),
     };
-    let (sender, receiver) = mpsc::channel(MESSAGES_MAX + 1);
-    let slot = sender.clone().try_reserve_owned().ok()?;
-    front.passing.spawn(follow(client, carrying, sender, slot));
-    let streams = accepts_events(&from.parts.headers);
-    Some(respond(request.id.to_owned(), receiver, streams).await)
+    let (sender, said) = mpsc::channel(MESSAGES_MAX + 1);
+    let saying = Saying {
+        id: request.id.to_owned(),
+        answer: sender.clone().try_reserve_owned().ok(),
+        messages: sender,
+    };
+    front.passing.spawn(follow(client, carrying, saying));
+    let held = held::Call::of(
+        front,
+        from.parts,
+        request.id,
+        &request.method,
+        &request.params,
+    );
+    stream::answer(front, held, said, accepts_events(&from.parts.headers)).await
 }
 
 /// The server says so best.
@@ -90,19 +146,18 @@ fn pin(front: &Shared, from: &Sender<'_>) -> Result<Option<Pin>, UnknownSession>
     Ok(Some(session.pin()))
 }
 
-fn carried(
-    front: &Shared,
-    desk: &Desk<'_>,
+fn call(
     from: &Sender<'_>,
     request: &Request<'_>,
-    (plan, rule, pin): (Plan, &Rule, Option<Pin>),
+    (terms, rule): (Terms, &Rule),
+    pin: Option<Pin>,
 ) -> Call {
     let name = request.params.get_str("name").unwrap_or_default();
-    let known = desk.known(&name);
     let meta = request.params.get_object("_meta").unwrap_or_default();
     Call {
         caller: from.who.caller,
         era: Era::Legacy,
+        face: Era::Legacy,
         outgoing: Outgoing {
             caller: *from.who.caller.as_bytes(),
             credentials: from.who.credentials.clone(),
@@ -115,27 +170,30 @@ fn carried(
             log_level: None,
             retry: None,
             answer_patience: rule.input_timeout_ms.map(Duration::from_millis),
-            native_task: known.requires_task,
+            native_task: terms.known.requires_task,
             pin,
         },
         rule: rule.clone(),
-        plan,
-        announce: desk.announce(&name),
+        plan: terms.plan,
+        announce: terms.announce,
         progress_token: meta.get(PROGRESS_TOKEN).map(ToOwned::to_owned),
-        // Never parked: it becomes a ticket instead.
+        // Never parked: it is held, or becomes a ticket instead.
         digest: Digest::of(&[]),
-        repeatable: known.repeatable && front.settings.trust_annotations,
+        repeatable: terms.known.repeatable,
         listed: auth::is_somebody(&from.parts.headers),
     }
 }
 
+/// Where the answer to a request goes, and what is said before.
+struct Saying {
+    id: Box<RawValue>,
+    messages: mpsc::Sender<Said>,
+    /// So that no message takes its room.
+    answer: Option<mpsc::OwnedPermit<Said>>,
+}
+
 /// Takes what is said to the client, whether it still hears it or not.
-async fn follow(
-    mut client: Client,
-    carrying: Carrying,
-    sender: mpsc::Sender<Reply>,
-    slot: mpsc::OwnedPermit<Reply>,
-) {
+async fn follow(mut client: Client, carrying: Carrying, saying: Saying) {
     loop {
         let reply = tokio::select! {
             reply = client.next() => reply,
@@ -149,57 +207,19 @@ async fn follow(
                 if let Some(id) = asked {
                     carrying.asks(id, client.answers());
                 }
-                let _ = sender.try_send(Reply::Relay(message));
+                let _ = saying.messages.try_send(Said::Message(message));
             }
-            Some(answer @ Reply::Answer(_)) => {
+            Some(Reply::Answer(answer)) => {
                 // Before the client hears it: it may use the id again.
                 drop(carrying);
-                slot.send(answer);
+                let rpc = Rpc::legacy_answer(saying.id.get(), answer);
+                if let Some(room) = saying.answer {
+                    room.send(Said::Answer(rpc));
+                }
                 client.into_guard().announce();
                 return;
             }
             None => return,
         }
     }
-}
-
-/// One JSON body where the answer comes soon and alone, else a stream.
-async fn respond(
-    id: Box<RawValue>,
-    mut said: mpsc::Receiver<Reply>,
-    streams: bool,
-) -> Response<Body> {
-    let patience = if streams {
-        HEAD_PATIENCE
-    } else {
-        Duration::MAX
-    };
-    let first = loop {
-        match tokio::time::timeout(patience, said.recv()).await {
-            Ok(Some(Reply::Answer(answer))) => {
-                return Rpc::legacy_answer(id.get(), answer).into_response();
-            }
-            Ok(Some(Reply::Relay(message))) if streams => break Some(sse::event(&message)),
-            Ok(Some(Reply::Relay(_))) => {}
-            Ok(None) | Err(_) => break None,
-        }
-    };
-    let rest = stream::unfold(
-        (Some(said), keep_alive(), id),
-        |(said, mut beat, id)| async {
-            let mut said = said?;
-            tokio::select! {
-                reply = said.recv() => match reply? {
-                    Reply::Relay(message) => Some((sse::event(&message), (Some(said), beat, id))),
-                    Reply::Answer(answer) => Some((last(&id, answer), (None, beat, id))),
-                },
-                _ = beat.tick() => Some((sse::COMMENT, (Some(said), beat, id))),
-            }
-        },
-    );
-    reply::event_stream(Body::Events(stream::iter(first).chain(rest).boxed()))
-}
-
-fn last(id: &RawValue, answer: Answer) -> Bytes {
-    sse::event(&Rpc::legacy_answer(id.get(), answer).json)
 }

@@ -1,5 +1,8 @@
-//! Legacy sessions where there are companion tools: lists of tools have ours in them, and calls are
-//! carried, because only then can they become tickets. All else passes.
+//! What of a legacy session raincheck carries itself, because what passes can neither become a ticket
+//! nor be anything else than one call: calls where there are companion tools, and calls of tools that
+//! the server runs only as tasks. With companion tools, lists of tools have ours in them.
+//!
+//! All else passes.
 
 use bytes::Bytes;
 use hyper::http::request::Parts;
@@ -21,34 +24,33 @@ mod list;
 
 use list::Page;
 
-/// The answer to a message that the companion tools have to do with. `None`: it passes.
+/// The answer to a message that what is carried here has to do with. `None`: it passes.
 pub(super) async fn post(
     front: &Shared,
     parts: &Parts,
     body: &Bytes,
+    words: &Words<'_>,
     edit: Option<&Edit>,
 ) -> Option<Response<Body>> {
-    let companion = front.companion.as_ref()?;
-    let from = Sender::of(front, parts);
-    match Words::of(body) {
+    match words {
         Words::Request(request) if !request.has_id() => None,
-        Words::Request(request) if request.method == "tools/list" => {
-            let page = Page::of(front, &from, &request, edit.cloned());
+        Words::Request(request) if request.method == "tools/list" && front.companion.is_some() => {
+            let from = Sender::of(front, parts);
+            let page = Page::of(front, &from, request, edit.cloned());
             if front.upstream.speaks_http() {
                 return Some(list::over_http(page, parts, body).await);
             }
-            list::over_lines(page, &from, body, &request).await
+            list::over_lines(page, &from, body, request).await
         }
         // Who declares a task gets one.
         Words::Request(request)
             if request.method == "tools/call" && !request.params.contains("task") =>
         {
-            call::answer(front, companion, &from, &request).await
+            call::answer(front, parts, request).await
         }
         Words::Notification(method, Some(params)) if method == "notifications/cancelled" => {
-            let is_ours = companion
-                .carried
-                .cancel(from.session?, params.get("requestId")?);
+            let session = Sender::of(front, parts).session?;
+            let is_ours = front.carried.cancel(session, params.get("requestId")?);
             is_ours.then(|| reply::empty(StatusCode::ACCEPTED))
         }
         Words::Answer(id, message) => {
@@ -57,7 +59,8 @@ pub(super) async fn post(
                 (None, Some(error)) => Answer::Refused(error.get().into()),
                 _ => return None,
             };
-            let is_ours = companion.carried.answer(from.session?, id, answer);
+            let session = Sender::of(front, parts).session?;
+            let is_ours = front.carried.answer(session, id, answer);
             is_ours.then(|| reply::empty(StatusCode::ACCEPTED))
         }
         Words::Request(_) | Words::Notification(..) | Words::Other => None,

@@ -55,6 +55,11 @@ pub(super) async fn handle(shared: &Arc<Shared>, parts: &Parts, body: &Bytes) ->
     if parts.method == Method::POST && message["method"] == "initialize" {
         return initialize(shared, &message);
     }
+    if parts.method == Method::POST && shared.sessionless.load(Ordering::Relaxed) {
+        let session = Arc::new(Session::default());
+        session.initialized.store(true, Ordering::Relaxed);
+        return post(shared, &session, &message).await;
+    }
     let Some(name) = session else {
         let refused = r#"{"code":-32600,"message":"Bad Request: Missing session ID"}"#;
         return http::json(400, error(&json!("server-error"), refused));
@@ -101,9 +106,11 @@ fn initialize(shared: &Shared, message: &Value) -> Response<Body> {
         "instructions": "scripted",
     });
     let mut response = http::json(200, result(&message["id"], &answer.to_string()));
-    response
-        .headers_mut()
-        .insert(SESSION, name.parse().unwrap());
+    if !shared.sessionless.load(Ordering::Relaxed) {
+        response
+            .headers_mut()
+            .insert(SESSION, name.parse().unwrap());
+    }
     response
 }
 

@@ -25,7 +25,7 @@ impl Session {
         Self::of_version(client, NEWEST).await
     }
 
-    async fn of_version(client: Client, version: &'static str) -> Self {
+    pub(crate) async fn of_version(client: Client, version: &'static str) -> Self {
         let hello = json!({"jsonrpc": "2.0", "id": "one", "method": "initialize", "params": {
             "protocolVersion": version, "capabilities": {"elicitation": {}},
             "clientInfo": {"name": "suite", "version": "1"},

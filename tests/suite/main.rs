@@ -32,6 +32,7 @@ mod before_task;
 mod callers;
 mod cancel;
 mod claims;
+mod claims_legacy;
 mod claims_shared;
 mod companion;
 mod companion_legacy;

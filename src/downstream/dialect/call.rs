@@ -7,21 +7,23 @@ use hyper::{HeaderMap, Response};
 use serde_json::value::RawValue;
 
 use super::super::body::Body;
+use super::super::claims;
 use super::super::legacy::words::Request;
 use super::super::reply::Rpc;
 use super::super::tasks::Shared;
 use super::super::{TOOLS_PATIENCE, undecided};
 use super::{Asker, delivery};
-use crate::mcp::error::{Reason, RpcError, code};
+use crate::mcp::error::{RpcError, code};
 use crate::mcp::json::{Object, is_object};
 use crate::mcp::tasks_2025::{Wish, created};
 use crate::mcp::tools::{OwnTask, Tool};
 use crate::mcp::version::Era;
+use crate::runner::claim::{Claim, NotClaimed};
 use crate::runner::seat::{Answer, Guard, Reply};
 use crate::runner::{Announce, Call};
 use crate::task::id::TaskId;
 use crate::task::policy::{InputWhen, Mode, Plan, Rule};
-use crate::task::state::{Digest, Status};
+use crate::task::state::Status;
 use crate::upstream::Outgoing;
 
 /// A finished task stays so long at least, however short a `ttl` is asked for.
@@ -107,7 +109,12 @@ pub(super) async fn answer(
     if rule.mode == Mode::Never && !known.requires_task() {
         return refuse(&never_a_task());
     }
+    let claim = match claims::of_legacy(request, &asker.claimant(), rule) {
+        Ok(claim) => claim,
+        Err(error) => return refuse(&error),
+    };
     let Sent { era, mut outgoing } = send()?;
+    claims::hide_key(&mut outgoing);
     outgoing.native_task = known.requires_task() && era == Era::Legacy;
     outgoing.answer_patience = rule.input_timeout_ms.map(Duration::from_millis);
     let call = Call {
@@ -115,7 +122,7 @@ pub(super) async fn answer(
         era,
         face: Era::Legacy,
         announce: Announce::Task,
-        digest: digest(request, &name),
+        digest: request.digest(),
         outgoing,
         rule: Rule {
             retention_ms: retention_ms(wish, rule),
@@ -128,15 +135,9 @@ pub(super) async fn answer(
         repeatable: known.repeatable && front.settings.trust_annotations,
         listed: asker.is_somebody,
     };
-    let (made, guard) = match make(front, call).await {
+    let (made, guard) = match make(front, claim, call).await {
         Ok(made) => made,
-        Err(NotMade::Refused(reason)) => return Some(Rpc::not_begun(id, reason).into_response()),
-        Err(NotMade::Answered(answer)) => {
-            return Some(Rpc::answer(id, answer).on_session().into_response());
-        }
-        Err(NotMade::Lost) => {
-            return refuse(&RpcError::internal("The call ended without an answer"));
-        }
+        Err(why) => return Some(why.answer(request.id).on_session().into_response()),
     };
     delivery::follow(front, asker, made.id, Status::Working);
     Some(Rpc::result(id, &made.created).guarded(Some(guard)))
@@ -151,19 +152,35 @@ struct Made {
 
 /// Why there is no task.
 enum NotMade {
-    Refused(Reason),
+    Refused(NotClaimed),
+    /// With an error; or with what the same call came to, which was none before and has ended.
     Answered(Answer),
     Lost,
 }
 
-async fn make(front: &Shared, call: Call) -> Result<(Made, Guard), NotMade> {
-    let begun = front.runner.call(call);
-    let mut client = begun.map_err(|refused| NotMade::Refused(refused.reason()))?;
+impl NotMade {
+    fn answer(self, id: &RawValue) -> Rpc {
+        match self {
+            Self::Refused(why) => claims::refused(id, &why),
+            Self::Answered(answer) => Rpc::answer(id.get(), answer),
+            Self::Lost => {
+                let error = RpcError::internal("The call ended without an answer");
+                Rpc::error(id.get(), &error)
+            }
+        }
+    }
+}
+
+async fn make(front: &Shared, claim: Option<Claim>, call: Call) -> Result<(Made, Guard), NotMade> {
+    let begun = claims::begin(front, claim, call).await;
+    let mut client = begun.map_err(NotMade::Refused)?;
     loop {
         match client.next().await {
             Some(Reply::Answer(Answer::Result(result))) => {
-                let made = made(&result).ok_or(NotMade::Lost)?;
-                return Ok((made, client.into_guard()));
+                return match made(&result) {
+                    Some(made) => Ok((made, client.into_guard())),
+                    None => Err(NotMade::Answered(Answer::Result(result))),
+                };
             }
             Some(Reply::Answer(answer)) => return Err(NotMade::Answered(answer)),
             // Nobody was promised any before the task.
@@ -174,7 +191,10 @@ async fn make(front: &Shared, call: Call) -> Result<(Made, Guard), NotMade> {
 }
 
 fn made(result: &RawValue) -> Option<Made> {
-    let id = Object::parse(result.get()).ok()?.get_str("taskId")?;
+    let object = Object::parse(result.get()).ok()?;
+    // The result of a legacy client's call has none.
+    object.get("resultType")?;
+    let id = object.get_str("taskId")?;
     Some(Made {
         id: TaskId::parse(&id)?,
         created: created(result)?,
@@ -215,13 +235,8 @@ fn retention_ms(wish: Wish, rule: &Rule) -> u64 {
     })
 }
 
-fn digest(request: &Request<'_>, name: &str) -> Digest {
-    let arguments = request.params.get("arguments").map(RawValue::get);
-    Digest::of(&[&request.method, name, arguments.unwrap_or_default()])
-}
-
 /// The code is the specification's (2025-11-25, Tasks, Tool-Level Negotiation).
-fn only_as_task() -> RpcError {
+pub(in crate::downstream) fn only_as_task() -> RpcError {
     RpcError::new(
         code::METHOD_NOT_FOUND,
         "Method not found: this tool runs as a task only, which params.task asks for",

@@ -14,7 +14,7 @@ use tokio::time::{Duration, sleep};
 use super::super::call::KEEP_ALIVE;
 use super::super::legacy::pushes::SessionKey;
 use super::super::tasks::Shared;
-use super::{Asker, questions};
+use super::Asker;
 use crate::mcp::json::Writer;
 use crate::mcp::tasks_2025::STATUS;
 use crate::runner::watch::Watch;
@@ -250,7 +250,7 @@ impl Job {
             front.pushes.push(key, notification(task, now_ms));
         }
         let asked = self.asked.entry(task.id).or_default();
-        for (name, question) in questions::of(task) {
+        for (name, question) in view_2025::questions(task) {
             if asked.contains(name) {
                 continue;
             }

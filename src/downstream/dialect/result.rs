@@ -17,13 +17,14 @@ use super::super::legacy::pushes::SessionKey;
 use super::super::legacy::words::Request;
 use super::super::reply::{self, Rpc};
 use super::super::tasks::{Refusal, Shared};
-use super::{Asker, delivery, questions, requests};
+use super::{Asker, delivery, requests};
 use crate::mcp::error::RpcError;
 use crate::mcp::{sse, tasks_2025};
 use crate::runner::watch::Watch;
 use crate::store::StoreError;
 use crate::task::id::{Caller, TaskId};
 use crate::task::state::{Outcome, Payload, Task};
+use crate::task::view_2025;
 
 /// How soon a store that did not answer is asked again, and whether the stream on which a question
 /// was said is still open.
@@ -185,7 +186,7 @@ impl Waiting {
             self.answer = Some(self.end(task, outcome).await?);
             return Ok(());
         }
-        let open = questions::of(task).filter(|(key, _)| !self.asked.contains(*key));
+        let open = view_2025::questions(task).filter(|(key, _)| !self.asked.contains(*key));
         self.open = open.map(|(key, message)| (key.into(), message)).collect();
         Ok(())
     }

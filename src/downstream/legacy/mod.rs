@@ -50,13 +50,14 @@ pub(super) async fn post(front: &Shared, parts: Parts, body: Bytes) -> Response<
         Looked::Answered(response) => return response,
         Looked::Pass(edit) => edit,
     };
-    if !front.upstream.is_decided() || contact::may_be_refused(front, &parts, &body) {
-        return Box::pin(contact::post(front, parts, body, edit)).await;
-    }
     let words = Words::of(&body);
     if let Some(answered) = Box::pin(calls::post(front, &parts, &body, &words, edit.as_ref())).await
     {
         return answered;
+    }
+    if !front.upstream.is_decided() || contact::may_be_refused(front, &parts, &body) {
+        drop(words);
+        return Box::pin(contact::post(front, parts, body, edit)).await;
     }
     if front.upstream.speaks_http() {
         return match held_call(front, &parts, words) {

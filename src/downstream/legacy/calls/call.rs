@@ -7,7 +7,7 @@ use std::time::Duration;
 use hyper::Response;
 use hyper::http::request::Parts;
 use serde_json::value::RawValue;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
 use super::super::super::body::Body;
@@ -15,7 +15,7 @@ use super::super::super::companion::Desk;
 use super::super::super::facade::{Said, stream};
 use super::super::super::reply::Rpc;
 use super::super::super::tasks::Shared;
-use super::super::super::{Known, auth, dialect, held};
+use super::super::super::{Known, claims, dialect, held, undecided};
 use super::super::accepts_events;
 use super::super::carried::Carrying;
 use super::super::pushes::SessionKey;
@@ -26,10 +26,10 @@ use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Object;
 use crate::mcp::meta::PROGRESS_TOKEN;
 use crate::mcp::version::Era;
+use crate::runner::claim::{Claim, NotClaimed};
 use crate::runner::seat::{Client, Reply};
 use crate::runner::{Announce, Call};
-use crate::task::policy::{Plan, Rule};
-use crate::task::state::Digest;
+use crate::task::policy::{Mode, Plan, Rule};
 use crate::upstream::{Outgoing, Pin};
 
 /// Notifications that wait for a slow client; beyond it they are dropped.
@@ -45,29 +45,55 @@ pub(super) async fn answer(
     let is_native = !front.settings.pass_native_tasks
         && dialect::speaks(&parts.headers)
         && front.native_tools.contains(&name);
-    if front.companion.is_none() && !is_native {
+    let rule = front.rules.for_tool(&name).0;
+    let may_be_ours = is_native || front.companion.is_some();
+    if !may_be_ours && !claims::may_be(request, &parts.headers, rule) {
         return None;
     }
     let from = Sender::of(front, parts);
+    let id = request.id.get();
+    let refuse = |error: &RpcError| Some(Rpc::error(id, error).on_session().into_response());
+    let claim = match claims::of_legacy(request, &from.claimant(), rule) {
+        Ok(claim) => claim,
+        Err(error) => return refuse(&error),
+    };
+    if claim.is_some() {
+        // What passes to a server that is not known yet would not be claimed.
+        if let Err(error) = front.upstream.era(from.who.credentials.clone()).await {
+            return Some(undecided(request.id, error));
+        }
+    } else if !may_be_ours || !front.upstream.is_decided() {
+        return None;
+    }
     let desk = Desk::open(front, from.who.clone()).await;
     if let Some(desk) = &desk
         && let Some(tool) = desk.tool(&name)
     {
         let answer = desk.answer(tool, request.params.get("arguments")).await;
-        return Some(Rpc::legacy_answer(request.id.get(), answer).into_response());
+        return Some(Rpc::legacy_answer(id, answer).into_response());
     }
-    let rule = front.rules.for_tool(&name).0;
     let terms = match &desk {
         Some(desk) => Terms::of(desk, &name, rule),
-        None => Terms::held(&from, front, &name).await,
+        None => Terms::held(&from, front, (&name, rule)).await,
     };
-    let may_pass = terms.plan == Plan::Held && !(is_native && terms.known.requires_task);
-    if may_pass || terms.plan == Plan::Refuse {
-        return None;
+    if claim.is_none() {
+        let may_pass = terms.plan == Plan::Held && !(is_native && terms.known.requires_task);
+        if may_pass || terms.plan == Plan::Refuse {
+            return None;
+        }
+    } else if terms.plan == Plan::Refuse {
+        return refuse(&dialect::only_as_task());
     }
-    let mut call = call(&from, request, (terms, rule), pin(front, &from).ok()?);
+    let pin = match pin(front, &from) {
+        Ok(pin) => pin,
+        // The server says so best.
+        Err(Unpinned::Unknown) => return None,
+        Err(Unpinned::Busy) if claim.is_none() => return None,
+        Err(Unpinned::Busy) => return Some(Rpc::busy(id).into_response()),
+    };
+    let mut call = call(&from, request, (terms, rule), pin);
     call.repeatable &= front.settings.trust_annotations;
-    Some(carry(front, &from, request, call).await)
+    Some(carry(front, &from, request, (claim, call)).await)
 }
 
 /// How a call is carried.
@@ -87,11 +113,17 @@ impl Terms {
     }
 
     /// Without tickets.
-    async fn held(from: &Sender<'_>, front: &Shared, tool: &str) -> Self {
+    async fn held(from: &Sender<'_>, front: &Shared, (tool, rule): (&str, &Rule)) -> Self {
+        // As clients that ask for tasks are not.
+        let only_as_task = rule.require_tasks && rule.mode != Mode::Never;
         let tools = from.who.tools(front).await;
         let known = tools.as_ref().and_then(|tools| tools.get(tool));
         Self {
-            plan: Plan::Held,
+            plan: if only_as_task {
+                Plan::Refuse
+            } else {
+                Plan::Held
+            },
             announce: Announce::Task,
             known: known.map(Known::of).unwrap_or_default(),
         }
@@ -102,7 +134,7 @@ async fn carry(
     front: &Shared,
     from: &Sender<'_>,
     request: &Request<'_>,
-    call: Call,
+    (claim, call): (Option<Claim>, Call),
 ) -> Response<Body> {
     let nobodys = || SessionKey::of(&from.who.caller, &Uuid::new_v4().to_string());
     let session = from.session.unwrap_or_else(nobodys);
@@ -110,17 +142,26 @@ async fn carry(
         let error = RpcError::invalid_request("Invalid request: this id is in use");
         return Rpc::error(request.id.get(), &error).into_response();
     };
-    let client = match front.runner.call(call) {
-        Ok(client) => client,
-        Err(why) => return Rpc::not_begun(request.id.get(), why.reason()).into_response(),
-    };
     let (sender, said) = mpsc::channel(MESSAGES_MAX + 1);
     let saying = Saying {
         id: request.id.to_owned(),
         answer: sender.clone().try_reserve_owned().ok(),
         messages: sender,
     };
-    front.passing.spawn(follow(client, carrying, saying));
+    let (tell, begun) = oneshot::channel();
+    let job = begin(Arc::clone(front), (claim, call), carrying, saying, tell);
+    front.passing.spawn(job);
+    match begun.await {
+        Ok(Ok(())) => {}
+        Ok(Err(why)) => {
+            let refused = claims::refused(request.id, &why);
+            return refused.on_session().into_response();
+        }
+        Err(_) => {
+            let error = RpcError::internal("The call ended without an answer");
+            return Rpc::error(request.id.get(), &error).into_response();
+        }
+    }
     let held = held::Call::of(
         front,
         from.parts,
@@ -131,19 +172,47 @@ async fn carry(
     stream::answer(front, held, said, accepts_events(&from.parts.headers)).await
 }
 
-/// The server says so best.
-struct UnknownSession;
+/// A client that goes away before its call has begun leaves it as any other.
+async fn begin(
+    front: Shared,
+    (claim, call): (Option<Claim>, Call),
+    carrying: Carrying,
+    saying: Saying,
+    begun: oneshot::Sender<Result<(), NotClaimed>>,
+) {
+    match claims::begin(&front, claim, call).await {
+        Ok(client) => {
+            let _ = begun.send(Ok(()));
+            follow(client, carrying, saying).await;
+        }
+        Err(why) => {
+            // Before the client hears it: it may use the id again.
+            drop(carrying);
+            let _ = begun.send(Err(why));
+        }
+    }
+}
+
+/// Why there is no session for a call.
+enum Unpinned {
+    Unknown,
+    /// Too many are in use.
+    Busy,
+}
 
 /// The session that the call goes out on: the client's own, or any where servers have none.
-fn pin(front: &Shared, from: &Sender<'_>) -> Result<Option<Pin>, UnknownSession> {
+fn pin(front: &Shared, from: &Sender<'_>) -> Result<Option<Pin>, Unpinned> {
     let headers = &from.parts.headers;
     if !headers.contains_key(SESSION_ID) {
         return Ok(None);
     }
     let caller = *from.who.caller.as_bytes();
     let session = front.upstream.client_session(headers, caller);
-    let session = session.ok_or(UnknownSession)?;
-    Ok(Some(session.pin()))
+    match session {
+        Some(session) => Ok(Some(session.pin())),
+        None if front.upstream.speaks_http() => Err(Unpinned::Busy),
+        None => Err(Unpinned::Unknown),
+    }
 }
 
 fn call(
@@ -154,33 +223,34 @@ fn call(
 ) -> Call {
     let name = request.params.get_str("name").unwrap_or_default();
     let meta = request.params.get_object("_meta").unwrap_or_default();
+    let mut outgoing = Outgoing {
+        caller: *from.who.caller.as_bytes(),
+        credentials: from.who.credentials.clone(),
+        method: request.method.as_ref().into(),
+        params: request.params_text.into(),
+        capabilities: Arc::clone(&from.who.capabilities),
+        name: Some(name.as_ref().into()),
+        param_headers: [].into(),
+        wants_progress: true,
+        log_level: None,
+        retry: None,
+        answer_patience: rule.input_timeout_ms.map(Duration::from_millis),
+        native_task: terms.known.requires_task,
+        pin,
+    };
+    claims::hide_key(&mut outgoing);
     Call {
         caller: from.who.caller,
         era: Era::Legacy,
         face: Era::Legacy,
-        outgoing: Outgoing {
-            caller: *from.who.caller.as_bytes(),
-            credentials: from.who.credentials.clone(),
-            method: request.method.as_ref().into(),
-            params: request.params_text.into(),
-            capabilities: Arc::clone(&from.who.capabilities),
-            name: Some(name.as_ref().into()),
-            param_headers: [].into(),
-            wants_progress: true,
-            log_level: None,
-            retry: None,
-            answer_patience: rule.input_timeout_ms.map(Duration::from_millis),
-            native_task: terms.known.requires_task,
-            pin,
-        },
+        outgoing,
         rule: rule.clone(),
         plan: terms.plan,
         announce: terms.announce,
         progress_token: meta.get(PROGRESS_TOKEN).map(ToOwned::to_owned),
-        // Never parked: it is held, or becomes a ticket instead.
-        digest: Digest::of(&[]),
+        digest: request.digest(),
         repeatable: terms.known.repeatable,
-        listed: auth::is_somebody(&from.parts.headers),
+        listed: from.is_somebody,
     }
 }
 

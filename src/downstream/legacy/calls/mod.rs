@@ -8,9 +8,11 @@ use bytes::Bytes;
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 
+use super::super::auth;
 use super::super::body::Body;
+use super::super::claims::{self, Claimant, InHeader};
 use super::super::companion::Who;
-use super::super::dialect::Edit;
+use super::super::dialect::{self, Asker, Edit};
 use super::super::reply;
 use super::super::tasks::Shared;
 use super::pushes::SessionKey;
@@ -34,7 +36,11 @@ pub(super) async fn post(
 ) -> Option<Response<Body>> {
     match words {
         Words::Request(request) if !request.has_id() => None,
-        Words::Request(request) if request.method == "tools/list" && front.companion.is_some() => {
+        Words::Request(request)
+            if request.method == "tools/list"
+                && front.companion.is_some()
+                && front.upstream.is_decided() =>
+        {
             let from = Sender::of(front, parts);
             let page = Page::of(front, &from, request, edit.cloned());
             if front.upstream.speaks_http() {
@@ -54,6 +60,10 @@ pub(super) async fn post(
             is_ours.then(|| reply::empty(StatusCode::ACCEPTED))
         }
         Words::Answer(id, message) => {
+            let asker = Asker::of(front, &parts.headers);
+            if let Some(taken) = dialect::answered(front, &asker, id, message).await {
+                return Some(taken);
+            }
             let answer = match (message.get("result"), message.get("error")) {
                 (Some(result), None) => Answer::Result(result.get().into()),
                 (None, Some(error)) => Answer::Refused(error.get().into()),
@@ -78,6 +88,8 @@ struct Sender<'a> {
     /// `None` at a server without sessions: nothing tells its clients apart, so what one says of a
     /// call by its id must not meet another's.
     session: Option<SessionKey>,
+    is_somebody: bool,
+    idempotency_key: InHeader,
 }
 
 impl<'a> Sender<'a> {
@@ -90,12 +102,23 @@ impl<'a> Sender<'a> {
         Self {
             parts,
             session: session.map(|id| SessionKey::of(&caller, id)),
+            is_somebody: auth::is_somebody(&parts.headers),
+            idempotency_key: claims::in_header(&parts.headers),
             who: Who {
                 caller,
                 credentials: front.credentials(&parts.headers),
                 capabilities: capabilities.into(),
                 face: Era::Legacy,
             },
+        }
+    }
+
+    fn claimant(&self) -> Claimant<'_> {
+        Claimant {
+            caller: &self.who.caller,
+            is_somebody: self.is_somebody,
+            session: self.session,
+            in_header: &self.idempotency_key,
         }
     }
 }

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::TOOLS_PATIENCE;
 use super::super::auth::is_somebody;
+use super::super::claims;
 use super::super::dialect::{Edit, Sent};
 use super::super::legacy::words::Request;
 use super::super::reply::Rpc;
@@ -143,6 +144,16 @@ impl Asked {
             ..outgoing
         };
         Sent { era, outgoing }
+    }
+
+    /// As a call that others may join.
+    pub(super) async fn joined(mut self, digest: Digest) -> Call {
+        self.param_headers = self.mirrored().await;
+        let mut call = self.call(None);
+        call.digest = digest;
+        call.outgoing.wants_progress = true;
+        claims::hide_key(&mut call.outgoing);
+        call
     }
 
     /// Begins it. What is said ends with the answer, or without one where the client cancels. Dropped

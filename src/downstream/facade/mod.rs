@@ -28,6 +28,7 @@ use crate::mcp::meta;
 use crate::mcp::version::Era;
 
 mod call;
+mod claimed;
 mod handshake;
 mod hear;
 mod questions;
@@ -147,6 +148,9 @@ pub(super) async fn post(front: &Shared, parts: &Parts, body: Bytes) -> Response
             if method == "notifications/cancelled"
                 && let Some(id) = params.get("requestId")
             {
+                if front.carried.cancel(session.key(), id) {
+                    return reply::empty(StatusCode::ACCEPTED);
+                }
                 call::cancel(front, &session, id).await;
                 held::cancelled(front, &parts.headers, &params);
             }
@@ -182,6 +186,9 @@ async fn answer(
 ) -> Response<Body> {
     let id = request.id.get();
     if let Some(response) = Box::pin(tasks(front, parts, &session, request)).await {
+        return response;
+    }
+    if let Some(response) = Box::pin(claimed::answer(front, parts, &session, request)).await {
         return response;
     }
     let done = match &*request.method {

@@ -11,7 +11,7 @@ use super::dialect::{Edit, Looked};
 use super::tasks::Shared;
 use super::{Read, dialect, facade, held, pass, read};
 
-mod calls;
+pub(super) mod calls;
 pub mod carried;
 mod contact;
 mod lines;

@@ -27,7 +27,7 @@ use crate::mcp::json::Object;
 use crate::mcp::meta::PROGRESS_TOKEN;
 use crate::mcp::version::Era;
 use crate::runner::claim::{Claim, NotClaimed};
-use crate::runner::seat::{Client, Reply};
+use crate::runner::seat::{Answer, Client, Reply};
 use crate::runner::{Announce, Call};
 use crate::task::policy::{Mode, Plan, Rule};
 use crate::upstream::{Outgoing, Pin};
@@ -93,7 +93,14 @@ pub(super) async fn answer(
     };
     let mut call = call(&from, request, (terms, rule), pin);
     call.repeatable &= front.settings.trust_annotations;
-    Some(carry(front, &from, request, (claim, call)).await)
+    let nobodys = || SessionKey::of(&from.who.caller, &Uuid::new_v4().to_string());
+    let how = Carry {
+        parts,
+        request,
+        session: from.session.unwrap_or_else(nobodys),
+        words: Rpc::legacy_answer,
+    };
+    Some(carry(front, &how, (claim, call)).await)
 }
 
 /// How a call is carried.
@@ -130,21 +137,29 @@ impl Terms {
     }
 }
 
-async fn carry(
+/// A request that is carried, and how its client is spoken to.
+pub(in crate::downstream) struct Carry<'a> {
+    pub(in crate::downstream) parts: &'a Parts,
+    pub(in crate::downstream) request: &'a Request<'a>,
+    pub(in crate::downstream) session: SessionKey,
+    /// The answer to the request of that id.
+    pub(in crate::downstream) words: fn(&str, Answer) -> Rpc,
+}
+
+pub(in crate::downstream) async fn carry(
     front: &Shared,
-    from: &Sender<'_>,
-    request: &Request<'_>,
+    how: &Carry<'_>,
     (claim, call): (Option<Claim>, Call),
 ) -> Response<Body> {
-    let nobodys = || SessionKey::of(&from.who.caller, &Uuid::new_v4().to_string());
-    let session = from.session.unwrap_or_else(nobodys);
-    let Some(carrying) = front.carried.enter(session, request.id) else {
+    let request = how.request;
+    let Some(carrying) = front.carried.enter(how.session, request.id) else {
         let error = RpcError::invalid_request("Invalid request: this id is in use");
         return Rpc::error(request.id.get(), &error).into_response();
     };
     let (sender, said) = mpsc::channel(MESSAGES_MAX + 1);
     let saying = Saying {
         id: request.id.to_owned(),
+        words: how.words,
         answer: sender.clone().try_reserve_owned().ok(),
         messages: sender,
     };
@@ -162,14 +177,9 @@ async fn carry(
             return Rpc::error(request.id.get(), &error).into_response();
         }
     }
-    let held = held::Call::of(
-        front,
-        from.parts,
-        request.id,
-        &request.method,
-        &request.params,
-    );
-    stream::answer(front, held, said, accepts_events(&from.parts.headers)).await
+    let (method, params) = (&request.method, &request.params);
+    let held = held::Call::of(front, how.parts, request.id, method, params);
+    stream::answer(front, held, said, accepts_events(&how.parts.headers)).await
 }
 
 /// A client that goes away before its call has begun leaves it as any other.
@@ -257,6 +267,7 @@ fn call(
 /// Where the answer to a request goes, and what is said before.
 struct Saying {
     id: Box<RawValue>,
+    words: fn(&str, Answer) -> Rpc,
     messages: mpsc::Sender<Said>,
     /// So that no message takes its room.
     answer: Option<mpsc::OwnedPermit<Said>>,
@@ -282,7 +293,7 @@ async fn follow(mut client: Client, carrying: Carrying, saying: Saying) {
             Some(Reply::Answer(answer)) => {
                 // Before the client hears it: it may use the id again.
                 drop(carrying);
-                let rpc = Rpc::legacy_answer(saying.id.get(), answer);
+                let rpc = (saying.words)(saying.id.get(), answer);
                 if let Some(room) = saying.answer {
                     room.send(Said::Answer(rpc));
                 }

@@ -24,6 +24,7 @@ use crate::upstream::Answer;
 mod call;
 mod list;
 
+pub(in crate::downstream) use call::{Carry, carry};
 use list::Page;
 
 /// The answer to a message that what is carried here has to do with. `None`: it passes.

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::held::{Session, assert_text, back_at, config, primed, reason, rest};
 use crate::redis_server::RedisServer;
 use crate::support::client::Client;
-use crate::support::{Era, PATIENCE, Proxy, Upstream, within};
+use crate::support::{Config, Era, PATIENCE, Proxy, Upstream, within};
 
 /// Two replicas in front of a server that keeps no events.
 struct Pair {
@@ -17,6 +17,10 @@ struct Pair {
 
 impl Pair {
     async fn start() -> Self {
+        Self::of(config).await
+    }
+
+    async fn of(config: fn() -> Config) -> Self {
         let redis = RedisServer::start();
         let upstream = Upstream::start(Era::Legacy).await;
         let start = |id: &str| {
@@ -58,6 +62,30 @@ async fn a_call_is_come_back_to_on_any_replica() {
         assert_eq!(rest(&mut back_at(&session, &last).await).await, events);
     }
     assert_eq!(pair.upstream.tally("steps").started, 1);
+}
+
+/// Also of a call that raincheck carries, and whose name at the server is no client's.
+#[tokio::test]
+async fn a_call_is_cancelled_at_any_replica() {
+    let carried = || Config::auto("10s").terms("companion_tools = true\nfallback_after = \"60s\"");
+    let pair = Pair::of(carried).await;
+    let at_a = Session::open(Client::of(pair.a.address())).await;
+    let at_b = at_a.over(Client::of(pair.b.address()));
+    let mut stream = at_a.calling("steps", json!({"n": 1})).stream().await;
+    let first = primed(&mut stream).await;
+    drop(stream);
+    let mut stream = back_at(&at_b, &first).await;
+    assert_eq!(
+        stream.event().await.unwrap().message["params"]["progress"],
+        1
+    );
+    let params = json!({"requestId": 7});
+    let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params});
+    assert_eq!(at_b.post(&cancel).send().await.status, 202);
+    pair.upstream
+        .until("steps", "cancelled", |tally| tally.cancelled == 1)
+        .await;
+    assert_eq!(rest(&mut stream).await, [], "and no answer");
 }
 
 #[tokio::test]

@@ -21,6 +21,10 @@ impl NativeTools {
         self.names().contains(name)
     }
 
+    pub(in crate::downstream) fn is_empty(&self) -> bool {
+        self.names().is_empty()
+    }
+
     /// What a list says of the tool.
     pub(super) fn note(&self, name: &str, requires_task: bool) {
         let mut names = self.names();

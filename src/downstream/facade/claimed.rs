@@ -56,7 +56,7 @@ pub(super) async fn answer(
     let how = Carry {
         parts,
         request,
-        session: session.key(),
+        session: Some(session.key()),
         words: answer_in_words,
     };
     Some(carry(front, &how, (Some(claim), call)).await)

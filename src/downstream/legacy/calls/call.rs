@@ -20,7 +20,7 @@ use super::super::accepts_events;
 use super::super::carried::Carrying;
 use super::super::pushes::SessionKey;
 use super::super::words::Request;
-use super::Sender;
+use super::{Sender, cancels};
 use crate::mcp::error::RpcError;
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Object;
@@ -93,11 +93,10 @@ pub(super) async fn answer(
     };
     let mut call = call(&from, request, (terms, rule), pin);
     call.repeatable &= front.settings.trust_annotations;
-    let nobodys = || SessionKey::of(&from.who.caller, &Uuid::new_v4().to_string());
     let how = Carry {
         parts,
         request,
-        session: from.session.unwrap_or_else(nobodys),
+        session: from.session,
         words: Rpc::legacy_answer,
     };
     Some(carry(front, &how, (claim, call)).await)
@@ -141,7 +140,8 @@ impl Terms {
 pub(in crate::downstream) struct Carry<'a> {
     pub(in crate::downstream) parts: &'a Parts,
     pub(in crate::downstream) request: &'a Request<'a>,
-    pub(in crate::downstream) session: SessionKey,
+    /// `None`: nobody can name its calls.
+    pub(in crate::downstream) session: Option<SessionKey>,
     /// The answer to the request of that id.
     pub(in crate::downstream) words: fn(&str, Answer) -> Rpc,
 }
@@ -152,7 +152,9 @@ pub(in crate::downstream) async fn carry(
     (claim, call): (Option<Claim>, Call),
 ) -> Response<Body> {
     let request = how.request;
-    let Some(carrying) = front.carried.enter(how.session, request.id) else {
+    let nobodys = || SessionKey::of(&call.caller, &Uuid::new_v4().to_string());
+    let session = how.session.unwrap_or_else(nobodys);
+    let Some(carrying) = front.carried.enter(session, request.id) else {
         let error = RpcError::invalid_request("Invalid request: this id is in use");
         return Rpc::error(request.id.get(), &error).into_response();
     };
@@ -160,6 +162,7 @@ pub(in crate::downstream) async fn carry(
     let saying = Saying {
         id: request.id.to_owned(),
         words: how.words,
+        session: how.session,
         answer: sender.clone().try_reserve_owned().ok(),
         messages: sender,
     };
@@ -193,7 +196,18 @@ async fn begin(
     match claims::begin(&front, claim, call).await {
         Ok(client) => {
             let _ = begun.send(Ok(()));
-            follow(client, carrying, saying).await;
+            let (session, id) = (saying.session, saying.id.clone());
+            let cancelled = async {
+                match session {
+                    Some(session) => cancels::cancelled_elsewhere(&front, session, &id).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = follow(client, carrying, saying) => {}
+                // Dropped, the client is gone, as if it had been cancelled here.
+                () = cancelled => {}
+            }
         }
         Err(why) => {
             // Before the client hears it: it may use the id again.
@@ -267,6 +281,7 @@ fn call(
 /// Where the answer to a request goes, and what is said before.
 struct Saying {
     id: Box<RawValue>,
+    session: Option<SessionKey>,
     words: fn(&str, Answer) -> Rpc,
     messages: mpsc::Sender<Said>,
     /// So that no message takes its room.

@@ -22,6 +22,7 @@ use crate::mcp::version::Era;
 use crate::upstream::Answer;
 
 mod call;
+mod cancels;
 mod list;
 
 pub(in crate::downstream) use call::{Carry, carry};
@@ -57,8 +58,15 @@ pub(super) async fn post(
         }
         Words::Notification(method, Some(params)) if method == "notifications/cancelled" => {
             let session = Sender::of(front, parts).session?;
-            let is_ours = front.carried.cancel(session, params.get("requestId")?);
-            is_ours.then(|| reply::empty(StatusCode::ACCEPTED))
+            let id = params.get("requestId")?;
+            if front.carried.cancel(session, id) {
+                return Some(reply::empty(StatusCode::ACCEPTED));
+            }
+            if front.companion.is_some() || front.rules.attaches() || !front.native_tools.is_empty()
+            {
+                cancels::pass_on(front, session, id);
+            }
+            None
         }
         Words::Answer(id, message) => {
             let asker = Asker::of(front, &parts.headers);

@@ -1,8 +1,6 @@
 //! Legacy clients whose calls take long: tickets on their sessions, in front of a server with an
 //! address and of a program.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
 use crate::redis_server::RedisServer;
@@ -331,8 +329,9 @@ async fn an_answer_that_comes_while_the_ticket_is_made_is_not_lost() {
     let mut stream = session.calling(1, "ask", json!({})).stream().await;
     let question = stream.next_of("elicitation/create").await;
     redis.freeze();
-    // Nobody can be told by the store that the ticket's moment has come.
-    tokio::time::sleep(Duration::from_millis(1500)).await;
+    // A call that takes longer than there is until the ticket.
+    let longer = session.calling(2, "slow", json!({"ms": 1500}));
+    assert_eq!(text(&longer.send().await.into_result()), "slept");
     let accept = json!({"action": "accept", "content": {"name": "Ada"}});
     let answer = json!({"jsonrpc": "2.0", "id": question["id"], "result": accept});
     assert_eq!(session.post(&answer).send().await.status, 202);

@@ -27,6 +27,7 @@ use crate::config::{self, Config, NativeTasks};
 use crate::downstream::auth::Callers;
 use crate::downstream::companion::Companion;
 use crate::downstream::facade::Facade;
+use crate::downstream::legacy::carried::Carried;
 use crate::downstream::route::Names;
 use crate::downstream::stdio::Lines;
 use crate::downstream::{self, Front};
@@ -141,6 +142,7 @@ impl App {
             settings: downstream_settings(&config),
             closing: CancellationToken::new(),
             passing: TaskTracker::new(),
+            carried: Carried::default(),
             pushes: Arc::default(),
             notes,
             deliveries: Arc::default(),

@@ -82,6 +82,7 @@ pub(super) fn call(asked: &Asked<'_>, plan: Plan, rule: Rule) -> Call {
     Call {
         caller: asked.caller,
         era: asked.era,
+        face: Era::Modern,
         outgoing: outgoing(asked, &rule),
         rule,
         plan,

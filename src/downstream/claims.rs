@@ -1,21 +1,27 @@
 //! Which calls are the same call: by a key of the client's choice, or, where the operator says so,
 //! by being identical.
 
-use hyper::header::HeaderName;
+use hyper::header::{HeaderName, HeaderValue};
 use hyper::{HeaderMap, Response};
+use serde_json::value::RawValue;
 
 use super::auth::is_somebody;
 use super::body::Body;
 use super::call::{self, Asked};
 use super::intercept::Modern;
+use super::legacy::pushes::SessionKey;
+use super::legacy::words::Request as LegacyRequest;
 use super::reply::Rpc;
 use super::tasks::Shared;
 use crate::mcp::error::RpcError;
 use crate::mcp::json::{Object, set, string};
 use crate::mcp::meta::IDEMPOTENCY_KEY;
+use crate::runner::Call;
 use crate::runner::claim::{Claim, NotClaimed};
+use crate::runner::seat::Client;
 use crate::task::id::Caller;
 use crate::task::policy::{Plan, Rule};
+use crate::upstream::Outgoing;
 
 /// A longer key is refused.
 const KEY_BYTES_MAX: usize = 255;
@@ -33,7 +39,7 @@ pub(super) fn of(
         return Ok(None);
     }
     let digest = || call::digest(&modern.request);
-    if let Some(key) = key(modern, headers)? {
+    if let Some(key) = key(modern.meta.idempotency_key, &in_header(headers))? {
         return Ok(Some(Claim::of_key(caller, &key, digest())));
     }
     let params = &modern.request.params;
@@ -43,7 +49,44 @@ pub(super) fn of(
     Ok(rule
         .attach_window_ms
         .filter(|_| is_somebody(headers) && !is_retry)
-        .map(|window_ms| Claim::of_call(caller, digest(), window_ms)))
+        .map(|window_ms| Claim::of_call(caller.as_bytes(), digest(), window_ms)))
+}
+
+/// Who makes a legacy call.
+pub(super) struct Claimant<'a> {
+    pub(super) caller: &'a Caller,
+    pub(super) is_somebody: bool,
+    /// `None`: nothing tells it from other clients of its caller.
+    pub(super) session: Option<SessionKey>,
+    pub(super) in_header: &'a InHeader,
+}
+
+/// Whether a legacy call may stand for anything: what is asked of each that passes.
+pub(super) fn may_be(request: &LegacyRequest<'_>, headers: &HeaderMap, rule: &Rule) -> bool {
+    let meta = || request.params.get_object("_meta");
+    rule.attach_window_ms.is_some()
+        || headers.contains_key(HEADER)
+        || meta().is_some_and(|meta| meta.contains(IDEMPOTENCY_KEY))
+}
+
+/// The same for a `tools/call` of a legacy client. A caller without a name is one on its session.
+pub(super) fn of_legacy(
+    request: &LegacyRequest<'_>,
+    by: &Claimant<'_>,
+    rule: &Rule,
+) -> Result<Option<Claim>, RpcError> {
+    let meta = request.params.get_object("_meta");
+    let in_meta = meta.and_then(|meta| meta.get(IDEMPOTENCY_KEY));
+    if let Some(key) = key(in_meta, by.in_header)? {
+        return Ok(Some(Claim::of_key(by.caller, &key, request.digest())));
+    }
+    let whose = match &by.session {
+        _ if by.is_somebody => Some(by.caller.as_bytes()),
+        Some(session) => Some(session.as_bytes()),
+        None => None,
+    };
+    let claim = |(window_ms, whose)| Claim::of_call(whose, request.digest(), window_ms);
+    Ok(rule.attach_window_ms.zip(whose).map(claim))
 }
 
 /// Carries the call that the claim stands for, or joins it, and answers as it goes.
@@ -62,31 +105,71 @@ pub(super) async fn carry(
     let mut call = call::call(asked, plan, rule);
     // Whoever joins it may ask for progress.
     call.outgoing.wants_progress = true;
-    if let Some(params) = without_key(&call.outgoing.params) {
-        call.outgoing.params = params.into();
-    }
+    hide_key(&mut call.outgoing);
     match front.runner.call_once(claim, call).await {
         Ok(client) => call::respond(id.to_owned(), client, heartbeat).await,
-        Err(NotClaimed::OtherCall) => Rpc::error(id.get(), &other_call()).into_response(),
-        Err(NotClaimed::StoreUnavailable) => Rpc::store_unavailable(id.get()).into_response(),
-        Err(NotClaimed::NotBegun(why)) => Rpc::not_begun(id.get(), why.reason()).into_response(),
+        Err(why) => refused(id, &why).into_response(),
     }
 }
 
-fn key(modern: &Modern<'_>, headers: &HeaderMap) -> Result<Option<String>, RpcError> {
+/// Begins a legacy call, or joins the one that it is.
+pub(super) async fn begin(
+    front: &Shared,
+    claim: Option<Claim>,
+    call: Call,
+) -> Result<Client, NotClaimed> {
+    match claim {
+        Some(claim) => front.runner.call_once(claim, call).await,
+        None => Ok(front.runner.call(call)?),
+    }
+}
+
+/// The key is for us.
+pub(super) fn hide_key(outgoing: &mut Outgoing) {
+    if let Some(params) = without_key(&outgoing.params) {
+        outgoing.params = params.into();
+    }
+}
+
+/// What a client is told whose call could not be claimed.
+pub(super) fn refused(id: &RawValue, why: &NotClaimed) -> Rpc {
+    match why {
+        NotClaimed::OtherCall => Rpc::error(id.get(), &other_call()),
+        NotClaimed::StoreUnavailable => Rpc::store_unavailable(id.get()),
+        NotClaimed::NotBegun(why) => Rpc::not_begun(id.get(), why.reason()),
+    }
+}
+
+/// A header that cannot be read.
+#[derive(Debug)]
+pub(super) struct Malformed;
+
+/// The key that the header of a request says.
+pub(super) type InHeader = Result<Option<Box<str>>, Malformed>;
+
+pub(super) fn in_header(headers: &HeaderMap) -> InHeader {
+    let mut values = headers.get_all(HEADER).iter();
+    match (values.next().map(HeaderValue::to_str), values.next()) {
+        (None, _) => Ok(None),
+        (Some(Ok(value)), None) => Ok(Some(unquoted(value.trim_matches([' ', '\t'])).into())),
+        (Some(_), _) => Err(Malformed),
+    }
+}
+
+fn key(in_meta: Option<&RawValue>, in_header: &InHeader) -> Result<Option<String>, RpcError> {
     let refused = |text: &'static str| Err(RpcError::invalid_params(text));
-    let in_meta = match modern.meta.idempotency_key.map(string) {
+    let in_meta = match in_meta.map(string) {
         None => None,
         Some(Some(key)) => Some(key.into_owned()),
         Some(None) => {
             return refused("Invalid params: io.raincheck/idempotencyKey must be a string");
         }
     };
-    let mut values = headers.get_all(HEADER).iter();
-    let in_header = match (values.next().map(|value| value.to_str()), values.next()) {
-        (None, _) => None,
-        (Some(Ok(value)), None) => Some(unquoted(value.trim_matches([' ', '\t'])).to_owned()),
-        (Some(_), _) => return refused("Invalid params: the Idempotency-Key header is malformed"),
+    let in_header = match in_header {
+        Ok(key) => key.as_deref().map(ToOwned::to_owned),
+        Err(Malformed) => {
+            return refused("Invalid params: the Idempotency-Key header is malformed");
+        }
     };
     if in_meta.is_some() && in_header.is_some() && in_meta != in_header {
         return refused("Invalid params: the Idempotency-Key header differs from _meta");
@@ -110,7 +193,7 @@ fn unquoted(value: &str) -> &str {
         .unwrap_or(value)
 }
 
-/// The params without the key, which is for us; `None` where there is none in them.
+/// `None` where there is none in them.
 fn without_key(params: &str) -> Option<String> {
     let meta = Object::parse(params).ok()?.get_object("_meta")?;
     if !meta.contains(IDEMPOTENCY_KEY) {

@@ -53,6 +53,7 @@ use dialect::native::NativeTools;
 use facade::Facade;
 use held::live::Holds;
 use intercept::{Intercepted, Modern};
+use legacy::carried::Carried;
 use legacy::pushes::Pushes;
 use reply::Rpc;
 use route::{Door, Names};
@@ -88,6 +89,8 @@ pub struct Front {
     pub closing: CancellationToken,
     /// The answers that pass through now.
     pub passing: TaskTracker,
+    /// The calls of legacy clients that are carried here, by the clients' ids.
+    pub carried: Carried,
     /// The streams of legacy sessions that are open here.
     pub pushes: Arc<Pushes>,
     /// What is kept for clients beside their tasks.

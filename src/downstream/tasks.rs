@@ -170,8 +170,18 @@ impl Front {
         id: TaskId,
         caller: &Caller,
     ) -> Result<Option<Loaded>, StoreError> {
+        let found = self.find_wanted(id, caller).await?;
+        Ok(found.filter(|found| found.task.announced))
+    }
+
+    /// The same, or a call with a record of which its clients know nothing.
+    pub(super) async fn find_wanted(
+        &self,
+        id: TaskId,
+        caller: &Caller,
+    ) -> Result<Option<Loaded>, StoreError> {
         let loaded = self.runner.ledger().load(id).await?;
-        Ok(loaded.filter(|loaded| loaded.task.announced && loaded.task.belongs_to(caller)))
+        Ok(loaded.filter(|loaded| loaded.task.is_wanted() && loaded.task.belongs_to(caller)))
     }
 }
 

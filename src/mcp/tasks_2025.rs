@@ -93,24 +93,33 @@ pub fn result_for_client(result: &str, task_id: &str) -> Result<String, Fault> {
     )
 }
 
-/// A question of a task, a stored request of method and params, as a request to its client.
-pub fn question(request: &RawValue, id: &str, task_id: &str) -> Option<String> {
+/// A stored question, method and params, as a request to its client; of a task, where the client knows
+/// one.
+pub fn question(request: &RawValue, id: &str, task_id: Option<&str>) -> Option<String> {
     let request = Object::parse(request.get()).ok()?;
     let params = request
         .get("params")
         .filter(|raw| is_object(raw))
         .map_or("{}", RawValue::get);
+    let params = match task_id {
+        Some(task_id) => &*with_related(params, task_id)?,
+        None => params,
+    };
+    let mut out = Writer::with_capacity(params.len() + 256);
+    out.str("jsonrpc", "2.0")
+        .str("id", id)
+        .str("method", &request.get_str("method")?)
+        .raw("params", params);
+    Some(out.end())
+}
+
+fn with_related(params: &str, task_id: &str) -> Option<String> {
     let meta = Object::parse(params).ok()?.get("_meta");
     let meta = meta
         .filter(|raw| is_object(raw))
         .map_or("{}", RawValue::get);
     let meta = set(meta, RELATED_TASK, &related(task_id)).ok()?;
-    let mut out = Writer::with_capacity(params.len() + 256);
-    out.str("jsonrpc", "2.0")
-        .str("id", id)
-        .str("method", &request.get_str("method")?)
-        .raw("params", &set(params, "_meta", &meta).ok()?);
-    Some(out.end())
+    set(params, "_meta", &meta).ok()
 }
 
 /// What a client's JSON-RPC response answers to a stored question. An error, and what has not the
@@ -306,7 +315,7 @@ mod tests {
     #[test]
     fn a_question_is_tied_to_its_task() {
         assert_eq!(
-            question(&boxed(r#"{"method":"roots/list"}"#), "i", "t").unwrap(),
+            question(&boxed(r#"{"method":"roots/list"}"#), "i", Some("t")).unwrap(),
             r#"{"jsonrpc":"2.0","id":"i","method":"roots/list","params":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t"}}}}"#
         );
     }

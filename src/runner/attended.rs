@@ -1,6 +1,7 @@
 //! Clients that wait for a call which has a record: the one that made it, those that came with the
 //! same call again, those that came back with answers; whichever replica carries it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ use crate::task::machine::Event;
 use crate::task::policy::{InputWhen, Plan};
 use crate::task::state::{Outcome, Payload, Progress, WhenLeft};
 use crate::task::ticket::Ticket;
+use crate::task::view_2025;
 use crate::upstream::UpstreamError;
 
 /// Calls without a client that are remembered here until nobody has come for them. One more runs on
@@ -42,6 +44,8 @@ pub(super) struct Terms {
     announce: Option<(Duration, Announce)>,
     /// A question before that is its own to answer.
     input: InputWhen,
+    /// Whose words it speaks. A legacy client is asked while it waits.
+    face: Era,
     progress_token: Option<Box<RawValue>>,
     /// It made the call, and hears what no record keeps.
     unauthorized: Option<oneshot::Receiver<UpstreamError>>,
@@ -53,6 +57,7 @@ impl Terms {
         Self {
             announce: None,
             input: InputWhen::BeforeTask,
+            face: Era::Modern,
             progress_token: None,
             unauthorized: None,
         }
@@ -79,6 +84,7 @@ impl Terms {
         Self {
             announce: after.map(|after| (after, call.announce.clone())),
             input,
+            face: call.face,
             progress_token: call.progress_token.clone(),
             unauthorized: None,
         }
@@ -102,6 +108,8 @@ struct Attendant {
     announce_at: Option<Instant>,
     /// The progress that the client was told last.
     told: Option<Progress>,
+    /// The questions that were put to the client, by their keys.
+    put: BTreeSet<Box<str>>,
     /// When to say next that somebody waits.
     sign_at: Option<Instant>,
 }
@@ -118,6 +126,7 @@ impl Runner {
             announce_at: terms.announce.as_ref().map(|(after, _)| now + *after),
             terms,
             told: None,
+            put: BTreeSet::new(),
             // Whoever made the call is not asked for before it has gone.
             sign_at: pause(&loaded).map(|pause| if is_first { now + pause } else { now }),
             loaded,
@@ -185,6 +194,7 @@ impl Attendant {
                 return answer;
             }
             self.relay(seat).await;
+            self.ask(seat).await;
             tokio::select! {
                 biased;
                 error = unauthorized(&mut self.terms.unauthorized) => return Answer::Error(error),
@@ -227,7 +237,8 @@ impl Attendant {
         if let Some(outcome) = &self.loaded.task.outcome {
             return Some(self.end(outcome).await);
         }
-        let asks = self.loaded.task.open_questions().next().is_some();
+        let asks =
+            self.terms.face == Era::Modern && self.loaded.task.open_questions().next().is_some();
         if asks && self.terms.input == InputWhen::BeforeTask {
             return Some(answer_of(input_required(&self.loaded.task)));
         }
@@ -291,6 +302,9 @@ impl Attendant {
 
     /// The result that a client would have had without a record.
     fn fit(&self, result: Box<RawValue>) -> Answer {
+        if self.terms.face == Era::Legacy {
+            return result::for_legacy(result.get()).map_or(Answer::Result(result), answer_of);
+        }
         let upstream = &self.runner.upstream;
         let info = upstream
             .last_discovered()
@@ -330,6 +344,20 @@ impl Attendant {
             .str("method", "notifications/progress")
             .raw("params", &params.end());
         seat.send(Reply::Relay(out.end()), self.deadline()).await;
+    }
+
+    /// Puts to a legacy client what the call asks, under names by which any replica takes the answer.
+    async fn ask(&mut self, seat: &Seat) {
+        if self.terms.face == Era::Modern {
+            return;
+        }
+        let task = &self.loaded.task;
+        let open = view_2025::questions_of_call(task).filter(|(key, _)| !self.put.contains(*key));
+        let open: Vec<(Box<str>, String)> = open.map(|(key, text)| (key.into(), text)).collect();
+        for (key, question) in open {
+            self.put.insert(key);
+            seat.send(Reply::Relay(question), self.deadline()).await;
+        }
     }
 
     /// Writes down that somebody waits, for the replica that the last client left.

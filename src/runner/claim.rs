@@ -81,11 +81,11 @@ impl Claim {
         }
     }
 
-    /// The identical call of the same caller.
-    pub fn of_call(caller: &Caller, digest: Digest, window_ms: u64) -> Self {
-        let (caller, call) = (hex(caller.as_bytes()), hex(digest.as_bytes()));
+    /// The identical call of the same client, which is known as `whose`.
+    pub fn of_call(whose: &[u8; 16], digest: Digest, window_ms: u64) -> Self {
+        let (whose, call) = (hex(whose), hex(digest.as_bytes()));
         Self {
-            name: Name::of(Kind::Claim, &["call", &caller, &call]),
+            name: Name::of(Kind::Claim, &["call", &whose, &call]),
             digest,
             terms: ClaimTerms::Call { window_ms },
         }

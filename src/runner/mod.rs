@@ -123,6 +123,8 @@ pub struct Runner {
 pub struct Call {
     pub caller: Caller,
     pub era: Era,
+    /// Whose words the client speaks. A legacy one answers questions while it waits.
+    pub face: Era,
     pub outgoing: Outgoing,
     pub rule: Rule,
     pub plan: Plan,
@@ -152,19 +154,6 @@ impl Announce {
         match self {
             Self::Task => view::create_result(task, now_ms),
             Self::Ticket(ticket) => ticket.issued(task),
-        }
-    }
-
-    /// A legacy client answers questions while it waits.
-    fn relays_questions(&self) -> bool {
-        self.face() == Era::Legacy
-    }
-
-    /// Whose words the client speaks.
-    fn face(&self) -> Era {
-        match self {
-            Self::Task => Era::Modern,
-            Self::Ticket(ticket) => ticket.face,
         }
     }
 }

@@ -194,6 +194,13 @@ impl Rules {
         tools.fold(self.defaults.result_bytes_max, u64::max)
     }
 
+    /// Whether identical calls of any tool may be one.
+    pub fn attaches(&self) -> bool {
+        let mut tools = self.tools.iter().map(|(_, rule)| rule);
+        let attaches = |rule: &Rule| rule.attach_window_ms.is_some();
+        attaches(&self.defaults) || tools.any(attaches)
+    }
+
     /// The rules of the `[[tools]]` entries.
     pub fn entries(&self) -> impl Iterator<Item = &Rule> {
         self.tools.iter().map(|(_, rule)| rule)

@@ -4,9 +4,14 @@
 //! has completed. The old text calls that failed, but clients that hear `failed` do not fetch the
 //! result, and the tool's words would be lost on them.
 
+use super::id::TaskId;
 use super::state::Task;
 use super::view::{poll_interval_ms, rfc3339};
 use crate::mcp::json::Writer;
+use crate::mcp::tasks_2025;
+
+/// What the JSON-RPC ids of our questions begin with.
+const QUESTION_IDS: &str = "raincheck/";
 
 /// The bare `Task`: the result of `tasks/get` and `tasks/cancel`, an entry of `tasks/list`, and the
 /// params of `notifications/tasks/status`.
@@ -22,6 +27,31 @@ pub fn task(task: &Task, now_ms: u64) -> String {
     out.number("ttl", task.ttl_ms);
     out.number("pollInterval", poll_interval_ms(task, now_ms));
     out.end()
+}
+
+/// The open questions of a task, by their keys, as requests to its client.
+pub fn questions(task: &Task) -> impl Iterator<Item = (&str, String)> {
+    requests(task, Some(task.id.to_string()))
+}
+
+/// The same for a client that waits for the call and knows of no task.
+pub fn questions_of_call(task: &Task) -> impl Iterator<Item = (&str, String)> {
+    requests(task, None)
+}
+
+fn requests(task: &Task, related: Option<String>) -> impl Iterator<Item = (&str, String)> {
+    task.open_questions()
+        .filter_map(move |(question, request)| {
+            let name = format!("{QUESTION_IDS}{}/{}", task.id, question.key);
+            let message = tasks_2025::question(request, &name, related.as_deref())?;
+            Some((&*question.key, message))
+        })
+}
+
+/// The task and the key of the question that has this JSON-RPC id. `None`: it is none of ours.
+pub fn question_of(id: &str) -> Option<(TaskId, &str)> {
+    let (task, key) = id.strip_prefix(QUESTION_IDS)?.split_once('/')?;
+    Some((TaskId::parse(task)?, key))
 }
 
 /// A page of `tasks/list`, of tasks as JSON.

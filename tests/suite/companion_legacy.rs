@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 
+use crate::redis_server::RedisServer;
 use crate::support::client::{Client, Request};
 use crate::support::{Config, Era, PATIENCE, Proxy, Rig, within};
 
@@ -276,6 +277,69 @@ async fn a_question_that_nobody_answers_is_in_the_ticket() {
     let result = session
         .call("task_result", json!({"ticket": given["ticket"]}))
         .await;
+    assert_eq!(text(&result), "Ada");
+}
+
+/// By its own id, although nothing else tells the clients of such a server apart.
+#[tokio::test]
+async fn clients_without_sessions_use_one_id_at_the_same_time() {
+    let rig = Rig::start(Era::Legacy, patient()).await;
+    rig.upstream.have_no_sessions();
+    let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {},
+        "clientInfo": {"name": "suite", "version": "1"},
+    }});
+    let post = |message: &Value| {
+        let post = rig.client().post(message.to_string());
+        post.header("mcp-protocol-version", "2025-11-25")
+    };
+    let hello = post(&hello).send().await;
+    assert!(!hello.headers.contains_key(SESSION));
+    let mut streams = Vec::new();
+    for nonce in ["one", "two"] {
+        let params = json!({"name": "steps", "arguments": {"n": 1, "nonce": nonce}, "_meta": {
+            "progressToken": nonce,
+        }});
+        let call = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params});
+        let mut stream = post(&call).stream().await;
+        let note = stream.next_of("notifications/progress").await;
+        assert_eq!(note["params"]["progressToken"], nonce);
+        streams.push(stream);
+    }
+    let params = json!({"requestId": 7});
+    let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params});
+    assert_eq!(post(&cancel).send().await.status, 202);
+    for (mut stream, nonce) in streams.into_iter().zip(["one", "two"]) {
+        rig.upstream.release(nonce);
+        let answer = stream.next().await;
+        assert_eq!(answer["id"], 7, "{answer}");
+        assert_eq!(text(&answer["result"]), "stepped");
+        let tally = rig.upstream.tally(nonce);
+        assert_eq!((tally.started, tally.finished, tally.cancelled), (1, 1, 0));
+    }
+}
+
+/// The store takes its time, and the client answers meanwhile.
+#[tokio::test]
+async fn an_answer_that_comes_while_the_ticket_is_made_is_not_lost() {
+    let redis = RedisServer::start();
+    let config = patient().tool("ask", "fallback_after = \"1s\"");
+    let rig = Rig::start(Era::Legacy, config.redis(&redis.url())).await;
+    let session = Session::open(rig.client()).await;
+    let mut stream = session.calling(1, "ask", json!({})).stream().await;
+    let question = stream.next_of("elicitation/create").await;
+    redis.freeze();
+    // A call that takes longer than there is until the ticket.
+    let longer = session.calling(2, "slow", json!({"ms": 1500}));
+    assert_eq!(text(&longer.send().await.into_result()), "slept");
+    let accept = json!({"action": "accept", "content": {"name": "Ada"}});
+    let answer = json!({"jsonrpc": "2.0", "id": question["id"], "result": accept});
+    assert_eq!(session.post(&answer).send().await.status, 202);
+    redis.thaw();
+    let given = stream.next().await;
+    let ticket = &given["result"]["structuredContent"]["ticket"];
+    assert!(ticket.is_string(), "{given}");
+    let result = session.call("task_result", json!({"ticket": ticket})).await;
     assert_eq!(text(&result), "Ada");
 }
 

@@ -25,7 +25,7 @@ impl Session {
         Self::of_version(client, NEWEST).await
     }
 
-    async fn of_version(client: Client, version: &'static str) -> Self {
+    pub(crate) async fn of_version(client: Client, version: &'static str) -> Self {
         let hello = json!({"jsonrpc": "2.0", "id": "one", "method": "initialize", "params": {
             "protocolVersion": version, "capabilities": {"elicitation": {}},
             "clientInfo": {"name": "suite", "version": "1"},
@@ -42,7 +42,7 @@ impl Session {
         session
     }
 
-    fn post(&self, message: &Value) -> Request {
+    pub(crate) fn post(&self, message: &Value) -> Request {
         self.on_it(self.client.post(message.to_string()))
     }
 

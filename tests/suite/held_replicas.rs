@@ -94,6 +94,30 @@ async fn a_call_is_come_back_to_on_any_replica() {
     assert_eq!(pair.upstream.tally("steps").started, 1);
 }
 
+/// Also of a call that raincheck carries, and whose name at the server is no client's.
+#[tokio::test]
+async fn a_call_is_cancelled_at_any_replica() {
+    let carried = Config::auto("10s").terms("companion_tools = true\nfallback_after = \"60s\"");
+    let pair = Pair::of(carried).await;
+    let at_a = Session::open(Client::of(pair.a.address())).await;
+    let at_b = at_a.over(Client::of(pair.b.address()));
+    let mut stream = at_a.calling("steps", json!({"n": 1})).stream().await;
+    let first = primed(&mut stream).await;
+    drop(stream);
+    let mut stream = back_at(&at_b, &first).await;
+    assert_eq!(
+        stream.event().await.unwrap().message["params"]["progress"],
+        1
+    );
+    let params = json!({"requestId": 7});
+    let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params});
+    assert_eq!(at_b.post(&cancel).send().await.status, 202);
+    pair.upstream
+        .until("steps", "cancelled", |tally| tally.cancelled == 1)
+        .await;
+    assert_eq!(rest(&mut stream).await, [], "and no answer");
+}
+
 #[tokio::test]
 async fn a_call_whose_replica_died_is_answered_for() {
     let mut pair = Pair::start().await;

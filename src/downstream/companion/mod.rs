@@ -27,11 +27,8 @@ use crate::task::policy::{InputWhen, Plan, Rule, with_companion};
 use crate::task::ticket::{Names, Ticket, Tool};
 
 mod answers;
-pub(super) mod carried;
 mod desk;
 mod list;
-
-use carried::Carried;
 
 /// The longest that a call of `task_status` waits for news.
 const WAIT_MAX: Duration = Duration::from_secs(30);
@@ -39,12 +36,11 @@ const WAIT_MAX: Duration = Duration::from_secs(30);
 /// So much sooner than a call becomes a ticket a waiting one is answered: both have the same client.
 const WAIT_SPARE: Duration = Duration::from_secs(5);
 
-/// What the companion tools are told, and what is known of calls that they are for.
+/// What the companion tools are told.
 #[derive(Debug)]
 pub struct Companion {
     prefix: Arc<str>,
     wait_max: Duration,
-    pub(super) carried: Carried,
 }
 
 impl Companion {
@@ -54,7 +50,6 @@ impl Companion {
         Self {
             prefix: prefix.into(),
             wait_max: spared.min(WAIT_MAX),
-            carried: Carried::default(),
         }
     }
 }
@@ -78,22 +73,25 @@ pub(super) struct Who {
     pub(super) face: Era,
 }
 
+impl Who {
+    /// The server's tools, as this caller may see them. `None`: the list cannot be had now.
+    pub(super) async fn tools(&self, front: &Shared) -> Option<Arc<Tools>> {
+        let listed = front.upstream.tools(
+            *self.caller.as_bytes(),
+            self.credentials.clone(),
+            Arc::clone(&self.capabilities),
+        );
+        let listed = tokio::time::timeout(TOOLS_PATIENCE, listed).await;
+        listed.ok().and_then(Result::ok)
+    }
+}
+
 impl<'a> Desk<'a> {
     /// `None`: there is none, or the server has tools of all our names.
     pub(super) async fn open(front: &'a Shared, who: Who) -> Option<Self> {
         let companion = front.companion.as_ref()?;
-        let Who {
-            caller,
-            credentials,
-            capabilities,
-            ..
-        } = who.clone();
-        let listed = front
-            .upstream
-            .tools(*caller.as_bytes(), credentials, capabilities);
         // Where the list cannot be had, nobody knows of a clash, the client least of all.
-        let listed = tokio::time::timeout(TOOLS_PATIENCE, listed).await;
-        let tools = listed.ok().and_then(Result::ok);
+        let tools = who.tools(front).await;
         let is_taken = |name: &str| {
             tools
                 .as_ref()

@@ -1,4 +1,4 @@
-//! `tools/call` with `params.task`, or of a tool that needs it: a task from the start.
+//! `tools/call` with `params.task`: a task from the start.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,21 +7,23 @@ use hyper::{HeaderMap, Response};
 use serde_json::value::RawValue;
 
 use super::super::body::Body;
+use super::super::claims;
 use super::super::legacy::words::Request;
 use super::super::reply::Rpc;
 use super::super::tasks::Shared;
 use super::super::{TOOLS_PATIENCE, undecided};
-use super::{Asker, delivery, progress, requests, result};
-use crate::mcp::error::{Reason, RpcError, code};
+use super::{Asker, delivery, progress};
+use crate::mcp::error::{RpcError, code};
 use crate::mcp::json::{Object, is_object};
 use crate::mcp::tasks_2025::{Wish, created};
 use crate::mcp::tools::{OwnTask, Tool};
 use crate::mcp::version::Era;
+use crate::runner::claim::{Claim, NotClaimed};
 use crate::runner::seat::{Answer, Guard, Reply};
 use crate::runner::{Announce, Call};
 use crate::task::id::TaskId;
 use crate::task::policy::{InputWhen, Mode, Plan, Rule};
-use crate::task::state::{Digest, Status};
+use crate::task::state::Status;
 use crate::upstream::Outgoing;
 
 /// A finished task stays so long at least, however short a `ttl` is asked for.
@@ -86,12 +88,10 @@ pub(super) async fn answer(
     let name = request.params.get_str("name")?;
     let rule = front.rules.for_tool(&name).0;
     let wish = match Wish::of(&request.params) {
-        Ok(Some(wish)) => Some(wish),
+        Ok(Some(wish)) => wish,
         Ok(None) if rule.require_tasks && rule.mode != Mode::Never => {
             return refuse(&only_as_task());
         }
-        // The server would refuse it.
-        Ok(None) if !front.settings.pass_native_tasks && front.native_tools.contains(&name) => None,
         Ok(None) => return None,
         Err(error) => return refuse(&error),
     };
@@ -103,20 +103,26 @@ pub(super) async fn answer(
     }
     let known = known(front, asker, &name).await;
     let is_theirs = front.settings.pass_native_tasks && known.own_task != OwnTask::Never;
-    if is_theirs || (wish.is_none() && !known.requires_task()) {
+    if is_theirs {
         return None;
     }
     if rule.mode == Mode::Never && !known.requires_task() {
         return refuse(&never_a_task());
     }
+    let claim = match claims::of_legacy(request, &asker.claimant(), rule) {
+        Ok(claim) => claim,
+        Err(error) => return refuse(&error),
+    };
     let Sent { era, mut outgoing } = send()?;
+    claims::hide_key(&mut outgoing);
     outgoing.native_task = known.requires_task() && era == Era::Legacy;
     outgoing.answer_patience = rule.input_timeout_ms.map(Duration::from_millis);
     let call = Call {
         caller: asker.caller,
         era,
+        face: Era::Legacy,
         announce: Announce::Task,
-        digest: digest(request, &name),
+        digest: request.digest(),
         outgoing,
         rule: Rule {
             retention_ms: retention_ms(wish, rule),
@@ -129,28 +135,12 @@ pub(super) async fn answer(
         repeatable: known.repeatable && front.settings.trust_annotations,
         listed: asker.is_somebody,
     };
-    let (made, guard) = match make(front, call, &request.params).await {
+    let (made, guard) = match make(front, claim, call, &request.params).await {
         Ok(made) => made,
-        Err(NotMade::Refused(reason)) => return Some(Rpc::not_begun(id, reason).into_response()),
-        Err(NotMade::Answered(answer)) => {
-            return Some(Rpc::answer(id, answer).on_session().into_response());
-        }
-        Err(NotMade::Lost) => {
-            return refuse(&RpcError::internal("The call ended without an answer"));
-        }
+        Err(why) => return Some(why.answer(request.id).on_session().into_response()),
     };
-    if wish.is_some() {
-        delivery::follow(front, asker, made.id, Status::Working);
-        return Some(Rpc::result(id, &made.created).guarded(Some(guard)));
-    }
-    // Its end is the answer, and it has one whether or not the client still reads it.
-    guard.announce();
-    Some(
-        match result::wait_for(front, asker, request.id, made.id).await {
-            Ok(response) => response,
-            Err(refusal) => requests::refused(front, id, refusal)?.into_response(),
-        },
-    )
+    delivery::follow(front, asker, made.id, Status::Working);
+    Some(Rpc::result(id, &made.created).guarded(Some(guard)))
 }
 
 /// A task that was made.
@@ -162,19 +152,40 @@ struct Made {
 
 /// Why there is no task.
 enum NotMade {
-    Refused(Reason),
+    Refused(NotClaimed),
+    /// With an error; or with what the same call came to, which was none before and has ended.
     Answered(Answer),
     Lost,
 }
 
-async fn make(front: &Shared, call: Call, params: &Object<'_>) -> Result<(Made, Guard), NotMade> {
+impl NotMade {
+    fn answer(self, id: &RawValue) -> Rpc {
+        match self {
+            Self::Refused(why) => claims::refused(id, &why),
+            Self::Answered(answer) => Rpc::answer(id.get(), answer),
+            Self::Lost => {
+                let error = RpcError::internal("The call ended without an answer");
+                Rpc::error(id.get(), &error)
+            }
+        }
+    }
+}
+
+async fn make(
+    front: &Shared,
+    claim: Option<Claim>,
+    call: Call,
+    params: &Object<'_>,
+) -> Result<(Made, Guard), NotMade> {
     let lifetime = Duration::from_millis(call.rule.max_duration_ms);
-    let begun = front.runner.call(call);
-    let mut client = begun.map_err(|refused| NotMade::Refused(refused.reason()))?;
+    let begun = claims::begin(front, claim, call).await;
+    let mut client = begun.map_err(NotMade::Refused)?;
     loop {
         match client.next().await {
             Some(Reply::Answer(Answer::Result(result))) => {
-                let made = made(&result).ok_or(NotMade::Lost)?;
+                let Some(made) = made(&result) else {
+                    return Err(NotMade::Answered(Answer::Result(result)));
+                };
                 if let Some(token) = progress::token(params) {
                     progress::remember(front, made.id, &token, lifetime).await;
                 }
@@ -189,7 +200,10 @@ async fn make(front: &Shared, call: Call, params: &Object<'_>) -> Result<(Made, 
 }
 
 fn made(result: &RawValue) -> Option<Made> {
-    let id = Object::parse(result.get()).ok()?.get_str("taskId")?;
+    let object = Object::parse(result.get()).ok()?;
+    // The result of a legacy client's call has none.
+    object.get("resultType")?;
+    let id = object.get_str("taskId")?;
     Some(Made {
         id: TaskId::parse(&id)?,
         created: created(result)?,
@@ -223,21 +237,15 @@ async fn known(front: &Shared, asker: &Asker, name: &str) -> Tool {
 }
 
 /// How long the finished task stays: what was asked for, within limits.
-fn retention_ms(wish: Option<Wish>, rule: &Rule) -> u64 {
+fn retention_ms(wish: Wish, rule: &Rule) -> u64 {
     let longest = rule.retention_ms.saturating_mul(RETENTIONS_MAX);
-    let wanted = wish.and_then(|wish| wish.ttl_ms);
-    wanted.map_or(rule.retention_ms, |wanted| {
+    wish.ttl_ms.map_or(rule.retention_ms, |wanted| {
         wanted.clamp(RETENTION_MS_MIN, longest.max(RETENTION_MS_MIN))
     })
 }
 
-fn digest(request: &Request<'_>, name: &str) -> Digest {
-    let arguments = request.params.get("arguments").map(RawValue::get);
-    Digest::of(&[&request.method, name, arguments.unwrap_or_default()])
-}
-
 /// The code is the specification's (2025-11-25, Tasks, Tool-Level Negotiation).
-fn only_as_task() -> RpcError {
+pub(in crate::downstream) fn only_as_task() -> RpcError {
     RpcError::new(
         code::METHOD_NOT_FOUND,
         "Method not found: this tool runs as a task only, which params.task asks for",
@@ -261,7 +269,7 @@ mod tests {
             retention_ms: 10_000,
             ..Rule::default()
         };
-        let of = |ttl_ms| retention_ms(Some(Wish { ttl_ms }), &rule);
+        let of = |ttl_ms| retention_ms(Wish { ttl_ms }, &rule);
         assert_eq!(of(None), 10_000);
         assert_eq!(of(Some(0)), 1_000);
         assert_eq!(of(Some(60_000)), 60_000);

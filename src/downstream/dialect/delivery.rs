@@ -15,7 +15,7 @@ use tokio::time::{Duration, sleep};
 use super::super::call::KEEP_ALIVE;
 use super::super::legacy::pushes::SessionKey;
 use super::super::tasks::Shared;
-use super::{Asker, progress, questions};
+use super::{Asker, progress};
 use crate::mcp::json::Writer;
 use crate::mcp::tasks_2025::STATUS;
 use crate::runner::watch::Watch;
@@ -326,7 +326,7 @@ impl Job {
         }
         let asked = self.asked.entry(task.id).or_default();
         let table = front.deliveries.table();
-        for (name, question) in questions::of(task) {
+        for (name, question) in view_2025::questions(task) {
             let on_result = (key, task.id, name.into());
             if asked.contains(name) || table.on_results.contains_key(&on_result) {
                 continue;

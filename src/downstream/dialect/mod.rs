@@ -11,6 +11,7 @@ use hyper::{HeaderMap, Response};
 
 use super::auth;
 use super::body::Body;
+use super::claims::{self, Claimant, InHeader};
 use super::legacy::accepts_events;
 use super::legacy::pushes::SessionKey;
 use super::legacy::words::{Request, Words};
@@ -28,7 +29,7 @@ mod questions;
 mod requests;
 mod result;
 
-pub(super) use call::Sent;
+pub(super) use call::{Sent, only_as_task};
 pub(super) use edit::{Edit, relay};
 pub(super) use questions::answered;
 
@@ -43,6 +44,8 @@ pub(super) struct Asker {
     pub(super) is_somebody: bool,
     /// Reads event streams.
     pub(super) streams: bool,
+    /// What its header says of an idempotency key.
+    pub(super) idempotency_key: InHeader,
 }
 
 impl Asker {
@@ -54,6 +57,16 @@ impl Asker {
             key: session_key(&caller, headers),
             is_somebody: auth::is_somebody(headers),
             streams: accepts_events(headers),
+            idempotency_key: claims::in_header(headers),
+        }
+    }
+
+    fn claimant(&self) -> Claimant<'_> {
+        Claimant {
+            caller: &self.caller,
+            is_somebody: self.is_somebody,
+            session: self.key,
+            in_header: &self.idempotency_key,
         }
     }
 }
@@ -126,7 +139,7 @@ pub(super) fn stream_opened(front: &Shared, headers: &HeaderMap) {
     }
 }
 
-fn speaks(headers: &HeaderMap) -> bool {
+pub(super) fn speaks(headers: &HeaderMap) -> bool {
     let version = headers.get(PROTOCOL_VERSION);
     version.is_some_and(|version| version.as_bytes().trim_ascii() == LEGACY_NEWEST.as_bytes())
 }

@@ -17,8 +17,12 @@ impl NativeTools {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn contains(&self, name: &str) -> bool {
+    pub(in crate::downstream) fn contains(&self, name: &str) -> bool {
         self.names().contains(name)
+    }
+
+    pub(in crate::downstream) fn is_empty(&self) -> bool {
+        self.names().is_empty()
     }
 
     /// What a list says of the tool.

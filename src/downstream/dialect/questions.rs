@@ -17,28 +17,8 @@ use crate::runner::AnswerError;
 use crate::store::ledger::{Loaded, NotApplied};
 use crate::task::id::TaskId;
 use crate::task::machine::Event;
-use crate::task::state::{Leg, Task};
-
-/// What our JSON-RPC ids begin with.
-const OURS: &str = "raincheck/";
-
-/// The open questions of a task, by their keys, as requests to its client.
-pub(super) fn of(task: &Task) -> impl Iterator<Item = (&str, String)> {
-    let id = task.id.to_string();
-    task.open_questions()
-        .filter_map(move |(question, request)| {
-            let name = format!("{OURS}{id}/{}", question.key);
-            let message = tasks_2025::question(request, &name, &id)?;
-            Some((&*question.key, message))
-        })
-}
-
-/// The task and the key that an answer is for. `None`: it answers no question of a task of ours.
-fn named(id: &RawValue) -> Option<(TaskId, String)> {
-    let name = string(id)?;
-    let (task, key) = name.strip_prefix(OURS)?.split_once('/')?;
-    Some((TaskId::parse(task)?, key.to_owned()))
-}
+use crate::task::state::Leg;
+use crate::task::view_2025;
 
 /// Takes an answer. `None`: it is for the server. An answer that nobody waits for is taken and
 /// forgotten, as JSON-RPC has no answers to answers.
@@ -48,13 +28,14 @@ pub(in crate::downstream) async fn answered(
     id: &RawValue,
     message: &Object<'_>,
 ) -> Option<Response<Body>> {
-    let (task, key) = named(id)?;
+    let name = string(id)?;
+    let (task, key) = view_2025::question_of(&name)?;
     let size: usize = message.iter().map(|(_, value)| value.get().len()).sum();
     if size > ANSWERS_BYTES_MAX {
         let error = RpcError::invalid_request("Invalid request: the answer is too large");
         return Some(reply::refusal(StatusCode::PAYLOAD_TOO_LARGE, &error));
     }
-    let taken = take(front, asker, task, &key, message).await;
+    let taken = take(front, asker, task, key, message).await;
     Some(match taken {
         Ok(()) => reply::empty(StatusCode::ACCEPTED),
         Err(error) => reply::refusal(StatusCode::SERVICE_UNAVAILABLE, &error),
@@ -69,7 +50,7 @@ async fn take(
     message: &Object<'_>,
 ) -> Result<(), RpcError> {
     let away = || RpcError::internal("The task store does not answer; try again later");
-    let found = front.find_by_id(task, &asker.caller).await;
+    let found = front.find_wanted(task, &asker.caller).await;
     let Some(loaded) = found.map_err(|_| away())? else {
         return Ok(());
     };

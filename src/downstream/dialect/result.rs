@@ -17,13 +17,14 @@ use super::super::legacy::pushes::SessionKey;
 use super::super::legacy::words::Request;
 use super::super::reply::{self, Rpc};
 use super::super::tasks::{Refusal, Shared};
-use super::{Asker, delivery, progress, questions, requests};
+use super::{Asker, delivery, progress, requests};
 use crate::mcp::error::RpcError;
 use crate::mcp::{sse, tasks_2025};
 use crate::runner::watch::Watch;
 use crate::store::StoreError;
 use crate::task::id::{Caller, TaskId};
 use crate::task::state::{Outcome, Payload, Task};
+use crate::task::view_2025;
 
 /// What is carried here may still end in a way that says more, when raincheck is about to.
 const LAST_WORDS: Duration = Duration::from_millis(200);
@@ -49,7 +50,7 @@ pub(super) async fn answer(
 }
 
 /// Answers a request with the end of a task.
-pub(super) async fn wait_for(
+async fn wait_for(
     front: &Shared,
     asker: &Asker,
     id: &RawValue,
@@ -224,7 +225,7 @@ impl Waiting {
             self.answer = Some(self.end(task, outcome).await?);
             return Ok(());
         }
-        let open = questions::of(task).filter(|(key, _)| !self.asked.contains(*key));
+        let open = view_2025::questions(task).filter(|(key, _)| !self.asked.contains(*key));
         self.news = self.heard.news(task).or_else(|| self.news.take());
         self.open = open.map(|(key, message)| (key.into(), message)).collect();
         Ok(())

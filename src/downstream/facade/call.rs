@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::TOOLS_PATIENCE;
 use super::super::auth::is_somebody;
+use super::super::claims;
 use super::super::companion::Desk;
 use super::super::dialect::{Edit, Sent};
 use super::super::legacy::words::Request;
@@ -60,7 +61,7 @@ const CANCEL_LIFETIME: Duration = Duration::from_mins(1);
 
 /// What the client hears of its request.
 #[derive(Debug)]
-pub(super) enum Said {
+pub(in crate::downstream) enum Said {
     /// A notification, or a request of the server's.
     Message(String),
     /// The answer. Nothing follows.
@@ -166,6 +167,16 @@ impl Asked {
             ..outgoing
         };
         Sent { era, outgoing }
+    }
+
+    /// As a call that others may join.
+    pub(super) async fn joined(mut self, digest: Digest) -> Call {
+        self.param_headers = self.mirrored().await;
+        let mut call = self.call(None);
+        call.digest = digest;
+        call.outgoing.wants_progress = true;
+        claims::hide_key(&mut call.outgoing);
+        call
     }
 
     /// Begins it. What is said ends with the answer, or without one where the client cancels. Dropped
@@ -423,6 +434,7 @@ impl Asked {
         Call {
             caller: self.session.caller,
             era: Era::Modern,
+            face: Era::Legacy,
             outgoing,
             rule: Rule {
                 max_duration_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),

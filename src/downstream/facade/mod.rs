@@ -29,16 +29,18 @@ use crate::mcp::meta;
 use crate::mcp::version::Era;
 
 mod call;
+mod claimed;
 mod companion;
 mod handshake;
 mod hear;
 mod questions;
 mod session;
-mod stream;
+pub(super) mod stream;
 mod table;
 mod words;
 
 use call::Asked;
+pub(super) use call::Said;
 use session::{PREFIX, Session, Unfound};
 use table::Table;
 
@@ -160,6 +162,9 @@ pub(super) async fn post(front: &Shared, parts: &Parts, body: Bytes) -> Response
             if method == "notifications/cancelled"
                 && let Some(id) = params.get("requestId")
             {
+                if front.carried.cancel(session.key(), id) {
+                    return reply::empty(StatusCode::ACCEPTED);
+                }
                 call::cancel(front, &session, id).await;
                 held::cancelled(front, &parts.headers, &params);
             }
@@ -203,6 +208,9 @@ async fn answer(
     if let Some(response) = Box::pin(tasks(front, parts, &session, request)).await {
         return response;
     }
+    if let Some(response) = Box::pin(claimed::answer(front, parts, &session, request)).await {
+        return response;
+    }
     let done = match &*request.method {
         "ping" => Ok(()),
         "logging/setLevel" => set_level(front, &session, &request.params).await,
@@ -222,10 +230,7 @@ async fn answer(
                 .and_then(|asked| asked.edited(edit.flatten()).begin(streams));
             let held = held::Call::of(front, parts, request.id, method, &request.params);
             return match begun {
-                Ok(said) => match held {
-                    Some(call) => stream::hold(front, call, said).await,
-                    None => stream::respond(said, streams).await,
-                },
+                Ok(said) => stream::answer(front, held, said, streams).await,
                 Err(refused) => refused.on_session().into_response(),
             };
         }

@@ -19,12 +19,21 @@ use crate::upstream::channel::session::Said as OnLine;
 /// How long the head waits for the first word, so that a challenge rides its own status.
 const HEAD_PATIENCE: Duration = Duration::from_secs(3);
 
-/// For a call whose stream outlives its connection.
-pub(super) async fn hold(
+/// Held where it can be, so that its stream outlives its connection. `streams`: the client reads event
+/// streams.
+pub(in crate::downstream) async fn answer(
     front: &Shared,
-    call: held::Call,
-    mut said: mpsc::Receiver<Said>,
+    held: Option<held::Call>,
+    said: mpsc::Receiver<Said>,
+    streams: bool,
 ) -> Response<Body> {
+    match held {
+        Some(call) => hold(front, call, said).await,
+        None => respond(said, streams).await,
+    }
+}
+
+async fn hold(front: &Shared, call: held::Call, mut said: mpsc::Receiver<Said>) -> Response<Body> {
     let first = match tokio::time::timeout(HEAD_PATIENCE, said.recv()).await {
         Ok(Some(Said::Answer(rpc))) => return rpc.into_response(),
         Ok(first) => first,
@@ -41,8 +50,8 @@ pub(super) async fn hold(
     held::hold(front, call, source.boxed())
 }
 
-/// `streams`: the client reads event streams. Else it hears the answer only.
-pub(super) async fn respond(mut said: mpsc::Receiver<Said>, streams: bool) -> Response<Body> {
+/// Without `streams` the client hears the answer only.
+async fn respond(mut said: mpsc::Receiver<Said>, streams: bool) -> Response<Body> {
     let head = async {
         loop {
             match said.recv().await {

@@ -31,7 +31,7 @@ pub(super) async fn post(
     edit: Option<Edit>,
 ) -> Response<Body> {
     let again = edit.clone();
-    let response = match held_call(front, &parts, &body) {
+    let response = match held_call(front, &parts, Words::of(&body)) {
         // Of a session that began at another replica, or before a restart.
         Some(call) => held::post(front, parts.clone(), body.clone(), call).await,
         None => pass_on(front, parts.clone(), body.clone(), edit).await,

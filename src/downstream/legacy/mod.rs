@@ -11,7 +11,8 @@ use super::dialect::{Edit, Looked};
 use super::tasks::Shared;
 use super::{Read, dialect, facade, held, pass, read};
 
-mod companion;
+pub(super) mod calls;
+pub mod carried;
 mod contact;
 mod lines;
 pub mod pushes;
@@ -49,14 +50,17 @@ pub(super) async fn post(front: &Shared, parts: Parts, body: Bytes) -> Response<
         Looked::Answered(response) => return response,
         Looked::Pass(edit) => edit,
     };
-    if !front.upstream.is_decided() || contact::may_be_refused(front, &parts, &body) {
-        return Box::pin(contact::post(front, parts, body, edit)).await;
-    }
-    if let Some(answered) = Box::pin(companion::post(front, &parts, &body, edit.as_ref())).await {
+    let words = Words::of(&body);
+    if let Some(answered) = Box::pin(calls::post(front, &parts, &body, &words, edit.as_ref())).await
+    {
         return answered;
     }
+    if !front.upstream.is_decided() || contact::may_be_refused(front, &parts, &body) {
+        drop(words);
+        return Box::pin(contact::post(front, parts, body, edit)).await;
+    }
     if front.upstream.speaks_http() {
-        return match held_call(front, &parts, &body) {
+        return match held_call(front, &parts, words) {
             Some(call) => held::post(front, parts, body, call).await,
             None => pass_on(front, parts, body, edit).await,
         };
@@ -82,8 +86,8 @@ fn end(front: &Shared, parts: &Parts) {
 }
 
 /// The call that a message for a server over HTTP is, if it can be held.
-fn held_call(front: &Shared, parts: &Parts, body: &[u8]) -> Option<held::Call> {
-    match Words::of(body) {
+fn held_call(front: &Shared, parts: &Parts, words: Words<'_>) -> Option<held::Call> {
+    match words {
         Words::Request(asked) => {
             held::Call::of(front, parts, asked.id, &asked.method, &asked.params)
         }

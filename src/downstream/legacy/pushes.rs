@@ -24,6 +24,10 @@ impl SessionKey {
         let caller = uuid::Uuid::from_bytes(*caller.as_bytes()).to_string();
         Self(*Digest::of(&[&caller, session_id]).as_bytes())
     }
+
+    pub(in crate::downstream) fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
 }
 
 /// All of this process.

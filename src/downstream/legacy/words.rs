@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 
 use crate::mcp::json::{Object, scan};
+use crate::task::state::Digest;
 
 /// The members of an envelope. A message in which one stands twice is the server's to refuse.
 const RESERVED: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
@@ -31,6 +32,13 @@ impl Request<'_> {
     /// Whether its id is one that JSON-RPC allows here: a string or an integer.
     pub(in crate::downstream) fn has_id(&self) -> bool {
         self.id.get().starts_with('"') || self.id.get().parse::<i64>().is_ok()
+    }
+
+    /// What it asks for, as of a request of any era.
+    pub(in crate::downstream) fn digest(&self) -> Digest {
+        let name = self.params.get_str("name").unwrap_or_default();
+        let arguments = self.params.get("arguments").map_or("", RawValue::get);
+        Digest::of(&[&self.method, &name, arguments])
     }
 }
 

@@ -121,7 +121,7 @@ impl Carrier {
             self.refuse(&question).await;
             return Flow::Continue;
         }
-        if self.call.announce.relays_questions() {
+        if self.call.face == Era::Legacy {
             self.relay_question(question).await;
             return Flow::Continue;
         }
@@ -249,7 +249,7 @@ impl Carrier {
 
     /// A plain result as the client's era wants it.
     pub(super) fn fit(&self, result: Box<RawValue>) -> Option<Box<RawValue>> {
-        match (self.call.era, self.call.announce.face()) {
+        match (self.call.era, self.call.face) {
             (Era::Modern, _) | (Era::Legacy, Era::Legacy) => Some(result),
             (Era::Legacy, Era::Modern) => {
                 let known = self.runner.upstream.last_discovered();

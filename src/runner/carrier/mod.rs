@@ -249,6 +249,7 @@ impl Carrier {
         let call = Call {
             caller: task.caller,
             era,
+            face: Era::Modern,
             outgoing,
             rule: runner.rules.for_tool(&task.name).0.clone(),
             plan: Plan::Held,

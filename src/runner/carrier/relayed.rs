@@ -1,10 +1,17 @@
 //! Questions of a legacy server to a legacy client that waits for its call: relayed as they are, and
 //! the answers passed back, for as long as there is no record.
 
+use std::collections::BTreeMap;
+
+use serde_json::value::RawValue;
+
 use super::super::outcome;
 use super::super::seat::{Answer, Answered, Reply};
 use super::{Carrier, Flow};
-use crate::mcp::json::Writer;
+use crate::mcp::json::{Object, Writer};
+use crate::mcp::tasks_2025;
+use crate::store::ledger::NotApplied;
+use crate::task::machine::Event;
 use crate::upstream;
 
 impl Carrier {
@@ -27,7 +34,10 @@ impl Carrier {
         let Answered { id, answer } = answered;
         let asked = self.asked.len();
         self.asked.retain(|question| question.id != id);
-        let (true, Some(exchange)) = (self.asked.len() < asked, &self.exchange) else {
+        if self.asked.len() == asked {
+            return self.on_late_answer(&id, &answer).await;
+        }
+        let Some(exchange) = &self.exchange else {
             return Flow::Continue;
         };
         match exchange.control.answer(&id, answer).await {
@@ -38,4 +48,45 @@ impl Carrier {
             }
         }
     }
+
+    /// It was sent while the call became a task.
+    async fn on_late_answer(&mut self, id: &str, answer: &upstream::Answer) -> Flow {
+        let Some(kept) = &self.kept else {
+            return Flow::Continue;
+        };
+        let answers: BTreeMap<_, _> = kept
+            .loaded
+            .task
+            .open_questions()
+            .filter(|(question, _)| *question.origin == *id)
+            .map(|(question, request)| (question.key.clone(), stored(request, answer)))
+            .collect();
+        if answers.is_empty() {
+            return Flow::Continue;
+        }
+        let event = Event::Answered {
+            answers,
+            by: self.runner.incarnation.clone(),
+            // The call is open while it asks.
+            waits: false,
+        };
+        match self.runner.ledger.apply(&kept.loaded, event).await {
+            Ok((loaded, _)) => self.see(loaded).await,
+            Err(NotApplied::Rejected(_, stands)) => self.see(*stands).await,
+            Err(NotApplied::Gone) => self.lost().await,
+            // The question is in the task, for another answer.
+            Err(NotApplied::Store(_)) => Flow::Continue,
+        }
+    }
+}
+
+/// As the record has it.
+fn stored(request: &RawValue, answer: &upstream::Answer) -> Box<RawValue> {
+    let mut message = Writer::object();
+    match answer {
+        upstream::Answer::Result(result) => message.raw("result", result),
+        upstream::Answer::Refused(error) => message.raw("error", error),
+    };
+    let message = message.end();
+    tasks_2025::answer(request, &Object::parse(&message).unwrap_or_default())
 }

@@ -63,6 +63,11 @@ pub(super) async fn handle(shared: &Arc<Shared>, parts: &Parts, body: &Bytes) ->
     if parts.method == Method::POST && message["method"] == "initialize" {
         return initialize(shared, &message);
     }
+    if parts.method == Method::POST && shared.sessionless.load(Ordering::Relaxed) {
+        let session = Arc::new(Session::default());
+        session.initialized.store(true, Ordering::Relaxed);
+        return post(shared, &session, &message).await;
+    }
     let Some(name) = session else {
         let refused = r#"{"code":-32600,"message":"Bad Request: Missing session ID"}"#;
         return http::json(400, error(&json!("server-error"), refused));
@@ -109,9 +114,11 @@ fn initialize(shared: &Shared, message: &Value) -> Response<Body> {
         "instructions": "scripted",
     });
     let mut response = http::json(200, result(&message["id"], &answer.to_string()));
-    response
-        .headers_mut()
-        .insert(SESSION, name.parse().unwrap());
+    if !shared.sessionless.load(Ordering::Relaxed) {
+        response
+            .headers_mut()
+            .insert(SESSION, name.parse().unwrap());
+    }
     response
 }
 
@@ -171,13 +178,21 @@ async fn post(shared: &Arc<Shared>, session: &Arc<Session>, message: &Value) -> 
         }
         "tools/list" => http::json(200, result(id, &tools::list(shared, Era::Legacy, params))),
         "tools/call" if params["name"] == "only" && params["task"].is_object() => {
-            let task = json!({"task": only("working")});
+            let nonce = params["arguments"]["nonce"].as_str();
+            shared.tally(nonce.unwrap_or("only"), |tally| tally.started += 1);
+            let task = json!({"task": only(nonce.unwrap_or_default(), "working")});
             http::json(200, result(id, &task.to_string()))
         }
-        "tasks/get" if params["taskId"] == "only-1" => {
-            http::json(200, result(id, &only("completed").to_string()))
+        "tasks/get" if only_nonce(params).is_some() => {
+            let nonce = only_nonce(params).unwrap_or_default();
+            let has_ended = nonce.is_empty() || shared.released.borrow().contains(nonce);
+            let status = if has_ended { "completed" } else { "working" };
+            http::json(200, result(id, &only(nonce, status).to_string()))
         }
-        "tasks/result" if params["taskId"] == "only-1" => {
+        "tasks/result" if only_nonce(params).is_some() => {
+            if let Some(nonce) = only_nonce(params).filter(|nonce| !nonce.is_empty()) {
+                shared.released(nonce).await;
+            }
             let text = r#"{"content":[{"type":"text","text":"theirs"}]}"#;
             http::json(200, result(id, text))
         }
@@ -192,10 +207,15 @@ async fn post(shared: &Arc<Shared>, session: &Arc<Session>, message: &Value) -> 
     }
 }
 
-/// The task of the tool that runs as one only.
-fn only(status: &str) -> Value {
+/// Of which call of the tool that runs as a task only the task is. It runs until that is released;
+/// without a nonce it has ended at once.
+fn only_nonce(params: &Value) -> Option<&str> {
+    params["taskId"].as_str()?.strip_prefix("only-")
+}
+
+fn only(nonce: &str, status: &str) -> Value {
     json!({
-        "taskId": "only-1", "status": status, "ttl": 60_000, "pollInterval": 10,
+        "taskId": format!("only-{nonce}"), "status": status, "ttl": 60_000, "pollInterval": 10,
         "createdAt": "2026-01-01T00:00:00Z", "lastUpdatedAt": "2026-01-01T00:00:00Z",
     })
 }

@@ -94,6 +94,7 @@ pub(crate) struct Shared {
     tells_late: AtomicBool,
     answers_json: AtomicBool,
     takes_sessions: AtomicBool,
+    sessionless: AtomicBool,
     refuses_politely: AtomicBool,
     /// Tools that are listed beside the usual ones.
     extra_tools: Mutex<Vec<&'static str>>,
@@ -166,6 +167,7 @@ impl Upstream {
             tells_late: AtomicBool::new(false),
             answers_json: AtomicBool::new(false),
             takes_sessions: AtomicBool::new(false),
+            sessionless: AtomicBool::new(false),
             refuses_politely: AtomicBool::new(false),
             extra_tools: Mutex::default(),
             pages: AtomicBool::new(false),
@@ -228,6 +230,11 @@ impl Upstream {
     /// From now on a modern server is one of both eras.
     pub(crate) fn take_sessions(&self) {
         self.shared.takes_sessions.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on a legacy server has no sessions: of one request the next knows nothing.
+    pub(crate) fn have_no_sessions(&self) {
+        self.shared.sessionless.store(true, Ordering::Relaxed);
     }
 
     /// From now on a modern server refuses what is not modern with status 200.

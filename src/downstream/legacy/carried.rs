@@ -8,13 +8,13 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::super::legacy::pushes::SessionKey;
+use super::pushes::SessionKey;
 use crate::runner::seat::Answered;
 use crate::upstream::Answer;
 
 /// Bounded by the calls that may be under way.
 #[derive(Debug, Default, Clone)]
-pub(in super::super) struct Carried(Arc<Mutex<HashMap<Key, Call>>>);
+pub struct Carried(Arc<Mutex<HashMap<Key, Call>>>);
 
 #[derive(Debug, Default)]
 struct Call {
@@ -28,7 +28,7 @@ type Key = (SessionKey, Box<str>);
 
 /// One of them. Dropped, it is carried no more.
 #[derive(Debug)]
-pub(in super::super) struct Carrying {
+pub(in crate::downstream) struct Carrying {
     all: Carried,
     key: Key,
     cancelled: CancellationToken,
@@ -40,7 +40,11 @@ impl Carried {
     }
 
     /// `None`: a call with that id is under way.
-    pub(in super::super) fn enter(&self, session: SessionKey, id: &RawValue) -> Option<Carrying> {
+    pub(in crate::downstream) fn enter(
+        &self,
+        session: SessionKey,
+        id: &RawValue,
+    ) -> Option<Carrying> {
         let key = (session, Box::from(id.get()));
         let mut calls = self.calls();
         if calls.contains_key(&key) {
@@ -57,7 +61,7 @@ impl Carried {
     }
 
     /// False where no call with that id is carried here.
-    pub(in super::super) fn cancel(&self, session: SessionKey, id: &RawValue) -> bool {
+    pub(in crate::downstream) fn cancel(&self, session: SessionKey, id: &RawValue) -> bool {
         let calls = self.calls();
         let call = calls.get(&(session, Box::from(id.get())));
         call.is_some_and(|call| {
@@ -67,7 +71,7 @@ impl Carried {
     }
 
     /// False where no call that is carried here asked the session that.
-    pub(in super::super) fn answer(
+    pub(in crate::downstream) fn answer(
         &self,
         session: SessionKey,
         id: &RawValue,
@@ -84,14 +88,14 @@ impl Carried {
 
 impl Carrying {
     /// The client is asked that, and its answer goes there.
-    pub(in super::super) fn asks(&self, id: &RawValue, answers: mpsc::Sender<Answered>) {
+    pub(in crate::downstream) fn asks(&self, id: &RawValue, answers: mpsc::Sender<Answered>) {
         if let Some(call) = self.all.calls().get_mut(&self.key) {
             call.asked.insert(id.get().into(), answers);
         }
     }
 
     /// Resolves when the client cancels it. Cancel safe.
-    pub(in super::super) async fn cancelled(&self) {
+    pub(in crate::downstream) async fn cancelled(&self) {
         self.cancelled.cancelled().await;
     }
 }

@@ -1,13 +1,18 @@
-//! Legacy sessions where there are companion tools: lists of tools have ours in them, and calls are
-//! carried, because only then can they become tickets. All else passes.
+//! What of a legacy session raincheck carries itself, because what passes can neither become a ticket
+//! nor be anything else than one call: calls where there are companion tools, and calls of tools that
+//! the server runs only as tasks. With companion tools, lists of tools have ours in them.
+//!
+//! All else passes.
 
 use bytes::Bytes;
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 
+use super::super::auth;
 use super::super::body::Body;
+use super::super::claims::{self, Claimant, InHeader};
 use super::super::companion::Who;
-use super::super::dialect::Edit;
+use super::super::dialect::{self, Asker, Edit};
 use super::super::reply;
 use super::super::tasks::Shared;
 use super::pushes::SessionKey;
@@ -17,47 +22,64 @@ use crate::mcp::version::Era;
 use crate::upstream::Answer;
 
 mod call;
+mod cancels;
 mod list;
 
+pub(in crate::downstream) use call::{Carry, carry};
 use list::Page;
 
-/// The answer to a message that the companion tools have to do with. `None`: it passes.
+/// The answer to a message that what is carried here has to do with. `None`: it passes.
 pub(super) async fn post(
     front: &Shared,
     parts: &Parts,
     body: &Bytes,
+    words: &Words<'_>,
     edit: Option<&Edit>,
 ) -> Option<Response<Body>> {
-    let companion = front.companion.as_ref()?;
-    let from = Sender::of(front, parts);
-    match Words::of(body) {
+    match words {
         Words::Request(request) if !request.has_id() => None,
-        Words::Request(request) if request.method == "tools/list" => {
-            let page = Page::of(front, &from, &request, edit.cloned());
+        Words::Request(request)
+            if request.method == "tools/list"
+                && front.companion.is_some()
+                && front.upstream.is_decided() =>
+        {
+            let from = Sender::of(front, parts);
+            let page = Page::of(front, &from, request, edit.cloned());
             if front.upstream.speaks_http() {
                 return Some(list::over_http(page, parts, body).await);
             }
-            list::over_lines(page, &from, body, &request).await
+            list::over_lines(page, &from, body, request).await
         }
         // Who declares a task gets one.
         Words::Request(request)
             if request.method == "tools/call" && !request.params.contains("task") =>
         {
-            call::answer(front, companion, &from, &request).await
+            call::answer(front, parts, request).await
         }
         Words::Notification(method, Some(params)) if method == "notifications/cancelled" => {
-            let is_ours = companion
-                .carried
-                .cancel(from.session?, params.get("requestId")?);
-            is_ours.then(|| reply::empty(StatusCode::ACCEPTED))
+            let session = Sender::of(front, parts).session?;
+            let id = params.get("requestId")?;
+            if front.carried.cancel(session, id) {
+                return Some(reply::empty(StatusCode::ACCEPTED));
+            }
+            if front.companion.is_some() || front.rules.attaches() || !front.native_tools.is_empty()
+            {
+                cancels::pass_on(front, session, id);
+            }
+            None
         }
         Words::Answer(id, message) => {
+            let asker = Asker::of(front, &parts.headers);
+            if let Some(taken) = dialect::answered(front, &asker, id, message).await {
+                return Some(taken);
+            }
             let answer = match (message.get("result"), message.get("error")) {
                 (Some(result), None) => Answer::Result(result.get().into()),
                 (None, Some(error)) => Answer::Refused(error.get().into()),
                 _ => return None,
             };
-            let is_ours = companion.carried.answer(from.session?, id, answer);
+            let session = Sender::of(front, parts).session?;
+            let is_ours = front.carried.answer(session, id, answer);
             is_ours.then(|| reply::empty(StatusCode::ACCEPTED))
         }
         Words::Request(_) | Words::Notification(..) | Words::Other => None,
@@ -75,6 +97,8 @@ struct Sender<'a> {
     /// `None` at a server without sessions: nothing tells its clients apart, so what one says of a
     /// call by its id must not meet another's.
     session: Option<SessionKey>,
+    is_somebody: bool,
+    idempotency_key: InHeader,
 }
 
 impl<'a> Sender<'a> {
@@ -87,12 +111,23 @@ impl<'a> Sender<'a> {
         Self {
             parts,
             session: session.map(|id| SessionKey::of(&caller, id)),
+            is_somebody: auth::is_somebody(&parts.headers),
+            idempotency_key: claims::in_header(&parts.headers),
             who: Who {
                 caller,
                 credentials: front.credentials(&parts.headers),
                 capabilities: capabilities.into(),
                 face: Era::Legacy,
             },
+        }
+    }
+
+    fn claimant(&self) -> Claimant<'_> {
+        Claimant {
+            caller: &self.who.caller,
+            is_somebody: self.is_somebody,
+            session: self.session,
+            in_header: &self.idempotency_key,
         }
     }
 }

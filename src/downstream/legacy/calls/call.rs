@@ -1,0 +1,321 @@
+//! A legacy client's call, carried on its own session at the server and held for its client, which may
+//! wait, go away (which cancels nothing, as legacy clients know it) or cancel it by its id.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::Response;
+use hyper::http::request::Parts;
+use serde_json::value::RawValue;
+use tokio::sync::{mpsc, oneshot};
+use uuid::Uuid;
+
+use super::super::super::body::Body;
+use super::super::super::companion::Desk;
+use super::super::super::facade::{Said, stream};
+use super::super::super::reply::Rpc;
+use super::super::super::tasks::Shared;
+use super::super::super::{Known, claims, dialect, held, undecided};
+use super::super::accepts_events;
+use super::super::carried::Carrying;
+use super::super::pushes::SessionKey;
+use super::super::words::Request;
+use super::{Sender, cancels};
+use crate::mcp::error::RpcError;
+use crate::mcp::headers::SESSION_ID;
+use crate::mcp::json::Object;
+use crate::mcp::meta::PROGRESS_TOKEN;
+use crate::mcp::version::Era;
+use crate::runner::claim::{Claim, NotClaimed};
+use crate::runner::seat::{Answer, Client, Reply};
+use crate::runner::{Announce, Call};
+use crate::task::policy::{Mode, Plan, Rule};
+use crate::upstream::{Outgoing, Pin};
+
+/// Notifications that wait for a slow client; beyond it they are dropped.
+const MESSAGES_MAX: usize = 64;
+
+/// `None`: it passes.
+pub(super) async fn answer(
+    front: &Shared,
+    parts: &Parts,
+    request: &Request<'_>,
+) -> Option<Response<Body>> {
+    let name = request.params.get_str("name")?;
+    let is_native = !front.settings.pass_native_tasks
+        && dialect::speaks(&parts.headers)
+        && front.native_tools.contains(&name);
+    let rule = front.rules.for_tool(&name).0;
+    let may_be_ours = is_native || front.companion.is_some();
+    if !may_be_ours && !claims::may_be(request, &parts.headers, rule) {
+        return None;
+    }
+    let from = Sender::of(front, parts);
+    let id = request.id.get();
+    let refuse = |error: &RpcError| Some(Rpc::error(id, error).on_session().into_response());
+    let claim = match claims::of_legacy(request, &from.claimant(), rule) {
+        Ok(claim) => claim,
+        Err(error) => return refuse(&error),
+    };
+    if claim.is_some() {
+        // What passes to a server that is not known yet would not be claimed.
+        if let Err(error) = front.upstream.era(from.who.credentials.clone()).await {
+            return Some(undecided(request.id, error));
+        }
+    } else if !may_be_ours || !front.upstream.is_decided() {
+        return None;
+    }
+    let desk = Desk::open(front, from.who.clone()).await;
+    if let Some(desk) = &desk
+        && let Some(tool) = desk.tool(&name)
+    {
+        let answer = desk.answer(tool, request.params.get("arguments")).await;
+        return Some(Rpc::legacy_answer(id, answer).into_response());
+    }
+    let terms = match &desk {
+        Some(desk) => Terms::of(desk, &name, rule),
+        None => Terms::held(&from, front, (&name, rule)).await,
+    };
+    if claim.is_none() {
+        let may_pass = terms.plan == Plan::Held && !(is_native && terms.known.requires_task);
+        if may_pass || terms.plan == Plan::Refuse {
+            return None;
+        }
+    } else if terms.plan == Plan::Refuse {
+        return refuse(&dialect::only_as_task());
+    }
+    let pin = match pin(front, &from) {
+        Ok(pin) => pin,
+        // The server says so best.
+        Err(Unpinned::Unknown) => return None,
+        Err(Unpinned::Busy) if claim.is_none() => return None,
+        Err(Unpinned::Busy) => return Some(Rpc::busy(id).into_response()),
+    };
+    let mut call = call(&from, request, (terms, rule), pin);
+    call.repeatable &= front.settings.trust_annotations;
+    let how = Carry {
+        parts,
+        request,
+        session: from.session,
+        words: Rpc::legacy_answer,
+    };
+    Some(carry(front, &how, (claim, call)).await)
+}
+
+/// How a call is carried.
+struct Terms {
+    plan: Plan,
+    announce: Announce,
+    known: Known,
+}
+
+impl Terms {
+    fn of(desk: &Desk<'_>, tool: &str, rule: &Rule) -> Self {
+        Self {
+            plan: desk.plan(rule),
+            announce: desk.announce(tool),
+            known: desk.known(tool),
+        }
+    }
+
+    /// Without tickets.
+    async fn held(from: &Sender<'_>, front: &Shared, (tool, rule): (&str, &Rule)) -> Self {
+        // As clients that ask for tasks are not.
+        let only_as_task = rule.require_tasks && rule.mode != Mode::Never;
+        let tools = from.who.tools(front).await;
+        let known = tools.as_ref().and_then(|tools| tools.get(tool));
+        Self {
+            plan: if only_as_task {
+                Plan::Refuse
+            } else {
+                Plan::Held
+            },
+            announce: Announce::Task,
+            known: known.map(Known::of).unwrap_or_default(),
+        }
+    }
+}
+
+/// A request that is carried, and how its client is spoken to.
+pub(in crate::downstream) struct Carry<'a> {
+    pub(in crate::downstream) parts: &'a Parts,
+    pub(in crate::downstream) request: &'a Request<'a>,
+    /// `None`: nobody can name its calls.
+    pub(in crate::downstream) session: Option<SessionKey>,
+    /// The answer to the request of that id.
+    pub(in crate::downstream) words: fn(&str, Answer) -> Rpc,
+}
+
+pub(in crate::downstream) async fn carry(
+    front: &Shared,
+    how: &Carry<'_>,
+    (claim, call): (Option<Claim>, Call),
+) -> Response<Body> {
+    let request = how.request;
+    let nobodys = || SessionKey::of(&call.caller, &Uuid::new_v4().to_string());
+    let session = how.session.unwrap_or_else(nobodys);
+    let Some(carrying) = front.carried.enter(session, request.id) else {
+        let error = RpcError::invalid_request("Invalid request: this id is in use");
+        return Rpc::error(request.id.get(), &error).into_response();
+    };
+    let (sender, said) = mpsc::channel(MESSAGES_MAX + 1);
+    let saying = Saying {
+        id: request.id.to_owned(),
+        words: how.words,
+        session: how.session,
+        answer: sender.clone().try_reserve_owned().ok(),
+        messages: sender,
+    };
+    let (tell, begun) = oneshot::channel();
+    let job = begin(Arc::clone(front), (claim, call), carrying, saying, tell);
+    front.passing.spawn(job);
+    match begun.await {
+        Ok(Ok(())) => {}
+        Ok(Err(why)) => {
+            let refused = claims::refused(request.id, &why);
+            return refused.on_session().into_response();
+        }
+        Err(_) => {
+            let error = RpcError::internal("The call ended without an answer");
+            return Rpc::error(request.id.get(), &error).into_response();
+        }
+    }
+    let (method, params) = (&request.method, &request.params);
+    let held = held::Call::of(front, how.parts, request.id, method, params);
+    stream::answer(front, held, said, accepts_events(&how.parts.headers)).await
+}
+
+/// A client that goes away before its call has begun leaves it as any other.
+async fn begin(
+    front: Shared,
+    (claim, call): (Option<Claim>, Call),
+    carrying: Carrying,
+    saying: Saying,
+    begun: oneshot::Sender<Result<(), NotClaimed>>,
+) {
+    match claims::begin(&front, claim, call).await {
+        Ok(client) => {
+            let _ = begun.send(Ok(()));
+            let (session, id) = (saying.session, saying.id.clone());
+            let cancelled = async {
+                match session {
+                    Some(session) => cancels::cancelled_elsewhere(&front, session, &id).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = follow(client, carrying, saying) => {}
+                // Dropped, the client is gone, as if it had been cancelled here.
+                () = cancelled => {}
+            }
+        }
+        Err(why) => {
+            // Before the client hears it: it may use the id again.
+            drop(carrying);
+            let _ = begun.send(Err(why));
+        }
+    }
+}
+
+/// Why there is no session for a call.
+enum Unpinned {
+    Unknown,
+    /// Too many are in use.
+    Busy,
+}
+
+/// The session that the call goes out on: the client's own, or any where servers have none.
+fn pin(front: &Shared, from: &Sender<'_>) -> Result<Option<Pin>, Unpinned> {
+    let headers = &from.parts.headers;
+    if !headers.contains_key(SESSION_ID) {
+        return Ok(None);
+    }
+    let caller = *from.who.caller.as_bytes();
+    let session = front.upstream.client_session(headers, caller);
+    match session {
+        Some(session) => Ok(Some(session.pin())),
+        None if front.upstream.speaks_http() => Err(Unpinned::Busy),
+        None => Err(Unpinned::Unknown),
+    }
+}
+
+fn call(
+    from: &Sender<'_>,
+    request: &Request<'_>,
+    (terms, rule): (Terms, &Rule),
+    pin: Option<Pin>,
+) -> Call {
+    let name = request.params.get_str("name").unwrap_or_default();
+    let meta = request.params.get_object("_meta").unwrap_or_default();
+    let mut outgoing = Outgoing {
+        caller: *from.who.caller.as_bytes(),
+        credentials: from.who.credentials.clone(),
+        method: request.method.as_ref().into(),
+        params: request.params_text.into(),
+        capabilities: Arc::clone(&from.who.capabilities),
+        name: Some(name.as_ref().into()),
+        param_headers: [].into(),
+        wants_progress: true,
+        log_level: None,
+        retry: None,
+        answer_patience: rule.input_timeout_ms.map(Duration::from_millis),
+        native_task: terms.known.requires_task,
+        pin,
+    };
+    claims::hide_key(&mut outgoing);
+    Call {
+        caller: from.who.caller,
+        era: Era::Legacy,
+        face: Era::Legacy,
+        outgoing,
+        rule: rule.clone(),
+        plan: terms.plan,
+        announce: terms.announce,
+        progress_token: meta.get(PROGRESS_TOKEN).map(ToOwned::to_owned),
+        digest: request.digest(),
+        repeatable: terms.known.repeatable,
+        listed: from.is_somebody,
+    }
+}
+
+/// Where the answer to a request goes, and what is said before.
+struct Saying {
+    id: Box<RawValue>,
+    session: Option<SessionKey>,
+    words: fn(&str, Answer) -> Rpc,
+    messages: mpsc::Sender<Said>,
+    /// So that no message takes its room.
+    answer: Option<mpsc::OwnedPermit<Said>>,
+}
+
+/// Takes what is said to the client, whether it still hears it or not.
+async fn follow(mut client: Client, carrying: Carrying, saying: Saying) {
+    loop {
+        let reply = tokio::select! {
+            reply = client.next() => reply,
+            // Dropped, the client is gone, and the call is cancelled.
+            () = carrying.cancelled() => return,
+        };
+        match reply {
+            Some(Reply::Relay(message)) => {
+                // What has an id is a question.
+                let asked = Object::parse(&message).ok().and_then(|m| m.get("id"));
+                if let Some(id) = asked {
+                    carrying.asks(id, client.answers());
+                }
+                let _ = saying.messages.try_send(Said::Message(message));
+            }
+            Some(Reply::Answer(answer)) => {
+                // Before the client hears it: it may use the id again.
+                drop(carrying);
+                let rpc = (saying.words)(saying.id.get(), answer);
+                if let Some(room) = saying.answer {
+                    room.send(Said::Answer(rpc));
+                }
+                client.into_guard().announce();
+                return;
+            }
+            None => return,
+        }
+    }
+}

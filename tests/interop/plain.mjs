@@ -39,7 +39,7 @@ const CLIENTS = {
 /** The servers, and clients of which era they can be put behind. */
 const UPSTREAMS = {
   legacy: { python: python("legacy"), eras: ["legacy", "modern"] },
-  modern: { python: python("modern"), eras: ["modern"] },
+  modern: { python: python("modern"), eras: ["legacy", "modern"] },
 };
 
 const wanted = new Set(process.argv.slice(2));

@@ -1,0 +1,50 @@
+// An official TypeScript client with a limit of its own on each call: patience.mjs sdk|legacy|auto, a job in JSON on standard
+// input: { patience, seconds, ways: { way: url } }, in seconds. Prints what became of each way as JSON.
+
+import { json } from "node:stream/consumers";
+import { connect } from "./official.mjs";
+
+const [mode] = process.argv.slice(2);
+const { patience, seconds, ways } = await json(process.stdin);
+const timeout = patience * 1000;
+
+/** Reads what it is told, as a model would, and calls the tool that it is told to call. */
+async function companion(client, seen) {
+  Object.assign(seen, { tools: await client.tools(), called: [], longest: 0 });
+  const call = async (name, args) => {
+    const began = performance.now();
+    const said = await client.call(name, args, { timeout });
+    seen.longest = Math.max(seen.longest, (performance.now() - began) / 1000);
+    seen.called.push(name);
+    return said;
+  };
+  let said = await call("slow_compute", { seconds, label: "patience" });
+  const [, ticket] = /Ticket (\S+)\./.exec(said) ?? [];
+  for (let next; ticket && (next = /Call (\w+) with this ticket/.exec(said)); ) said = await call(next[1], { ticket });
+  return said;
+}
+
+/** Hears of progress all the time; its clock begins anew with it, or does not. */
+const waiting = (resetTimeoutOnProgress) => (client, seen) => {
+  seen.progress = 0;
+  const onprogress = () => (seen.progress += 1);
+  return client.call("quiet_compute", { seconds }, { timeout, onprogress, resetTimeoutOnProgress });
+};
+
+const WAYS = { companion, heartbeat: waiting(true), both: waiting(true), alone: waiting(false) };
+
+async function go([way, url]) {
+  const client = await connect(url, mode);
+  const seen = { version: client.version };
+  const began = performance.now();
+  try {
+    seen.said = await WAYS[way](client, seen);
+  } catch (error) {
+    seen.gave_up = String(error);
+  }
+  seen.took = (performance.now() - began) / 1000;
+  await client.close();
+  return [way, seen];
+}
+
+console.log(JSON.stringify(Object.fromEntries(await Promise.all(Object.entries(ways).map(go)))));

@@ -1,0 +1,61 @@
+"""The official Python client with a limit of its own on each call: patience.py [MODE], the same job on standard input as for
+patience.mjs. Prints what became of each way as JSON."""
+
+import asyncio
+import json
+import re
+import sys
+import time
+
+from official import connect
+
+
+async def companion(client, seen, job):
+    """Reads what it is told, as a model would, and calls the tool that it is told to call."""
+    seen |= {"tools": await client.tools(), "called": [], "longest": 0}
+
+    async def call(name, arguments):
+        began = time.monotonic()
+        said = await client.call(name, arguments, patience=job["patience"])
+        seen["longest"] = max(seen["longest"], time.monotonic() - began)
+        seen["called"].append(name)
+        return said
+
+    said = await call("slow_compute", {"seconds": job["seconds"], "label": "patience"})
+    ticket = re.search(r"Ticket (\S+)\.", said)
+    while ticket and (following := re.search(r"Call (\w+) with this ticket", said)):
+        said = await call(following[1], {"ticket": ticket[1]})
+    return said
+
+
+async def alone(client, seen, job):
+    """Hears of progress all the time. No Python client's clock begins anew with it."""
+    seen["progress"] = 0
+
+    async def progress(*_):
+        seen["progress"] += 1
+
+    return await client.call("quiet_compute", {"seconds": job["seconds"]}, progress, job["patience"])
+
+
+WAYS = {"companion": companion, "alone": alone}
+
+
+async def go(way, url, job):
+    async with connect(url, None, *sys.argv[1:]) as client:
+        seen = {"version": client.version}
+        began = time.monotonic()
+        try:
+            seen["said"] = await WAYS[way](client, seen, job)
+        except Exception as error:
+            seen["gave_up"] = str(error)
+        seen["took"] = time.monotonic() - began
+    return way, seen
+
+
+async def main():
+    job = json.load(sys.stdin)
+    print(json.dumps(dict(await asyncio.gather(*(go(way, url, job) for way, url in job["ways"].items())))))
+
+
+asyncio.run(main())

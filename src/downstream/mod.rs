@@ -292,7 +292,8 @@ async fn forward(
     };
     let is_listed = companion::is_listed(front, modern);
     let may_pass = if is_call {
-        claim.is_none() && may_stream_past(front, modern, &name)
+        let is_quiet = call::heartbeat(modern, rule).is_none();
+        claim.is_none() && is_quiet && may_stream_past(front, modern, &name)
     } else {
         !is_listed
     };

@@ -44,6 +44,7 @@ mod facade;
 mod facade_replicas;
 mod get_stream;
 mod headers;
+mod heartbeat;
 mod held;
 mod held_replicas;
 mod lifecycle;

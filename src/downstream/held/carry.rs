@@ -54,10 +54,11 @@ pub(super) fn begin(
     };
     let token = call.progress_token.filter(|_| call.rule.heartbeat);
     let now_ms = log.now_ms();
+    let age = Instant::now().saturating_duration_since(call.began);
     let head = Head {
         owner: front.runner.incarnation().as_str().into(),
         id: call.id,
-        began_ms: now_ms,
+        began_ms: now_ms.saturating_sub(u64::try_from(age.as_millis()).unwrap_or_default()),
         heartbeat: token.clone(),
         is_over: false,
     };
@@ -84,7 +85,7 @@ pub(super) fn begin(
     front.runner.attend(job.run(source));
     Ok((
         shown,
-        token.map(|token| Heartbeat::new(token, Duration::ZERO)),
+        token.map(|token| Heartbeat::since(call.began, token)),
     ))
 }
 

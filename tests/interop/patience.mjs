@@ -6,8 +6,8 @@
 //   both        the same, where there are companion tools and the tool's clients have more patience than fallback_after
 //   alone       as with heartbeat, but for its clock: it gives up, so its limit is one
 //
-// PATIENCE_SCALE divides all times but the heartbeat's, which is every 8 s: 6, or what is said; 1 is full size.
-// All clients at once, because they do nothing but wait. `node patience.mjs CLIENT..` runs some.
+// PATIENCE_SCALE divides all times but the heartbeat's, which is every 8 s: 5, or what is said; 1 is full size.
+// All at once, because they do nothing but wait. `node patience.mjs CLIENT..` runs some clients.
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -17,7 +17,7 @@ import { after, before, describe, test } from "node:test";
 import { front, here, python, ran, serve } from "./house.mjs";
 import { end } from "./processes.mjs";
 
-const { SCRATCH, PATIENCE_SCALE = "6" } = process.env;
+const { SCRATCH, PATIENCE_SCALE = "5" } = process.env;
 const SCALE = Number(PATIENCE_SCALE);
 /** What clients and tools need, in seconds, and what raincheck is told of it. */
 const PATIENCE = 60 / SCALE;
@@ -25,27 +25,41 @@ const SECONDS = 300 / SCALE;
 const FALLBACK_AFTER = 45 / SCALE;
 /** While the server says nothing; raincheck has no setting for it. */
 const HEARTBEAT = 8;
-/** Interpreters start, ten at once on two cores. */
-const START = 40;
+/** Interpreters start on two busy cores. */
+const START = 60;
 const LIMIT = { timeout: (START + 2 * SECONDS) * 1000 };
 assert.ok(PATIENCE > HEARTBEAT, `PATIENCE_SCALE=${PATIENCE_SCALE} leaves less patience than there is between heartbeats`);
 
-const typescript = (mode) => [process.execPath, here("plain/patience.mjs"), mode];
+/** A program is started once for all that it does. */
+const PROGRAMS = {
+  typescript: [process.execPath, here("plain/patience.mjs")],
+  "python 1": [python("legacy"), here("plain/patience.py")],
+  "python 2": [python("modern"), here("plain/patience.py")],
+};
+
 const ALL = ["companion", "heartbeat", "both", "alone"];
-/** Python's clocks never begin anew. */
+/** No Python client's clock begins anew. */
 const PYTHONS = ["companion", "alone"];
 
 const CLIENTS = {
-  "SDK 1.32": { era: "legacy", command: typescript("sdk"), ways: ALL },
-  "client 2.4, legacy": { era: "legacy", command: typescript("legacy"), ways: ALL },
-  "client 2.4": { era: "modern", command: typescript("auto"), ways: ALL },
-  "mcp 1.30": { era: "legacy", command: [python("legacy"), here("plain/patience.py")], ways: PYTHONS },
-  "mcp 2.3, legacy": { era: "legacy", command: [python("modern"), here("plain/patience.py"), "legacy"], ways: PYTHONS },
-  "mcp 2.3": { era: "modern", command: [python("modern"), here("plain/patience.py"), "auto"], ways: PYTHONS },
+  "SDK 1.32": { era: "legacy", program: "typescript", mode: "sdk", ways: ALL },
+  "client 2.4, legacy": { era: "legacy", program: "typescript", mode: "legacy", ways: ALL },
+  "client 2.4": { era: "modern", program: "typescript", mode: "auto", ways: ALL },
+  "mcp 1.30": { era: "legacy", program: "python 1", ways: PYTHONS },
+  "mcp 2.3, legacy": { era: "legacy", program: "python 2", mode: "legacy", ways: PYTHONS },
+  "mcp 2.3": { era: "modern", program: "python 2", mode: "auto", ways: PYTHONS },
 };
 
-/** What clients of an era do not get yet in front of an upstream of another, "client/upstream way". */
+/** What clients of an era do not get yet in front of an upstream of another: "client/upstream way". */
 const NOT_YET = new Set(["legacy/modern companion", "legacy/legacy both"]);
+
+/** What each way is known by: the tool that is called, and which raincheck it goes through. */
+const WAYS = {
+  companion: { tool: "slow_compute", front: "companion" },
+  heartbeat: { tool: "quiet_compute", front: "plain" },
+  both: { tool: "quiet_compute", front: "companion" },
+  alone: { tool: "quiet_compute", front: "plain" },
+};
 
 const CHECKS = {
   companion(seen) {
@@ -72,58 +86,67 @@ const CHECKS = {
 };
 
 const wanted = new Set(process.argv.slice(2));
-describe("patience", { concurrency: true }, () => {
-  for (const era of ["legacy", "modern"]) {
-    describe(`in front of ${era}`, () => {
-      const started = [];
-      const place = { era, asked: { slow_compute: 0, quiet_compute: 0 } };
-      before(async () => {
-        const dir = `${SCRATCH}/${era}`;
-        place.inner = await serve(era, dir, started);
-        const scaled = { RAINCHECK_TASKS__FALLBACK_AFTER: `${FALLBACK_AFTER * 1000}ms` };
-        const settings = { plain: scaled, companion: { ...scaled, RAINCHECK_TASKS__COMPANION_TOOLS: "true" } };
-        for (const [name, environment] of Object.entries(settings)) {
-          await mkdir(`${dir}/${name}`);
-          place[name] = await front(place.inner, here("patience.toml"), `${dir}/${name}`, started, environment);
-        }
-      }, LIMIT);
-      after(async () => {
-        for (const child of started.reverse()) await end(child);
-      });
-      describe("clients", { concurrency: true }, () => {
-        for (const [name, client] of Object.entries(CLIENTS)) {
-          if (wanted.size > 0 && !wanted.has(name)) continue;
-          test(name, LIMIT, (t) => wait(t, name, client, place));
-        }
-      });
-      test("each call ran once", LIMIT, async () => {
-        for (const [tool, calls] of Object.entries(place.asked)) {
-          assert.equal((await ran(place.inner, tool)).started, calls, tool);
-        }
-      });
+const RUNS = ["legacy", "modern"].flatMap((upstream) =>
+  Object.entries(CLIENTS)
+    .filter(([name]) => wanted.size === 0 || wanted.has(name))
+    .flatMap(([name, client]) => client.ways.map((way) => ({ upstream, name, client, way }))),
+);
+const isServed = ({ upstream, client, way }) => !NOT_YET.has(`${client.era}/${upstream} ${way}`);
+
+describe("patience", () => {
+  const started = [];
+  const houses = {};
+  before(async () => {
+    await Promise.all(["legacy", "modern"].map(async (era) => (houses[era] = await open(era, started))));
+    await Promise.all(Object.keys(PROGRAMS).map((program) => wait(program, houses)));
+  }, LIMIT);
+  after(async () => {
+    for (const child of started.reverse()) await end(child);
+  });
+  for (const run of RUNS) {
+    const { upstream, name, client, way } = run;
+    test(`${name} in front of ${upstream}, ${way}`, { skip: !isServed(run) && "raincheck does not serve that yet" }, (t) => {
+      const { seen } = run;
+      assert.equal(seen.version, client.era === "modern" ? "2026-07-28" : "2025-11-25", seen.gave_up);
+      t.diagnostic(`${name} in front of ${upstream}, ${way}: ${seen.took.toFixed(1)} s, ${CHECKS[way](seen)}`);
+    });
+  }
+  for (const upstream of ["legacy", "modern"]) {
+    test(`in front of ${upstream} each call ran once`, async () => {
+      for (const tool of ["slow_compute", "quiet_compute"]) {
+        const calls = RUNS.filter((run) => run.upstream === upstream && isServed(run) && WAYS[run.way].tool === tool);
+        assert.equal((await ran(houses[upstream].inner, tool)).started, calls.length, tool);
+      }
     });
   }
 });
 
-/** Runs a client once, all its ways at the same time, and checks each. */
-async function wait(t, name, client, place) {
-  const of = (way) => (way === "companion" || way === "both" ? place.companion : place.plain);
-  const ways = client.ways.filter((way) => !NOT_YET.has(`${client.era}/${place.era} ${way}`));
-  for (const way of ways) place.asked[way === "companion" ? "slow_compute" : "quiet_compute"] += 1;
-  const job = { patience: PATIENCE, seconds: SECONDS, ways: Object.fromEntries(ways.map((way) => [way, of(way)])) };
-  const seen = await run(client.command, job);
-  for (const way of client.ways) {
-    await t.test(way, { skip: !ways.includes(way) && "raincheck does not serve that yet" }, (t) => {
-      assert.equal(seen[way].version, client.era === "modern" ? "2026-07-28" : "2025-11-25");
-      const became = CHECKS[way](seen[way]);
-      t.diagnostic(`${name} in front of ${place.era}, ${way}: ${seen[way].took.toFixed(1)} s, ${became}`);
-    });
+/** An upstream, and in front of it raincheck without companion tools and with them. */
+async function open(era, started) {
+  const dir = `${SCRATCH}/${era}`;
+  const inner = await serve(era, dir, started);
+  const house = { inner };
+  const scaled = { RAINCHECK_TASKS__FALLBACK_AFTER: `${FALLBACK_AFTER * 1000}ms` };
+  const settings = { plain: scaled, companion: { ...scaled, RAINCHECK_TASKS__COMPANION_TOOLS: "true" } };
+  for (const [name, environment] of Object.entries(settings)) {
+    await mkdir(`${dir}/${name}`);
+    house[name] = await front(inner, here("patience.toml"), `${dir}/${name}`, started, environment);
   }
+  return house;
 }
 
-/** What a client prints, as JSON, when it is given `job`. */
-async function run([program, ...args], job) {
-  const child = spawn(program, args, { stdio: ["pipe", "pipe", "inherit"], timeout: LIMIT.timeout });
+/** Has `program` do all that its clients do, at the same time. */
+async function wait(program, houses) {
+  const runs = RUNS.filter((run) => run.client.program === program && isServed(run));
+  if (runs.length === 0) return;
+  const job = {
+    patience: PATIENCE,
+    seconds: SECONDS,
+    runs: runs.map(({ upstream, client, way }) => ({ way, mode: client.mode, url: houses[upstream][WAYS[way].front] })),
+  };
+  const [path, ...args] = PROGRAMS[program];
+  const child = spawn(path, args, { stdio: ["pipe", "pipe", "inherit"], timeout: LIMIT.timeout });
   child.stdin.end(JSON.stringify(job));
-  return JSON.parse(await text(child.stdout));
+  const all = JSON.parse(await text(child.stdout));
+  runs.forEach((run, place) => (run.seen = all[place]));
 }

@@ -1,11 +1,11 @@
-// An official TypeScript client with a limit of its own on each call: patience.mjs sdk|legacy|auto, a job in JSON on standard
-// input: { patience, seconds, ways: { way: url } }, in seconds. Prints what became of each way as JSON.
+// The official TypeScript clients with a limit of their own on each call. Takes a job in JSON on standard input, times in seconds:
+// { patience, seconds, runs: [{ way, mode, url }] }, mode being sdk, legacy or auto. Prints what became of each run as JSON.
 
 import { json } from "node:stream/consumers";
+import { inspect } from "node:util";
 import { connect } from "./official.mjs";
 
-const [mode] = process.argv.slice(2);
-const { patience, seconds, ways } = await json(process.stdin);
+const { patience, seconds, runs } = await json(process.stdin);
 const timeout = patience * 1000;
 
 /** Reads what it is told, as a model would, and calls the tool that it is told to call. */
@@ -33,20 +33,24 @@ const waiting = (resetTimeoutOnProgress) => (client, seen) => {
 
 const WAYS = { companion, heartbeat: waiting(true), both: waiting(true), alone: waiting(false) };
 
-async function go([way, url]) {
-  const client = await connect(url, mode);
-  const seen = { version: client.version };
-  // Whatever a client does before its first call is no part of that call's time.
-  await client.call("greet", { name: "Ada" });
-  const began = performance.now();
+async function go({ way, mode, url }) {
+  const seen = {};
   try {
-    seen.said = await WAYS[way](client, seen);
+    const client = await connect(url, mode);
+    seen.version = client.version;
+    // Whatever a client does before its first call is no part of that call's time.
+    await client.call("greet", { name: "Ada" });
+    const began = performance.now();
+    try {
+      seen.said = await WAYS[way](client, seen);
+    } finally {
+      seen.took = (performance.now() - began) / 1000;
+      await client.close();
+    }
   } catch (error) {
-    seen.gave_up = String(error);
+    seen.gave_up = inspect(error);
   }
-  seen.took = (performance.now() - began) / 1000;
-  await client.close();
-  return [way, seen];
+  return seen;
 }
 
-console.log(JSON.stringify(Object.fromEntries(await Promise.all(Object.entries(ways).map(go)))));
+console.log(JSON.stringify(await Promise.all(runs.map(go))));

@@ -1,5 +1,5 @@
-"""The official Python client with a limit of its own on each call: patience.py [MODE], the same job on standard input as for
-patience.mjs. Prints what became of each way as JSON."""
+"""The official Python client with a limit of its own on each call: the same job on standard input as for patience.mjs, mode
+being one of mcp 2.x. Prints what became of each run as JSON."""
 
 import asyncio
 import json
@@ -41,23 +41,27 @@ async def alone(client, seen, job):
 WAYS = {"companion": companion, "alone": alone}
 
 
-async def go(way, url, job):
-    async with connect(url, None, *sys.argv[1:]) as client:
-        seen = {"version": client.version}
-        # Whatever a client does before its first call is no part of that call's time.
-        await client.call("greet", {"name": "Ada"})
-        began = time.monotonic()
-        try:
-            seen["said"] = await WAYS[way](client, seen, job)
-        except Exception as error:
-            seen["gave_up"] = str(error)
-        seen["took"] = time.monotonic() - began
-    return way, seen
+async def go(job, way, url, mode=None):
+    seen = {}
+    try:
+        async with connect(url, None, *([] if mode is None else [mode])) as client:
+            seen["version"] = client.version
+            # Whatever a client does before its first call is no part of that call's time.
+            await client.call("greet", {"name": "Ada"})
+            began = time.monotonic()
+            try:
+                seen["said"] = await WAYS[way](client, seen, job)
+            except Exception as error:
+                seen["gave_up"] = str(error)
+            seen["took"] = time.monotonic() - began
+    except Exception as error:
+        seen.setdefault("gave_up", repr(error))
+    return seen
 
 
 async def main():
     job = json.load(sys.stdin)
-    print(json.dumps(dict(await asyncio.gather(*(go(way, url, job) for way, url in job["ways"].items())))))
+    print(json.dumps(await asyncio.gather(*(go(job, **run) for run in job["runs"]))))
 
 
 asyncio.run(main())

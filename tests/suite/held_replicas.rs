@@ -44,7 +44,7 @@ async fn a_call_is_come_back_to_on_any_replica() {
     let mut last = primed(&mut stream).await;
     for (step, session) in [(1, &at_b), (2, &at_a), (3, &at_b)] {
         drop(stream);
-        stream = back_at(&session, &last).await;
+        stream = back_at(session, &last).await;
         let event = stream.event().await.unwrap();
         assert_eq!(event.message["params"]["progress"], step);
         last = event.id.unwrap();

@@ -172,6 +172,7 @@ lanes() {
     while [ "$(jobs -pr | wc -l)" -ge "$width" ]; do wait -n || true; done
     (
       arm
+      SECONDS=0
       # Not `lane || ..`: there a command that fails would not end the lane.
       (
         arm
@@ -179,6 +180,7 @@ lanes() {
       ) &
       PIDS+=("$!")
       wait "$!" || say "0 passed, 1 failed"
+      say "$name took $SECONDS s"
     ) >"$SCRATCH/$name.out" 2>&1 </dev/null &
     PIDS+=("$!") pids+=("$!")
   done

@@ -61,7 +61,7 @@ pub(super) async fn carry(
         return response;
     }
     let id = asked.modern.request.id;
-    let heartbeat = heartbeat(asked, &rule);
+    let heartbeat = heartbeat(asked.modern, &rule);
     match begin(front, asked, plan, rule) {
         Ok(client) => respond(id.to_owned(), client, heartbeat).await,
         Err(refused) => Rpc::not_begun(id.get(), refused.reason()).into_response(),
@@ -164,7 +164,9 @@ pub(super) async fn come_back(
         Rejoined::Refused(error) => Rpc::error(id.get(), &error).into_response(),
         Rejoined::StoreUnavailable => Rpc::store_unavailable(id.get()).into_response(),
         Rejoined::Busy => Rpc::busy(id.get()).into_response(),
-        Rejoined::Follow(client) => respond(id.to_owned(), client, heartbeat(asked, rule)).await,
+        Rejoined::Follow(client) => {
+            respond(id.to_owned(), client, heartbeat(asked.modern, rule)).await
+        }
     })
 }
 
@@ -198,9 +200,9 @@ fn heard_by(asked: &Asked<'_>, rule: &Rule) -> HeardBy {
 }
 
 /// Where the rule has one for this client.
-pub(super) fn heartbeat(asked: &Asked<'_>, rule: &Rule) -> Option<Heartbeat> {
-    let token = asked.modern.meta.progress_token.filter(|_| rule.heartbeat);
-    token.map(|token| Heartbeat::new(token.to_owned(), Duration::ZERO))
+pub(super) fn heartbeat(modern: &Modern<'_>, rule: &Rule) -> Option<Heartbeat> {
+    let token = modern.meta.progress_token.filter(|_| rule.heartbeat);
+    token.map(|token| Heartbeat::since(Instant::now(), token.to_owned()))
 }
 
 /// The answer as one JSON body where it comes soon, else as a stream.

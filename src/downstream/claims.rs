@@ -101,7 +101,7 @@ pub(super) async fn carry(
         return response;
     }
     let id = asked.modern.request.id;
-    let heartbeat = call::heartbeat(asked, &rule);
+    let heartbeat = call::heartbeat(asked.modern, &rule);
     let mut call = call::call(asked, plan, rule);
     // Whoever joins it may ask for progress.
     call.outgoing.wants_progress = true;

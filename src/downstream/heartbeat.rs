@@ -24,14 +24,23 @@ pub(super) struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// Of a call that runs for so long already, with its client's own token.
-    pub(super) fn new(token: Box<RawValue>, age: Duration) -> Self {
-        let now = Instant::now();
+    /// Of a call that its client waits for since `began`, with the client's own token.
+    pub(super) fn since(began: Instant, token: Box<RawValue>) -> Self {
         Self {
             token,
-            began: now.checked_sub(age).unwrap_or(now),
+            began,
             last: 0.0,
+            due: began + SILENCE,
+        }
+    }
+
+    /// The same where its client comes back to a call of that age: first it hears what it missed.
+    pub(super) fn resumed(age: Duration, token: Box<RawValue>) -> Self {
+        let now = Instant::now();
+        let began = now.checked_sub(age).unwrap_or(now);
+        Self {
             due: now + SILENCE,
+            ..Self::since(began, token)
         }
     }
 
@@ -101,7 +110,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn it_beats_while_the_server_is_silent_and_its_progress_grows() {
-        let mut heartbeat = Heartbeat::new(token("\"t\""), Duration::ZERO);
+        let mut heartbeat = Heartbeat::since(Instant::now(), token("\"t\""));
         let from = Instant::now();
         let mut last = 0.0;
         for said in ["3", "3.5"] {
@@ -121,8 +130,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn the_first_is_due_when_its_client_has_waited_for_so_long() {
+        let began = Instant::now();
+        tokio::time::advance(Duration::from_secs(3)).await;
+        let waits = Heartbeat::since(began, token("1"));
+        let came_back = Heartbeat::resumed(Duration::from_mins(1), token("1"));
+        waits.due().await;
+        assert_eq!(Instant::now() - began, SILENCE);
+        came_back.due().await;
+        assert_eq!(Instant::now() - began, Duration::from_secs(3) + SILENCE);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn only_progress_under_its_token_counts() {
-        let mut heartbeat = Heartbeat::new(token("1"), Duration::from_mins(1));
+        let mut heartbeat = Heartbeat::resumed(Duration::from_mins(1), token("1"));
         for other in [
             r#"{"method":"notifications/progress","params":{"progressToken":"1","progress":9}}"#,
             r#"{"method":"notifications/message","params":{"progressToken":1,"progress":9}}"#,

@@ -295,7 +295,7 @@ async fn forward(
     };
     let is_listed = companion::is_listed(front, modern);
     let may_pass = if is_call {
-        claim.is_none() && may_stream_past(front, modern, &name)
+        claim.is_none() && may_stream_past(front, modern, rule, &name)
     } else {
         !is_listed
     };
@@ -336,13 +336,14 @@ async fn forward(
 }
 
 /// Whether a call may go to the server as it came.
-fn may_stream_past(front: &Front, modern: &Modern<'_>, tool: &str) -> bool {
+fn may_stream_past(front: &Front, modern: &Modern<'_>, rule: &Rule, tool: &str) -> bool {
     let (request, meta) = (&modern.request, &modern.meta);
     // What speaks of tasks must not reach the server: only then the body is edited.
     let hides_tasks = meta.declares_tasks && !front.settings.pass_native_tasks;
     let untouched = !hides_tasks && !request.params.contains("task");
+    let has_heartbeat = call::heartbeat(modern, rule).is_some();
     // What streams past waits for nobody.
-    untouched && !call::has_state_of_ours(request) && !front.runner.limits(tool)
+    untouched && !has_heartbeat && !call::has_state_of_ours(request) && !front.runner.limits(tool)
 }
 
 fn is_known(front: &Front, era: Era, method: &str) -> bool {

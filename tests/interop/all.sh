@@ -8,7 +8,8 @@
 #   everything           everything.mjs: server-everything 2026.8.31 as the wrapped server
 #   sse                  the same server over HTTP+SSE
 #   program              the same server, run by raincheck over standard input and output
-#   plain                plain.mjs: clients without Tasks (mcp 1.30 and 2.3, client 2.4, fastmcp 3 and 4), in front of each
+#   plain                plain.mjs: clients without Tasks (mcp 1.30 and 2.3, SDK 1.32, client 2.4, fastmcp 3 and 4), in front of each
+#   patience             patience.mjs: some of them that give up after a minute, and a tool of five; `PATIENCE_SCALE=1` at full size
 #   wrapped              wrapped.mjs: every server in rows.mjs, wrapped unmodified; `node wrapped.mjs ROW..` runs some
 set -euo pipefail
 # shellcheck source=tests/lib.sh
@@ -22,9 +23,9 @@ lane() {
     rust_clients "$dir" || FAILED=yes
     return
   fi
-  if [ "$1" = wrapped ] || [ "$1" = plain ]; then
+  if [ "$1" = wrapped ] || [ "$1" = plain ] || [ "$1" = patience ]; then
     RAINCHECK=$(raincheck_path) SCRATCH=$dir node_tests "$1.mjs" "$dir"
-    [ -z "${FAILED:-}" ] || grep -hv stdio::stderr "$dir"/*/raincheck.log | tail -n 60
+    [ -z "${FAILED:-}" ] || find "$dir" -name raincheck.log -exec grep -hv stdio::stderr {} + | tail -n 60
     return
   fi
   case $1 in
@@ -61,12 +62,12 @@ everything() {
 
 # node_tests FILE DIR: run it, show it, and say the sum the way everything here does.
 node_tests() {
-  run timeout 300 "$(node_path)" --test-reporter=tap "$HERE/$1" >"$2/tests.tap" 2>&1 || FAILED=yes
+  run timeout 420 "$(node_path)" --test-reporter=tap "$HERE/$1" >"$2/tests.tap" 2>&1 || FAILED=yes
   tap "$2/tests.tap"
 }
 
 tap() {
-  grep -E '^ *(not )?ok |^ *(error|expected|actual): |Error' "$1" || cat "$1"
+  grep -E '^ *(not )?ok |^ *(error|expected|actual): |Error|^ *# .*: [0-9.]+ s, ' "$1" || cat "$1"
   awk '/^# (pass|fail|cancelled|skipped) / { n[$2] = $3 }
     END { if (!("pass" in n)) n["fail"] = 1
           printf "%d passed, %d failed, %d skipped\n", n["pass"], n["fail"] + n["cancelled"], n["skipped"] }' "$1"
@@ -92,11 +93,12 @@ rust_clients() {
 }
 
 LANES=("$@")
-[ $# -gt 0 ] || LANES=(wrapped plain rmcp legacy legacy-sse modern dialect-legacy dialect-modern everything sse program)
+[ $# -gt 0 ] || LANES=(patience wrapped plain rmcp legacy legacy-sse modern dialect-legacy dialect-modern everything sse program)
 
 arm
 scratch
-lanes 2 "${LANES[@]}"
+# One of the three, patience, only waits.
+lanes 3 "${LANES[@]}"
 cd "$SCRATCH"
 LINE=$(closing_line "${LANES[@]/%/.out}")
 say "$LINE"

@@ -4,25 +4,23 @@
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { mkdir } from "node:fs/promises";
 import { after, before, describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
-import { end, freePort, listening, start } from "./processes.mjs";
+import { front, here, python, ran, serve } from "./house.mjs";
+import { end } from "./processes.mjs";
 
-const { RAINCHECK, RAINCHECK_TEST_CACHE: CACHE, SCRATCH } = process.env;
+const { SCRATCH } = process.env;
 /** A client's own limit is 60 s. */
 const LIMIT = { timeout: 70_000 };
 const QUIET = { FASTMCP_CHECK_FOR_UPDATES: "off" };
 
-const python = (environment) => `${CACHE}/python-${environment}/bin/python`;
-const here = (path) => new URL(path, import.meta.url).pathname;
-
 /** Which era a client speaks, how it is started, whether it hears of progress, and whether it can cancel. */
 const CLIENTS = {
-  "mcp 1.30": { era: "legacy", command: [python("legacy"), here("plain/mcp1.py")] },
-  "mcp 2.3, legacy": { era: "legacy", command: [python("modern"), here("plain/mcp2.py")], mode: "legacy" },
-  "mcp 2.3": { era: "modern", command: [python("modern"), here("plain/mcp2.py")], mode: "auto" },
+  "mcp 1.30": { era: "legacy", command: [python("legacy"), here("plain/python.py")] },
+  "mcp 2.3, legacy": { era: "legacy", command: [python("modern"), here("plain/python.py")], mode: "legacy" },
+  "mcp 2.3": { era: "modern", command: [python("modern"), here("plain/python.py")], mode: "auto" },
+  "SDK 1.32": { era: "legacy", command: [process.execPath, here("plain/typescript.mjs")], mode: "sdk" },
   "client 2.4, legacy": { era: "legacy", command: [process.execPath, here("plain/typescript.mjs")], mode: "legacy" },
   "client 2.4": { era: "modern", command: [process.execPath, here("plain/typescript.mjs")], mode: "auto" },
   "fastmcp 3": { era: "legacy", command: [python("fastmcp3"), here("plain/fastmcp_client.py")], mode: "plain", cancels: false },
@@ -36,60 +34,38 @@ const CLIENTS = {
   },
 };
 
-/** The servers, and clients of which era they can be put behind. */
-const UPSTREAMS = {
-  legacy: { python: python("legacy"), eras: ["legacy", "modern"] },
-  modern: { python: python("modern"), eras: ["modern"] },
-};
-
 const wanted = new Set(process.argv.slice(2));
 // The two at once; the clients of one after each other, so that what the server counts is theirs.
 describe("plain", { concurrency: 2 }, () => {
-  for (const [era, upstream] of Object.entries(UPSTREAMS)) {
+  for (const era of ["legacy", "modern"]) {
     describe(`in front of ${era}`, { concurrency: 1 }, () => {
       const started = [];
-      let place;
-      before(async () => (place = await wrap(era, upstream, started)), LIMIT);
+      let inner;
+      let url;
+      before(async () => {
+        const dir = `${SCRATCH}/${era}`;
+        inner = await serve(era, dir, started);
+        url = await front(inner, here("../conformance/raincheck.toml"), dir, started);
+      }, LIMIT);
       after(async () => {
         for (const child of started.reverse()) await end(child);
       });
       for (const [name, client] of Object.entries(CLIENTS)) {
-        if (!upstream.eras.includes(client.era) || (wanted.size > 0 && !wanted.has(name))) continue;
-        test(name, LIMIT, () => drive(client, place));
+        if (wanted.size > 0 && !wanted.has(name)) continue;
+        test(name, LIMIT, () => drive(client, url, inner));
       }
     });
   }
 });
 
-async function wrap(era, upstream, started) {
-  const dir = `${SCRATCH}/${era}`;
-  await mkdir(dir);
-  const [port, inner] = [await freePort(), await freePort()];
-  const script = here(`../conformance/upstream_${era}.py`);
-  const server = start([upstream.python, script, "--port", `${inner}`], `${dir}/server.log`);
-  started.push(server);
-  await listening(server, inner);
-  const config = here("../conformance/raincheck.toml");
-  const proxy = start(
-    [RAINCHECK, "run", "--config", config, "--store", "memory:", "--listen", `127.0.0.1:${port}`,
-      "--upstream", `http://127.0.0.1:${inner}/mcp`],
-    `${dir}/raincheck.log`,
-    { HOME: dir },
-  );
-  started.push(proxy);
-  await listening(proxy, port);
-  return { url: `http://127.0.0.1:${port}/mcp`, stats: `http://127.0.0.1:${inner}/_stats` };
-}
-
-async function drive({ command, mode, era, cancels = true, progresses = true }, { url, stats }) {
-  const earlier = await ran(stats);
+async function drive({ era, command, mode, cancels = true, progresses = true }, url, inner) {
+  const earlier = await ran(inner, "slow_compute");
   const [program, ...args] = command;
   const { stdout } = await promisify(execFile)(program, [...args, url, ...(mode === undefined ? [] : [mode])], {
     env: { ...process.env, ...QUIET },
     timeout: LIMIT.timeout,
   });
   const seen = JSON.parse(stdout);
-  if (seen.era !== undefined) assert.equal(seen.era, era);
   if (seen.version !== undefined) assert.equal(seen.version, era === "modern" ? "2026-07-28" : "2025-11-25");
   for (const name of ["greet", "slow_compute", "confirm_delete"]) assert.ok(seen.tools.includes(name), `${name} is listed`);
   assert.equal(seen.quick, "Hello, Ada!");
@@ -100,20 +76,15 @@ async function drive({ command, mode, era, cancels = true, progresses = true }, 
   assert.equal(Boolean(seen.cancelled), cancels);
   // Each call ran once, and the one that was cancelled was so at the server.
   const calls = cancels ? 2 : 1;
-  const now = await until(stats, (now) => now.cancelled - earlier.cancelled === calls - 1);
+  const now = await until(inner, (now) => now.cancelled - earlier.cancelled === calls - 1);
   assert.deepEqual([now.started - earlier.started, now.finished - earlier.finished], [calls, 1]);
 }
 
-async function ran(stats) {
-  const all = await (await fetch(stats)).json();
-  return all.slow_compute ?? { started: 0, finished: 0, cancelled: 0 };
-}
-
 /** What the server counts, as soon as it is as it should be. It can only be asked for, so this looks again, for two seconds. */
-async function until(stats, wanted) {
+async function until(inner, wanted) {
   const deadline = Date.now() + 2_000;
   for (;;) {
-    const now = await ran(stats);
+    const now = await ran(inner, "slow_compute");
     if (wanted(now)) return now;
     assert.ok(Date.now() < deadline, `the server is told: ${JSON.stringify(now)}`);
     await sleep(50);

@@ -39,18 +39,22 @@ impl ClientHandler for Person {
 }
 
 #[tokio::test]
-async fn the_usual_handshake_in_front_of_legacy() {
-    let house = House::open(Upstream::Legacy).await;
-    let client = timeout(START, Person.serve(transport(&house)));
-    let client = client.await.expect("an answer in time").unwrap();
-    exercise(&house, client, "2025-11-25").await;
+async fn the_usual_handshake_in_front_of_both() {
+    for upstream in [Upstream::Legacy, Upstream::Modern] {
+        let house = House::open(upstream).await;
+        let client = timeout(START, Person.serve(transport(&house)));
+        let client = client.await.expect("an answer in time").unwrap();
+        exercise(&house, client, "2025-11-25").await;
+    }
 }
 
 #[tokio::test]
-async fn initialize_in_front_of_legacy() {
-    let house = House::open(Upstream::Legacy).await;
-    let client = connect(&house, ClientLifecycleMode::Initialize).await;
-    exercise(&house, client, "2025-11-25").await;
+async fn initialize_in_front_of_both() {
+    for upstream in [Upstream::Legacy, Upstream::Modern] {
+        let house = House::open(upstream).await;
+        let client = connect(&house, ClientLifecycleMode::Initialize).await;
+        exercise(&house, client, "2025-11-25").await;
+    }
 }
 
 #[tokio::test]

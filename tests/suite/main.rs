@@ -48,6 +48,7 @@ mod facade_ends;
 mod facade_replicas;
 mod get_stream;
 mod headers;
+mod heartbeat;
 mod held;
 mod held_carried;
 mod held_replicas;

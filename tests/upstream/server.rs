@@ -14,6 +14,9 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use super::reply::Reply;
 
+/// What is waited for here takes milliseconds.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// A request that came.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
@@ -56,7 +59,11 @@ struct Script {
 struct Inner {
     script: Mutex<Script>,
     connections: AtomicUsize,
+    /// Of which its client still has its end.
+    open: AtomicUsize,
     hung_up: AtomicUsize,
+    /// Something that can be asked for changed.
+    changed: tokio::sync::Notify,
     closing: Mutex<CancellationToken>,
     answered: tokio::sync::Notify,
     /// Calls that a stream waits for, see [`Reply::on_call`].
@@ -99,7 +106,9 @@ impl Server {
             inner: Arc::new(Inner {
                 script: Mutex::new(script),
                 connections: AtomicUsize::new(0),
+                open: AtomicUsize::new(0),
                 hung_up: AtomicUsize::new(0),
+                changed: tokio::sync::Notify::new(),
                 closing: Mutex::default(),
                 answered: tokio::sync::Notify::new(),
                 awaited: AtomicUsize::new(1),
@@ -188,40 +197,65 @@ impl Server {
         self.inner.hung_up.load(Ordering::SeqCst)
     }
 
+    /// Closes those on which nothing is asked, and returns when their clients know.
     pub(crate) async fn close_connections(&self) {
         std::mem::take(&mut *self.inner.closing.lock().unwrap()).cancel();
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        self.until(|server| server.inner.open.load(Ordering::SeqCst) == 0)
+            .await;
     }
 
     pub(crate) async fn until(&self, holds: impl Fn(&Self) -> bool) {
-        for _ in 0..500 {
-            if holds(self) {
-                return;
+        let comes_true = async {
+            loop {
+                let changed = self.inner.changed.notified();
+                tokio::pin!(changed);
+                // Heard from here on: no change is missed.
+                changed.as_mut().enable();
+                if holds(self) {
+                    return;
+                }
+                changed.await;
             }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        panic!("it never came true");
+        };
+        tokio::time::timeout(PATIENCE, comes_true)
+            .await
+            .expect("it comes true");
     }
 }
 
-/// One connection: requests one after the other, as HTTP/1.1 has it.
-async fn serve<T>(mut stream: T, inner: Arc<Inner>)
+async fn serve<T>(stream: T, inner: Arc<Inner>)
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     inner.connections.fetch_add(1, Ordering::SeqCst);
+    inner.open.fetch_add(1, Ordering::SeqCst);
+    answer_all(stream, &inner).await;
+    inner.open.fetch_sub(1, Ordering::SeqCst);
+    inner.changed.notify_waiters();
+}
+
+/// One connection: requests one after the other, as HTTP/1.1 has it.
+async fn answer_all<T>(mut stream: T, inner: &Inner)
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+{
     let mut buffer = Vec::new();
     loop {
         let closing = inner.closing.lock().unwrap().clone();
         let request = tokio::select! {
-            () = closing.cancelled() => return,
+            () = closing.cancelled() => {
+                let _ = stream.shutdown().await;
+                while stream.read_buf(&mut buffer).await.is_ok_and(|read| read > 0) {}
+                return;
+            }
             request = read_request(&mut stream, &mut buffer) => request,
         };
         let Some((method, seen)) = request else {
             return;
         };
         let reply = inner.decide(&method, seen.clone());
-        if !answer(&mut stream, &inner, &seen, reply).await {
+        inner.changed.notify_waiters();
+        if !answer(&mut stream, inner, &seen, reply).await {
             return;
         }
     }
@@ -391,6 +425,7 @@ async fn hang<T: AsyncRead + Unpin>(stream: &mut T, inner: &Inner) {
     let mut byte = [0];
     if let Ok(0) | Err(_) = stream.read(&mut byte).await {
         inner.hung_up.fetch_add(1, Ordering::SeqCst);
+        inner.changed.notify_waiters();
     }
 }
 

@@ -60,7 +60,9 @@ pub(super) fn begin(
     };
     let token = call.progress_token.clone();
     let token = token.filter(|_| call.rule.heartbeat);
-    let began_ms = log.now_ms();
+    let age = Instant::now().saturating_duration_since(call.began);
+    let age_ms = u64::try_from(age.as_millis()).unwrap_or_default();
+    let began_ms = log.now_ms().saturating_sub(age_ms);
     let head = Head {
         owner: front.runner.incarnation().as_str().into(),
         id: call.id.clone(),
@@ -85,7 +87,7 @@ pub(super) fn begin(
     front.runner.attend(job.run(source));
     Ok((
         shown,
-        token.map(|token| Heartbeat::new(token, Duration::ZERO)),
+        token.map(|token| Heartbeat::since(call.began, token)),
     ))
 }
 

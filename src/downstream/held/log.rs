@@ -135,7 +135,7 @@ impl Head {
     pub(super) async fn heartbeat(&self, log: &Log) -> Option<Heartbeat> {
         let token = self.heartbeat.clone()?;
         let age = log.ledger.now_ms().saturating_sub(self.began_ms);
-        let mut heartbeat = Heartbeat::new(token, Duration::from_millis(age));
+        let mut heartbeat = Heartbeat::resumed(Duration::from_millis(age), token);
         for (_, entry) in log.behind(0).await.unwrap_or_default() {
             heartbeat.saw(entry.json());
         }

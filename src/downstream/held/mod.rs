@@ -13,6 +13,7 @@ use futures_util::stream::{BoxStream, StreamExt as _};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Response, StatusCode};
 use serde_json::value::RawValue;
+use tokio::time::Instant;
 
 use super::body::Body;
 use super::legacy::pushes::SessionKey;
@@ -93,6 +94,8 @@ pub(super) struct Call {
     /// The request's.
     id: Box<RawValue>,
     progress_token: Option<Box<RawValue>>,
+    /// Since when its client waits.
+    began: Instant,
     rule: Rule,
     primes: bool,
     stop: Stop,
@@ -124,6 +127,7 @@ impl Call {
             place: Place::of(front, &parts.headers)?,
             id: id.to_owned(),
             progress_token: token.map(ToOwned::to_owned),
+            began: Instant::now(),
             rule: front.rules.for_tool(&tool).0.clone(),
             stop: std::future::ready(()).boxed(),
             primes: primes(&parts.headers),
@@ -273,10 +277,10 @@ async fn patiently<T, E, F>(mut ask: impl FnMut() -> F) -> Result<T, E>
 where
     F: Future<Output = Result<T, E>>,
 {
-    let until = tokio::time::Instant::now() + STORE_PATIENCE;
+    let until = Instant::now() + STORE_PATIENCE;
     loop {
         match ask().await {
-            Err(_) if tokio::time::Instant::now() < until => tokio::time::sleep(STORE_PAUSE).await,
+            Err(_) if Instant::now() < until => tokio::time::sleep(STORE_PAUSE).await,
             answered => return answered,
         }
     }

@@ -1,51 +1,38 @@
-"""mcp 2.x as a client without Tasks: mcp2.py URL legacy|auto. Prints what it saw as JSON."""
+"""mcp 2.x."""
 
-import asyncio
-import json
-import sys
+from contextlib import asynccontextmanager
 
 import anyio
-import mcp.types as types
-from mcp import Client
-
-seen = {"asked": [], "progress": []}
+import mcp
 
 
-async def progress(_done, _total, message):
-    seen["progress"].append(message)
+class Client:
+    def __init__(self, client):
+        self.client = client
+        self.version = client.protocol_version
 
+    async def tools(self):
+        return [tool.name for tool in (await self.client.list_tools()).tools]
 
-async def elicit(_context, params):
-    seen["asked"].append(params.message)
-    return types.ElicitResult(action="accept", content={"confirm": True})
-
-
-async def drive(client):
-    seen["tools"] = [tool.name for tool in (await client.list_tools()).tools]
-
-    async def call(name, arguments, on_progress=None):
-        result = await client.call_tool(name, arguments, progress_callback=on_progress)
+    async def call(self, name, arguments, on_progress=None, patience=None):
+        """What the tool says; `patience` is the client's own limit, in seconds."""
+        result = await self.client.call_tool(
+            name, arguments, read_timeout_seconds=patience, progress_callback=on_progress
+        )
         return result.content[0].text
 
-    seen["quick"] = await call("greet", {"name": "Ada"})
-    seen["slow"] = await call("slow_compute", {"seconds": 1.5, "label": "plain"}, progress)
-    seen["answered"] = await call("confirm_delete", {"filename": "a.txt"})
+    async def cancel(self, name, arguments):
+        """Call, and cancel as soon as it runs; whether that ended the call."""
+        with anyio.CancelScope() as scope:
 
-    with anyio.CancelScope() as scope:
+            async def started(*_):
+                scope.cancel()
 
-        async def started(*_):
-            scope.cancel()
-
-        await call("slow_compute", {"seconds": 60, "label": "cancel me"}, started)
-    seen["cancelled"] = scope.cancelled_caught
+            await self.call(name, arguments, started)
+        return scope.cancelled_caught
 
 
-async def main():
-    url, mode = sys.argv[1:]
-    async with Client(url, mode=mode, elicitation_callback=elicit) as client:
-        seen["version"] = client.protocol_version
-        await drive(client)
-    print(json.dumps(seen))
-
-
-asyncio.run(asyncio.wait_for(main(), 60))
+@asynccontextmanager
+async def connect(url, elicit=None, mode="auto"):
+    async with mcp.Client(url, mode=mode, elicitation_callback=elicit) as client:
+        yield Client(client)

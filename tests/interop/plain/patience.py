@@ -1,0 +1,67 @@
+"""The official Python client with a limit of its own on each call: the same job on standard input as for patience.mjs, mode
+being one of mcp 2.x. Prints what became of each run as JSON."""
+
+import asyncio
+import json
+import re
+import sys
+import time
+
+from official import connect
+
+
+async def companion(client, seen, job):
+    """Reads what it is told, as a model would, and calls the tool that it is told to call."""
+    seen |= {"tools": await client.tools(), "called": [], "longest": 0}
+
+    async def call(name, arguments):
+        began = time.monotonic()
+        said = await client.call(name, arguments, patience=job["patience"])
+        seen["longest"] = max(seen["longest"], time.monotonic() - began)
+        seen["called"].append(name)
+        return said
+
+    said = await call("slow_compute", {"seconds": job["seconds"], "label": "patience"})
+    ticket = re.search(r"Ticket (\S+)\.", said)
+    while ticket and (following := re.search(r"Call (\w+) with this ticket", said)):
+        said = await call(following[1], {"ticket": ticket[1]})
+    return said
+
+
+async def alone(client, seen, job):
+    """Hears of progress all the time. No Python client's clock begins anew with it."""
+    seen["progress"] = 0
+
+    async def progress(*_):
+        seen["progress"] += 1
+
+    return await client.call("quiet_compute", {"seconds": job["seconds"]}, progress, job["patience"])
+
+
+WAYS = {"companion": companion, "alone": alone}
+
+
+async def go(job, way, url, mode=None):
+    seen = {}
+    try:
+        async with connect(url, None, *([] if mode is None else [mode])) as client:
+            seen["version"] = client.version
+            # Whatever a client does before its first call is no part of that call's time.
+            await client.call("greet", {"name": "Ada"})
+            began = time.monotonic()
+            try:
+                seen["said"] = await WAYS[way](client, seen, job)
+            except Exception as error:
+                seen["gave_up"] = str(error)
+            seen["took"] = time.monotonic() - began
+    except Exception as error:
+        seen.setdefault("gave_up", repr(error))
+    return seen
+
+
+async def main():
+    job = json.load(sys.stdin)
+    print(json.dumps(await asyncio.gather(*(go(job, **run) for run in job["runs"]))))
+
+
+asyncio.run(main())

@@ -23,13 +23,32 @@ async fn a_thousand_calls_leave_nothing_behind(era: Era) {
     };
     let proxy = Config::never().run(mode).await;
     let client = Client::of(proxy.address());
+    client.call("holding", json!({})).await.into_text();
+    let open = open_files(&proxy);
     run(&client, 1).await;
+    until_closed(&client, &proxy, open).await;
     let first = resident(&proxy);
     for number in 2..=RUNS {
         run(&client, number).await;
     }
+    until_closed(&client, &proxy, open).await;
     let last = resident(&proxy);
     assert!(last * 10 <= first * 11, "from {first} kB to {last} kB");
+}
+
+/// The connections of a run are gone, and all that belongs to them.
+async fn until_closed(client: &Client, proxy: &Proxy, open: usize) {
+    let closed = async {
+        while open_files(proxy) > open {
+            client.call("holding", json!({})).await.into_text();
+        }
+    };
+    within(PATIENCE, "every connection is closed", closed).await;
+}
+
+fn open_files(proxy: &Proxy) -> usize {
+    let open = std::fs::read_dir(format!("/proc/{}/fd", proxy.pid())).unwrap();
+    open.count()
 }
 
 /// All are under way before the first is answered, and each is answered with its own.

@@ -102,7 +102,13 @@ async fn refused_bytes_are_a_doubt() {
         .into_parts();
     let response = up.pass(parts, RequestBody::json(body)).await.unwrap();
     assert_eq!(response.status(), StatusCode::BAD_REQUEST);
-    server.until(|_| up.known_era() == Some(Era::Modern)).await;
+    server
+        .until(|server| server.count("server/discover") == 2)
+        .await;
+    // Waits for the doubt that is being asked about, and asks no more.
+    up.doubt_era(None).await;
+    assert_eq!(up.known_era(), Some(Era::Modern));
+    assert_eq!(server.count("server/discover"), 2);
 }
 
 /// What says that a server takes no sessions is believed as long as it is likely.

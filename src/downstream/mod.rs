@@ -27,6 +27,7 @@ use crate::upstream::wrapped::{DiscoverError, Upstream};
 pub mod auth;
 mod body;
 mod call;
+mod cancels;
 mod claims;
 pub mod companion;
 pub mod dialect;

@@ -30,6 +30,8 @@ pub enum Kind {
     Hold,
     /// The progress token that a task was asked for with.
     Token,
+    /// That a client waits for a request no more.
+    Cancel,
 }
 
 impl Kind {
@@ -42,6 +44,7 @@ impl Kind {
             Self::Events => 'e',
             Self::Hold => 'h',
             Self::Token => 't',
+            Self::Cancel => 'x',
         }
     }
 }

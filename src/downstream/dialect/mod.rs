@@ -54,7 +54,7 @@ impl Asker {
         Self {
             caller,
             credentials: front.credentials(headers),
-            key: session_key(&caller, headers),
+            key: SessionKey::named(&caller, headers),
             is_somebody: auth::is_somebody(headers),
             streams: accepts_events(headers),
             idempotency_key: claims::in_header(headers),
@@ -134,7 +134,7 @@ pub(super) async fn answer(
 /// A session's GET stream was opened here: what waits for it is said there.
 pub(super) fn stream_opened(front: &Shared, headers: &HeaderMap) {
     let caller = front.callers.of(headers);
-    if let Some(key) = session_key(&caller, headers) {
+    if let Some(key) = SessionKey::named(&caller, headers) {
         delivery::opened(front, key);
     }
 }
@@ -142,9 +142,4 @@ pub(super) fn stream_opened(front: &Shared, headers: &HeaderMap) {
 pub(super) fn speaks(headers: &HeaderMap) -> bool {
     let version = headers.get(PROTOCOL_VERSION);
     version.is_some_and(|version| version.as_bytes().trim_ascii() == LEGACY_NEWEST.as_bytes())
-}
-
-fn session_key(caller: &Caller, headers: &HeaderMap) -> Option<SessionKey> {
-    let id = headers.get(SESSION_ID)?.to_str().ok()?;
-    Some(SessionKey::of(caller, id))
 }

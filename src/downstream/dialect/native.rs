@@ -20,11 +20,6 @@ impl NativeTools {
     pub(in crate::downstream) fn contains(&self, name: &str) -> bool {
         self.names().contains(name)
     }
-
-    pub(in crate::downstream) fn is_empty(&self) -> bool {
-        self.names().is_empty()
-    }
-
     /// What a list says of the tool.
     pub(super) fn note(&self, name: &str, requires_task: bool) {
         let mut names = self.names();

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::TOOLS_PATIENCE;
 use super::super::auth::is_somebody;
+use super::super::cancels;
 use super::super::claims;
 use super::super::companion::Desk;
 use super::super::dialect::{Edit, Sent};
@@ -30,7 +31,6 @@ use crate::mcp::version::Era;
 use crate::mcp::{input, params};
 use crate::runner::seat::{Answer, Reply};
 use crate::runner::{Announce, Call};
-use crate::store::notes::Kind;
 use crate::task::policy::{Plan, Rule, plan};
 use crate::task::state::Digest;
 use crate::upstream::{Outgoing, Retry, UpstreamError};
@@ -50,14 +50,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// A store that did not take a ticket is asked again after so long.
 const TICKET_AGAIN: Duration = Duration::from_secs(1);
 
-/// How often it is looked whether another replica was told to cancel.
-const LOOK: Duration = Duration::from_secs(2);
-
-/// One look in so many is at the session, too, which may have been ended elsewhere.
-const LOOKS_A_SESSION: u32 = 8;
-
-/// How long a cancel waits for the replica that runs the call.
-const CANCEL_LIFETIME: Duration = Duration::from_mins(1);
+/// How often it is looked whether another replica ended the session.
+const LOOK: Duration = Duration::from_secs(16);
 
 /// What the client hears of its request.
 #[derive(Debug)]
@@ -211,13 +205,15 @@ impl Asked {
         // So that no message takes its room. None where the client left at once.
         let answer = said.clone().try_reserve_owned().ok();
         self.param_headers = self.mirrored().await;
-        let cancelled_elsewhere = self.cancelled_elsewhere();
+        let cancelled_elsewhere = cancels::told(&self.front, self.session.key(), &self.id);
+        let session_ended = self.session_ended();
         let legs = Box::pin(self.legs(&said));
         // Whatever is dropped here is to the server as if its client had hung up.
         let ended = tokio::select! {
             biased;
             () = cancelled.cancelled() => None,
             () = cancelled_elsewhere => None,
+            () = session_ended => None,
             ended = legs => Some(ended),
         };
         if let (Some(mut rpc), Some(answer)) = (ended, answer) {
@@ -450,37 +446,25 @@ impl Asked {
         }
     }
 
-    /// Resolves when another replica was told that the client waits no more.
-    async fn cancelled_elsewhere(&self) {
+    /// Resolves when the session was ended, here or at another replica.
+    async fn session_ended(&self) {
         let mut look = tokio::time::interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         look.tick().await;
-        let note = self.session.note(Kind::Answer, &["cancel", self.id.get()]);
-        for number in 1_u32.. {
+        loop {
             look.tick().await;
             // A store that is away is asked again.
-            if matches!(self.front.notes.find(note).await, Ok(Some(_))) {
-                return;
-            }
-            let looks = number.is_multiple_of(LOOKS_A_SESSION);
-            if looks && matches!(self.session.reload(&self.front).await, Ok(None)) {
+            if matches!(self.session.reload(&self.front).await, Ok(None)) {
                 return;
             }
         }
     }
 }
 
-/// The client waits no more for its request of this id, wherever it runs.
-pub(super) async fn cancel(front: &Shared, session: &Session, id: &RawValue) {
-    if let Some(running) = front.facade.running.take(session.key(), id.get()) {
-        running.cancel();
-        return;
-    }
-    let note = session.note(Kind::Answer, &["cancel", id.get()]);
-    let told = front.notes.put(note, "1".into(), CANCEL_LIFETIME).await;
-    if let Err(error) = told {
-        tracing::warn!(%error, "a cancel was not passed on to the replica that may run the call");
-    }
+/// The client waits no more for its request of this id. `false`: it does not run here.
+pub(super) fn cancel(front: &Shared, session: &Session, id: &RawValue) -> bool {
+    let running = front.facade.running.take(session.key(), id.get());
+    running.map(|running| running.cancel()).is_some()
 }
 
 /// A client that is gone, or does not read, misses what is said.

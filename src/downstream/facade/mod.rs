@@ -13,6 +13,7 @@ use tokio::sync::{broadcast, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::body::Body;
+use super::cancels;
 use super::dialect::{self, Asker, Edit};
 use super::held;
 use super::intercept::is_translated;
@@ -165,8 +166,11 @@ pub(super) async fn post(front: &Shared, parts: &Parts, body: Bytes) -> Response
                 if front.carried.cancel(session.key(), id) {
                     return reply::empty(StatusCode::ACCEPTED);
                 }
-                call::cancel(front, &session, id).await;
-                held::cancelled(front, &parts.headers, &params);
+                let runs_here = call::cancel(front, &session, id);
+                let is_held_here = held::cancelled(front, &parts.headers, id);
+                if !runs_here && !is_held_here {
+                    cancels::pass_on(front, session.key(), id);
+                }
             }
             reply::empty(StatusCode::ACCEPTED)
         }

@@ -13,12 +13,13 @@ use super::log::{Head, Log, Meaning, Terms};
 use super::pen::{Pen, RETRY};
 use super::words::Word;
 use super::{Call, Stop};
+use crate::downstream::cancels;
 use crate::downstream::heartbeat::Heartbeat;
+use crate::downstream::legacy::pushes::SessionKey;
 use crate::downstream::reply::Rpc;
 use crate::downstream::tasks::Shared;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::store::StoreError;
-use crate::store::notes::Name;
 use crate::upstream::channel::session::Said;
 
 /// No clock ends later.
@@ -76,12 +77,11 @@ pub(super) fn begin(
         heartbeat: token.clone(),
         is_over: false,
     };
-    let cancel = call.place.cancel(&call.id);
     let job = Job::new(
         front,
         Pen::new(log, head, tail, 0),
         holding,
-        cancel,
+        session,
         call.stop,
     );
     front.runner.attend(job.run(source));
@@ -95,8 +95,7 @@ pub(super) struct Job {
     front: Shared,
     pen: Pen,
     holding: Holding,
-    /// Where a cancel that came to another replica is.
-    cancel: Name,
+    session: SessionKey,
     stop: Option<Stop>,
     deadline: Instant,
     is_cancelled: bool,
@@ -107,7 +106,7 @@ impl Job {
         front: &Shared,
         pen: Pen,
         holding: Holding,
-        cancel: Name,
+        session: SessionKey,
         stop: Stop,
     ) -> Self {
         let left_ms = pen.head().terms.ends_ms.saturating_sub(pen.log().now_ms());
@@ -115,7 +114,7 @@ impl Job {
             front: Arc::clone(front),
             pen,
             holding,
-            cancel,
+            session,
             stop: Some(stop),
             deadline: Instant::now() + Duration::from_millis(left_ms).min(LASTS_MAX),
             is_cancelled: false,
@@ -212,13 +211,9 @@ impl Job {
     /// What other replicas did about the call.
     async fn look_around(&mut self) -> Result<(), StoreError> {
         self.pen.make_sure().await?;
-        if self.is_cancelled || self.front.runner.is_alone() {
-            return Ok(());
-        }
-        let store = self.front.runner.ledger().store();
-        if store.find(self.cancel).await?.is_some() {
+        let id = &self.pen.head().id;
+        if !self.is_cancelled && cancels::is_told(&self.front, self.session, id).await? {
             self.holding.cancelled.cancel();
-            store.remove(self.cancel).await?;
         }
         Ok(())
     }

@@ -6,7 +6,6 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{BoxStream, StreamExt as _};
@@ -23,7 +22,6 @@ use crate::mcp::error::RpcError;
 use crate::mcp::headers::{LAST_EVENT_ID, PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::json::{Object, Writer};
 use crate::mcp::meta::PROGRESS_TOKEN;
-use crate::store::notes::{Kind, Name};
 use crate::task::id::{Caller, TaskId};
 use crate::task::policy::Rule;
 use crate::upstream::channel::session::Said;
@@ -51,9 +49,6 @@ const PREFIX: &str = "raincheck/";
 /// Clients of earlier revisions take an event without data for a message that is no JSON.
 const FIRST_WITH_PRIMING: &str = "2025-11-25";
 
-/// How long a cancel waits for the replica that carries the call, which looks once a second.
-const CANCEL_KEPT_MS: u64 = 30_000;
-
 /// How long a client that comes back waits for a store that is away.
 const STORE_PATIENCE: Duration = Duration::from_secs(5);
 const STORE_PAUSE: Duration = Duration::from_millis(500);
@@ -78,13 +73,6 @@ impl Place {
 
     fn key(&self) -> SessionKey {
         SessionKey::of(&self.caller, &self.session)
-    }
-
-    /// Where a cancel of that request waits for the replica that carries it.
-    fn cancel(&self, request: &RawValue) -> Name {
-        let caller = uuid::Uuid::from_bytes(*self.caller.as_bytes()).to_string();
-        let parts = ["cancel", &caller, &self.session, request.get()];
-        Name::of(Kind::Hold, &parts)
     }
 }
 
@@ -191,22 +179,9 @@ fn primes(headers: &HeaderMap) -> bool {
     version.is_some_and(|version| version.as_bytes() >= FIRST_WITH_PRIMING.as_bytes())
 }
 
-/// A client waits for a request no more, by its notification.
-pub(super) fn cancelled(front: &Shared, headers: &HeaderMap, params: &Object<'_>) {
-    let (Some(place), Some(id)) = (Place::of(front, headers), params.get("requestId")) else {
-        return;
-    };
-    if front.holds.cancelled(place.key(), id) || front.runner.is_alone() {
-        return;
-    }
-    // Whichever replica carries it looks there.
-    let (ledger, name) = (front.runner.ledger().clone(), place.cancel(id));
-    front.runner.attend(async move {
-        let expires_ms = ledger.now_ms().saturating_add(CANCEL_KEPT_MS);
-        if let Err(error) = ledger.store().put(name, Bytes::new(), expires_ms).await {
-            tracing::debug!(%error, "a cancel did not reach the other replicas");
-        }
-    });
+/// A client waits for a request no more, by its notification. `false`: its call is not held here.
+pub(super) fn cancelled(front: &Shared, headers: &HeaderMap, id: &RawValue) -> bool {
+    Place::of(front, headers).is_some_and(|place| front.holds.cancelled(place.key(), id))
 }
 
 /// A client that comes back to a held call, wherever it runs. `None`: to something of the server's.

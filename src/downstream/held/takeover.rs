@@ -77,14 +77,13 @@ impl Successor {
         tracing::info!("a held call is carried on after its replica was lost");
         tail.send_replace(Tail::behind_entry(last));
         let source = self.words(&head, event_id).spoken();
-        let cancel = self.place.cancel(&head.id);
         let stop = self.stop(&head).boxed();
         let head = Head {
             owner: self.front.runner.incarnation().as_str().into(),
             ..head
         };
         let pen = Pen::new(log, head, tail, last);
-        let job = Job::new(&self.front, pen, holding, cancel, stop);
+        let job = Job::new(&self.front, pen, holding, key, stop);
         job.run(source).await;
         Ok(())
     }

@@ -9,7 +9,7 @@ use hyper::{HeaderMap, Method, Response};
 use super::body::Body;
 use super::dialect::{Edit, Looked};
 use super::tasks::Shared;
-use super::{Read, dialect, facade, held, pass, read};
+use super::{Read, cancels, dialect, facade, held, pass, read};
 
 pub(super) mod calls;
 pub mod carried;
@@ -20,6 +20,7 @@ mod stream;
 pub(super) mod words;
 
 use crate::mcp::headers::SESSION_ID;
+use pushes::SessionKey;
 use words::Words;
 
 /// A message, a stream or the end of a session, from the network.
@@ -92,7 +93,13 @@ fn held_call(front: &Shared, parts: &Parts, words: Words<'_>) -> Option<held::Ca
             held::Call::of(front, parts, asked.id, &asked.method, &asked.params)
         }
         Words::Notification(method, Some(params)) if method == "notifications/cancelled" => {
-            held::cancelled(front, &parts.headers, &params);
+            if let Some(id) = params.get("requestId")
+                && !held::cancelled(front, &parts.headers, id)
+                && let Some(session) =
+                    SessionKey::named(&front.callers.of(&parts.headers), &parts.headers)
+            {
+                cancels::pass_on(front, session, id);
+            }
             None
         }
         Words::Notification(..) | Words::Answer(..) | Words::Other => None,

@@ -4,8 +4,10 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use hyper::HeaderMap;
 use tokio::sync::Notify;
 
+use crate::mcp::headers::SESSION_ID;
 use crate::task::id::Caller;
 use crate::task::state::Digest;
 
@@ -23,6 +25,12 @@ impl SessionKey {
     pub(in crate::downstream) fn of(caller: &Caller, session_id: &str) -> Self {
         let caller = uuid::Uuid::from_bytes(*caller.as_bytes()).to_string();
         Self(*Digest::of(&[&caller, session_id]).as_bytes())
+    }
+
+    /// `None`: the request names no session.
+    pub(in crate::downstream) fn named(caller: &Caller, headers: &HeaderMap) -> Option<Self> {
+        let id = headers.get(SESSION_ID)?.to_str().ok()?;
+        Some(Self::of(caller, id))
     }
 
     pub(in crate::downstream) fn as_bytes(&self) -> &[u8; 16] {

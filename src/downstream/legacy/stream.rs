@@ -81,8 +81,7 @@ pub(super) struct Place {
 impl Place {
     /// `None`: the session is not named.
     pub(super) fn of(front: &Shared, headers: &HeaderMap) -> Option<Self> {
-        let id = headers.get(SESSION_ID)?.to_str().ok()?;
-        let key = SessionKey::of(&front.callers.of(headers), id);
+        let key = SessionKey::named(&front.callers.of(headers), headers)?;
         // The rest of a cut POST is asked for in the same way, and takes nothing from the stream that
         // is there.
         let resumes = headers.get(LAST_EVENT_ID).is_some_and(is_the_server_s);

@@ -198,7 +198,7 @@ impl Redis {
     /// The same, where the size is not known: what clients and servers wrote may be large.
     fn for_kind(&self, kind: Kind) -> &Link {
         match kind {
-            Kind::Session | Kind::Claim | Kind::Hold | Kind::Token => &self.link,
+            Kind::Session | Kind::Claim | Kind::Hold | Kind::Token | Kind::Cancel => &self.link,
             Kind::Answer | Kind::Events => &self.bulk,
         }
     }

@@ -15,12 +15,12 @@ use super::super::super::companion::Desk;
 use super::super::super::facade::{Said, stream};
 use super::super::super::reply::Rpc;
 use super::super::super::tasks::Shared;
-use super::super::super::{Known, claims, dialect, held, undecided};
+use super::super::super::{Known, cancels, claims, dialect, held, undecided};
 use super::super::accepts_events;
 use super::super::carried::Carrying;
 use super::super::pushes::SessionKey;
 use super::super::words::Request;
-use super::{Sender, cancels};
+use super::Sender;
 use crate::mcp::error::RpcError;
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Object;
@@ -199,7 +199,7 @@ async fn begin(
             let (session, id) = (saying.session, saying.id.clone());
             let cancelled = async {
                 match session {
-                    Some(session) => cancels::cancelled_elsewhere(&front, session, &id).await,
+                    Some(session) => cancels::told(&front, session, &id).await,
                     None => std::future::pending().await,
                 }
             };

@@ -17,12 +17,10 @@ use super::super::reply;
 use super::super::tasks::Shared;
 use super::pushes::SessionKey;
 use super::words::Words;
-use crate::mcp::headers::SESSION_ID;
 use crate::mcp::version::Era;
 use crate::upstream::Answer;
 
 mod call;
-mod cancels;
 mod list;
 
 pub(in crate::downstream) use call::{Carry, carry};
@@ -59,14 +57,8 @@ pub(super) async fn post(
         Words::Notification(method, Some(params)) if method == "notifications/cancelled" => {
             let session = Sender::of(front, parts).session?;
             let id = params.get("requestId")?;
-            if front.carried.cancel(session, id) {
-                return Some(reply::empty(StatusCode::ACCEPTED));
-            }
-            if front.companion.is_some() || front.rules.attaches() || !front.native_tools.is_empty()
-            {
-                cancels::pass_on(front, session, id);
-            }
-            None
+            let is_ours = front.carried.cancel(session, id);
+            is_ours.then(|| reply::empty(StatusCode::ACCEPTED))
         }
         Words::Answer(id, message) => {
             let asker = Asker::of(front, &parts.headers);
@@ -104,13 +96,12 @@ struct Sender<'a> {
 impl<'a> Sender<'a> {
     fn of(front: &Shared, parts: &'a Parts) -> Self {
         let caller = front.callers.of(&parts.headers);
-        let session = parts.headers.get(SESSION_ID);
-        let session = session.and_then(|id| id.to_str().ok());
+        let session = SessionKey::named(&caller, &parts.headers);
         // Without a session no answer to a question finds its call.
         let capabilities = if session.is_some() { ASKABLE } else { "{}" };
         Self {
             parts,
-            session: session.map(|id| SessionKey::of(&caller, id)),
+            session,
             is_somebody: auth::is_somebody(&parts.headers),
             idempotency_key: claims::in_header(&parts.headers),
             who: Who {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::redis_server::RedisServer;
 use crate::support::client::{Client, Request};
 use crate::support::upstream::CHALLENGE;
-use crate::support::{Config, Era, Rig, Upstream, in_both_eras, within};
+use crate::support::{Config, Era, PATIENCE, Rig, Upstream, in_both_eras, within};
 
 in_both_eras!(
     a_key_runs_once_however_many_come_with_it,
@@ -209,6 +209,19 @@ async fn a_question_under_a_key_is_asked_in_the_task(era: Era) {
     assert_eq!(ask().send().await.into_task().id, task.id);
 }
 
+/// The server is gone, and no connection to it is left that could break under a call.
+pub(crate) async fn until_unreachable(client: &Client) {
+    let tried = async {
+        loop {
+            let refused = client.call("slow", json!({})).await.json();
+            if refused["error"]["data"]["io.raincheck/reason"] == "upstream_unreachable" {
+                return;
+            }
+        }
+    };
+    within(PATIENCE, "the server cannot be reached", tried).await;
+}
+
 async fn what_did_not_run_may_run_under_its_key(era: Era) {
     let mut rig = Rig::start(era, Config::never()).await;
     let client = rig.client();
@@ -217,6 +230,7 @@ async fn what_did_not_run_may_run_under_its_key(era: Era) {
     client.call("slow", json!({})).await.into_text();
     let address = rig.upstream.address();
     drop(rig.upstream);
+    until_unreachable(&client).await;
     for _ in 0..3 {
         let failed = echo("a").send().await.json();
         let data = &failed["error"]["data"];

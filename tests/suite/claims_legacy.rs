@@ -3,6 +3,7 @@
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
+use crate::claims::until_unreachable;
 use crate::held::{Session, assert_text, back_at, primed, rest};
 use crate::redis_server::RedisServer;
 use crate::support::client::{Client, Request};
@@ -15,6 +16,7 @@ in_both_eras!(
     the_server_does_not_see_the_key,
     nothing_is_sent_that_cannot_be_claimed,
     a_task_under_a_key_is_that_task,
+    a_call_under_a_key_becomes_one_ticket,
     a_call_that_is_waited_for_becomes_the_task_that_is_wished_for,
     a_client_that_left_comes_back_with_its_key,
     progress_comes_to_each_under_its_own_token,
@@ -173,8 +175,9 @@ async fn what_did_not_run_may_run_under_its_key(era: Era) {
     let (mut rig, session) = rig(era, Config::never()).await;
     session.calling("slow", json!({})).send().await;
     let echo = || keyed(&session, "echo", json!({"text": "a"}));
-    let address = rig.upstream.address();
+    let (address, proxy) = (rig.upstream.address(), rig.proxy.address());
     drop(rig.upstream);
+    until_unreachable(&Client::of(proxy)).await;
     let failed = echo().send().await.json();
     let data = &failed["error"]["data"];
     assert_eq!(data["io.raincheck/effect"], "none", "{failed}");
@@ -291,10 +294,9 @@ async fn progress_comes_to_each_under_its_own_token(era: Era) {
     }
 }
 
-#[tokio::test]
-async fn a_call_under_a_key_becomes_one_ticket() {
+async fn a_call_under_a_key_becomes_one_ticket(era: Era) {
     let terms = "companion_tools = true\nfallback_after = \"200ms\"";
-    let (rig, session) = rig(Era::Legacy, Config::auto("10s").terms(terms)).await;
+    let (rig, session) = rig(era, Config::auto("10s").terms(terms)).await;
     let held = keyed(&session, "held", json!({}));
     let mut tickets = Vec::new();
     for id in [10, 11] {

@@ -7,6 +7,7 @@ use hyper::http::request::Parts;
 use super::super::auth::is_somebody;
 use super::super::body::Body;
 use super::super::claims::{self, Claimant};
+use super::super::companion::Desk;
 use super::super::legacy::calls::{Carry, carry};
 use super::super::legacy::words::Request;
 use super::super::reply::Rpc;
@@ -25,6 +26,7 @@ pub(super) async fn answer(
     parts: &Parts,
     session: &Session,
     request: &Request<'_>,
+    desk: Option<&Desk<'_>>,
 ) -> Option<Response<Body>> {
     let headers = &parts.headers;
     if request.method != METHOD {
@@ -49,10 +51,14 @@ pub(super) async fn answer(
         Ok(claim) => claim?,
         Err(error) => return refuse(&error),
     };
-    let call = match Asked::new(front, headers, session.clone(), request) {
-        Ok(asked) => asked.joined(request.digest()).await,
+    let mut asked = match Asked::new(front, headers, session.clone(), request) {
+        Ok(asked) => asked,
         Err(error) => return refuse(&error),
     };
+    if let Some(desk) = desk {
+        asked = asked.with_tickets(desk);
+    }
+    let call = asked.joined(request.digest()).await;
     let how = Carry {
         parts,
         request,

@@ -212,7 +212,8 @@ async fn answer(
     if let Some(response) = Box::pin(tasks(front, parts, &session, request)).await {
         return response;
     }
-    if let Some(response) = Box::pin(claimed::answer(front, parts, &session, request)).await {
+    let claimed = claimed::answer(front, parts, &session, request, desk.as_ref());
+    if let Some(response) = Box::pin(claimed).await {
         return response;
     }
     let done = match &*request.method {

@@ -211,8 +211,11 @@ impl Job {
     /// What other replicas did about the call.
     async fn look_around(&mut self) -> Result<(), StoreError> {
         self.pen.make_sure().await?;
-        let id = &self.pen.head().id;
-        if !self.is_cancelled && cancels::is_told(&self.front, self.session, id).await? {
+        if self.is_cancelled {
+            return Ok(());
+        }
+        let Head { id, began_ms, .. } = self.pen.head();
+        if cancels::is_told(&self.front, self.session, id, *began_ms).await? {
             self.holding.cancelled.cancel();
         }
         Ok(())

@@ -63,10 +63,13 @@ pub(super) struct Claimant<'a> {
 
 /// Whether a legacy call may stand for anything: what is asked of each that passes.
 pub(super) fn may_be(request: &LegacyRequest<'_>, headers: &HeaderMap, rule: &Rule) -> bool {
+    rule.attach_window_ms.is_some() || has_key(request, headers)
+}
+
+/// Its client gave it a key, right or wrong.
+pub(super) fn has_key(request: &LegacyRequest<'_>, headers: &HeaderMap) -> bool {
     let meta = || request.params.get_object("_meta");
-    rule.attach_window_ms.is_some()
-        || headers.contains_key(HEADER)
-        || meta().is_some_and(|meta| meta.contains(IDEMPOTENCY_KEY))
+    headers.contains_key(HEADER) || meta().is_some_and(|meta| meta.contains(IDEMPOTENCY_KEY))
 }
 
 /// The same for a `tools/call` of a legacy client. A caller without a name is one on its session.

@@ -313,6 +313,23 @@ async fn a_call_under_a_key_becomes_one_ticket(era: Era) {
     assert_eq!(rig.upstream.tally("held").started, 1);
 }
 
+/// Whoever gave a key and runs nothing twice because of it must hear where that does not hold.
+#[tokio::test]
+async fn what_no_key_can_stand_for_is_refused() {
+    let config = Config::always().section("limits", "body_bytes_max = \"64KiB\"");
+    let (rig, session) = rig(Era::Legacy, config).await;
+    let large = json!({"nonce": "x".repeat(100 * 1024)});
+    let large = session
+        .calling("held", large)
+        .header("idempotency-key", "k");
+    assert_eq!(large.send().await.status, 413);
+    // Of a revision without tasks: what it declares is between it and its server.
+    let older = Session::of_version(rig.client(), "2025-06-18").await;
+    let wish = wishing(keyed(&older, "held", json!({})));
+    assert_eq!(wish.send().await.refusal(), (200, -32602));
+    assert_eq!(rig.upstream.tally("held").started, 0);
+}
+
 fn attaching(window: &str) -> Config {
     Config::never().terms(&format!("attach = true\nattach_window = {window:?}"))
 }

@@ -9,7 +9,7 @@ use hyper::{HeaderMap, Method, Response};
 use super::body::Body;
 use super::dialect::{Edit, Looked};
 use super::tasks::Shared;
-use super::{Read, cancels, dialect, facade, held, pass, read};
+use super::{Read, cancels, claims, dialect, facade, held, pass, read};
 
 pub(super) mod calls;
 pub mod carried;
@@ -33,7 +33,9 @@ pub(super) async fn answer(front: &Shared, parts: Parts, body: Incoming) -> Resp
         // What is too large to look at is the server's own business, where it can be passed on.
         Read::TooLarge(begun, rest) => {
             let reads = facade::serves(front, &parts.headers).await;
-            if reads || !front.upstream.speaks_http() {
+            // A call with a key must not pass as one without.
+            let is_keyed = !matches!(claims::in_header(&parts.headers), Ok(None));
+            if reads || is_keyed || !front.upstream.speaks_http() {
                 return Read::too_large();
             }
             pass::begun(front, parts, begun, rest).await

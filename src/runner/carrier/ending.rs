@@ -8,6 +8,7 @@ use tracing::warn;
 
 use super::super::not_sent;
 use super::super::seat::{Answer, Reply};
+use super::super::turn::Turn;
 use super::{Carrier, Flow};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::store::ledger::NotApplied;
@@ -80,8 +81,13 @@ impl Carrier {
 
     pub(super) async fn cancel_upstream(&mut self) {
         if let Some(exchange) = self.exchange.take() {
-            // A server that is slow to hear is told beside: else its call would run on for nobody.
-            let telling = self.runner.services.spawn(call_off(exchange));
+            // A server that is slow to hear is told beside: else its call would run on for nobody. Its
+            // place is not free before.
+            let places = std::mem::replace(&mut self.turn, Turn::Over);
+            let telling = self.runner.services.spawn(async {
+                call_off(exchange).await;
+                drop(places);
+            });
             let _ = timeout(CANCEL_PATIENCE, telling).await;
         }
         self.end_turn();

@@ -13,10 +13,11 @@ use super::super::body::Body;
 use super::super::claims::{self, Claimant, InHeader};
 use super::super::companion::Who;
 use super::super::dialect::{self, Asker, Edit};
-use super::super::reply;
+use super::super::reply::{self, Rpc};
 use super::super::tasks::Shared;
 use super::pushes::SessionKey;
 use super::words::Words;
+use crate::mcp::error::RpcError;
 use crate::mcp::version::Era;
 use crate::upstream::Answer;
 
@@ -48,11 +49,18 @@ pub(super) async fn post(
             }
             list::over_lines(page, &from, body, request).await
         }
-        // Who declares a task gets one.
-        Words::Request(request)
-            if request.method == "tools/call" && !request.params.contains("task") =>
-        {
-            call::answer(front, parts, request).await
+        Words::Request(request) if request.method == "tools/call" => {
+            if !request.params.contains("task") {
+                return call::answer(front, parts, request).await;
+            }
+            // Who declares a task that is not ours gets the server's, which no key stands for.
+            claims::has_key(request, &parts.headers).then(|| {
+                let why = "Invalid params: a task of the server's own can have no idempotency key";
+                let error = RpcError::invalid_params(why);
+                Rpc::error(request.id.get(), &error)
+                    .on_session()
+                    .into_response()
+            })
         }
         Words::Notification(method, Some(params)) if method == "notifications/cancelled" => {
             let session = Sender::of(front, parts).session?;

@@ -29,8 +29,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(super) struct Known {
-    server: Server,
-    services: TaskTracker,
+    pub(super) server: Server,
+    pub(super) services: TaskTracker,
     /// The user knows better.
     is_configured: bool,
     /// Another cell when it turns out to be another server.
@@ -136,8 +136,8 @@ impl Known {
         match probe::probe(&web.origin, credentials).await {
             Ok(Found::Era(Era::Modern)) => Some(Era::Modern),
             Ok(_) if known == Era::Modern => {
-                let taken = handshake::is_taken(&web.origin, credentials).await;
-                taken?.is_taken.then_some(Era::Legacy)
+                let said = handshake::ask_in_time(&web.origin, credentials).await;
+                said?.is_taken().then_some(Era::Legacy)
             }
             Ok(_) | Err(_) => None,
         }

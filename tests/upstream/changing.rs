@@ -73,6 +73,21 @@ async fn a_refusal_that_proves_nothing_changes_nothing() {
     assert_eq!(server.count("server/discover"), 2, "not at each refusal");
 }
 
+/// It takes sessions of legacy clients, too, and is modern all the same.
+#[tokio::test]
+async fn a_server_in_trouble_is_of_no_other_era() {
+    let server = Server::start(Reply::result(OK)).await;
+    let up = upstream(&server);
+    assert_eq!(up.era(None).await.unwrap(), Era::Modern);
+    let trouble = r#"{"code":-32603,"message":"Internal error"}"#;
+    server.on_discover(Reply::error(500, trouble));
+    server.first(vec![Reply::error(400, NO_VERSION)]);
+    let refused = outcome(&up, Era::Modern).await;
+    assert!(refused.starts_with("error 400"), "{refused}");
+    assert_eq!(server.count("server/discover"), 2);
+    assert_eq!(up.known_era(), Some(Era::Modern));
+}
+
 #[tokio::test]
 async fn an_era_that_is_configured_stays() {
     let server = legacy_server().await;

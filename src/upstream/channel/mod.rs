@@ -115,6 +115,11 @@ impl Channels {
         listen::listen(Arc::clone(&self.pool), era, wish)
     }
 
+    /// How many lines were begun for calls, with those that came to nothing.
+    pub(super) fn starts(&self) -> usize {
+        self.pool.starts()
+    }
+
     pub(super) fn tools(&self) -> &Cache<Tools> {
         &self.pool.tools
     }

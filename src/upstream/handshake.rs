@@ -82,8 +82,9 @@ impl Said {
     /// The same where no gateway can have said it.
     fn of_a_program(self) -> Self {
         match self {
-            Self::Unclear => Self::Refused,
-            said => said,
+            Self::Unclear | Self::Refused => Self::Refused,
+            Self::Taken => Self::Taken,
+            Self::Unknown => Self::Unknown,
         }
     }
 }

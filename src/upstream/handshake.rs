@@ -1,7 +1,7 @@
 //! Whether a modern server takes sessions of legacy clients, too: asked with an `initialize` of
 //! our own, and again after a while. What a client's own `initialize` is answered with may say something of the client only.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hyper::StatusCode;
@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::heard::{self, Heard, Message};
 use super::http::RequestBody;
+use super::known::Known;
 use super::origin::Origin;
 use super::server::Way;
 use super::translate;
@@ -28,94 +29,179 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// A server that answered in words of MCP is asked again after this: it may be another one by then.
 const REMEMBERED: Duration = Duration::from_mins(10);
 
-/// A refusal without such words may be a gateway's.
+/// A refusal without such words may be a gateway's, and who says nothing new may do so soon.
 const BELIEVED: Duration = Duration::from_secs(30);
 
 /// What a server last said of sessions, and how long that is believed.
 #[derive(Debug)]
 pub(super) struct Sessions {
-    said: Mutex<Option<(Said, Instant)>>,
+    belief: Mutex<Option<Belief>>,
     asking: Semaphore,
+    /// When somebody was last done with asking.
+    asked: Mutex<Option<Instant>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Belief {
+    said: Said,
+    until: Instant,
 }
 
 /// What the answer to an `initialize` says.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Said {
-    pub(super) is_taken: bool,
-    believed: Duration,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Said {
+    Taken,
+    /// No method of that name, or no such protocol: of nobody's sessions.
+    Unknown,
+    /// A refusal that may be about this client only.
+    Refused,
+    /// A refusal that may be a gateway's, too.
+    Unclear,
+}
+
+impl Said {
+    pub(super) fn is_taken(self) -> bool {
+        self == Self::Taken
+    }
+
+    fn believed(self) -> Duration {
+        match self {
+            Self::Taken | Self::Unknown | Self::Refused => REMEMBERED,
+            Self::Unclear => BELIEVED,
+        }
+    }
+
+    /// A server that took sessions takes none any more only if it says that it cannot.
+    fn is_news_after(self, before: Self) -> bool {
+        match self {
+            Self::Taken | Self::Unknown => true,
+            Self::Refused | Self::Unclear => !before.is_taken(),
+        }
+    }
+
+    /// The same where no gateway can have said it.
+    fn of_a_program(self) -> Self {
+        match self {
+            Self::Unclear | Self::Refused => Self::Refused,
+            Self::Taken => Self::Taken,
+            Self::Unknown => Self::Unknown,
+        }
+    }
 }
 
 impl Default for Sessions {
     fn default() -> Self {
         Self {
-            said: Mutex::default(),
+            belief: Mutex::default(),
             asking: Semaphore::new(1),
+            asked: Mutex::default(),
         }
     }
 }
 
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Sessions {
     pub(super) fn forget(&self) {
-        *self.said() = None;
+        *locked(&self.belief) = None;
     }
 
-    fn said(&self) -> MutexGuard<'_, Option<(Said, Instant)>> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    fn belief(&self) -> Option<Belief> {
+        *locked(&self.belief)
     }
 
-    /// What is believed now.
-    fn fresh(&self) -> Option<bool> {
+    /// `None`: nothing was said. What was said before is believed on where that is no news.
+    fn note(&self, said: Option<Said>) {
         let now = Instant::now();
-        let (said, at) = (*self.said())?;
-        (now.saturating_duration_since(at) < said.believed).then_some(said.is_taken)
-    }
-
-    fn note(&self, said: Said) {
-        let before = self.said().replace((said, Instant::now()));
-        if !said.is_taken && before.is_none_or(|(before, _)| before.is_taken) {
+        *locked(&self.asked) = Some(now);
+        let mut belief = locked(&self.belief);
+        let before = belief.map(|before| before.said);
+        let news = said.filter(|said| before.is_none_or(|before| said.is_news_after(before)));
+        match (news, belief.as_mut()) {
+            (Some(said), _) => {
+                let until = now + said.believed();
+                *belief = Some(Belief { said, until });
+            }
+            (None, Some(before)) => before.until = now + BELIEVED,
+            (None, None) => {}
+        }
+        drop(belief);
+        if news.is_some_and(|said| !said.is_taken()) && before.is_none_or(Said::is_taken) {
             tracing::info!("the upstream takes no sessions: legacy clients have theirs here");
         }
+    }
+
+    fn was_asked_since(&self, since: Instant) -> bool {
+        locked(&self.asked).is_some_and(|asked| asked >= since)
     }
 }
 
 impl Upstream {
     /// Whether the server is known to be modern and nothing else: it refuses the sessions of legacy
-    /// clients. Who does not say is asked again, and believed to be as before.
+    /// clients. Only who wants to know it first waits for the server; later it is asked again beside
+    /// what goes on, and one that does not say is believed to be as before.
     pub async fn refuses_sessions(&self, credentials: Option<&HeaderValue>) -> bool {
         if self.known_era() != Some(Era::Modern) {
             return false;
         }
         let sessions = &self.known.sessions;
-        if let Some(is_taken) = sessions.fresh() {
-            return !is_taken;
-        }
-        // By one of all who want to know.
-        let asking = sessions.asking.acquire().await;
-        if asking.is_ok() && sessions.fresh().is_none() {
-            let said = match self.server.way() {
-                Way::Posts(web) => is_taken(&web.origin, credentials).await,
-                Way::Lines(lines) => lines.takes_sessions().await.map(in_words),
-            };
-            if let Some(said) = said {
-                sessions.note(said);
+        match sessions.belief() {
+            Some(belief) if Instant::now() < belief.until => !belief.said.is_taken(),
+            Some(belief) => {
+                self.known.ask_of_sessions_beside(credentials);
+                !belief.said.is_taken()
+            }
+            None => {
+                self.known.ask_of_sessions_first(credentials).await;
+                let belief = sessions.belief();
+                belief.is_some_and(|belief| !belief.said.is_taken())
             }
         }
-        let said = *sessions.said();
-        said.is_some_and(|(said, _)| !said.is_taken)
+    }
+}
+
+impl Known {
+    /// By one of all who want to know. Whoever waited meanwhile has the same answer, or none.
+    async fn ask_of_sessions_first(&self, credentials: Option<&HeaderValue>) {
+        let since = Instant::now();
+        let asking = self.sessions.asking.acquire().await;
+        if asking.is_ok() && !self.sessions.was_asked_since(since) {
+            self.ask_of_sessions(credentials).await;
+        }
+    }
+
+    /// Not to be waited for.
+    fn ask_of_sessions_beside(self: &Arc<Self>, credentials: Option<&HeaderValue>) {
+        let (known, credentials) = (Arc::clone(self), credentials.cloned());
+        self.services.spawn(async move {
+            let Ok(_one) = known.sessions.asking.try_acquire() else {
+                return;
+            };
+            let belief = known.sessions.belief();
+            if belief.is_none_or(|belief| belief.until <= Instant::now()) {
+                known.ask_of_sessions(credentials.as_ref()).await;
+            }
+        });
+    }
+
+    async fn ask_of_sessions(&self, credentials: Option<&HeaderValue>) {
+        let said = match self.server.way() {
+            Way::Posts(web) => Box::pin(ask_in_time(&web.origin, credentials)).await,
+            Way::Lines(lines) => lines.takes_sessions().await.map(Said::of_a_program),
+        };
+        self.sessions.note(said);
     }
 }
 
 /// `None`: it did not say. A session that it begins is ended.
-pub(super) async fn is_taken(origin: &Origin, credentials: Option<&HeaderValue>) -> Option<Said> {
+pub(super) async fn ask_in_time(
+    origin: &Origin,
+    credentials: Option<&HeaderValue>,
+) -> Option<Said> {
     let asked = tokio::time::timeout(PATIENCE, ask(origin, credentials)).await;
     asked.ok().flatten()
-}
-
-fn in_words(is_taken: bool) -> Said {
-    Said {
-        is_taken,
-        believed: REMEMBERED,
-    }
 }
 
 /// The params of an `initialize` of raincheck's own.
@@ -140,11 +226,7 @@ async fn ask(origin: &Origin, credentials: Option<&HeaderValue>) -> Option<Said>
             return is_about_it.then(|| refused(&error.error)).flatten();
         }
         Heard::Refused { status, .. } => {
-            let said = Said {
-                is_taken: false,
-                believed: BELIEVED,
-            };
-            return is_about_it(status).then_some(said);
+            return is_about_it(status).then_some(Said::Unclear);
         }
         Heard::Later(_) => return None,
     };
@@ -160,7 +242,7 @@ async fn ask(origin: &Origin, credentials: Option<&HeaderValue>) -> Option<Said>
         // A server that cannot be told forgets it by itself.
         let _ = origin.send(end, RequestBody::empty()).await;
     }
-    Some(in_words(true))
+    Some(Said::Taken)
 }
 
 /// What is about credentials or load says nothing of sessions.
@@ -176,20 +258,67 @@ fn is_about_it(status: StatusCode) -> bool {
 }
 
 /// What an error says: of a server in trouble nothing is known, and a code of its own may mean anything.
-fn refused(error: &RawValue) -> Option<Said> {
-    let code = result::error_code(error)?;
-    let believed = match code {
-        code::INTERNAL => return None,
-        code::METHOD_NOT_FOUND
-        | code::INVALID_PARAMS
-        | code::INVALID_REQUEST
-        | code::HEADER_MISMATCH
-        | code::MISSING_CLIENT_CAPABILITY
-        | code::UNSUPPORTED_VERSION => REMEMBERED,
-        _ => BELIEVED,
-    };
-    Some(Said {
-        is_taken: false,
-        believed,
-    })
+pub(super) fn refused(error: &RawValue) -> Option<Said> {
+    match result::error_code(error)? {
+        code::INTERNAL => None,
+        // The last one is a modern server's of a request that lacks what every modern one has.
+        code::METHOD_NOT_FOUND | code::UNSUPPORTED_VERSION | code::HEADER_MISMATCH => {
+            Some(Said::Unknown)
+        }
+        code::INVALID_PARAMS | code::INVALID_REQUEST | code::MISSING_CLIENT_CAPABILITY => {
+            Some(Said::Refused)
+        }
+        _ => Some(Said::Unclear),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_took_sessions_takes_none_only_where_it_says_that_it_cannot() {
+        let sessions = Sessions::default();
+        let believed = |said: Option<Said>| {
+            sessions.note(said);
+            sessions.belief().map(|belief| belief.said)
+        };
+        assert_eq!(believed(None), None);
+        assert_eq!(believed(Some(Said::Unclear)), Some(Said::Unclear));
+        for said in [
+            Some(Said::Taken),
+            Some(Said::Unclear),
+            Some(Said::Refused),
+            None,
+        ] {
+            assert_eq!(believed(said), Some(Said::Taken), "{said:?}");
+        }
+        assert_eq!(believed(Some(Said::Unknown)), Some(Said::Unknown));
+        assert_eq!(believed(Some(Said::Refused)), Some(Said::Refused));
+    }
+
+    #[test]
+    fn a_belief_lasts_on_where_nothing_new_is_said() {
+        let sessions = Sessions::default();
+        let over = Instant::now();
+        *locked(&sessions.belief) = Some(Belief {
+            said: Said::Taken,
+            until: over,
+        });
+        sessions.note(None);
+        assert!(sessions.belief().is_some_and(|belief| belief.until > over));
+    }
+
+    #[test]
+    fn errors_say_what_their_codes_mean() {
+        let said = |code: i32| {
+            let error = format!(r#"{{"code":{code},"message":"m"}}"#);
+            refused(&RawValue::from_string(error).unwrap())
+        };
+        assert_eq!(said(-32601), Some(Said::Unknown));
+        assert_eq!(said(-32022), Some(Said::Unknown));
+        assert_eq!(said(-32602), Some(Said::Refused));
+        assert_eq!(said(-32000), Some(Said::Unclear));
+        assert_eq!(said(-32603), None);
+    }
 }

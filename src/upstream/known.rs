@@ -1,6 +1,7 @@
 //! What the server turned out to be: asked once, and anew where it refuses what it should understand.
 //! Servers are upgraded, and taken back, behind the same address.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -29,8 +30,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(super) struct Known {
-    server: Server,
-    services: TaskTracker,
+    pub(super) server: Server,
+    pub(super) services: TaskTracker,
     /// The user knows better.
     is_configured: bool,
     /// Another cell when it turns out to be another server.
@@ -40,6 +41,8 @@ pub(super) struct Known {
     pub(super) sessions: Sessions,
     doubting: Semaphore,
     doubted: Mutex<Option<Instant>>,
+    /// Over lines, how many had been begun when the server was last asked.
+    starts_asked: AtomicUsize,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -57,6 +60,8 @@ impl Known {
             sessions: Sessions::default(),
             doubting: Semaphore::new(1),
             doubted: Mutex::default(),
+            // The first is of the program that was asked a moment before.
+            starts_asked: AtomicUsize::new(1),
         })
     }
 
@@ -102,6 +107,9 @@ impl Known {
                 return;
             };
             if known.may_ask() {
+                if let Some(lines) = known.server.lines() {
+                    known.starts_asked.store(lines.starts(), Ordering::Relaxed);
+                }
                 let found = Box::pin(known.ask_anew(era, credentials.as_ref())).await;
                 *locked(&known.doubted) = Some(Instant::now());
                 if let Some(found) = found {
@@ -131,13 +139,21 @@ impl Known {
     async fn ask_anew(&self, known: Era, credentials: Option<&HeaderValue>) -> Option<Era> {
         let web = match self.server.way() {
             Way::Posts(web) => web,
-            Way::Lines(lines) => return lines.probe().await.ok(),
+            Way::Lines(lines) => {
+                let found = lines.probe().await.ok()?;
+                if (known, found) != (Era::Modern, Era::Legacy) {
+                    return Some(found);
+                }
+                let said = lines.takes_sessions().await;
+                return said?.is_taken().then_some(Era::Legacy);
+            }
         };
         match probe::probe(&web.origin, credentials).await {
             Ok(Found::Era(Era::Modern)) => Some(Era::Modern),
+            Ok(Found::Trouble) => None,
             Ok(_) if known == Era::Modern => {
-                let taken = handshake::is_taken(&web.origin, credentials).await;
-                taken?.is_taken.then_some(Era::Legacy)
+                let said = handshake::ask_in_time(&web.origin, credentials).await;
+                said?.is_taken().then_some(Era::Legacy)
             }
             Ok(_) | Err(_) => None,
         }
@@ -157,6 +173,14 @@ impl Known {
         tracing::warn!(era = ?found, "the upstream is of another era now");
     }
 
+    /// Whether a refusal of a method may be another server's. A program stays the same until it is
+    /// started anew, and to ask it costs a process.
+    fn may_be_another(&self) -> bool {
+        let asked = self.starts_asked.load(Ordering::Relaxed);
+        let lines = self.server.lines();
+        lines.is_none_or(|lines| lines.starts() > asked)
+    }
+
     /// The same exchange, and a doubt where it is refused as by a server of another era.
     pub(super) fn watched(
         self: &Arc<Self>,
@@ -171,7 +195,8 @@ impl Known {
         let is_of_tools = method.starts_with("tools/");
         let (known, credentials) = (Arc::clone(self), credentials.cloned());
         let events = exchange.events.then(move |event| {
-            let is_doubtful = is_doubtful(&event, is_of_tools) && known.era() == Some(era);
+            let is_doubtful = known.era() == Some(era)
+                && is_doubtful(&event, || is_of_tools && known.may_be_another());
             let doubted = is_doubtful.then(|| (Arc::clone(&known), credentials.clone()));
             async move {
                 if let Some((known, credentials)) = doubted {
@@ -189,10 +214,10 @@ impl Known {
 
 /// Whether a server of the other era might say so. Every server refuses methods that it has not; of
 /// tools it has some, or nobody would ask.
-fn is_doubtful(event: &Event, is_of_tools: bool) -> bool {
+fn is_doubtful(event: &Event, is_method_known: impl FnOnce() -> bool) -> bool {
     match event {
         Event::Error(error) => match result::error_code(&error.error) {
-            Some(code::METHOD_NOT_FOUND) => is_of_tools,
+            Some(code::METHOD_NOT_FOUND) => is_method_known(),
             Some(code::INVALID_REQUEST | code::HEADER_MISMATCH | code::UNSUPPORTED_VERSION) => true,
             _ => StatusCode::from_u16(error.status).is_ok_and(is_refusal),
         },

@@ -31,6 +31,8 @@ pub(super) enum Undecided {
 #[derive(Debug)]
 pub(super) enum Found {
     Era(Era),
+    /// An error that a server in trouble says as well as a legacy one.
+    Trouble,
     /// A refusal, and no word of MCP: the server may want no POST here at all.
     NoPosts,
 }
@@ -68,7 +70,7 @@ async fn ask(origin: &Origin, credentials: Option<&HeaderValue>) -> Result<Found
                     return Ok(Found::Era(era_of_result(&result)));
                 }
                 Ok(Some(Message::Error { error, .. })) => {
-                    return Ok(Found::Era(era_of_error(&error)));
+                    return Ok(found_by(&error));
                 }
                 Ok(Some(
                     Message::Primed | Message::Request { .. } | Message::Notification { .. },
@@ -79,18 +81,20 @@ async fn ask(origin: &Origin, credentials: Option<&HeaderValue>) -> Result<Found
         Heard::Error(error) if matches!(error.status, 401 | 403) => {
             Err(Undecided::Unauthorized(error))
         }
-        Heard::Error(error) => Ok(Found::Era(era_of_error(&error.error))),
+        Heard::Error(error)
+            if StatusCode::from_u16(error.status).is_ok_and(is_of_trouble)
+                && era_of_error(&error.error) == Era::Legacy =>
+        {
+            Ok(Found::Trouble)
+        }
+        Heard::Error(error) => Ok(found_by(&error.error)),
         Heard::Later(_) => Err(Undecided::Failed(Failure::new(
             Reason::UpstreamHttp,
             SideEffect::None,
         ))),
         // A gateway in front of a server that is not up yet says nothing about the server, and nor
         // does a server that is busy or broken.
-        Heard::Refused { failure, status }
-            if status.is_server_error()
-                || status == StatusCode::TOO_MANY_REQUESTS
-                || status == StatusCode::REQUEST_TIMEOUT =>
-        {
+        Heard::Refused { failure, status } if is_of_trouble(status) => {
             Err(Undecided::Failed(failure))
         }
         Heard::Refused {
@@ -98,6 +102,19 @@ async fn ask(origin: &Origin, credentials: Option<&HeaderValue>) -> Result<Found
             ..
         } => Ok(Found::NoPosts),
         Heard::Refused { .. } => Ok(Found::Era(Era::Legacy)),
+    }
+}
+
+fn is_of_trouble(status: StatusCode) -> bool {
+    status.is_server_error()
+        || status == StatusCode::TOO_MANY_REQUESTS
+        || status == StatusCode::REQUEST_TIMEOUT
+}
+
+fn found_by(error: &RawValue) -> Found {
+    match result::error_code(error) {
+        Some(code::INTERNAL) => Found::Trouble,
+        _ => Found::Era(era_of_error(error)),
     }
 }
 

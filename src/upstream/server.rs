@@ -198,6 +198,7 @@ impl Web {
     ) -> Result<Era, Undecided> {
         let era = match probe::probe(&self.origin, credentials).await? {
             Found::Era(era) => era,
+            Found::Trouble => Era::Legacy,
             Found::NoPosts if self.is_decided() => Era::Legacy,
             Found::NoPosts => return self.find_old(credentials).await,
         };

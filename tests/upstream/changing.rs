@@ -73,6 +73,21 @@ async fn a_refusal_that_proves_nothing_changes_nothing() {
     assert_eq!(server.count("server/discover"), 2, "not at each refusal");
 }
 
+/// It takes sessions of legacy clients, too, and is modern all the same.
+#[tokio::test]
+async fn a_server_in_trouble_is_of_no_other_era() {
+    let server = Server::start(Reply::result(OK)).await;
+    let up = upstream(&server);
+    assert_eq!(up.era(None).await.unwrap(), Era::Modern);
+    let trouble = r#"{"code":-32603,"message":"Internal error"}"#;
+    server.on_discover(Reply::error(500, trouble));
+    server.first(vec![Reply::error(400, NO_VERSION)]);
+    let refused = outcome(&up, Era::Modern).await;
+    assert!(refused.starts_with("error 400"), "{refused}");
+    assert_eq!(server.count("server/discover"), 2);
+    assert_eq!(up.known_era(), Some(Era::Modern));
+}
+
 #[tokio::test]
 async fn an_era_that_is_configured_stays() {
     let server = legacy_server().await;
@@ -111,14 +126,26 @@ async fn refused_bytes_are_a_doubt() {
     assert_eq!(server.count("server/discover"), 2);
 }
 
+async fn wait(duration: Duration) {
+    tokio::time::pause();
+    tokio::time::advance(duration).await;
+    tokio::time::resume();
+}
+
+/// What is asked about beside becomes known in a moment.
+async fn until_refusing(up: &Upstream, refuses: bool) {
+    let becomes_so = async {
+        while up.refuses_sessions(None).await != refuses {
+            tokio::task::yield_now().await;
+        }
+    };
+    let becomes_so = timeout(Duration::from_secs(5), becomes_so);
+    becomes_so.await.expect("it becomes so");
+}
+
 /// What says that a server takes no sessions is believed as long as it is likely.
 #[tokio::test]
 async fn whether_sessions_are_taken_is_asked_again() {
-    let wait = async |duration| {
-        tokio::time::pause();
-        tokio::time::advance(duration).await;
-        tokio::time::resume();
-    };
     let server = Server::start(Reply::result(OK)).await;
     let up = upstream(&server);
     assert_eq!(up.era(None).await.unwrap(), Era::Modern);
@@ -127,20 +154,41 @@ async fn whether_sessions_are_taken_is_asked_again() {
     assert!(up.refuses_sessions(None).await);
     assert_eq!(server.count("initialize"), 1);
 
-    // That was a gateway's; the server has words.
+    // That was a gateway's.
     wait(Duration::from_secs(31)).await;
-    server.on_method("initialize", vec![Reply::error(400, NO_METHOD)]);
-    assert!(up.refuses_sessions(None).await);
-    wait(Duration::from_secs(31)).await;
-    assert!(up.refuses_sessions(None).await);
-    assert_eq!(server.count("initialize"), 2);
-
-    // In trouble it says nothing new.
-    wait(Duration::from_mins(11)).await;
-    server.on_method("initialize", vec![Reply::json(503, "")]);
-    assert!(up.refuses_sessions(None).await);
     let taken = Reply::result(server::INITIALIZED).header("mcp-session-id", "s");
     server.on_method("initialize", vec![taken]);
-    assert!(!up.refuses_sessions(None).await);
+    until_refusing(&up, false).await;
     assert_eq!(server.last("DELETE").header("mcp-session-id"), "s");
+    assert_eq!(server.count("initialize"), 2);
+
+    // The server has words, and is asked by one of those who come after a while.
+    wait(Duration::from_mins(11)).await;
+    server.on_method("initialize", vec![Reply::error(400, NO_METHOD)]);
+    until_refusing(&up, true).await;
+    assert_eq!(server.count("initialize"), 3);
+}
+
+/// A server that is slow to say anew whether it takes sessions holds up no client.
+#[tokio::test]
+async fn only_the_first_clients_wait_for_whether_sessions_are_taken() {
+    let server = Server::start(Reply::result(OK)).await;
+    let up = upstream(&server);
+    assert_eq!(up.era(None).await.unwrap(), Era::Modern);
+    server.on_method("initialize", vec![Reply::json(503, "")]);
+    let ask = || up.refuses_sessions(None);
+    assert_eq!(tokio::join!(ask(), ask(), ask()), (false, false, false));
+    assert_eq!(server.count("initialize"), 1, "one asks for all");
+    server.on_method("initialize", vec![Reply::error(400, NO_METHOD)]);
+    assert!(ask().await);
+
+    wait(Duration::from_mins(11)).await;
+    server.on_method("initialize", vec![Reply::hang()]);
+    for _ in 0..3 {
+        let told = timeout(Duration::from_secs(1), ask()).await;
+        assert!(told.expect("at once"));
+    }
+    server.until(|server| server.count("initialize") == 3).await;
+    assert!(timeout(Duration::from_secs(1), ask()).await.unwrap());
+    assert_eq!(server.count("initialize"), 3);
 }

@@ -109,12 +109,15 @@ fn wrapped(file: &SettingsFile, name: &str, options: &Options) -> Result<Change,
     let entry = document.entry(name)?;
     let server = match entry.runs() {
         Runs::Plain(server) => server,
-        Runs::Wrapped(_) if entry.allow_variables() => {
+        Runs::Wrapped(_) => {
+            let is_changed = entry.allow_variables();
+            if !is_changed.map_err(|why| format!("{}: {why}", shown(name)))? {
+                return Ok(Change::None("runs through raincheck already"));
+            }
             let note = "it runs through raincheck already, which kept these variables from it";
             let (text, notes) = (document.text(), vec![note.to_owned()]);
             return Ok(Change::Text { text, notes });
         }
-        Runs::Wrapped(_) => return Ok(Change::None("runs through raincheck already")),
         Runs::Unknown => {
             let text = "has neither a command nor a url, so there is nothing to wrap";
             return Err(format!("{}: {text}", shown(name)));

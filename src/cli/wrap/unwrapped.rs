@@ -1,9 +1,12 @@
 //! A wrapped server whose entry was edited since: what raincheck put there is taken out again.
 
+use std::path::Path;
+
 use jsonc_parser::cst::CstInputValue;
 
 use super::document::member;
 use super::entry::{ENV_ALLOW, Entry, HEADERS, Launch, Server, UPSTREAM, URL, variable};
+use crate::config::load::allowed_variables;
 
 impl Entry {
     /// What this entry launches in front of its server.
@@ -22,18 +25,20 @@ impl Entry {
     }
 
     /// Lets a wrapped program see the variables that `env` has and raincheck keeps from it. Whether
-    /// there were any.
-    pub(super) fn allow_variables(&self) -> bool {
+    /// there were any. An error is one line: raincheck's settings cannot be read.
+    pub(super) fn allow_variables(&self) -> Result<bool, String> {
         if !self.arguments().iter().any(|word| word == "--") {
-            return false;
+            return Ok(false);
         }
-        let allowed = self.variable(ENV_ALLOW).unwrap_or_default();
-        let mut names: Vec<_> = allowed.split(',').map(str::trim).collect();
-        names.retain(|name| !name.is_empty());
+        let mut wanted = self.environment();
+        wanted.retain(|(name, _)| !name.starts_with("RAINCHECK_"));
+        if wanted.is_empty() {
+            return Ok(false);
+        }
+        let mut names = self.allowed()?;
         let before = names.len();
-        let environment = self.environment();
-        for (name, _) in &environment {
-            if !name.starts_with("RAINCHECK_") && !names.contains(&name.as_str()) {
+        for (name, _) in wanted {
+            if !names.contains(&name) {
                 names.push(name);
             }
         }
@@ -41,7 +46,23 @@ impl Entry {
         if is_changed {
             self.set_variable(ENV_ALLOW, &names.join(","));
         }
-        is_changed
+        Ok(is_changed)
+    }
+
+    /// The variables that the program sees now: those that the entry names, which take the place of
+    /// those that raincheck's settings do.
+    fn allowed(&self) -> Result<Vec<String>, String> {
+        if let Some(allowed) = self.variable(ENV_ALLOW) {
+            let names = allowed.split(',').map(str::trim);
+            return Ok(names
+                .filter(|name| !name.is_empty())
+                .map(str::to_owned)
+                .collect());
+        }
+        let Some(config) = config_of(&self.launch().options) else {
+            return Ok(Vec::new());
+        };
+        allowed_variables(Path::new(&config)).map_err(|e| e.to_string())
     }
 
     /// Edits the entry so that its client launches or reaches `server` itself, with names that
@@ -128,6 +149,20 @@ impl Entry {
             self.remove("env");
         }
     }
+}
+
+/// The file that `--config` names among the options of a launch.
+fn config_of(options: &[String]) -> Option<String> {
+    let mut options = options.iter();
+    while let Some(option) = options.next() {
+        if option == "--config" {
+            return options.next().cloned();
+        }
+        if let Some(path) = option.strip_prefix("--config=") {
+            return Some(path.to_owned());
+        }
+    }
+    None
 }
 
 /// `X_API_KEY` as people write headers.

@@ -16,8 +16,10 @@ pub(super) struct Table<T> {
 
 #[derive(Debug)]
 struct Values<T> {
-    sessions: HashMap<SessionKey, HashMap<Box<str>, T>>,
+    /// Each with the number of its entry: a client may use an id again once it cancelled a call.
+    sessions: HashMap<SessionKey, HashMap<Box<str>, (u64, T)>>,
     count: usize,
+    entered: u64,
 }
 
 /// Dropped, its value is forgotten.
@@ -26,6 +28,7 @@ pub(super) struct Entered<T> {
     table: Arc<Table<T>>,
     session: SessionKey,
     id: Box<str>,
+    number: u64,
 }
 
 /// Why a value was not taken.
@@ -42,6 +45,7 @@ impl<T> Table<T> {
         let values = Values {
             sessions: HashMap::new(),
             count: 0,
+            entered: 0,
         };
         Self {
             values: Mutex::new(values),
@@ -70,17 +74,20 @@ impl<T> Table<T> {
             return Err(Refused::Full);
         }
         values.count += 1;
+        values.entered += 1;
+        let number = values.entered;
         let of_session = values.sessions.entry(session).or_default();
-        of_session.insert(id.into(), value);
+        of_session.insert(id.into(), (number, value));
         Ok(Entered {
             table: Arc::clone(self),
             session,
             id: id.into(),
+            number,
         })
     }
 
     pub(super) fn take(&self, session: SessionKey, id: &str) -> Option<T> {
-        self.values().take(session, id)
+        self.values().take(session, id, |_| true)
     }
 
     /// Everything of that session.
@@ -88,16 +95,25 @@ impl<T> Table<T> {
         let mut values = self.values();
         let taken = values.sessions.remove(&session).unwrap_or_default();
         values.count -= taken.len();
-        taken.into_values().collect()
+        taken.into_values().map(|(_, value)| value).collect()
     }
 }
 
 impl<T> Values<T> {
-    fn take(&mut self, session: SessionKey, id: &str) -> Option<T> {
+    fn take(
+        &mut self,
+        session: SessionKey,
+        id: &str,
+        is_it: impl FnOnce(u64) -> bool,
+    ) -> Option<T> {
         let Entry::Occupied(mut of_session) = self.sessions.entry(session) else {
             return None;
         };
-        let taken = of_session.get_mut().remove(id)?;
+        let (number, _) = of_session.get().get(id)?;
+        if !is_it(*number) {
+            return None;
+        }
+        let (_, taken) = of_session.get_mut().remove(id)?;
         self.count -= 1;
         if of_session.get().is_empty() {
             of_session.remove();
@@ -108,8 +124,10 @@ impl<T> Values<T> {
 
 impl<T> Drop for Entered<T> {
     fn drop(&mut self) {
-        // Taken before, its id may be another's by now only where a client uses ids twice.
-        self.table.take(self.session, &self.id);
+        // Taken before, its id may be a newer one's by now.
+        let is_it = |number| number == self.number;
+        let taken = self.table.values().take(self.session, &self.id, is_it);
+        drop(taken);
     }
 }
 
@@ -133,6 +151,23 @@ mod tests {
         drop(one);
         assert_eq!(table.take(of("b"), "1"), Some("other"));
     }
+
+    #[test]
+    fn what_is_over_takes_nothing_that_came_after_it_under_its_id() {
+        let table = Arc::new(Table::new(2, 3));
+        let session = SessionKey::of(&Caller::from_bytes([1; 16]), "a");
+        let older = table.enter(session, "1", "older").unwrap();
+        assert_eq!(table.take(session, "1"), Some("older"));
+        let newer = table.enter(session, "1", "newer").unwrap();
+        drop(older);
+        assert_eq!(
+            table.enter(session, "1", "third").err(),
+            Some(Refused::SameId)
+        );
+        drop(newer);
+        assert_eq!(table.take(session, "1"), None);
+    }
+
     #[test]
     fn it_is_bounded_for_one_session_and_for_all() {
         let table = Arc::new(Table::new(2, 3));

@@ -37,7 +37,7 @@ use super::cache::Cache;
 use super::listen::{Listening, Wish};
 use super::sessions::NoSession;
 use super::wrapped::Discovered;
-use super::{Exchange, Outgoing, Pin};
+use super::{Exchange, Outgoing, Pin, handshake};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::tools::Tools;
 use crate::mcp::version::Era;
@@ -95,9 +95,9 @@ impl Channels {
         asked.map_err(|_| UNREACHABLE)?
     }
 
-    /// Whether the server takes an `initialize`, asked over a line of its own. `None`: it did not say.
+    /// What the server says to an `initialize`, asked over a line of its own. `None`: it did not say.
     /// Dropped before it resolves, the asking goes on.
-    pub(super) async fn takes_sessions(&self) -> Option<bool> {
+    pub(super) async fn takes_sessions(&self) -> Option<handshake::Said> {
         let pool = Arc::clone(&self.pool);
         let asking = async move { Box::pin(probe::takes_sessions(&pool)).await };
         self.pool.source.services().spawn(asking).await.ok()?
@@ -113,6 +113,11 @@ impl Channels {
 
     pub(super) fn listen(&self, era: Option<Era>, wish: Wish) -> Listening {
         listen::listen(Arc::clone(&self.pool), era, wish)
+    }
+
+    /// How many lines were begun for calls, with those that came to nothing.
+    pub(super) fn starts(&self) -> usize {
+        self.pool.starts()
     }
 
     pub(super) fn tools(&self) -> &Cache<Tools> {

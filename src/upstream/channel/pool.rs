@@ -135,6 +135,8 @@ pub(super) struct Pool {
     /// Lines of all kinds; each holds one until nothing is left of it.
     permits: Arc<Semaphore>,
     limits: Limits,
+    /// Lines for calls that were begun.
+    starts: AtomicUsize,
     pub(super) tools: Arc<Cache<Tools>>,
 }
 
@@ -145,6 +147,7 @@ impl Pool {
             by_key: Mutex::default(),
             permits: Arc::new(Semaphore::new(limits.lines_max)),
             limits,
+            starts: AtomicUsize::new(0),
             tools: Arc::default(),
         }
     }
@@ -220,6 +223,10 @@ impl Pool {
         Place { slot, claim }
     }
 
+    pub(super) fn starts(&self) -> usize {
+        self.starts.load(Ordering::Relaxed)
+    }
+
     fn try_permit(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.permits).try_acquire_owned().ok()
     }
@@ -265,6 +272,7 @@ impl Pool {
             Some(permit) => permit,
             None => self.permit().await?,
         };
+        self.starts.fetch_add(1, Ordering::Relaxed);
         let capabilities = key.capabilities.clone();
         let declared = capabilities.clone().unwrap_or_else(|| "{}".into());
         let tools = Arc::clone(&self.tools);

@@ -41,7 +41,7 @@ pub(super) async fn probe(pool: &Pool) -> Result<Era, NoSession> {
 
 /// Asks `initialize`, of a program that is known to be modern: it may speak both eras, and keep to
 /// the one that it hears first.
-pub(super) async fn takes_sessions(pool: &Pool) -> Option<bool> {
+pub(super) async fn takes_sessions(pool: &Pool) -> Option<handshake::Said> {
     let permit = pool.permit().await.ok()?;
     let tools = Arc::clone(&pool.tools);
     let start = pool.source.start(permit, None, |mouth| {
@@ -52,8 +52,8 @@ pub(super) async fn takes_sessions(pool: &Pool) -> Option<bool> {
     let asked = timeout(START_PATIENCE, ask(&channel, "initialize", &params)).await;
     channel.close();
     match asked.ok()? {
-        Said::Result(_) => Some(true),
-        Said::Error(_) => Some(false),
+        Said::Result(_) => Some(handshake::Said::Taken),
+        Said::Error(error) => handshake::refused(&error),
         Said::Failed(_)
         | Said::Refused(_)
         | Said::Unsent(_)

@@ -115,3 +115,21 @@ fn what_the_settings_of_raincheck_let_through_stays_let_through() {
     settings.ok(&["time", "--undo", "--yes"]);
     assert_eq!(settings.text(), SETTINGS);
 }
+
+/// An entry without variables has no such list at first, and the file's holds.
+#[test]
+fn the_first_variable_of_an_entry_is_let_through_beside_those_of_the_settings() {
+    let settings = Settings::new(r#"{"mcpServers": {"time": {"command": "uvx"}}}"#);
+    let config = settings.folder.join("raincheck.toml");
+    let file = "[upstream]\nenv_allow = [\"HTTPS_PROXY\"]\n";
+    fs::write(&config, file).unwrap();
+    settings.ok(&["time", "--yes", "--config", config.to_str().unwrap()]);
+    edit(
+        &settings,
+        r#""command":"#,
+        r#""env": {"TOKEN": "abc"}, "command":"#,
+    );
+    settings.ok(&["time", "--yes"]);
+    let allowed = r#""RAINCHECK_UPSTREAM__ENV_ALLOW": "HTTPS_PROXY,TOKEN""#;
+    assert!(settings.text().contains(allowed), "{}", settings.text());
+}

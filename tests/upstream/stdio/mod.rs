@@ -5,6 +5,7 @@ use raincheck::upstream::stdio::Program;
 use serde_json::Value;
 
 mod calls;
+mod doubts;
 mod faults;
 mod processes;
 

@@ -20,6 +20,7 @@ in_both_eras!(
     progress_comes_to_each_under_its_own_token,
     an_identical_call_of_one_session_is_attached,
     an_attached_call_that_nobody_waits_for_is_cancelled,
+    an_attached_call_whose_connections_are_gone_is_cancelled,
     a_key_stands_for_one_call_of_one_caller,
     without_a_key_or_the_rule_each_call_is_its_own,
     a_question_under_a_key_is_put_to_everybody_and_answered_once,
@@ -356,6 +357,22 @@ async fn an_attached_call_that_nobody_waits_for_is_cancelled(era: Era) {
     rig.upstream.release("held");
     assert_eq!(text(&last(&mut next).await), "released");
     assert_eq!(rig.upstream.tally("held").started, 2);
+}
+
+/// Those of clients that read no streams: nothing is held for them to come back to.
+async fn an_attached_call_whose_connections_are_gone_is_cancelled(era: Era) {
+    let (rig, session) = rig(era, attaching("300ms")).await;
+    let held = |id: u64| {
+        let call = again(&session.calling("held", json!({})), id);
+        call.header("accept", "application/json")
+    };
+    let gone = tokio::spawn(held(10).send());
+    rig.upstream.until_started("held").await;
+    gone.abort();
+    assert!(gone.await.unwrap_err().is_cancelled());
+    rig.upstream
+        .until("held", "cancelled", |tally| tally.cancelled == 1)
+        .await;
 }
 
 async fn without_a_key_or_the_rule_each_call_is_its_own(era: Era) {

@@ -1,7 +1,8 @@
 //! Calls of legacy clients that are carried here under ids of ours, by the client's: a client that
 //! cancels names its own, and one that answers a question the server's.
 
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::value::RawValue;
@@ -12,50 +13,97 @@ use super::pushes::SessionKey;
 use crate::runner::seat::Answered;
 use crate::upstream::Answer;
 
-/// Bounded by the calls that may be under way.
-#[derive(Debug, Default, Clone)]
-pub struct Carried(Arc<Mutex<HashMap<Key, Call>>>);
+/// Calls carried at once, those among them that wait for another's: these take no place among the
+/// calls that may be under way.
+const CARRIED_MAX: usize = 16 * 1024;
+
+#[derive(Debug, Clone)]
+pub struct Carried {
+    calls: Arc<Mutex<Calls>>,
+    max: usize,
+}
 
 #[derive(Debug, Default)]
+struct Calls {
+    /// By session and number.
+    of_sessions: HashMap<SessionKey, BTreeMap<u64, Call>>,
+    count: usize,
+    last: u64,
+}
+
+#[derive(Debug)]
 struct Call {
+    /// The client's.
+    id: Box<str>,
     cancelled: CancellationToken,
     /// Questions that were relayed to the client, by the server's id; bounded by those that a call
     /// may ask.
     asked: HashMap<Box<str>, mpsc::Sender<Answered>>,
 }
 
-type Key = (SessionKey, Box<str>);
-
 /// One of them. Dropped, it is carried no more.
 #[derive(Debug)]
 pub(in crate::downstream) struct Carrying {
     all: Carried,
-    key: Key,
+    session: SessionKey,
+    number: u64,
     cancelled: CancellationToken,
 }
 
+/// Why a call is not carried.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::downstream) enum Refused {
+    /// Its session has one of that id already.
+    SameId,
+    Full,
+}
+
+impl Default for Carried {
+    fn default() -> Self {
+        Self::new(CARRIED_MAX)
+    }
+}
+
 impl Carried {
-    fn calls(&self) -> MutexGuard<'_, HashMap<Key, Call>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn new(max: usize) -> Self {
+        Self {
+            calls: Arc::default(),
+            max,
+        }
     }
 
-    /// `None`: a call with that id is under way.
+    fn calls(&self) -> MutexGuard<'_, Calls> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(in crate::downstream) fn enter(
         &self,
         session: SessionKey,
         id: &RawValue,
-    ) -> Option<Carrying> {
-        let key = (session, Box::from(id.get()));
+    ) -> Result<Carrying, Refused> {
         let mut calls = self.calls();
-        if calls.contains_key(&key) {
-            return None;
+        let is_here = calls.of_session(session).any(|call| *call.id == *id.get());
+        if is_here {
+            return Err(Refused::SameId);
         }
-        let call = Call::default();
-        let cancelled = call.cancelled.clone();
-        calls.insert(key.clone(), call);
-        Some(Carrying {
+        if calls.count >= self.max {
+            return Err(Refused::Full);
+        }
+        calls.count += 1;
+        calls.last += 1;
+        let number = calls.last;
+        let cancelled = CancellationToken::new();
+        let call = Call {
+            id: id.get().into(),
+            cancelled: cancelled.clone(),
+            asked: HashMap::new(),
+        };
+        let of_session = calls.of_sessions.entry(session).or_default();
+        of_session.insert(number, call);
+        Ok(Carrying {
             all: self.clone(),
-            key,
+            session,
+            number,
             cancelled,
         })
     }
@@ -63,11 +111,14 @@ impl Carried {
     /// False where no call with that id is carried here.
     pub(in crate::downstream) fn cancel(&self, session: SessionKey, id: &RawValue) -> bool {
         let calls = self.calls();
-        let call = calls.get(&(session, Box::from(id.get())));
-        call.is_some_and(|call| {
-            call.cancelled.cancel();
-            true
-        })
+        let mut is_ours = false;
+        for call in calls.of_session(session) {
+            if *call.id == *id.get() {
+                call.cancelled.cancel();
+                is_ours = true;
+            }
+        }
+        is_ours
     }
 
     /// False where no call that is carried here asked the session that.
@@ -78,18 +129,42 @@ impl Carried {
         answer: Answer,
     ) -> bool {
         let mut calls = self.calls();
-        let mut of_session = calls.iter_mut().filter(|((of, _), _)| *of == session);
-        let answers = of_session.find_map(|(_, call)| call.asked.remove(id.get()));
+        let mut of_session = calls
+            .of_sessions
+            .get_mut(&session)
+            .into_iter()
+            .flat_map(BTreeMap::values_mut);
+        let answers = of_session.find_map(|call| call.asked.remove(id.get()));
         let id = id.get().into();
         // There is room for the answers to all questions that may be asked.
         answers.is_some_and(|answers| answers.try_send(Answered { id, answer }).is_ok())
     }
 }
 
+impl Calls {
+    fn of_session(&self, session: SessionKey) -> impl Iterator<Item = &Call> {
+        let of_session = self.of_sessions.get(&session);
+        of_session.into_iter().flat_map(BTreeMap::values)
+    }
+
+    fn leave(&mut self, session: SessionKey, number: u64) {
+        if let Entry::Occupied(mut of_session) = self.of_sessions.entry(session)
+            && of_session.get_mut().remove(&number).is_some()
+        {
+            self.count -= 1;
+            if of_session.get().is_empty() {
+                of_session.remove();
+            }
+        }
+    }
+}
+
 impl Carrying {
     /// The client is asked that, and its answer goes there.
     pub(in crate::downstream) fn asks(&self, id: &RawValue, answers: mpsc::Sender<Answered>) {
-        if let Some(call) = self.all.calls().get_mut(&self.key) {
+        let mut calls = self.all.calls();
+        let of_session = calls.of_sessions.get_mut(&self.session);
+        if let Some(call) = of_session.and_then(|calls| calls.get_mut(&self.number)) {
             call.asked.insert(id.get().into(), answers);
         }
     }
@@ -102,6 +177,29 @@ impl Carrying {
 
 impl Drop for Carrying {
     fn drop(&mut self) {
-        self.all.calls().remove(&self.key);
+        self.all.calls().leave(self.session, self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mcp::json::raw;
+    use crate::task::id::Caller;
+
+    #[test]
+    fn all_sessions_together_are_bounded() {
+        let carried = Carried::new(2);
+        let of = |name| SessionKey::of(&Caller::from_bytes([1; 16]), name);
+        let id = raw("1".to_owned()).unwrap();
+        let one = carried.enter(of("a"), &id).unwrap();
+        let again = carried.enter(of("a"), &id);
+        assert_eq!(again.unwrap_err(), Refused::SameId);
+        let _two = carried.enter(of("b"), &id).unwrap();
+        assert_eq!(carried.enter(of("c"), &id).unwrap_err(), Refused::Full);
+        drop(one);
+        let _three = carried.enter(of("c"), &id).unwrap();
+        assert!(!carried.cancel(of("a"), &id));
+        assert!(carried.cancel(of("c"), &id));
     }
 }

@@ -17,6 +17,7 @@ in_both_eras!(
     a_task_under_a_key_is_that_task,
     a_call_that_is_waited_for_becomes_the_task_that_is_wished_for,
     a_client_that_left_comes_back_with_its_key,
+    a_request_that_is_sent_again_as_it_was_is_the_same_call,
     progress_comes_to_each_under_its_own_token,
     an_identical_call_of_one_session_is_attached,
     an_attached_call_that_nobody_waits_for_is_cancelled,
@@ -272,6 +273,26 @@ async fn a_client_that_left_comes_back_with_its_key(era: Era) {
     assert_eq!(text(&last(&mut other).await), "released");
     let tally = rig.upstream.tally("held");
     assert_eq!((tally.started, tally.cancelled), (1, 0));
+}
+
+/// With its id, as HTTP clients repeat a POST: whether or not the first connection is still there.
+async fn a_request_that_is_sent_again_as_it_was_is_the_same_call(era: Era) {
+    let (rig, session) = rig(era, Config::never()).await;
+    let held = keyed(&session, "held", json!({}));
+    let mut first = held.clone().stream().await;
+    primed(&mut first).await;
+    let mut gone = held.clone().stream().await;
+    primed(&mut gone).await;
+    drop(gone);
+    let mut last_one = held.stream().await;
+    primed(&mut last_one).await;
+    rig.upstream.release("held");
+    for stream in [&mut first, &mut last_one] {
+        assert_text(rest(stream).await.last().unwrap(), "released");
+    }
+    let again = session.calling("slow", json!({})).send().await;
+    assert_eq!(text(&again.json()), "slept", "the id is free");
+    assert_eq!(rig.upstream.tally("held").started, 1);
 }
 
 async fn progress_comes_to_each_under_its_own_token(era: Era) {

@@ -50,6 +50,15 @@ pub(in crate::downstream) struct Carrying {
     cancelled: CancellationToken,
 }
 
+/// What the id of a call says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::downstream) enum Ids {
+    /// It is one call's.
+    Differ,
+    /// A client that sends its request once more, to the letter, uses it again.
+    MayRepeat,
+}
+
 /// Why a call is not carried.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::downstream) enum Refused {
@@ -80,10 +89,11 @@ impl Carried {
         &self,
         session: SessionKey,
         id: &RawValue,
+        ids: Ids,
     ) -> Result<Carrying, Refused> {
         let mut calls = self.calls();
-        let is_here = calls.of_session(session).any(|call| *call.id == *id.get());
-        if is_here {
+        let is_taken = || calls.of_session(session).any(|call| *call.id == *id.get());
+        if ids == Ids::Differ && is_taken() {
             return Err(Refused::SameId);
         }
         if calls.count >= self.max {
@@ -192,14 +202,27 @@ mod tests {
         let carried = Carried::new(2);
         let of = |name| SessionKey::of(&Caller::from_bytes([1; 16]), name);
         let id = raw("1".to_owned()).unwrap();
-        let one = carried.enter(of("a"), &id).unwrap();
-        let again = carried.enter(of("a"), &id);
-        assert_eq!(again.unwrap_err(), Refused::SameId);
-        let _two = carried.enter(of("b"), &id).unwrap();
-        assert_eq!(carried.enter(of("c"), &id).unwrap_err(), Refused::Full);
+        let enter = |name, ids| carried.enter(of(name), &id, ids);
+        let one = enter("a", Ids::Differ).unwrap();
+        assert_eq!(enter("a", Ids::Differ).unwrap_err(), Refused::SameId);
+        let _two = enter("a", Ids::MayRepeat).unwrap();
+        assert_eq!(enter("b", Ids::Differ).unwrap_err(), Refused::Full);
         drop(one);
-        let _three = carried.enter(of("c"), &id).unwrap();
-        assert!(!carried.cancel(of("a"), &id));
-        assert!(carried.cancel(of("c"), &id));
+        let three = enter("b", Ids::Differ).unwrap();
+        assert!(carried.cancel(of("b"), &id));
+        drop(three);
+        assert!(!carried.cancel(of("b"), &id));
+    }
+
+    #[test]
+    fn who_cancels_an_id_cancels_all_that_were_sent_with_it() {
+        let carried = Carried::default();
+        let session = SessionKey::of(&Caller::from_bytes([1; 16]), "a");
+        let id = raw("1".to_owned()).unwrap();
+        let enter = || carried.enter(session, &id, Ids::MayRepeat).unwrap();
+        let (one, two, three) = (enter(), enter(), enter());
+        drop(two);
+        assert!(carried.cancel(session, &id));
+        assert!(one.cancelled.is_cancelled() && three.cancelled.is_cancelled());
     }
 }

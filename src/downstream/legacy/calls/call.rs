@@ -17,7 +17,7 @@ use super::super::super::reply::Rpc;
 use super::super::super::tasks::Shared;
 use super::super::super::{Known, cancels, claims, dialect, held, undecided};
 use super::super::accepts_events;
-use super::super::carried::{Carrying, Refused};
+use super::super::carried::{Carrying, Ids, Refused};
 use super::super::pushes::SessionKey;
 use super::super::words::Request;
 use super::Sender;
@@ -154,7 +154,12 @@ pub(in crate::downstream) async fn carry(
     let request = how.request;
     let nobodys = || SessionKey::of(&call.caller, &Uuid::new_v4().to_string());
     let session = how.session.unwrap_or_else(nobodys);
-    let carrying = match front.carried.enter(session, request.id) {
+    let ids = if claim.is_some() {
+        Ids::MayRepeat
+    } else {
+        Ids::Differ
+    };
+    let carrying = match front.carried.enter(session, request.id, ids) {
         Ok(carrying) => carrying,
         Err(Refused::SameId) => {
             let error = RpcError::invalid_request("Invalid request: this id is in use");

@@ -25,6 +25,7 @@ in_both_eras!(
     a_key_stands_for_one_call_of_one_caller,
     without_a_key_or_the_rule_each_call_is_its_own,
     a_question_under_a_key_is_put_to_everybody_and_answered_once,
+    who_cannot_be_asked_does_not_end_a_question_for_others,
     what_did_not_run_may_run_under_its_key,
 );
 
@@ -251,6 +252,28 @@ async fn a_question_under_a_key_is_put_to_everybody_and_answered_once(era: Era) 
         let legs = if era == Era::Modern { 3 } else { 1 };
         assert_eq!(rig.upstream.tally("n").started, legs);
     }
+}
+
+async fn who_cannot_be_asked_does_not_end_a_question_for_others(era: Era) {
+    let (rig, asked) = rig(era, Config::never()).await;
+    let mute = Session::declaring(rig.client(), "2025-11-25", json!({})).await;
+    let mut waiting = keyed(&asked, "ask", json!({})).stream().await;
+    let question = waiting.next_of("elicitation/create").await;
+    let mut joined = keyed(&mute, "ask", json!({})).stream().await;
+    primed(&mut joined).await;
+    // What a server's own session can do raincheck does not know.
+    if era == Era::Legacy {
+        let same = joined.next_of("elicitation/create").await;
+        let error = json!({"code": -32601, "message": "Method not found"});
+        let refusal = json!({"jsonrpc": "2.0", "id": same["id"], "error": error});
+        assert_eq!(mute.post(&refusal).send().await.status, 202);
+    }
+    let answered = asked.post(&accept(&question, "Ada")).send().await;
+    assert_eq!(answered.status, 202);
+    assert_eq!(text(&last(&mut waiting).await), "Ada");
+    let told = rest(&mut joined).await;
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(text(&told[0].message), "Ada");
 }
 
 /// By its place on the stream, or by its key; and a client that waits no more cancels nothing.

@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::pushes::SessionKey;
+use crate::mcp::json::quote;
 use crate::runner::seat::Answered;
 use crate::upstream::Answer;
 
@@ -129,6 +130,19 @@ impl Carried {
             }
         }
         is_ours
+    }
+
+    /// The session cannot be asked that. True where another session was asked the same here, and may
+    /// answer it yet.
+    pub(in crate::downstream) fn is_for_others(&self, session: SessionKey, question: &str) -> bool {
+        let question = quote(question);
+        let mut calls = self.calls();
+        let of_session = calls.of_sessions.get_mut(&session);
+        for call in of_session.into_iter().flat_map(BTreeMap::values_mut) {
+            call.asked.remove(&*question);
+        }
+        let mut all = calls.of_sessions.values().flat_map(BTreeMap::values);
+        all.any(|call| call.asked.contains_key(&*question))
     }
 
     /// False where no call that is carried here asked the session that.

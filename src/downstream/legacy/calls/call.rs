@@ -174,6 +174,7 @@ pub(in crate::downstream) async fn carry(
         session: how.session,
         answer: sender.clone().try_reserve_owned().ok(),
         messages: sender,
+        streams: accepts_events(&how.parts.headers),
         runs_on: claim.is_none(),
     };
     let (tell, begun) = oneshot::channel();
@@ -294,6 +295,8 @@ struct Saying {
     session: Option<SessionKey>,
     words: fn(&str, Answer) -> Rpc,
     messages: mpsc::Sender<Said>,
+    /// The client hears more than the answer.
+    streams: bool,
     /// Whether a client that went away is still there, as legacy clients know it. A call that others
     /// may join has rules of its own for that.
     runs_on: bool,
@@ -325,7 +328,7 @@ async fn follow(mut client: Client, carrying: Carrying, saying: Saying) {
             Some(Reply::Relay(message)) => {
                 // What has an id is a question.
                 let asked = Object::parse(&message).ok().and_then(|m| m.get("id"));
-                if let Some(id) = asked {
+                if let Some(id) = asked.filter(|_| saying.streams) {
                     carrying.asks(id, client.answers());
                 }
                 let _ = saying.messages.try_send(Said::Message(message));

@@ -298,6 +298,22 @@ async fn a_client_that_left_comes_back_with_its_key(era: Era) {
     assert_eq!((tally.started, tally.cancelled), (1, 0));
 }
 
+/// Where the session is raincheck's. The call itself is whoever's comes with its key.
+#[tokio::test]
+async fn a_session_that_ends_waits_for_no_call() {
+    let (rig, session) = rig(Era::Modern, Config::never()).await;
+    let mut stream = keyed(&session, "held", json!({})).stream().await;
+    primed(&mut stream).await;
+    assert_eq!(session.ending().send().await.status, 200);
+    assert!(stream.event().await.is_none(), "no answer");
+    let session = Session::open(rig.client()).await;
+    let mut stream = keyed(&session, "held", json!({})).stream().await;
+    primed(&mut stream).await;
+    rig.upstream.release("held");
+    assert_eq!(text(&last(&mut stream).await), "released");
+    assert_eq!(rig.upstream.tally("held").started, 1);
+}
+
 /// With its id, as HTTP clients repeat a POST: whether or not the first connection is still there.
 async fn a_request_that_is_sent_again_as_it_was_is_the_same_call(era: Era) {
     let (rig, session) = rig(era, Config::never()).await;

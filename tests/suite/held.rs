@@ -77,6 +77,10 @@ impl Session {
         self.on_it(get).header("last-event-id", event)
     }
 
+    pub(crate) fn ending(&self) -> Request {
+        self.on_it(self.client.http(Method::DELETE, "/mcp"))
+    }
+
     /// The same client at another replica, or as somebody else.
     pub(crate) fn over(&self, client: Client) -> Self {
         Self {

@@ -132,6 +132,13 @@ impl Carried {
         is_ours
     }
 
+    /// The session is over: nobody waits for its calls.
+    pub(in crate::downstream) fn end(&self, session: SessionKey) {
+        for call in self.calls().of_session(session) {
+            call.cancelled.cancel();
+        }
+    }
+
     /// The session cannot be asked that. True where another session was asked the same here, and may
     /// answer it yet.
     pub(in crate::downstream) fn is_for_others(&self, session: SessionKey, question: &str) -> bool {

@@ -19,6 +19,7 @@ in_both_eras!(
     a_client_that_left_comes_back_with_its_key,
     a_request_that_is_sent_again_as_it_was_is_the_same_call,
     progress_comes_to_each_under_its_own_token,
+    progress_of_one_task_comes_to_each_session_under_its_own_token,
     an_identical_call_of_one_session_is_attached,
     an_attached_call_that_nobody_waits_for_is_cancelled,
     an_attached_call_whose_connections_are_gone_is_cancelled,
@@ -349,6 +350,26 @@ async fn progress_comes_to_each_under_its_own_token(era: Era) {
     rig.upstream.release("steps");
     for mut stream in streams {
         assert_eq!(text(&last(&mut stream).await), "stepped");
+    }
+}
+
+async fn progress_of_one_task_comes_to_each_session_under_its_own_token(era: Era) {
+    let (rig, one) = rig(era, Config::always()).await;
+    let two = Session::open(rig.client()).await;
+    let sessions = [(&one, "one"), (&two, "two")];
+    let mut tasks = Vec::new();
+    for (session, token) in sessions {
+        let call = wishing(keyed(session, "steps", json!({"n": 1})))
+            .edit(|message| message["params"]["_meta"]["progressToken"] = json!(token));
+        tasks.push(call.send().await.into_result()["task"]["taskId"].take());
+    }
+    assert_eq!(tasks[0], tasks[1]);
+    for (session, token) in sessions {
+        let params = json!({"taskId": tasks[0]});
+        let wait = json!({"jsonrpc": "2.0", "id": 8, "method": "tasks/result", "params": params});
+        let mut stream = session.post(&wait).stream().await;
+        let note = stream.next_of("notifications/progress").await;
+        assert_eq!(note["params"]["progressToken"], token);
     }
 }
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
 
-use super::json::{Fault, Object, Writer, raw, string};
+use super::error::code;
+use super::json::{Fault, Object, Writer, raw};
 
 /// More questions than this in one round, or over one task's life, are refused.
 pub const QUESTIONS_MAX: usize = 64;
@@ -29,6 +30,38 @@ impl Kind {
             _ => None,
         }
     }
+
+    /// `None`: the client is asked for something else.
+    fn of_request(request: &RawValue) -> Option<Self> {
+        let request = Object::parse(request.get()).ok()?;
+        request
+            .get_str("method")
+            .and_then(|method| Self::of(&method))
+    }
+
+    /// The capability that a client declares which can be asked for it.
+    pub fn capability(self) -> &'static str {
+        match self {
+            Self::Elicitation => "elicitation",
+            Self::Sampling => "sampling",
+            Self::Roots => "roots",
+        }
+    }
+}
+
+/// Whether a client that declares these capabilities can be asked that.
+pub fn is_declared(request: &RawValue, capabilities: &str) -> bool {
+    let declared = Object::parse(capabilities).unwrap_or_default();
+    Kind::of_request(request).is_some_and(|kind| declared.contains(kind.capability()))
+}
+
+/// Whether a client says by this error that it cannot be asked, and not that its user did not want
+/// to answer. SDKs say so in two ways.
+pub fn cannot_be_asked(error: &RawValue) -> bool {
+    let error = Object::parse(error.get()).unwrap_or_default();
+    let number = error.get("code").and_then(|code| code.get().parse().ok());
+    number
+        .is_some_and(|number: i64| matches!(number, code::METHOD_NOT_FOUND | code::INVALID_REQUEST))
 }
 
 /// A legacy server's request as an entry of `inputRequests`: method and params, without the
@@ -106,11 +139,7 @@ pub fn answers(request: &RawValue, answer: &RawValue) -> bool {
     let Ok(answer) = Object::parse(answer.get()) else {
         return false;
     };
-    let method = Object::parse(request.get())
-        .ok()
-        .and_then(|r| r.get("method"));
-    let kind = method.and_then(|m| string(m).and_then(|m| Kind::of(&m)));
-    match kind {
+    match Kind::of_request(request) {
         Some(Kind::Elicitation) => {
             matches!(
                 answer.get_str("action").as_deref(),
@@ -141,6 +170,33 @@ pub fn refused(answer: &RawValue) -> Option<&RawValue> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_client_is_asked_for_what_it_declares() {
+        let asks = |method: &str, declared: &str| {
+            let request = raw(format!(r#"{{"method":"{method}"}}"#)).unwrap();
+            is_declared(&request, declared)
+        };
+        let declared = r#"{"elicitation":{},"roots":{}}"#;
+        assert!(asks("elicitation/create", declared));
+        assert!(asks("roots/list", declared));
+        assert!(!asks("sampling/createMessage", declared));
+        assert!(!asks("elicitation/create", "{}"));
+        assert!(!asks("ping", declared));
+    }
+
+    #[test]
+    fn a_refusal_is_not_a_client_that_cannot_be_asked() {
+        let says = |error: &str| cannot_be_asked(&raw(error.to_owned()).unwrap());
+        assert!(says(r#"{"code":-32601,"message":"Method not found"}"#));
+        assert!(says(
+            r#"{"code":-32600,"message":"Elicitation not supported"}"#
+        ));
+        assert!(!says(
+            r#"{"code":-1,"message":"User rejected sampling request"}"#
+        ));
+        assert!(!says("7"));
+    }
 
     #[test]
     fn a_round_is_bounded_and_its_keys_differ() {

@@ -47,6 +47,8 @@ pub(super) struct Terms {
     /// Whose words it speaks. A legacy client is asked while it waits.
     face: Era,
     progress_token: Option<Box<RawValue>>,
+    /// What it declares. `None`: it made the call, and the server knows what it can be asked.
+    declared: Option<Arc<str>>,
     /// It made the call, and hears what no record keeps.
     unauthorized: Option<oneshot::Receiver<UpstreamError>>,
 }
@@ -59,6 +61,7 @@ impl Terms {
             input: InputWhen::BeforeTask,
             face: Era::Modern,
             progress_token: None,
+            declared: None,
             unauthorized: None,
         }
     }
@@ -86,12 +89,14 @@ impl Terms {
             input,
             face: call.face,
             progress_token: call.progress_token.clone(),
+            declared: Some(Arc::clone(&call.outgoing.capabilities)),
             unauthorized: None,
         }
     }
 
     pub(super) fn first(self, unauthorized: oneshot::Receiver<UpstreamError>) -> Self {
         Self {
+            declared: None,
             unauthorized: Some(unauthorized),
             ..self
         }
@@ -352,7 +357,8 @@ impl Attendant {
             return;
         }
         let task = &self.loaded.task;
-        let open = view_2025::questions_of_call(task).filter(|(key, _)| !self.put.contains(*key));
+        let open = view_2025::questions_of_call(task, self.terms.declared.as_deref());
+        let open = open.filter(|(key, _)| !self.put.contains(*key));
         let open: Vec<(Box<str>, String)> = open.map(|(key, text)| (key.into(), text)).collect();
         for (key, question) in open {
             self.put.insert(key);

@@ -7,6 +7,7 @@
 use super::id::TaskId;
 use super::state::Task;
 use super::view::{poll_interval_ms, rfc3339};
+use crate::mcp::input;
 use crate::mcp::json::Writer;
 use crate::mcp::tasks_2025;
 
@@ -31,16 +32,27 @@ pub fn task(task: &Task, now_ms: u64) -> String {
 
 /// The open questions of a task, by their keys, as requests to its client.
 pub fn questions(task: &Task) -> impl Iterator<Item = (&str, String)> {
-    requests(task, Some(task.id.to_string()))
+    requests(task, Some(task.id.to_string()), None)
 }
 
-/// The same for a client that waits for the call and knows of no task.
-pub fn questions_of_call(task: &Task) -> impl Iterator<Item = (&str, String)> {
-    requests(task, None)
+/// The same for a client that waits for the call and knows of no task: those that it can be asked,
+/// with the capabilities that it declares. `None`: it may be asked anything.
+pub fn questions_of_call<'a>(
+    task: &'a Task,
+    declared: Option<&'a str>,
+) -> impl Iterator<Item = (&'a str, String)> {
+    requests(task, None, declared)
 }
 
-fn requests(task: &Task, related: Option<String>) -> impl Iterator<Item = (&str, String)> {
+fn requests<'a>(
+    task: &'a Task,
+    related: Option<String>,
+    declared: Option<&'a str>,
+) -> impl Iterator<Item = (&'a str, String)> {
     task.open_questions()
+        .filter(move |(_, request)| {
+            declared.is_none_or(|declared| input::is_declared(request, declared))
+        })
         .filter_map(move |(question, request)| {
             let name = format!("{QUESTION_IDS}{}/{}", task.id, question.key);
             let message = tasks_2025::question(request, &name, related.as_deref())?;

@@ -19,12 +19,16 @@ in_both_eras!(
     a_call_under_a_key_becomes_one_ticket,
     a_call_that_is_waited_for_becomes_the_task_that_is_wished_for,
     a_client_that_left_comes_back_with_its_key,
+    a_request_that_is_sent_again_as_it_was_is_the_same_call,
     progress_comes_to_each_under_its_own_token,
+    progress_of_one_task_comes_to_each_session_under_its_own_token,
     an_identical_call_of_one_session_is_attached,
     an_attached_call_that_nobody_waits_for_is_cancelled,
+    an_attached_call_whose_connections_are_gone_is_cancelled,
     a_key_stands_for_one_call_of_one_caller,
     without_a_key_or_the_rule_each_call_is_its_own,
     a_question_under_a_key_is_put_to_everybody_and_answered_once,
+    who_cannot_be_asked_does_not_end_a_question_for_others,
     what_did_not_run_may_run_under_its_key,
 );
 
@@ -254,6 +258,28 @@ async fn a_question_under_a_key_is_put_to_everybody_and_answered_once(era: Era) 
     }
 }
 
+async fn who_cannot_be_asked_does_not_end_a_question_for_others(era: Era) {
+    let (rig, asked) = rig(era, Config::never()).await;
+    let mute = Session::declaring(rig.client(), "2025-11-25", json!({})).await;
+    let mut waiting = keyed(&asked, "ask", json!({})).stream().await;
+    let question = waiting.next_of("elicitation/create").await;
+    let mut joined = keyed(&mute, "ask", json!({})).stream().await;
+    primed(&mut joined).await;
+    // What a server's own session can do raincheck does not know.
+    if era == Era::Legacy {
+        let same = joined.next_of("elicitation/create").await;
+        let error = json!({"code": -32601, "message": "Method not found"});
+        let refusal = json!({"jsonrpc": "2.0", "id": same["id"], "error": error});
+        assert_eq!(mute.post(&refusal).send().await.status, 202);
+    }
+    let answered = asked.post(&accept(&question, "Ada")).send().await;
+    assert_eq!(answered.status, 202);
+    assert_eq!(text(&last(&mut waiting).await), "Ada");
+    let told = rest(&mut joined).await;
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(text(&told[0].message), "Ada");
+}
+
 /// By its place on the stream, or by its key; and a client that waits no more cancels nothing.
 async fn a_client_that_left_comes_back_with_its_key(era: Era) {
     let (rig, session) = rig(era, Config::never()).await;
@@ -276,6 +302,42 @@ async fn a_client_that_left_comes_back_with_its_key(era: Era) {
     assert_eq!((tally.started, tally.cancelled), (1, 0));
 }
 
+/// Where the session is raincheck's. The call itself is whoever's comes with its key.
+#[tokio::test]
+async fn a_session_that_ends_waits_for_no_call() {
+    let (rig, session) = rig(Era::Modern, Config::never()).await;
+    let mut stream = keyed(&session, "held", json!({})).stream().await;
+    primed(&mut stream).await;
+    assert_eq!(session.ending().send().await.status, 200);
+    assert!(stream.event().await.is_none(), "no answer");
+    let session = Session::open(rig.client()).await;
+    let mut stream = keyed(&session, "held", json!({})).stream().await;
+    primed(&mut stream).await;
+    rig.upstream.release("held");
+    assert_eq!(text(&last(&mut stream).await), "released");
+    assert_eq!(rig.upstream.tally("held").started, 1);
+}
+
+/// With its id, as HTTP clients repeat a POST: whether or not the first connection is still there.
+async fn a_request_that_is_sent_again_as_it_was_is_the_same_call(era: Era) {
+    let (rig, session) = rig(era, Config::never()).await;
+    let held = keyed(&session, "held", json!({}));
+    let mut first = held.clone().stream().await;
+    primed(&mut first).await;
+    let mut gone = held.clone().stream().await;
+    primed(&mut gone).await;
+    drop(gone);
+    let mut last_one = held.stream().await;
+    primed(&mut last_one).await;
+    rig.upstream.release("held");
+    for stream in [&mut first, &mut last_one] {
+        assert_text(rest(stream).await.last().unwrap(), "released");
+    }
+    let again = session.calling("slow", json!({})).send().await;
+    assert_eq!(text(&again.json()), "slept", "the id is free");
+    assert_eq!(rig.upstream.tally("held").started, 1);
+}
+
 async fn progress_comes_to_each_under_its_own_token(era: Era) {
     let (rig, session) = rig(era, Config::never()).await;
     let steps = keyed(&session, "steps", json!({"n": 2}));
@@ -291,6 +353,26 @@ async fn progress_comes_to_each_under_its_own_token(era: Era) {
     rig.upstream.release("steps");
     for mut stream in streams {
         assert_eq!(text(&last(&mut stream).await), "stepped");
+    }
+}
+
+async fn progress_of_one_task_comes_to_each_session_under_its_own_token(era: Era) {
+    let (rig, one) = rig(era, Config::always()).await;
+    let two = Session::open(rig.client()).await;
+    let sessions = [(&one, "one"), (&two, "two")];
+    let mut tasks = Vec::new();
+    for (session, token) in sessions {
+        let call = wishing(keyed(session, "steps", json!({"n": 1})))
+            .edit(|message| message["params"]["_meta"]["progressToken"] = json!(token));
+        tasks.push(call.send().await.into_result()["task"]["taskId"].take());
+    }
+    assert_eq!(tasks[0], tasks[1]);
+    for (session, token) in sessions {
+        let params = json!({"taskId": tasks[0]});
+        let wait = json!({"jsonrpc": "2.0", "id": 8, "method": "tasks/result", "params": params});
+        let mut stream = session.post(&wait).stream().await;
+        let note = stream.next_of("notifications/progress").await;
+        assert_eq!(note["params"]["progressToken"], token);
     }
 }
 
@@ -375,6 +457,22 @@ async fn an_attached_call_that_nobody_waits_for_is_cancelled(era: Era) {
     rig.upstream.release("held");
     assert_eq!(text(&last(&mut next).await), "released");
     assert_eq!(rig.upstream.tally("held").started, 2);
+}
+
+/// Those of clients that read no streams: nothing is held for them to come back to.
+async fn an_attached_call_whose_connections_are_gone_is_cancelled(era: Era) {
+    let (rig, session) = rig(era, attaching("300ms")).await;
+    let held = |id: u64| {
+        let call = again(&session.calling("held", json!({})), id);
+        call.header("accept", "application/json")
+    };
+    let gone = tokio::spawn(held(10).send());
+    rig.upstream.until_started("held").await;
+    gone.abort();
+    assert!(gone.await.unwrap_err().is_cancelled());
+    rig.upstream
+        .until("held", "cancelled", |tally| tally.cancelled == 1)
+        .await;
 }
 
 async fn without_a_key_or_the_rule_each_call_is_its_own(era: Era) {

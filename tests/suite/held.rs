@@ -26,8 +26,16 @@ impl Session {
     }
 
     pub(crate) async fn of_version(client: Client, version: &'static str) -> Self {
+        Self::declaring(client, version, json!({"elicitation": {}})).await
+    }
+
+    pub(crate) async fn declaring(
+        client: Client,
+        version: &'static str,
+        capabilities: Value,
+    ) -> Self {
         let hello = json!({"jsonrpc": "2.0", "id": "one", "method": "initialize", "params": {
-            "protocolVersion": version, "capabilities": {"elicitation": {}},
+            "protocolVersion": version, "capabilities": capabilities,
             "clientInfo": {"name": "suite", "version": "1"},
         }});
         let answer = client.post(hello.to_string()).send().await;
@@ -67,6 +75,10 @@ impl Session {
         let get = self.client.http(Method::GET, "/mcp");
         let get = get.header("accept", "text/event-stream");
         self.on_it(get).header("last-event-id", event)
+    }
+
+    pub(crate) fn ending(&self) -> Request {
+        self.on_it(self.client.http(Method::DELETE, "/mcp"))
     }
 
     /// The same client at another replica, or as somebody else.

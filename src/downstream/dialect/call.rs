@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 
 use super::super::body::Body;
 use super::super::claims;
+use super::super::legacy::pushes::SessionKey;
 use super::super::legacy::words::Request;
 use super::super::reply::Rpc;
 use super::super::tasks::Shared;
@@ -135,7 +136,7 @@ pub(super) async fn answer(
         repeatable: known.repeatable && front.settings.trust_annotations,
         listed: asker.is_somebody,
     };
-    let (made, guard) = match make(front, claim, call, &request.params).await {
+    let (made, guard) = match make(front, asker.key, (claim, call), &request.params).await {
         Ok(made) => made,
         Err(why) => return Some(why.answer(request.id).on_session().into_response()),
     };
@@ -173,8 +174,8 @@ impl NotMade {
 
 async fn make(
     front: &Shared,
-    claim: Option<Claim>,
-    call: Call,
+    by: Option<SessionKey>,
+    (claim, call): (Option<Claim>, Call),
     params: &Object<'_>,
 ) -> Result<(Made, Guard), NotMade> {
     let lifetime = Duration::from_millis(call.rule.max_duration_ms);
@@ -187,7 +188,8 @@ async fn make(
                     return Err(NotMade::Answered(Answer::Result(result)));
                 };
                 if let Some(token) = progress::token(params) {
-                    progress::remember(front, made.id, &token, lifetime).await;
+                    let read = progress::Read { task: made.id, by };
+                    progress::remember(front, read, &token, lifetime).await;
                 }
                 return Ok((made, client.into_guard()));
             }

@@ -294,7 +294,11 @@ impl Job {
 
     async fn look_at(&mut self, id: TaskId) {
         if !self.heard.contains_key(&id) {
-            match progress::Heard::of(&self.front, id).await {
+            let read = progress::Read {
+                task: id,
+                by: Some(self.key),
+            };
+            match progress::Heard::of(&self.front, read).await {
                 Ok(heard) => {
                     self.heard.insert(id, heard);
                 }

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
+use uuid::Uuid;
 
+use super::super::legacy::pushes::SessionKey;
 use super::super::tasks::Shared;
 use crate::mcp::json::{Object, Writer, raw};
 use crate::mcp::meta::PROGRESS_TOKEN;
@@ -25,14 +27,31 @@ pub(super) fn token(params: &Object<'_>) -> Option<Box<RawValue>> {
     (token.get().len() <= TOKEN_BYTES_MAX).then(|| token.to_owned())
 }
 
-/// From here on every replica knows the token. Without it the task's progress is polled.
-pub(super) async fn remember(front: &Shared, id: TaskId, token: &RawValue, lifetime: Duration) {
-    let value = Bytes::copy_from_slice(token.get().as_bytes());
-    let _ = front.notes.put(name(id), value, lifetime).await;
+/// A task for one of its readers: sessions that came with one key each have a token of their own.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Read {
+    pub(super) task: TaskId,
+    /// `None`: the session has no name.
+    pub(super) by: Option<SessionKey>,
 }
 
-fn name(id: TaskId) -> Name {
-    Name::of(Kind::Token, &[&id.to_string()])
+impl Read {
+    fn token(&self) -> Name {
+        let task = self.task.to_string();
+        match self.by {
+            Some(session) => {
+                let session = Uuid::from_bytes(*session.as_bytes()).to_string();
+                Name::of(Kind::Token, &[&task, &session])
+            }
+            None => Name::of(Kind::Token, &[&task]),
+        }
+    }
+}
+
+/// From here on every replica knows the token. Without it the task's progress is polled.
+pub(super) async fn remember(front: &Shared, read: Read, token: &RawValue, lifetime: Duration) {
+    let value = Bytes::copy_from_slice(token.get().as_bytes());
+    let _ = front.notes.put(read.token(), value, lifetime).await;
 }
 
 /// What one reader has heard of one task's progress.
@@ -44,8 +63,8 @@ pub(super) struct Heard {
 }
 
 impl Heard {
-    pub(super) async fn of(front: &Shared, id: TaskId) -> Result<Self, StoreError> {
-        let found = front.notes.find(name(id)).await?;
+    pub(super) async fn of(front: &Shared, read: Read) -> Result<Self, StoreError> {
+        let found = front.notes.find(read.token()).await?;
         let text = found.and_then(|bytes| String::from_utf8(bytes.to_vec()).ok());
         Ok(Self {
             token: text.and_then(|text| raw(text).ok()),

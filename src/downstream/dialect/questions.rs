@@ -35,6 +35,13 @@ pub(in crate::downstream) async fn answered(
         let error = RpcError::invalid_request("Invalid request: the answer is too large");
         return Some(reply::refusal(StatusCode::PAYLOAD_TOO_LARGE, &error));
     }
+    let cannot = message.get("error").is_some_and(input::cannot_be_asked);
+    if let Some(session) = asker.key
+        && cannot
+        && front.carried.is_for_others(session, &name)
+    {
+        return Some(reply::empty(StatusCode::ACCEPTED));
+    }
     let taken = take(front, asker, task, key, message).await;
     Some(match taken {
         Ok(()) => reply::empty(StatusCode::ACCEPTED),

@@ -130,6 +130,10 @@ impl Waiting {
         if !loaded.task.is_ended() {
             delivery::follow(front, asker, task, loaded.task.status());
         }
+        let read = progress::Read {
+            task,
+            by: asker.key,
+        };
         let mut waiting = Self {
             front: Arc::clone(front),
             caller: asker.caller,
@@ -143,7 +147,7 @@ impl Waiting {
             open: BTreeMap::new(),
             asked: BTreeSet::new(),
             put: Vec::new(),
-            heard: progress::Heard::of(front, task).await?,
+            heard: progress::Heard::of(front, read).await?,
             news: None,
             answer: None,
             _answer: front.passing.token(),

@@ -126,6 +126,7 @@ pub(super) async fn other(front: &Shared, parts: &Parts) -> Response<Body> {
     for running in front.facade.running.take_all(session.key()) {
         running.cancel();
     }
+    front.carried.end(session.key());
     front.facade.note_change(&session);
     reply::empty(StatusCode::OK)
 }

@@ -79,7 +79,7 @@ async fn put_one(
             "The server asks for what no client of this session can give",
         ));
     };
-    if !is_declared(kind, &asked.session.entry.capabilities) {
+    if !input::is_declared(request, asked.session.entry.capabilities.get()) {
         return no_answer(kind);
     }
     let (front, session) = (&asked.front, &asked.session);
@@ -195,15 +195,6 @@ fn no_answer(kind: Kind) -> Result<Box<RawValue>, Unanswered> {
     }
 }
 
-fn is_declared(kind: Kind, capabilities: &RawValue) -> bool {
-    let key = match kind {
-        Kind::Elicitation => "elicitation",
-        Kind::Sampling => "sampling",
-        Kind::Roots => "roots",
-    };
-    Object::parse(capabilities.get()).is_ok_and(|object| object.contains(key))
-}
-
 /// The id of a question: that it was asked on this session every replica can tell.
 fn name(front: &Shared, session: &Session, number: &str) -> String {
     let seal = front.callers.seal(&["question", &session.id, number]);
@@ -272,11 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_is_asked_for_what_it_declares() {
-        let capabilities = raw(r#"{"elicitation":{},"roots":{}}"#.to_owned()).unwrap();
-        assert!(is_declared(Kind::Elicitation, &capabilities));
-        assert!(is_declared(Kind::Roots, &capabilities));
-        assert!(!is_declared(Kind::Sampling, &capabilities));
+    fn an_elicitation_without_an_answer_is_cancelled() {
         assert_eq!(no_answer(Kind::Elicitation).unwrap().get(), CANCELLED);
         assert!(no_answer(Kind::Roots).is_err());
     }

@@ -22,7 +22,7 @@ use crate::mcp::meta::{PROGRESS_TOKEN, SUBSCRIPTION_ID};
 use crate::mcp::tools::Tools;
 use crate::upstream::cache::Cache;
 use crate::upstream::heard::Message;
-use crate::upstream::legacy::{capability, response};
+use crate::upstream::legacy::response;
 use crate::upstream::wrapped::Discovered;
 use crate::upstream::{Answer, Question, UpstreamError, translate};
 
@@ -288,7 +288,7 @@ impl Channel {
         };
         let declared = Object::parse(&self.capabilities).unwrap_or_default();
         let answer = match Kind::of(method) {
-            Some(kind) if declared.contains(capability(kind)) => {
+            Some(kind) if declared.contains(kind.capability()) => {
                 let question = Question {
                     id: id.into(),
                     method: method.into(),

@@ -335,7 +335,7 @@ impl Conversation {
         // What a client declared on its own session is between the server and it.
         let is_borrowed = self.is_borrowed();
         let answer = match Kind::of(method) {
-            Some(kind) if is_borrowed || declared.contains(capability(kind)) => {
+            Some(kind) if is_borrowed || declared.contains(kind.capability()) => {
                 let question = Question {
                     id: (&*id).into(),
                     method: method.into(),
@@ -365,14 +365,6 @@ pub(in crate::upstream) fn may_ask(method: &str) -> bool {
         method,
         "tools/call" | "prompts/get" | "resources/read" | "tasks/result"
     )
-}
-
-pub(super) fn capability(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Elicitation => "elicitation",
-        Kind::Sampling => "sampling",
-        Kind::Roots => "roots",
-    }
 }
 
 pub(in crate::upstream) fn no_session(why: NoSession) -> Event {

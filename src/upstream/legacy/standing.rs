@@ -19,7 +19,7 @@ use super::super::modern::note;
 use super::super::origin::Origin;
 use super::super::session::Session;
 use super::super::{Answer, Question, UpstreamError};
-use super::{capability, response};
+use super::response;
 use crate::mcp::error::{RpcError, code};
 use crate::mcp::input::Kind;
 use crate::mcp::json::Object;
@@ -171,7 +171,7 @@ fn on_request(
     };
     let declared = Object::parse(session.declared()).unwrap_or_default();
     match Kind::of(method) {
-        Some(kind) if declared.contains(capability(kind)) => {
+        Some(kind) if declared.contains(kind.capability()) => {
             let question = Question {
                 id: id.into(),
                 method: method.into(),

@@ -17,7 +17,7 @@ use super::super::super::reply::Rpc;
 use super::super::super::tasks::Shared;
 use super::super::super::{Known, cancels, claims, dialect, held, undecided};
 use super::super::accepts_events;
-use super::super::carried::Carrying;
+use super::super::carried::{Carrying, Ids, Refused};
 use super::super::pushes::SessionKey;
 use super::super::words::Request;
 use super::Sender;
@@ -154,9 +154,18 @@ pub(in crate::downstream) async fn carry(
     let request = how.request;
     let nobodys = || SessionKey::of(&call.caller, &Uuid::new_v4().to_string());
     let session = how.session.unwrap_or_else(nobodys);
-    let Some(carrying) = front.carried.enter(session, request.id) else {
-        let error = RpcError::invalid_request("Invalid request: this id is in use");
-        return Rpc::error(request.id.get(), &error).into_response();
+    let ids = if claim.is_some() {
+        Ids::MayRepeat
+    } else {
+        Ids::Differ
+    };
+    let carrying = match front.carried.enter(session, request.id, ids) {
+        Ok(carrying) => carrying,
+        Err(Refused::SameId) => {
+            let error = RpcError::invalid_request("Invalid request: this id is in use");
+            return Rpc::error(request.id.get(), &error).into_response();
+        }
+        Err(Refused::Full) => return Rpc::busy(request.id.get()).on_session().into_response(),
     };
     let (sender, said) = mpsc::channel(MESSAGES_MAX + 1);
     let saying = Saying {
@@ -165,6 +174,8 @@ pub(in crate::downstream) async fn carry(
         session: how.session,
         answer: sender.clone().try_reserve_owned().ok(),
         messages: sender,
+        streams: accepts_events(&how.parts.headers),
+        runs_on: claim.is_none(),
     };
     let (tell, begun) = oneshot::channel();
     let job = begin(Arc::clone(front), (claim, call), carrying, saying, tell);
@@ -284,23 +295,40 @@ struct Saying {
     session: Option<SessionKey>,
     words: fn(&str, Answer) -> Rpc,
     messages: mpsc::Sender<Said>,
+    /// The client hears more than the answer.
+    streams: bool,
+    /// Whether a client that went away is still there, as legacy clients know it. A call that others
+    /// may join has rules of its own for that.
+    runs_on: bool,
     /// So that no message takes its room.
     answer: Option<mpsc::OwnedPermit<Said>>,
 }
 
-/// Takes what is said to the client, whether it still hears it or not.
+impl Saying {
+    /// Resolves when the client has left for good: a held one has not, while its call is held.
+    async fn left(&self) {
+        if self.runs_on {
+            std::future::pending::<()>().await;
+        } else {
+            self.messages.closed().await;
+        }
+    }
+}
+
+/// Takes what is said to the client.
 async fn follow(mut client: Client, carrying: Carrying, saying: Saying) {
     loop {
         let reply = tokio::select! {
             reply = client.next() => reply,
             // Dropped, the client is gone, and the call is cancelled.
             () = carrying.cancelled() => return,
+            () = saying.left() => return,
         };
         match reply {
             Some(Reply::Relay(message)) => {
                 // What has an id is a question.
                 let asked = Object::parse(&message).ok().and_then(|m| m.get("id"));
-                if let Some(id) = asked {
+                if let Some(id) = asked.filter(|_| saying.streams) {
                     carrying.asks(id, client.answers());
                 }
                 let _ = saying.messages.try_send(Said::Message(message));

@@ -80,7 +80,7 @@ struct Pair {
     a: Proxy,
     b: Proxy,
     upstream: Upstream,
-    _redis: RedisServer,
+    redis: RedisServer,
 }
 
 impl Pair {
@@ -88,25 +88,27 @@ impl Pair {
         let redis = RedisServer::start();
         let upstream = Upstream::start(Era::Legacy).await;
         upstream.keep_events_and_tell_late();
-        let start = |id: &str| {
-            let replica = format!("lease = \"3s\"\nid = {id:?}");
-            let config = config()
-                .redis(&redis.url())
-                .section("upstream", "shared = true")
-                .section("drain", "grace = \"2s\"")
-                .store(&format!("seal_key = {SEAL_KEY:?}"))
-                .section("replica", &replica);
-            let url = upstream.url();
-            async move { config.start(&url).await }
-        };
-        let (a, b) = (start("a").await, start("b").await);
+        let a = replica("a", &redis, &upstream).await;
+        let b = replica("b", &redis, &upstream).await;
         Self {
             a,
             b,
             upstream,
-            _redis: redis,
+            redis,
         }
     }
+}
+
+async fn replica(id: &str, redis: &RedisServer, upstream: &Upstream) -> Proxy {
+    let replica = format!("lease = \"3s\"\nid = {id:?}");
+    config()
+        .redis(&redis.url())
+        .section("upstream", "shared = true")
+        .section("drain", "grace = \"500ms\"")
+        .store(&format!("seal_key = {SEAL_KEY:?}"))
+        .section("replica", &replica)
+        .start(&upstream.url())
+        .await
 }
 
 /// The client was there, or came back to nobody; two come back at once, and one carries it on.
@@ -177,6 +179,32 @@ async fn a_replica_that_is_told_to_stop_leaves_its_call_to_another() {
     let at_b = session.over(Client::of(pair.b.address()));
     let mut stream = back_at(&at_b, &second).await;
     pair.upstream.until_resumed(1).await;
+    pair.upstream.release("steps");
+    let events = rest(&mut stream).await;
+    assert_eq!(events.len(), 1, "{events:?}");
+    assert_text(&events[0], "stepped");
+    let tally = pair.upstream.tally("steps");
+    assert_eq!((tally.started, tally.cancelled), (1, 0));
+}
+
+/// The second one goes before the server said once more where it can be come back to.
+#[tokio::test]
+async fn a_call_is_left_to_one_replica_after_the_other() {
+    let mut pair = Pair::start().await;
+    let c = replica("c", &pair.redis, &pair.upstream).await;
+    let session = Session::open(Client::of(pair.a.address())).await;
+    let mut stream = session.calling("steps", json!({"n": 2})).stream().await;
+    primed(&mut stream).await;
+    let second = steps(&mut stream, 1..=2).await;
+    assert!(pair.a.stop().await.success());
+    let at_b = session.over(Client::of(pair.b.address()));
+    let mut stream = back_at(&at_b, &second).await;
+    pair.upstream.until_resumed(1).await;
+    assert!(pair.b.stop().await.success());
+    assert_eq!(rest(&mut stream).await, []);
+    let at_c = session.over(Client::of(c.address()));
+    let mut stream = back_at(&at_c, &second).await;
+    pair.upstream.until_resumed(2).await;
     pair.upstream.release("steps");
     let events = rest(&mut stream).await;
     assert_eq!(events.len(), 1, "{events:?}");

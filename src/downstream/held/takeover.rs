@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use super::carry::Job;
 use super::live::Tail;
-use super::log::{Head, Log};
+use super::log::{Head, Log, Point};
 use super::pen::Pen;
 use super::words::{Stage, Words};
 use super::{Place, cancel_of};
@@ -76,10 +76,17 @@ impl Successor {
         };
         tracing::info!("a held call is carried on after its replica was lost");
         tail.send_replace(Tail::behind_entry(last));
+        // Whoever comes after us may have nothing newer: the server may say no more before we go.
+        let sealed = log.seal().close(&event_id);
+        let point = sealed.map(|sealed| Point {
+            behind: last,
+            sealed,
+        });
         let source = self.words(&head, event_id).spoken();
         let stop = self.stop(&head).boxed();
         let head = Head {
             owner: self.front.runner.incarnation().as_str().into(),
+            point,
             ..head
         };
         let pen = Pen::new(log, head, tail, last);

@@ -129,6 +129,11 @@ pub(crate) fn assert_text(event: &Event, text: &str) {
     );
 }
 
+/// No answer, and no question.
+pub(crate) fn is_note(event: &Event) -> bool {
+    event.message["id"].is_null()
+}
+
 pub(crate) fn reason(message: &Value) -> &Value {
     &message["error"]["data"]["io.raincheck/reason"]
 }

@@ -3,7 +3,8 @@
 
 use serde_json::{Value, json};
 
-use crate::held::{Session, assert_text, back_at, config, primed, reason, rest};
+use crate::held::{Session, assert_text, back_at, config, is_note, primed, reason, rest};
+use crate::held_replicas::allow_bytes;
 use crate::redis_server::RedisServer;
 use crate::support::client::Client;
 use crate::support::stream::Stream;
@@ -211,4 +212,29 @@ async fn a_call_is_left_to_one_replica_after_the_other() {
     assert_text(&events[0], "stepped");
     let tally = pair.upstream.tally("steps");
     assert_eq!((tally.started, tally.cancelled), (1, 0));
+}
+
+/// What the store did not take a moment ago it may take now.
+#[tokio::test]
+async fn a_store_that_was_full_before_the_stop_costs_no_call() {
+    let mut pair = Pair::start().await;
+    let session = Session::open(Client::of(pair.a.address())).await;
+    let arguments = json!({"n": 2, "tick": 50});
+    let mut stream = session.calling("steps", arguments).stream().await;
+    primed(&mut stream).await;
+    let second = steps(&mut stream, 1..=2).await;
+    allow_bytes(&pair.redis, 1);
+    let failed = "the store did not take what a held call said";
+    pair.a.until_logged(failed).await;
+    allow_bytes(&pair.redis, 0);
+    assert!(pair.a.stop().await.success());
+    let events = rest(&mut stream).await;
+    assert!(events.iter().all(is_note), "{:?}", events.last());
+    let at_b = session.over(Client::of(pair.b.address()));
+    let mut stream = back_at(&at_b, &second).await;
+    pair.upstream.until_resumed(1).await;
+    pair.upstream.release("steps");
+    let events = rest(&mut stream).await;
+    assert_text(events.last().unwrap(), "stepped");
+    assert_eq!(pair.upstream.tally("steps").cancelled, 0);
 }

@@ -181,7 +181,7 @@ impl Job {
                     return word.unwrap_or_else(|| Said::Answer(String::new()).into());
                 }
                 () = halt.cancelled() => {
-                    let is_left = self.front.runner.others_carry_on() && self.pen.leave();
+                    let is_left = self.front.runner.others_carry_on() && self.pen.leave().await;
                     if !is_left {
                         return failed(&self.pen.head().id, Reason::Shutdown);
                     }

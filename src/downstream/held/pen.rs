@@ -143,9 +143,14 @@ impl Pen {
         self.write_again().await;
     }
 
-    /// Leaves the call to whoever can carry it on behind what is written. `false`: nobody can.
-    pub(super) fn leave(&mut self) -> bool {
+    /// Leaves the call to whoever can carry it on behind what is written. `false`: nobody can. A store
+    /// that has just failed is asked once more.
+    pub(super) async fn leave(&mut self) -> bool {
         let is_resumable = self.head.point.is_some() || self.tail.borrow().is_resumable();
+        if is_resumable {
+            self.tried = None;
+            self.write_down().await;
+        }
         if is_resumable && self.is_written_down() {
             self.standing = Standing::Theirs;
         }

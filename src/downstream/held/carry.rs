@@ -79,7 +79,7 @@ pub(super) fn begin(
     };
     let job = Job::new(
         front,
-        Pen::new(log, head, tail, 0),
+        Pen::new(log, head, tail, 0, Instant::now()),
         holding,
         session,
         call.stop,

@@ -13,8 +13,8 @@ use crate::store::StoreError;
 /// Between attempts to write into a log that its store did not take.
 pub(super) const RETRY: Duration = Duration::from_secs(1);
 
-/// For so long after the last contact with the log nobody else can have taken the call over. Less
-/// than it takes a reader elsewhere to miss us.
+/// For so long after the log named us nobody else can have taken the call over. Less than it takes a
+/// reader elsewhere to miss us. Entries do not count: they are written whoever is named.
 const SURE_FOR: Duration = Duration::from_secs(2);
 
 pub(super) struct Pen {
@@ -22,7 +22,8 @@ pub(super) struct Pen {
     tail: watch::Sender<Tail>,
     head: Head,
     head_is_written: bool,
-    standing: Standing,
+    /// Another replica carries the call now, or will.
+    is_lost: bool,
     /// The number of the last entry.
     said: u64,
     /// That of the last one which is in the log, or was forgotten before it could be.
@@ -35,30 +36,27 @@ pub(super) struct Pen {
     is_behind: bool,
     expires_ms: u64,
     budget: Budget,
-    /// When the log was last known to be ours.
+    /// When the log was last known to name nobody else.
     sure: Instant,
 }
 
-/// Whose call it is, by the log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
-    /// We are not named there yet.
-    Unnamed,
-    Ours,
-    /// Another replica carries it now, or will.
-    Theirs,
-}
-
 impl Pen {
-    /// `behind`: the number of the last entry that somebody else wrote.
-    pub(super) fn new(log: Log, head: Head, tail: watch::Sender<Tail>, behind: u64) -> Self {
+    /// `behind`: the number of the last entry that somebody else wrote. `sure`: when the log
+    /// was last known to name nobody else.
+    pub(super) fn new(
+        log: Log,
+        head: Head,
+        tail: watch::Sender<Tail>,
+        behind: u64,
+        sure: Instant,
+    ) -> Self {
         let terms = head.terms;
         Self {
             log,
             tail,
             head,
             head_is_written: false,
-            standing: Standing::Unnamed,
+            is_lost: false,
             said: behind,
             logged: behind,
             is_in_doubt: false,
@@ -66,7 +64,7 @@ impl Pen {
             is_behind: false,
             expires_ms: terms.ends_ms.saturating_add(terms.retention_ms),
             budget: Budget::default(),
-            sure: Instant::now(),
+            sure,
         }
     }
 
@@ -86,7 +84,7 @@ impl Pen {
 
     /// Another replica carries the call now: nothing more is to be said or written here.
     pub(super) fn is_lost(&self) -> bool {
-        self.standing == Standing::Theirs
+        self.is_lost
     }
 
     /// When the store is to be asked again.
@@ -152,7 +150,7 @@ impl Pen {
             self.write_down().await;
         }
         if is_resumable && self.is_written_down() {
-            self.standing = Standing::Theirs;
+            self.is_lost = true;
         }
         self.is_lost()
     }
@@ -206,7 +204,6 @@ impl Pen {
                 let began = Instant::now();
                 self.log.write_head(&self.head, self.expires_ms).await?;
                 self.head_is_written = true;
-                self.standing = Standing::Ours;
                 self.sure = began;
             }
         }
@@ -216,10 +213,8 @@ impl Pen {
     async fn append(&mut self, number: u64, entry: &Entry) -> Result<(), StoreError> {
         self.make_sure().await?;
         if !self.is_lost() {
-            let began = Instant::now();
             let bytes = self.log.append(number, entry, self.expires_ms).await?;
             self.logged = number;
-            self.sure = began;
             let is_message = entry.meaning() == Meaning::Message;
             let first = is_message.then(|| self.budget.add(number, bytes));
             if let Some(first) = first.flatten() {
@@ -234,13 +229,13 @@ impl Pen {
     pub(super) async fn make_sure(&mut self) -> Result<(), StoreError> {
         let began = Instant::now();
         let is_sure = began.saturating_duration_since(self.sure) < SURE_FOR;
-        if self.standing == Standing::Unnamed || is_sure {
+        if is_sure {
             return Ok(());
         }
         let head = self.log.head().await?;
         if head.is_some_and(|head| head.owner != self.head.owner) {
             tracing::info!("a held call was taken over by another replica");
-            self.standing = Standing::Theirs;
+            self.is_lost = true;
         }
         self.sure = began;
         Ok(())
@@ -251,5 +246,44 @@ impl Pen {
             tracing::warn!(%error, "the store did not take what a held call said");
         }
         self.tried = Some(Instant::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::downstream::held::log::{Terms, tests::log};
+
+    fn head(owner: &str) -> Head {
+        Head {
+            owner: owner.into(),
+            id: serde_json::value::RawValue::from_string("7".into()).unwrap(),
+            began_ms: 0,
+            terms: Terms {
+                ends_ms: 60_000,
+                retention_ms: 60_000,
+                bytes_max: 1 << 20,
+            },
+            point: None,
+            heartbeat: None,
+            is_over: false,
+        }
+    }
+
+    /// However much it says: only the head tells whose call it is.
+    #[tokio::test(start_paused = true)]
+    async fn who_talks_without_a_pause_hears_of_a_successor() {
+        let (tail, shown) = watch::channel(Tail::default());
+        let mut pen = Pen::new(log(), head("a"), tail, 0, Instant::now());
+        pen.begin().await;
+        pen.log().write_head(&head("b"), 120_000).await.unwrap();
+        for _ in 0..3 {
+            tokio::time::advance(SURE_FOR / 2).await;
+            pen.say(Meaning::Message, "{}".into(), None).await;
+        }
+        assert!(pen.is_lost());
+        assert_eq!(shown.borrow().kept_behind(0).len(), 1);
+        assert_eq!(pen.log().behind(0).await.unwrap().len(), 1);
+        assert_eq!(&*pen.log().head().await.unwrap().unwrap().owner, "b");
     }
 }

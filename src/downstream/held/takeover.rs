@@ -8,6 +8,7 @@ use hyper::Method;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use hyper::http::request::Parts;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::carry::Job;
 use super::live::Tail;
@@ -57,7 +58,7 @@ impl Successor {
     }
 
     async fn carry_on(self, log: Log) -> Result<(), StoreError> {
-        let Some(head) = log.head().await?.filter(|head| !head.is_over) else {
+        let Some(mut head) = log.head().await?.filter(|head| !head.is_over) else {
             return Ok(());
         };
         let (tail, shown) = watch::channel(Tail::default());
@@ -70,9 +71,19 @@ impl Successor {
         if !self.is_next(&log, &head).await? {
             return Ok(());
         }
+        // The owner, should it live after all, looks there before it writes.
+        let sure = Instant::now();
+        let me = self.front.runner.incarnation().as_str().into();
+        let owner = std::mem::replace(&mut head.owner, me);
+        let expires_ms = head.terms.ends_ms.saturating_add(head.terms.retention_ms);
+        log.write_head(&head, expires_ms).await?;
         // What the owner wrote at last.
-        let Some((event_id, last)) = log.last_point(&head).await? else {
-            return Ok(());
+        let found = log.last_point(&head).await;
+        let Ok(Some((event_id, last))) = found else {
+            // It is not carried on here, and nobody shall wait for that.
+            head.owner = owner;
+            log.write_head(&head, expires_ms).await?;
+            return found.map(drop);
         };
         tracing::info!("a held call is carried on after its replica was lost");
         tail.send_replace(Tail::behind_entry(last));
@@ -84,12 +95,8 @@ impl Successor {
         });
         let source = self.words(&head, event_id).spoken();
         let stop = self.stop(&head).boxed();
-        let head = Head {
-            owner: self.front.runner.incarnation().as_str().into(),
-            point,
-            ..head
-        };
-        let pen = Pen::new(log, head, tail, last);
+        let head = Head { point, ..head };
+        let pen = Pen::new(log, head, tail, last, sure);
         let job = Job::new(&self.front, pen, holding, key, stop);
         job.run(source).await;
         Ok(())

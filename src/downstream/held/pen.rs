@@ -9,6 +9,7 @@ use super::budget::Budget;
 use super::live::Tail;
 use super::log::{Entry, Head, Log, Meaning, Point};
 use crate::store::StoreError;
+use crate::store::notes::ENTRIES_MAX;
 
 /// Between attempts to write into a log that its store did not take.
 pub(super) const RETRY: Duration = Duration::from_secs(1);
@@ -16,6 +17,9 @@ pub(super) const RETRY: Duration = Duration::from_secs(1);
 /// For so long after the log named us nobody else can have taken the call over. Less than it takes a
 /// reader elsewhere to miss us. Entries do not count: they are written whoever is named.
 const SURE_FOR: Duration = Duration::from_secs(2);
+
+/// What a client says that it saw is believed up to so many entries behind the log: a log has no more.
+const UNWRITTEN_MAX: u64 = ENTRIES_MAX;
 
 pub(super) struct Pen {
     log: Log,
@@ -26,6 +30,8 @@ pub(super) struct Pen {
     is_lost: bool,
     /// The number of the last entry.
     said: u64,
+    /// A client may have seen so many, whatever the log has.
+    seen: u64,
     /// That of the last one which is in the log, or was forgotten before it could be.
     logged: u64,
     /// The answer was given up, and may be there.
@@ -58,6 +64,7 @@ impl Pen {
             head_is_written: false,
             is_lost: false,
             said: behind,
+            seen: behind,
             logged: behind,
             is_in_doubt: false,
             tried: None,
@@ -66,6 +73,14 @@ impl Pen {
             budget: Budget::default(),
             sure,
         }
+    }
+
+    /// A client came back behind this entry, which its owner could not write any more. The server
+    /// repeats what came behind the log, under the same numbers; if it repeats less, the answer must
+    /// not be taken for what was seen.
+    pub(super) fn seen(self, number: u64) -> Self {
+        let seen = number.min(self.said.saturating_add(UNWRITTEN_MAX));
+        Self { seen, ..self }
     }
 
     /// Tells others of the call, as far as the store lets it, and then those here.
@@ -126,6 +141,7 @@ impl Pen {
     pub(super) async fn end(&mut self, meaning: Meaning, json: String) {
         self.keep_from_now();
         self.tried = None;
+        self.said = self.said.max(self.seen);
         self.say(meaning, json, None).await;
         self.head.is_over = true;
         self.head_is_written = false;
@@ -285,5 +301,27 @@ mod tests {
         assert_eq!(shown.borrow().kept_behind(0).len(), 1);
         assert_eq!(pen.log().behind(0).await.unwrap().len(), 1);
         assert_eq!(&*pen.log().head().await.unwrap().unwrap().owner, "b");
+    }
+
+    /// The last owner showed it three entries that no log has.
+    #[tokio::test]
+    async fn who_saw_more_than_is_written_gets_the_answer() {
+        for (saw, answered_as) in [(5, 6), (2, 4), (u64::MAX, 3 + UNWRITTEN_MAX)] {
+            let (tail, shown) = watch::channel(Tail::behind_entry(2));
+            let pen = Pen::new(log(), head("b"), tail, 2, Instant::now());
+            let mut pen = pen.seen(saw);
+            pen.begin().await;
+            pen.say(Meaning::Message, "{}".into(), None).await;
+            pen.end(Meaning::Answer, "[]".into()).await;
+            assert!(pen.is_written_down());
+            for kept in [
+                pen.log().behind(3).await.unwrap(),
+                shown.borrow().kept_behind(3),
+            ] {
+                let (number, answer) = &kept[0];
+                assert_eq!((*number, answer.meaning()), (answered_as, Meaning::Answer));
+                assert_eq!(kept.len(), 1);
+            }
+        }
     }
 }

@@ -47,17 +47,18 @@ impl Successor {
         }
     }
 
-    /// In a job of its own: it goes on when the client leaves again.
-    pub(super) fn begin(self, log: Log) {
+    /// In a job of its own: it goes on when the client leaves again. `seen`: the last entry that the
+    /// client has.
+    pub(super) fn begin(self, log: Log, seen: u64) {
         let front = Arc::clone(&self.front);
         front.runner.attend(async move {
-            if let Err(error) = Box::pin(self.carry_on(log)).await {
+            if let Err(error) = Box::pin(self.carry_on(log, seen)).await {
                 tracing::warn!(%error, "the store did not let a held call be taken over");
             }
         });
     }
 
-    async fn carry_on(self, log: Log) -> Result<(), StoreError> {
+    async fn carry_on(self, log: Log, seen: u64) -> Result<(), StoreError> {
         let Some(mut head) = log.head().await?.filter(|head| !head.is_over) else {
             return Ok(());
         };
@@ -96,7 +97,7 @@ impl Successor {
         let source = self.words(&head, event_id).spoken();
         let stop = self.stop(&head).boxed();
         let head = Head { point, ..head };
-        let pen = Pen::new(log, head, tail, last, sure);
+        let pen = Pen::new(log, head, tail, last, sure).seen(seen);
         let job = Job::new(&self.front, pen, holding, key, stop);
         job.run(source).await;
         Ok(())

@@ -26,8 +26,7 @@ pub(super) struct Pen {
     tail: watch::Sender<Tail>,
     head: Head,
     head_is_written: bool,
-    /// Another replica carries the call now, or will.
-    is_lost: bool,
+    standing: Standing,
     /// The number of the last entry.
     said: u64,
     /// A client may have seen so many, whatever the log has.
@@ -46,6 +45,14 @@ pub(super) struct Pen {
     sure: Instant,
 }
 
+/// Whose call it is, as far as we know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    Ours,
+    /// Another replica carries it now, or will.
+    Theirs,
+}
+
 impl Pen {
     /// `behind`: the number of the last entry that somebody else wrote. `sure`: when the log
     /// was last known to name nobody else.
@@ -62,7 +69,7 @@ impl Pen {
             tail,
             head,
             head_is_written: false,
-            is_lost: false,
+            standing: Standing::Ours,
             said: behind,
             seen: behind,
             logged: behind,
@@ -99,7 +106,7 @@ impl Pen {
 
     /// Another replica carries the call now: nothing more is to be said or written here.
     pub(super) fn is_lost(&self) -> bool {
-        self.is_lost
+        self.standing == Standing::Theirs
     }
 
     /// When the store is to be asked again.
@@ -166,7 +173,7 @@ impl Pen {
             self.write_down().await;
         }
         if is_resumable && self.is_written_down() {
-            self.is_lost = true;
+            self.standing = Standing::Theirs;
         }
         self.is_lost()
     }
@@ -251,7 +258,7 @@ impl Pen {
         let head = self.log.head().await?;
         if head.is_some_and(|head| head.owner != self.head.owner) {
             tracing::info!("a held call was taken over by another replica");
-            self.is_lost = true;
+            self.standing = Standing::Theirs;
         }
         self.sure = began;
         Ok(())

@@ -21,6 +21,8 @@ use crate::mcp::headers::LAST_EVENT_ID;
 /// Between attempts to come back to a stream that ended before its answer.
 const PAUSE: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
+/// For servers that want no pause, and end their streams at once.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
 
 /// A stream that was come back to and says nothing for so long is asked for again: some servers tell
 /// what was missed, and nothing of what comes after.
@@ -146,7 +148,7 @@ impl Upstream {
         let parts = resuming(parts, &point.event_id)?;
         let mut pause = point.retry.unwrap_or(PAUSE);
         loop {
-            tokio::time::sleep(pause.min(PAUSE_MAX)).await;
+            tokio::time::sleep(bounded(pause)).await;
             pause = (pause * 2).clamp(PAUSE, PAUSE_MAX);
             let Ok(response) = self.pass(parts.clone(), RequestBody::empty()).await else {
                 continue;
@@ -172,6 +174,11 @@ impl Upstream {
     }
 }
 
+/// How long a server is left alone that wants to be left alone for so long.
+fn bounded(pause: Duration) -> Duration {
+    pause.clamp(PAUSE_MIN, PAUSE_MAX)
+}
+
 fn resuming(parts: &request::Parts, event_id: &str) -> Option<request::Parts> {
     let mut parts = parts.clone();
     parts.method = Method::GET;
@@ -194,4 +201,17 @@ fn is_refusal(status: StatusCode) -> bool {
             | StatusCode::NOT_FOUND
             | StatusCode::METHOD_NOT_ALLOWED
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_wants_no_pause_is_not_asked_without_one() {
+        let (none, short) = (Duration::ZERO, Duration::from_millis(250));
+        assert_eq!(bounded(none), PAUSE_MIN);
+        assert_eq!(bounded(short), short);
+        assert_eq!(bounded(Duration::MAX), PAUSE_MAX);
+    }
 }

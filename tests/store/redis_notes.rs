@@ -101,6 +101,28 @@ async fn a_log_keeps_no_piece_of_what_went() {
     assert_eq!(fields, ENTRIES_MAX);
 }
 
+/// A replica died amid a long entry, and its successor says something short in its place.
+#[tokio::test]
+async fn a_log_has_what_is_written_over_half_an_entry() {
+    let server = RedisServer::start();
+    let store = redis_store(&server.url(), "ns").await;
+    let mut raw = raw(&server).await;
+    let log = name(Kind::Events);
+    let long = Bytes::from(vec![7; 1_200_000]);
+    for instead in [Bytes::from("short"), Bytes::from(vec![8; 600_000])] {
+        store.append(log, 1, long.clone(), hour()).await.unwrap();
+        let key = key_of(&mut raw, "{ns:00}:n:e*").await;
+        ask::<u64>(&mut raw, &["HDEL", &key, "1"]).await;
+        assert_eq!(store.entries(log, 0).await.unwrap().len(), 0);
+        for _ in 0..2 {
+            let append = store.append(log, 1, instead.clone(), hour());
+            append.await.unwrap();
+            let entries = store.entries(log, 0).await.unwrap();
+            assert!(entries == [(1, instead.clone())], "{}", entries.len());
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_list_keeps_no_task_that_expired() {
     let server = RedisServer::start();

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 
 use serde_json::json;
 
-use crate::held::{Session, assert_text, back_at, config, primed, reason, rest};
+use crate::held::{Session, assert_text, back_at, config, is_note, primed, reason, rest};
 use crate::redis_server::RedisServer;
 use crate::support::client::Client;
 use crate::support::{Config, Era, PATIENCE, Proxy, Upstream, within};
@@ -43,15 +43,13 @@ impl Pair {
     }
 }
 
-impl Pair {
-    /// What the store may hold; 0: as much as it likes.
-    fn allow_bytes(&self, bytes: u64) {
-        let mut redis = UnixStream::connect(self.redis.socket()).unwrap();
-        write!(redis, "CONFIG SET maxmemory {bytes}\r\n").unwrap();
-        let mut answer = [0; 5];
-        redis.read_exact(&mut answer).unwrap();
-        assert_eq!(&answer, b"+OK\r\n");
-    }
+/// What the store may hold; 0: as much as it likes.
+pub(crate) fn allow_bytes(redis: &RedisServer, bytes: u64) {
+    let mut redis = UnixStream::connect(redis.socket()).unwrap();
+    write!(redis, "CONFIG SET maxmemory {bytes}\r\n").unwrap();
+    let mut answer = [0; 5];
+    redis.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"+OK\r\n");
 }
 
 /// Also by calls that are the first thing that a replica hears of their session and its server.
@@ -178,6 +176,21 @@ async fn a_cancel_finds_its_call_on_any_replica() {
     assert_eq!(events, []);
 }
 
+/// Also while its server does not stop talking.
+#[tokio::test]
+async fn a_cancel_finds_a_call_that_is_never_silent() {
+    let pair = Pair::of(config().terms("max_duration = \"6s\"")).await;
+    let at_a = Session::open(Client::of(pair.a.address())).await;
+    let at_b = at_a.over(Client::of(pair.b.address()));
+    let arguments = json!({"n": 1, "deaf": true, "tick": 100});
+    let mut stream = at_a.calling("steps", arguments).stream().await;
+    primed(&mut stream).await;
+    stream.event().await.unwrap();
+    assert_eq!(at_b.cancelling().send().await.status, 202);
+    let events = within(PATIENCE, "the end of a cancelled call", rest(&mut stream)).await;
+    assert!(events.iter().all(is_note), "{:?}", events.last());
+}
+
 /// The store was full for longer than the answer is kept in memory: those who wait elsewhere hear that
 /// it is lost when there is room again.
 #[tokio::test]
@@ -190,12 +203,12 @@ async fn an_answer_that_could_not_be_kept_is_answered_for() {
     stream.event().await.unwrap();
     let mut elsewhere = back_at(&at_b, &first).await;
     elsewhere.event().await.unwrap();
-    pair.allow_bytes(1);
+    allow_bytes(&pair.redis, 1);
     pair.upstream.release("steps");
     assert_text(&rest(&mut stream).await[0], "stepped");
     let given_up = "an answer that the store did not take is kept no longer";
     pair.a.until_logged(given_up).await;
-    pair.allow_bytes(0);
+    allow_bytes(&pair.redis, 0);
     let events = rest(&mut elsewhere);
     let events = within(PATIENCE, "the end of a lost answer", events).await;
     assert_eq!(events.len(), 1, "{events:?}");

@@ -3,7 +3,8 @@
 
 use serde_json::{Value, json};
 
-use crate::held::{Session, assert_text, back_at, config, primed, reason, rest};
+use crate::held::{Session, assert_text, back_at, config, is_note, primed, reason, rest};
+use crate::held_replicas::allow_bytes;
 use crate::redis_server::RedisServer;
 use crate::support::client::Client;
 use crate::support::stream::Stream;
@@ -80,7 +81,7 @@ struct Pair {
     a: Proxy,
     b: Proxy,
     upstream: Upstream,
-    _redis: RedisServer,
+    redis: RedisServer,
 }
 
 impl Pair {
@@ -88,25 +89,27 @@ impl Pair {
         let redis = RedisServer::start();
         let upstream = Upstream::start(Era::Legacy).await;
         upstream.keep_events_and_tell_late();
-        let start = |id: &str| {
-            let replica = format!("lease = \"3s\"\nid = {id:?}");
-            let config = config()
-                .redis(&redis.url())
-                .section("upstream", "shared = true")
-                .section("drain", "grace = \"2s\"")
-                .store(&format!("seal_key = {SEAL_KEY:?}"))
-                .section("replica", &replica);
-            let url = upstream.url();
-            async move { config.start(&url).await }
-        };
-        let (a, b) = (start("a").await, start("b").await);
+        let a = replica("a", &redis, &upstream).await;
+        let b = replica("b", &redis, &upstream).await;
         Self {
             a,
             b,
             upstream,
-            _redis: redis,
+            redis,
         }
     }
+}
+
+async fn replica(id: &str, redis: &RedisServer, upstream: &Upstream) -> Proxy {
+    let replica = format!("lease = \"3s\"\nid = {id:?}");
+    config()
+        .redis(&redis.url())
+        .section("upstream", "shared = true")
+        .section("drain", "grace = \"500ms\"")
+        .store(&format!("seal_key = {SEAL_KEY:?}"))
+        .section("replica", &replica)
+        .start(&upstream.url())
+        .await
 }
 
 /// The client was there, or came back to nobody; two come back at once, and one carries it on.
@@ -183,4 +186,55 @@ async fn a_replica_that_is_told_to_stop_leaves_its_call_to_another() {
     assert_text(&events[0], "stepped");
     let tally = pair.upstream.tally("steps");
     assert_eq!((tally.started, tally.cancelled), (1, 0));
+}
+
+/// The second one goes before the server said once more where it can be come back to.
+#[tokio::test]
+async fn a_call_is_left_to_one_replica_after_the_other() {
+    let mut pair = Pair::start().await;
+    let c = replica("c", &pair.redis, &pair.upstream).await;
+    let session = Session::open(Client::of(pair.a.address())).await;
+    let mut stream = session.calling("steps", json!({"n": 2})).stream().await;
+    primed(&mut stream).await;
+    let second = steps(&mut stream, 1..=2).await;
+    assert!(pair.a.stop().await.success());
+    let at_b = session.over(Client::of(pair.b.address()));
+    let mut stream = back_at(&at_b, &second).await;
+    pair.upstream.until_resumed(1).await;
+    assert!(pair.b.stop().await.success());
+    assert_eq!(rest(&mut stream).await, []);
+    let at_c = session.over(Client::of(c.address()));
+    let mut stream = back_at(&at_c, &second).await;
+    pair.upstream.until_resumed(2).await;
+    pair.upstream.release("steps");
+    let events = rest(&mut stream).await;
+    assert_eq!(events.len(), 1, "{events:?}");
+    assert_text(&events[0], "stepped");
+    let tally = pair.upstream.tally("steps");
+    assert_eq!((tally.started, tally.cancelled), (1, 0));
+}
+
+/// What the store did not take a moment ago it may take now.
+#[tokio::test]
+async fn a_store_that_was_full_before_the_stop_costs_no_call() {
+    let mut pair = Pair::start().await;
+    let session = Session::open(Client::of(pair.a.address())).await;
+    let arguments = json!({"n": 2, "tick": 50});
+    let mut stream = session.calling("steps", arguments).stream().await;
+    primed(&mut stream).await;
+    let second = steps(&mut stream, 1..=2).await;
+    allow_bytes(&pair.redis, 1);
+    let failed = "the store did not take what a held call said";
+    pair.a.until_logged(failed).await;
+    allow_bytes(&pair.redis, 0);
+    assert!(pair.a.stop().await.success());
+    let events = rest(&mut stream).await;
+    assert!(events.iter().all(is_note), "{:?}", events.last());
+    let at_b = session.over(Client::of(pair.b.address()));
+    let mut stream = back_at(&at_b, &second).await;
+    pair.upstream.until_resumed(1).await;
+    pair.upstream.release("steps");
+    let events = rest(&mut stream).await;
+    assert_text(events.last().unwrap(), "stepped");
+    assert_eq!(pair.upstream.tally("steps").cancelled, 0);
 }

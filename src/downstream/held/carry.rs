@@ -79,7 +79,7 @@ pub(super) fn begin(
     };
     let job = Job::new(
         front,
-        Pen::new(log, head, tail, 0),
+        Pen::new(log, head, tail, 0, Instant::now()),
         holding,
         session,
         call.stop,
@@ -98,6 +98,8 @@ pub(super) struct Job {
     session: SessionKey,
     stop: Option<Stop>,
     deadline: Instant,
+    /// When to look what other replicas did, however much is said until then.
+    next_look: Instant,
     is_cancelled: bool,
 }
 
@@ -117,6 +119,7 @@ impl Job {
             session,
             stop: Some(stop),
             deadline: Instant::now() + Duration::from_millis(left_ms).min(LASTS_MAX),
+            next_look: Instant::now() + LOOK,
             is_cancelled: false,
         }
     }
@@ -165,7 +168,6 @@ impl Job {
     /// call is still ours.
     async fn listen(&mut self, source: &mut BoxStream<'static, Word>) -> Word {
         let halt = self.front.runner.halt().clone();
-        let mut look = tokio::time::interval_at(Instant::now() + LOOK, LOOK);
         loop {
             let retries_at = self.pen.retries_at();
             let retry = async {
@@ -179,7 +181,7 @@ impl Job {
                     return word.unwrap_or_else(|| Said::Answer(String::new()).into());
                 }
                 () = halt.cancelled() => {
-                    let is_left = self.front.runner.others_carry_on() && self.pen.leave();
+                    let is_left = self.front.runner.others_carry_on() && self.pen.leave().await;
                     if !is_left {
                         return failed(&self.pen.head().id, Reason::Shutdown);
                     }
@@ -196,7 +198,8 @@ impl Job {
                     self.deadline = self.deadline.min(Instant::now() + CANCELLED_PATIENCE);
                 }
                 () = retry => self.pen.write_down().await,
-                _ = look.tick(), if retries_at.is_none() => {
+                () = tokio::time::sleep_until(self.next_look), if retries_at.is_none() => {
+                    self.next_look = Instant::now() + LOOK;
                     if let Err(error) = self.look_around().await {
                         self.pen.store_failed(&error);
                     }

@@ -266,8 +266,31 @@ impl Log {
 const UNREADABLE: StoreError = StoreError::Corrupt("the head of a held call");
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::clock::{Clock, Manual};
+    use crate::store::ledger::Patience;
+    use crate::store::memory::Memory;
+    use crate::task::id::Caller;
+
+    /// A log of nobody's, that cannot seal.
+    pub(in super::super) fn log() -> Log {
+        let clock: Arc<dyn Clock> = Arc::new(Manual::at(0));
+        let patience = Patience {
+            read: Duration::ZERO,
+            create: Duration::ZERO,
+        };
+        let (caller, hold) = (Caller::from_bytes([1; 16]), TaskId::random());
+        Log {
+            ledger: Ledger::new(Arc::new(Memory::new(Arc::clone(&clock))), clock, patience),
+            entries: Name::of(Kind::Events, &["log"]),
+            head: Name::of(Kind::Hold, &["log"]),
+            hold,
+            seal: Seal::of_none(caller, hold),
+        }
+    }
 
     #[test]
     fn an_entry_is_read_as_it_was_written() {

@@ -9,13 +9,17 @@ use super::budget::Budget;
 use super::live::Tail;
 use super::log::{Entry, Head, Log, Meaning, Point};
 use crate::store::StoreError;
+use crate::store::notes::ENTRIES_MAX;
 
 /// Between attempts to write into a log that its store did not take.
 pub(super) const RETRY: Duration = Duration::from_secs(1);
 
-/// For so long after the last contact with the log nobody else can have taken the call over. Less
-/// than it takes a reader elsewhere to miss us.
+/// For so long after the log named us nobody else can have taken the call over. Less than it takes a
+/// reader elsewhere to miss us. Entries do not count: they are written whoever is named.
 const SURE_FOR: Duration = Duration::from_secs(2);
+
+/// What a client says that it saw is believed up to so many entries behind the log: a log has no more.
+const UNWRITTEN_MAX: u64 = ENTRIES_MAX;
 
 pub(super) struct Pen {
     log: Log,
@@ -25,6 +29,8 @@ pub(super) struct Pen {
     standing: Standing,
     /// The number of the last entry.
     said: u64,
+    /// A client may have seen so many, whatever the log has.
+    seen: u64,
     /// That of the last one which is in the log, or was forgotten before it could be.
     logged: u64,
     /// The answer was given up, and may be there.
@@ -35,39 +41,53 @@ pub(super) struct Pen {
     is_behind: bool,
     expires_ms: u64,
     budget: Budget,
-    /// When the log was last known to be ours.
+    /// When the log was last known to name nobody else.
     sure: Instant,
 }
 
-/// Whose call it is, by the log.
+/// Whose call it is, as far as we know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
-    /// We are not named there yet.
-    Unnamed,
     Ours,
     /// Another replica carries it now, or will.
     Theirs,
 }
 
 impl Pen {
-    /// `behind`: the number of the last entry that somebody else wrote.
-    pub(super) fn new(log: Log, head: Head, tail: watch::Sender<Tail>, behind: u64) -> Self {
+    /// `behind`: the number of the last entry that somebody else wrote. `sure`: when the log
+    /// was last known to name nobody else.
+    pub(super) fn new(
+        log: Log,
+        head: Head,
+        tail: watch::Sender<Tail>,
+        behind: u64,
+        sure: Instant,
+    ) -> Self {
         let terms = head.terms;
         Self {
             log,
             tail,
             head,
             head_is_written: false,
-            standing: Standing::Unnamed,
+            standing: Standing::Ours,
             said: behind,
+            seen: behind,
             logged: behind,
             is_in_doubt: false,
             tried: None,
             is_behind: false,
             expires_ms: terms.ends_ms.saturating_add(terms.retention_ms),
             budget: Budget::default(),
-            sure: Instant::now(),
+            sure,
         }
+    }
+
+    /// A client came back behind this entry, which its owner could not write any more. The server
+    /// repeats what came behind the log, under the same numbers; if it repeats less, the answer must
+    /// not be taken for what was seen.
+    pub(super) fn seen(self, number: u64) -> Self {
+        let seen = number.min(self.said.saturating_add(UNWRITTEN_MAX));
+        Self { seen, ..self }
     }
 
     /// Tells others of the call, as far as the store lets it, and then those here.
@@ -128,6 +148,7 @@ impl Pen {
     pub(super) async fn end(&mut self, meaning: Meaning, json: String) {
         self.keep_from_now();
         self.tried = None;
+        self.said = self.said.max(self.seen);
         self.say(meaning, json, None).await;
         self.head.is_over = true;
         self.head_is_written = false;
@@ -143,9 +164,14 @@ impl Pen {
         self.write_again().await;
     }
 
-    /// Leaves the call to whoever can carry it on behind what is written. `false`: nobody can.
-    pub(super) fn leave(&mut self) -> bool {
+    /// Leaves the call to whoever can carry it on behind what is written. `false`: nobody can. A store
+    /// that has just failed is asked once more.
+    pub(super) async fn leave(&mut self) -> bool {
         let is_resumable = self.head.point.is_some() || self.tail.borrow().is_resumable();
+        if is_resumable {
+            self.tried = None;
+            self.write_down().await;
+        }
         if is_resumable && self.is_written_down() {
             self.standing = Standing::Theirs;
         }
@@ -201,7 +227,6 @@ impl Pen {
                 let began = Instant::now();
                 self.log.write_head(&self.head, self.expires_ms).await?;
                 self.head_is_written = true;
-                self.standing = Standing::Ours;
                 self.sure = began;
             }
         }
@@ -211,10 +236,8 @@ impl Pen {
     async fn append(&mut self, number: u64, entry: &Entry) -> Result<(), StoreError> {
         self.make_sure().await?;
         if !self.is_lost() {
-            let began = Instant::now();
             let bytes = self.log.append(number, entry, self.expires_ms).await?;
             self.logged = number;
-            self.sure = began;
             let is_message = entry.meaning() == Meaning::Message;
             let first = is_message.then(|| self.budget.add(number, bytes));
             if let Some(first) = first.flatten() {
@@ -229,7 +252,7 @@ impl Pen {
     pub(super) async fn make_sure(&mut self) -> Result<(), StoreError> {
         let began = Instant::now();
         let is_sure = began.saturating_duration_since(self.sure) < SURE_FOR;
-        if self.standing == Standing::Unnamed || is_sure {
+        if is_sure {
             return Ok(());
         }
         let head = self.log.head().await?;
@@ -246,5 +269,66 @@ impl Pen {
             tracing::warn!(%error, "the store did not take what a held call said");
         }
         self.tried = Some(Instant::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::downstream::held::log::{Terms, tests::log};
+
+    fn head(owner: &str) -> Head {
+        Head {
+            owner: owner.into(),
+            id: serde_json::value::RawValue::from_string("7".into()).unwrap(),
+            began_ms: 0,
+            terms: Terms {
+                ends_ms: 60_000,
+                retention_ms: 60_000,
+                bytes_max: 1 << 20,
+            },
+            point: None,
+            heartbeat: None,
+            is_over: false,
+        }
+    }
+
+    /// However much it says: only the head tells whose call it is.
+    #[tokio::test(start_paused = true)]
+    async fn who_talks_without_a_pause_hears_of_a_successor() {
+        let (tail, shown) = watch::channel(Tail::default());
+        let mut pen = Pen::new(log(), head("a"), tail, 0, Instant::now());
+        pen.begin().await;
+        pen.log().write_head(&head("b"), 120_000).await.unwrap();
+        for _ in 0..3 {
+            tokio::time::advance(SURE_FOR / 2).await;
+            pen.say(Meaning::Message, "{}".into(), None).await;
+        }
+        assert!(pen.is_lost());
+        assert_eq!(shown.borrow().kept_behind(0).len(), 1);
+        assert_eq!(pen.log().behind(0).await.unwrap().len(), 1);
+        assert_eq!(&*pen.log().head().await.unwrap().unwrap().owner, "b");
+    }
+
+    /// The last owner showed it three entries that no log has.
+    #[tokio::test]
+    async fn who_saw_more_than_is_written_gets_the_answer() {
+        for (saw, answered_as) in [(5, 6), (2, 4), (u64::MAX, 3 + UNWRITTEN_MAX)] {
+            let (tail, shown) = watch::channel(Tail::behind_entry(2));
+            let pen = Pen::new(log(), head("b"), tail, 2, Instant::now());
+            let mut pen = pen.seen(saw);
+            pen.begin().await;
+            pen.say(Meaning::Message, "{}".into(), None).await;
+            pen.end(Meaning::Answer, "[]".into()).await;
+            assert!(pen.is_written_down());
+            for kept in [
+                pen.log().behind(3).await.unwrap(),
+                shown.borrow().kept_behind(3),
+            ] {
+                let (number, answer) = &kept[0];
+                assert_eq!((*number, answer.meaning()), (answered_as, Meaning::Answer));
+                assert_eq!(kept.len(), 1);
+            }
+        }
     }
 }

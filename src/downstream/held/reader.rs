@@ -291,7 +291,7 @@ impl Elsewhere {
             // It takes a moment, here or where another client of it is.
             self.tries += 1;
             self.missed = None;
-            self.successor.clone().begin(log.clone());
+            self.successor.clone().begin(log.clone(), after);
             return Ok(None);
         }
         Ok(Some(Found::Lost(lost(&head))))

@@ -33,6 +33,15 @@ impl Seal {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn of_none(caller: Caller, hold: TaskId) -> Self {
+        Self {
+            sealer: None,
+            caller,
+            hold,
+        }
+    }
+
     fn place(&self) -> Place<'_> {
         Place {
             task: self.hold,

@@ -8,10 +8,11 @@ use hyper::Method;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use hyper::http::request::Parts;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::carry::Job;
 use super::live::Tail;
-use super::log::{Head, Log};
+use super::log::{Head, Log, Point};
 use super::pen::Pen;
 use super::words::{Stage, Words};
 use super::{Place, cancel_of};
@@ -46,18 +47,19 @@ impl Successor {
         }
     }
 
-    /// In a job of its own: it goes on when the client leaves again.
-    pub(super) fn begin(self, log: Log) {
+    /// In a job of its own: it goes on when the client leaves again. `seen`: the last entry that the
+    /// client has.
+    pub(super) fn begin(self, log: Log, seen: u64) {
         let front = Arc::clone(&self.front);
         front.runner.attend(async move {
-            if let Err(error) = Box::pin(self.carry_on(log)).await {
+            if let Err(error) = Box::pin(self.carry_on(log, seen)).await {
                 tracing::warn!(%error, "the store did not let a held call be taken over");
             }
         });
     }
 
-    async fn carry_on(self, log: Log) -> Result<(), StoreError> {
-        let Some(head) = log.head().await?.filter(|head| !head.is_over) else {
+    async fn carry_on(self, log: Log, seen: u64) -> Result<(), StoreError> {
+        let Some(mut head) = log.head().await?.filter(|head| !head.is_over) else {
             return Ok(());
         };
         let (tail, shown) = watch::channel(Tail::default());
@@ -70,19 +72,32 @@ impl Successor {
         if !self.is_next(&log, &head).await? {
             return Ok(());
         }
+        // The owner, should it live after all, looks there before it writes.
+        let sure = Instant::now();
+        let me = self.front.runner.incarnation().as_str().into();
+        let owner = std::mem::replace(&mut head.owner, me);
+        let expires_ms = head.terms.ends_ms.saturating_add(head.terms.retention_ms);
+        log.write_head(&head, expires_ms).await?;
         // What the owner wrote at last.
-        let Some((event_id, last)) = log.last_point(&head).await? else {
-            return Ok(());
+        let found = log.last_point(&head).await;
+        let Ok(Some((event_id, last))) = found else {
+            // It is not carried on here, and nobody shall wait for that.
+            head.owner = owner;
+            log.write_head(&head, expires_ms).await?;
+            return found.map(drop);
         };
         tracing::info!("a held call is carried on after its replica was lost");
         tail.send_replace(Tail::behind_entry(last));
+        // Whoever comes after us may have nothing newer: the server may say no more before we go.
+        let sealed = log.seal().close(&event_id);
+        let point = sealed.map(|sealed| Point {
+            behind: last,
+            sealed,
+        });
         let source = self.words(&head, event_id).spoken();
         let stop = self.stop(&head).boxed();
-        let head = Head {
-            owner: self.front.runner.incarnation().as_str().into(),
-            ..head
-        };
-        let pen = Pen::new(log, head, tail, last);
+        let head = Head { point, ..head };
+        let pen = Pen::new(log, head, tail, last, sure).seen(seen);
         let job = Job::new(&self.front, pen, holding, key, stop);
         job.run(source).await;
         Ok(())

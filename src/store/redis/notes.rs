@@ -3,7 +3,8 @@
 //! An entry of a log is the field of its number. Of one that is larger than a piece, the rest is in
 //! fields of its own (`7:1`, `7:2`, ..) that are written before: pieces without a head are not there.
 //! The head says how many pieces there are (`3`, a line feed, the first of them): without the others
-//! the entry is not there either.
+//! the entry is not there either. What is left of a longer entry that was begun under the same number
+//! goes with the head.
 //! So every append is one short script that leaves no key without an expiry, however large the
 //! entry: 32 MiB in one script would hold up the server for 80 ms.
 
@@ -114,13 +115,16 @@ impl Notes for Redis {
         let link = self.for_bytes(entry.len());
         let (first, rest) = entry.split_at(entry.len().min(PIECE));
         let rest = rest.chunks(PIECE);
-        let head = head(1 + rest.len(), first);
+        let pieces = 1 + rest.len();
+        let head = head(pieces, first);
         let rest = rest.zip(1_usize..);
-        let rest = rest.map(|(piece, at)| (format!("{number}:{at}"), piece));
-        for (field, piece) in rest.chain([(number.to_string(), &*head)]) {
+        let rest = rest.map(|(piece, at)| (format!("{number}:{at}"), piece, None));
+        for (field, piece, pieces) in rest.chain([(number.to_string(), &*head, Some(pieces))]) {
+            let pieces = pieces.map_or_else(String::new, |pieces| pieces.to_string());
             let fill = |command: &mut Cmd| {
                 let command = command.arg(1).arg(&key).arg(&field);
-                command.arg(piece).arg(expires_ms).arg(oldest);
+                let command = command.arg(piece).arg(expires_ms).arg(oldest);
+                command.arg(&pieces);
             };
             let append = &self.notes.append;
             link.call::<u64>(append, &key, fill).await?;

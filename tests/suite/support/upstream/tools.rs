@@ -141,8 +141,8 @@ impl Call {
         ))
     }
 
-    /// Tells of each step, and after the last waits to be released; what is `then` comes before the
-    /// end or in its place.
+    /// Tells of each step, and after the last waits to be released, silent or with a word each `tick`
+    /// milliseconds; what is `then` comes before the end or in its place.
     async fn steps(&self, shared: &Shared, out: &mpsc::Sender<Said>) -> End {
         let steps = self.number("n");
         let padding = "x".repeat(usize::try_from(self.number("padding")).unwrap());
@@ -155,7 +155,10 @@ impl Call {
                 let _ = out.send(Said::Note(note.to_string())).await;
             }
         }
-        shared.released(self.nonce()).await;
+        tokio::select! {
+            () = shared.released(self.nonce()) => {}
+            () = self.talk(out) => {}
+        }
         match self.arguments["then"].as_str() {
             Some("ask") => return self.ask(out, &["name"]).await,
             Some("error") => return no_luck(),
@@ -178,6 +181,20 @@ impl Call {
             _ => {}
         }
         self.text("stepped")
+    }
+
+    async fn talk(&self, out: &mpsc::Sender<Said>) {
+        let tick = self.number("tick");
+        if tick == 0 {
+            return std::future::pending().await;
+        }
+        let note = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {
+            "level": "info", "data": "tick",
+        }});
+        loop {
+            tokio::time::sleep(Duration::from_millis(tick)).await;
+            let _ = out.send(Said::Note(note.to_string())).await;
+        }
     }
 
     /// Asks for everything at once.

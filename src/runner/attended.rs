@@ -94,6 +94,10 @@ impl Terms {
         }
     }
 
+    pub(super) fn are_a_task_at_once(&self) -> bool {
+        matches!(&self.announce, Some((Duration::ZERO, Announce::Task)))
+    }
+
     pub(super) fn first(self, unauthorized: oneshot::Receiver<UpstreamError>) -> Self {
         Self {
             declared: None,

@@ -183,6 +183,7 @@ impl Runner {
                         id,
                         ttl_ms: lifetime_ms.saturating_add(MARGIN_MS),
                         when_left: claim.when_left(),
+                        announced: terms.are_a_task_at_once(),
                     };
                     if claim.name != head.name {
                         // So that nobody has to look through what is over.

@@ -22,6 +22,8 @@ pub(in crate::runner) struct Claimed {
     /// The record lives at least so long.
     pub(in crate::runner) ttl_ms: u64,
     pub(in crate::runner) when_left: WhenLeft,
+    /// Whoever makes the call is told of the task at once, however soon it ends.
+    pub(in crate::runner) announced: bool,
 }
 
 /// A claimed call whose record is made.
@@ -44,7 +46,7 @@ impl Carrier {
         claimed: Claimed,
         waiting: Waiting,
     ) -> Self {
-        // Whoever follows the record decides when and how it is announced.
+        // Whoever follows the record decides when and how it is announced, if it is not from the start.
         let call = Call {
             plan: Plan::Held,
             announce: Announce::Task,
@@ -60,7 +62,11 @@ impl Carrier {
     /// Makes the record. False: there is none, and nothing is sent.
     pub(super) async fn begin(&mut self, waiting: Waiting) -> bool {
         // A client that went away meanwhile may come back with the same call, as any later.
-        if let Err(why) = self.keep(Vec::new(), false).await {
+        let announced = self
+            .claimed
+            .as_ref()
+            .is_some_and(|claimed| claimed.announced);
+        if let Err(why) = self.keep(Vec::new(), announced).await {
             let _ = waiting.send(Err(why));
             return false;
         }

@@ -166,13 +166,13 @@ raincheck() {
 # then print the outputs in order. A lane reports what it counted as closing lines; one that dies counts as a failure.
 # shellcheck disable=SC2030,SC2031  # a lane keeps its own list of what it started
 lanes() {
-  local width=$1 name pids=()
+  local width=$1 name began pids=()
   shift
   for name in "$@"; do
     while [ "$(jobs -pr | wc -l)" -ge "$width" ]; do wait -n || true; done
+    began=$SECONDS
     (
       arm
-      SECONDS=0
       # Not `lane || ..`: there a command that fails would not end the lane.
       (
         arm
@@ -180,7 +180,7 @@ lanes() {
       ) &
       PIDS+=("$!")
       wait "$!" || say "0 passed, 1 failed"
-      say "$name took $SECONDS s"
+      say "$name took $((SECONDS - began)) s"
     ) >"$SCRATCH/$name.out" 2>&1 </dev/null &
     PIDS+=("$!") pids+=("$!")
   done

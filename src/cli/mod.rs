@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand};
 
 use crate::config::load::{Flags, environment, load};
@@ -240,18 +240,41 @@ fn refuse(error: &clap::Error) -> ExitCode {
         let _ = error.print();
         return ExitCode::from(u8::from(!is_answer) * 2);
     }
-    complain(&one_line(&error.to_string()));
+    complain(&one_line(error));
     ExitCode::from(2)
 }
 
-/// Clap's first sentence; what follows is usage, which `--help` shows better.
-fn one_line(text: &str) -> String {
-    let first = text.lines().next().unwrap_or_default();
-    let first = first.strip_prefix("error: ").unwrap_or(first);
-    format!(
-        "{}; raincheck --help says what is",
-        first.trim_end_matches(':')
-    )
+/// Clap's first sentence and what to do about it; its usage is better shown by `--help`.
+fn one_line(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let first = text.lines().take_while(|line| !line.is_empty());
+    let first: Vec<&str> = first.map(str::trim).collect();
+    let sentence = first.join(" ");
+    let sentence = sentence.strip_prefix("error: ").unwrap_or(&sentence);
+    format!("{sentence}; {}", advice(error, &text))
+}
+
+fn advice(error: &clap::Error, text: &str) -> String {
+    let meant = match (
+        error.get(ContextKind::SuggestedArg),
+        error.get(ContextKind::SuggestedSubcommand),
+    ) {
+        (Some(ContextValue::String(meant)), _) => Some(meant),
+        (_, Some(ContextValue::Strings(meant))) => meant.first(),
+        _ => None,
+    };
+    if let Some(meant) = meant {
+        return format!("did you mean {meant}?");
+    }
+    let unexpected = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(argument)) => argument,
+        _ => "",
+    };
+    let takes_command = text.contains("[-- <");
+    if error.kind() == ErrorKind::UnknownArgument && takes_command && !unexpected.starts_with('-') {
+        return format!("the server's command comes after --, as in: -- {unexpected}");
+    }
+    "raincheck --help says what is".into()
 }
 
 /// The one place that writes to stderr beside the log.
@@ -271,11 +294,32 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_one_line() {
-        let error = Line::try_parse_from(["raincheck", "run", "--upstraem", "x"]).unwrap_err();
-        assert_eq!(
-            one_line(&error.to_string()),
-            "unexpected argument '--upstraem' found; raincheck --help says what is"
-        );
+    fn a_mistake_is_one_line_with_what_to_do() {
+        for (line, expected) in [
+            (
+                &["run", "--upstraem", "x"][..],
+                "unexpected argument '--upstraem' found; did you mean --upstream?",
+            ),
+            (
+                &["chek"],
+                "unrecognized subcommand 'chek'; did you mean check?",
+            ),
+            (
+                &["run", "npx", "server"],
+                "unexpected argument 'npx' found; the server's command comes after --, as in: -- npx",
+            ),
+            (
+                &["wrap"],
+                "the following required arguments were not provided: <FILE>; raincheck --help says what is",
+            ),
+            (
+                &["wrap", "a.json", "b", "c"],
+                "unexpected argument 'c' found; raincheck --help says what is",
+            ),
+        ] {
+            let words = ["raincheck"].iter().chain(line);
+            let error = Line::try_parse_from(words).unwrap_err();
+            assert_eq!(one_line(&error), expected);
+        }
     }
 }

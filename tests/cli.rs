@@ -31,7 +31,7 @@ fn mistakes_are_one_line_and_exit_with_2() {
         ),
         (
             &["run", "--upstraem", "x"],
-            "raincheck: unexpected argument '--upstraem' found; raincheck --help says what is\n",
+            "raincheck: unexpected argument '--upstraem' found; did you mean --upstream?\n",
         ),
         (
             &[

@@ -30,6 +30,27 @@ async fn steps(stream: &mut Stream, expected: impl IntoIterator<Item = u64>) -> 
     last.unwrap()
 }
 
+/// A call that has said two steps, and the id of the second.
+async fn two_steps(replica: &Proxy) -> (Session, Stream, String) {
+    let session = Session::open(Client::of(replica.address())).await;
+    let mut stream = session.calling("steps", json!({"n": 2})).stream().await;
+    primed(&mut stream).await;
+    let second = steps(&mut stream, 1..=2).await;
+    (session, stream, second)
+}
+
+/// The answer alone is left to hear.
+async fn assert_stepped(stream: &mut Stream) {
+    let events = within(PATIENCE, "the answer", rest(stream)).await;
+    assert_eq!(events.len(), 1, "{events:?}");
+    assert_text(&events[0], "stepped");
+}
+
+fn assert_ran_once(upstream: &Upstream) {
+    let tally = upstream.tally("steps");
+    assert_eq!((tally.started, tally.cancelled), (1, 0));
+}
+
 #[tokio::test]
 async fn a_server_that_breaks_off_is_come_back_to() {
     let (rig, session) = rig(config()).await;
@@ -42,9 +63,7 @@ async fn a_server_that_breaks_off_is_come_back_to() {
         rig.upstream.until_resumed(read + 1).await;
     }
     rig.upstream.release("steps");
-    let events = rest(&mut stream).await;
-    assert_eq!(events.len(), 1, "{events:?}");
-    assert_text(&events[0], "stepped");
+    assert_stepped(&mut stream).await;
     assert_eq!(rig.upstream.tally("steps").started, 1);
 }
 
@@ -129,12 +148,9 @@ async fn a_call_whose_replica_died_is_carried_on_by_another() {
     pair.upstream.until_resumed(1).await;
     pair.upstream.release("steps");
     for stream in [&mut stream, &mut other] {
-        let events = within(PATIENCE, "the answer", rest(stream)).await;
-        assert_eq!(events.len(), 1, "{events:?}");
-        assert_text(&events[0], "stepped");
+        assert_stepped(stream).await;
     }
-    let tally = pair.upstream.tally("steps");
-    assert_eq!((tally.started, tally.cancelled), (1, 0));
+    assert_ran_once(&pair.upstream);
     assert_eq!(pair.upstream.resumed(), 1, "two carried it on");
     let again = rest(&mut back_at(&at_b, &first).await).await;
     assert_eq!(again.len(), 5, "{again:?}");
@@ -144,10 +160,7 @@ async fn a_call_whose_replica_died_is_carried_on_by_another() {
 #[tokio::test]
 async fn a_replica_that_slept_leaves_its_call_to_its_successor() {
     let pair = Pair::start().await;
-    let session = Session::open(Client::of(pair.a.address())).await;
-    let mut stream = session.calling("steps", json!({"n": 2})).stream().await;
-    primed(&mut stream).await;
-    let second = steps(&mut stream, 1..=2).await;
+    let (session, mut stream, second) = two_steps(&pair.a).await;
     pair.a.freeze();
     let at_b = session.over(Client::of(pair.b.address()));
     let mut taken = back_at(&at_b, &second).await;
@@ -156,36 +169,24 @@ async fn a_replica_that_slept_leaves_its_call_to_its_successor() {
     // It ends the stream without a word, and does not cancel the call.
     assert_eq!(rest(&mut stream).await, []);
     pair.upstream.release("steps");
-    for events in [
-        rest(&mut taken).await,
-        rest(&mut back_at(&session, &second).await).await,
-    ] {
-        assert_eq!(events.len(), 1, "{events:?}");
-        assert_text(&events[0], "stepped");
-    }
-    let tally = pair.upstream.tally("steps");
-    assert_eq!((tally.started, tally.cancelled), (1, 0));
+    assert_stepped(&mut taken).await;
+    assert_stepped(&mut back_at(&session, &second).await).await;
+    assert_ran_once(&pair.upstream);
 }
 
 /// A new version is rolled out: what a replica cannot end in time, another one carries on.
 #[tokio::test]
 async fn a_replica_that_is_told_to_stop_leaves_its_call_to_another() {
     let mut pair = Pair::start().await;
-    let session = Session::open(Client::of(pair.a.address())).await;
-    let mut stream = session.calling("steps", json!({"n": 2})).stream().await;
-    primed(&mut stream).await;
-    let second = steps(&mut stream, 1..=2).await;
+    let (session, mut stream, second) = two_steps(&pair.a).await;
     assert!(pair.a.stop().await.success());
     assert_eq!(rest(&mut stream).await, []);
     let at_b = session.over(Client::of(pair.b.address()));
     let mut stream = back_at(&at_b, &second).await;
     pair.upstream.until_resumed(1).await;
     pair.upstream.release("steps");
-    let events = rest(&mut stream).await;
-    assert_eq!(events.len(), 1, "{events:?}");
-    assert_text(&events[0], "stepped");
-    let tally = pair.upstream.tally("steps");
-    assert_eq!((tally.started, tally.cancelled), (1, 0));
+    assert_stepped(&mut stream).await;
+    assert_ran_once(&pair.upstream);
 }
 
 /// The second one goes before the server said once more where it can be come back to.
@@ -193,10 +194,7 @@ async fn a_replica_that_is_told_to_stop_leaves_its_call_to_another() {
 async fn a_call_is_left_to_one_replica_after_the_other() {
     let mut pair = Pair::start().await;
     let c = replica("c", &pair.redis, &pair.upstream).await;
-    let session = Session::open(Client::of(pair.a.address())).await;
-    let mut stream = session.calling("steps", json!({"n": 2})).stream().await;
-    primed(&mut stream).await;
-    let second = steps(&mut stream, 1..=2).await;
+    let (session, _stream, second) = two_steps(&pair.a).await;
     assert!(pair.a.stop().await.success());
     let at_b = session.over(Client::of(pair.b.address()));
     let mut stream = back_at(&at_b, &second).await;
@@ -207,11 +205,8 @@ async fn a_call_is_left_to_one_replica_after_the_other() {
     let mut stream = back_at(&at_c, &second).await;
     pair.upstream.until_resumed(2).await;
     pair.upstream.release("steps");
-    let events = rest(&mut stream).await;
-    assert_eq!(events.len(), 1, "{events:?}");
-    assert_text(&events[0], "stepped");
-    let tally = pair.upstream.tally("steps");
-    assert_eq!((tally.started, tally.cancelled), (1, 0));
+    assert_stepped(&mut stream).await;
+    assert_ran_once(&pair.upstream);
 }
 
 /// What the store did not take a moment ago it may take now.

@@ -11,9 +11,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use super::attended::Terms;
 use super::carrier::{Begun, Carrier, Claimed};
 use super::seat::Client;
+use super::terms::Terms;
 use super::{Call, NotBegun, Runner};
 use crate::mcp::error::says_not_run;
 use crate::store::StoreError;

@@ -43,6 +43,7 @@ pub mod parked;
 mod recovery;
 pub mod seat;
 mod sweeper;
+mod terms;
 mod turn;
 mod unsaved;
 pub mod watch;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
 
-use super::attended::Terms;
 use super::seat::{Answer, Client};
+use super::terms::Terms;
 use super::{AnswerError, Runner};
 use crate::mcp::error::RpcError;
 use crate::mcp::input;

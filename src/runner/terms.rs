@@ -1,0 +1,83 @@
+//! How one client waits for a call: what it is told, after how long, in whose words.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use tokio::sync::oneshot;
+
+use super::{Announce, Call};
+use crate::mcp::version::Era;
+use crate::task::policy::{InputWhen, Plan};
+use crate::task::ticket::Ticket;
+use crate::upstream::UpstreamError;
+
+/// How one client waits.
+#[derive(Debug)]
+pub(super) struct Terms {
+    /// After how long it is told of a task, and how; never, where it is held.
+    pub(super) announce: Option<(Duration, Announce)>,
+    /// A question before that is its own to answer.
+    pub(super) input: InputWhen,
+    /// Whose words it speaks. A legacy client is asked while it waits.
+    pub(super) face: Era,
+    pub(super) progress_token: Option<Box<RawValue>>,
+    /// What it declares. `None`: it made the call, and the server knows what it can be asked.
+    pub(super) declared: Option<Arc<str>>,
+    /// It made the call, and hears what no record keeps.
+    pub(super) unauthorized: Option<oneshot::Receiver<UpstreamError>>,
+}
+
+impl Terms {
+    /// For a client that is told the end or the next question, and never of a task.
+    pub(super) fn held() -> Self {
+        Self {
+            announce: None,
+            input: InputWhen::BeforeTask,
+            face: Era::Modern,
+            progress_token: None,
+            declared: None,
+            unauthorized: None,
+        }
+    }
+
+    /// For a client that waits for so long, and then has a ticket.
+    pub(super) fn by_ticket(patience: Duration, ticket: Ticket) -> Self {
+        Self {
+            announce: Some((patience, Announce::Ticket(ticket))),
+            ..Self::held()
+        }
+    }
+
+    pub(super) fn of(call: &Call, start_allowance: Duration) -> Self {
+        let grace = Duration::from_millis(call.rule.grace_window_ms);
+        let (after, input) = match call.plan {
+            Plan::Held | Plan::Refuse => (None, InputWhen::BeforeTask),
+            Plan::Auto { window_ms, input } => (Some(Duration::from_millis(window_ms)), input),
+            Plan::Always {
+                input: InputWhen::InTask,
+            } => (Some(Duration::ZERO), InputWhen::InTask),
+            Plan::Always { input } => (Some(grace + start_allowance), input),
+        };
+        Self {
+            announce: after.map(|after| (after, call.announce.clone())),
+            input,
+            face: call.face,
+            progress_token: call.progress_token.clone(),
+            declared: Some(Arc::clone(&call.outgoing.capabilities)),
+            unauthorized: None,
+        }
+    }
+
+    pub(super) fn are_a_task_at_once(&self) -> bool {
+        matches!(&self.announce, Some((Duration::ZERO, Announce::Task)))
+    }
+
+    pub(super) fn first(self, unauthorized: oneshot::Receiver<UpstreamError>) -> Self {
+        Self {
+            declared: None,
+            unauthorized: Some(unauthorized),
+            ..self
+        }
+    }
+}

@@ -219,6 +219,8 @@ impl App {
         self.health.draining();
         let _ = timeout(self.delay, &mut serving).await;
 
+        // Who finds the listener closed finds on an open connection that no call begins.
+        front.runner.refuse();
         close.cancel();
         // It is closed before the end of a stream tells anybody so.
         let _ = timeout(Duration::ZERO, &mut serving).await;

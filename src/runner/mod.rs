@@ -323,10 +323,14 @@ impl Runner {
         &self.halt
     }
 
-    /// Waits for the calls under way. Shortly before `grace` is over, what another replica can
-    /// carry on is left to it, and the rest fails as `shutdown`.
-    pub async fn drain(&self, grace: Duration) {
+    /// No call begins here any more.
+    pub fn refuse(&self) {
         self.permits.close();
+    }
+
+    /// Waits for the calls under way, after [`Self::refuse`]. Shortly before `grace` is over, what
+    /// another replica can carry on is left to it, and the rest fails as `shutdown`.
+    pub async fn drain(&self, grace: Duration) {
         self.calls.close();
         self.draining.cancel();
         let last = LAST_WORDS.min(grace / 4);

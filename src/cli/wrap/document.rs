@@ -3,6 +3,7 @@
 use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstNode, CstObject, CstObjectProp, CstRootNode};
 
+use super::super::table::printable;
 use super::entry::Entry;
 use super::shown;
 
@@ -10,6 +11,20 @@ use super::shown;
 pub(super) struct Document {
     root: CstRootNode,
 }
+
+/// The server that the user means.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wanted<'a> {
+    pub(super) name: &'a str,
+    /// Whose it is, where it is not everybody's.
+    pub(super) project: Option<&'a str>,
+}
+
+/// A server under its name.
+pub(super) type Named = (String, Entry);
+
+/// Where Claude Code keeps the servers of one user in one folder, by the folder's path.
+const PROJECTS: &str = "projects";
 
 /// Where clients keep their servers: Claude, Cursor and most others; VS Code's `mcp.json`; VS
 /// Code's `settings.json`; Zed.
@@ -52,26 +67,64 @@ impl Document {
         self.root.to_string()
     }
 
-    /// Every server with its name, in the order of the file.
-    pub(super) fn entries(&self) -> Result<Vec<(String, Entry)>, String> {
-        Ok(self.members()?.iter().filter_map(read).collect())
+    /// The servers of that project, or everybody's, each with its name, in the order of the file.
+    pub(super) fn entries(&self, project: Option<&str>) -> Result<Vec<Named>, String> {
+        let root = self.object()?;
+        let Some(project) = project else {
+            return match (places(&root), member(&root, PROJECTS)) {
+                (Some(members), _) => Ok(read(&members)),
+                (None, Some(_)) => Ok(Vec::new()),
+                (None, None) => {
+                    Err("has no servers: neither \"mcpServers\" nor \"servers\"".to_owned())
+                }
+            };
+        };
+        let members = self.projects()?.into_iter().find(|it| it.0 == project);
+        let (_, members) =
+            members.ok_or_else(|| format!("has no servers of a project {}", shown(project)))?;
+        Ok(members)
     }
 
-    pub(super) fn entry(&self, name: &str) -> Result<Entry, String> {
-        let entries = self.entries()?;
-        let mut named = entries.iter().filter(|(own, _)| own == name);
+    /// The projects that have servers, with them.
+    pub(super) fn projects(&self) -> Result<Vec<(String, Vec<Named>)>, String> {
+        let projects = member(&self.object()?, PROJECTS).and_then(|it| it.object_value());
+        let projects = projects.iter().flat_map(CstObject::properties);
+        Ok(projects
+            .filter_map(|project| {
+                let servers = read(&places(&project.object_value()?)?);
+                Some((project.decoded_name()?, servers))
+            })
+            .filter(|(_, servers)| !servers.is_empty())
+            .collect())
+    }
+
+    pub(super) fn entry(&self, wanted: Wanted<'_>) -> Result<Entry, String> {
+        let entries = self.entries(wanted.project)?;
+        let is_it = |(own, _): &&Named| own == wanted.name;
+        let mut named = entries.iter().filter(is_it);
         match (named.next(), named.next()) {
-            (Some((_, entry)), None) => Ok(entry.clone()),
-            (Some(_), Some(_)) => Err(format!("{} is there twice", shown(name))),
-            (None, _) => {
-                let names: Vec<_> = entries.iter().map(|(own, _)| shown(own)).collect();
-                let names = match names.as_slice() {
-                    [] => "no server at all".to_owned(),
-                    names => names.join(", "),
-                };
-                Err(format!("names no server {}, but {names}", shown(name)))
-            }
+            (Some((_, entry)), None) => return Ok(entry.clone()),
+            (Some(_), Some(_)) => return Err(format!("{} is there twice", shown(wanted.name))),
+            (None, _) => {}
         }
+        let elsewhere = self.projects()?.into_iter();
+        let elsewhere = elsewhere.filter(|(_, servers)| servers.iter().any(|it| is_it(&it)));
+        let paths: Vec<_> = elsewhere.map(|(path, _)| printable(&path)).collect();
+        if !paths.is_empty() {
+            let (name, paths) = (shown(wanted.name), paths.join(" or --project "));
+            return Err(format!(
+                "{name} is a server of single projects: --project {paths}"
+            ));
+        }
+        let names: Vec<_> = entries.iter().map(|(own, _)| shown(own)).collect();
+        let names = match names.as_slice() {
+            [] => "no server at all".to_owned(),
+            names => names.join(", "),
+        };
+        Err(format!(
+            "names no server {}, but {names}",
+            shown(wanted.name)
+        ))
     }
 
     /// The text with other bytes in place of one server's.
@@ -83,27 +136,23 @@ impl Document {
         Some([before, text, rest.strip_prefix(&old)?].concat())
     }
 
-    fn members(&self) -> Result<Vec<CstObjectProp>, String> {
-        let root = self.root.object_value().ok_or("not a JSON object")?;
-        let found: Vec<_> = PLACES
-            .iter()
-            .filter_map(|path| {
-                path.iter().try_fold(root.clone(), |object, name| {
-                    member(&object, name)?.object_value()
-                })
-            })
-            .collect();
-        if found.is_empty() && member(&root, "projects").is_some() {
-            // Where Claude Code puts what belongs to one folder and one user.
-            let text = "has servers of single projects only, which stay as they are: add the server \
-                        with `claude mcp add --scope project`, and wrap it in .mcp.json";
-            return Err(text.to_owned());
-        }
-        if found.is_empty() {
-            return Err("has no servers: neither \"mcpServers\" nor \"servers\"".to_owned());
-        }
-        Ok(found.iter().flat_map(CstObject::properties).collect())
+    fn object(&self) -> Result<CstObject, String> {
+        self.root
+            .object_value()
+            .ok_or_else(|| "not a JSON object".to_owned())
     }
+}
+
+/// What is in the places for servers; `None` where there is no such place.
+fn places(object: &CstObject) -> Option<Vec<CstObjectProp>> {
+    let mut found = PLACES.iter().filter_map(|path| {
+        path.iter().try_fold(object.clone(), |object, name| {
+            member(&object, name)?.object_value()
+        })
+    });
+    let first = found.next()?;
+    let all = std::iter::once(first).chain(found);
+    Some(all.flat_map(|place| place.properties()).collect())
 }
 
 /// The member of that name; of several the last, as parsers take it.
@@ -112,8 +161,9 @@ pub(super) fn member(object: &CstObject, name: &str) -> Option<CstObjectProp> {
     object.properties().into_iter().rev().find(named)
 }
 
-fn read(prop: &CstObjectProp) -> Option<(String, Entry)> {
-    Some((prop.decoded_name()?, Entry::new(prop.object_value()?)))
+fn read(members: &[CstObjectProp]) -> Vec<Named> {
+    let one = |prop: &CstObjectProp| Some((prop.decoded_name()?, Entry::new(prop.object_value()?)));
+    members.iter().filter_map(one).collect()
 }
 
 /// Where a node begins in its document's text.

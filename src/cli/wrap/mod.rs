@@ -18,8 +18,8 @@ mod program;
 mod undo;
 mod unwrapped;
 
-use document::Document;
-use entry::{Entry, Launch, Runs};
+use document::{Document, Named, Wanted};
+use entry::{Launch, Runs};
 use file::SettingsFile;
 
 #[derive(Debug, Args)]
@@ -28,6 +28,12 @@ pub(super) struct Line {
     file: PathBuf,
     #[arg(help = "The server to wrap; without it, the servers in the file are listed")]
     name: Option<String>,
+    #[arg(
+        long,
+        value_name = "DIR",
+        help = "A server of that project only, as Claude Code keeps them in ~/.claude.json"
+    )]
+    project: Option<PathBuf>,
     #[arg(long, help = "Put the server back as it was before")]
     undo: bool,
     #[arg(long, help = "Do not ask")]
@@ -66,16 +72,19 @@ pub(super) fn wrap(line: &Line) -> Result<ExitCode, Failure> {
         );
         return Err(located(&line.file, &why));
     }
+    let project = line.project.as_deref().map(absolute);
+    let project = project.as_deref();
     let Some(name) = &line.name else {
         if line.undo {
             return Err(Failure::usage("--undo needs the name of a server"));
         }
-        return list(&file).map_err(|why| located(&line.file, &why));
+        return list(&file, project).map_err(|why| located(&line.file, &why));
     };
+    let wanted = Wanted { name, project };
     let change = if line.undo {
-        undo::change(&file, name)
+        undo::change(&file, wanted)
     } else {
-        wrapped(&file, name, &line.options)
+        wrapped(&file, wanted, &line.options)
     };
     match change.map_err(|why| located(&line.file, &why))? {
         Change::None(why) => {
@@ -84,6 +93,13 @@ pub(super) fn wrap(line: &Line) -> Result<ExitCode, Failure> {
         }
         Change::Text { text, notes } => apply(line, &file, &text, &notes),
     }
+}
+
+/// A folder as clients name it, who know it by the path that the system tells them.
+fn absolute(folder: &Path) -> String {
+    let path = folder.canonicalize();
+    let path = path.as_deref().unwrap_or(folder);
+    path.to_string_lossy().into_owned()
 }
 
 /// Other endings than these say nothing.
@@ -104,9 +120,9 @@ enum Change {
     },
 }
 
-fn wrapped(file: &SettingsFile, name: &str, options: &Options) -> Result<Change, String> {
+fn wrapped(file: &SettingsFile, wanted: Wanted<'_>, options: &Options) -> Result<Change, String> {
     let document = Document::parse(&file.text)?;
-    let entry = document.entry(name)?;
+    let (name, entry) = (wanted.name, document.entry(wanted)?);
     let server = match entry.runs() {
         Runs::Plain(server) => server,
         Runs::Wrapped(_) => {
@@ -225,13 +241,16 @@ fn difference(file: &SettingsFile, text: &str) -> String {
         .collect()
 }
 
-fn list(file: &SettingsFile) -> Result<ExitCode, String> {
+fn list(file: &SettingsFile, project: Option<&str>) -> Result<ExitCode, String> {
     let document = Document::parse(&file.text)?;
-    let rows: Vec<_> = document
-        .entries()?
-        .iter()
-        .map(|(name, entry)| row(name, entry))
-        .collect();
+    let everybodys = document.entries(project)?;
+    let mut rows: Vec<_> = everybodys.iter().map(|it| row(it, "")).collect();
+    if project.is_none() {
+        for (path, entries) in document.projects()? {
+            let whose = format!("--project {path}");
+            rows.extend(entries.iter().map(|it| row(it, &whose)));
+        }
+    }
     if rows.is_empty() {
         return Err("names no server".to_owned());
     }
@@ -239,14 +258,15 @@ fn list(file: &SettingsFile) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn row(name: &str, entry: &Entry) -> [String; 3] {
+fn row((name, entry): &Named, whose: &str) -> [String; 4] {
     let (state, server) = match entry.runs() {
         Runs::Plain(server) => ("", server.to_string()),
         Runs::Wrapped(Some(server)) => ("wrapped", server.to_string()),
         Runs::Wrapped(None) => ("wrapped", "as its settings say".to_owned()),
         Runs::Unknown => ("", "neither a command nor a url".to_owned()),
     };
-    [printable(name), printable(&server), state.to_owned()]
+    let (name, server) = (printable(name), printable(&server));
+    [name, server, state.to_owned(), printable(whose)]
 }
 
 /// A server's name inside of a message.

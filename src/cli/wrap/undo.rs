@@ -1,13 +1,13 @@
 //! The way back: one server as it was before it was wrapped, and what was changed since as it is now.
 
-use super::document::Document;
+use super::document::{Document, Wanted};
 use super::entry::{Entry, Runs, Server};
 use super::file::SettingsFile;
 use super::{Change, shown};
 
-pub(super) fn change(file: &SettingsFile, name: &str) -> Result<Change, String> {
+pub(super) fn change(file: &SettingsFile, wanted: Wanted<'_>) -> Result<Change, String> {
     let document = Document::parse(&file.text)?;
-    let entry = document.entry(name)?;
+    let entry = document.entry(wanted)?;
     let behind = match entry.runs() {
         Runs::Wrapped(behind) => behind,
         Runs::Plain(_) | Runs::Unknown => {
@@ -15,12 +15,12 @@ pub(super) fn change(file: &SettingsFile, name: &str) -> Result<Change, String> 
         }
     };
     let backups = file.backups();
-    let mut all = backups.iter().filter_map(|(_, text)| plain(text, name));
+    let mut all = backups.iter().filter_map(|(_, text)| plain(text, wanted));
     let (text, notes) = if let Some(before) = all.find_map(|earlier| earlier.becomes(&entry)) {
         (document.with(&entry, &before), Vec::new())
     } else if let Some(server) = behind {
         // A token that was replaced since must not come back.
-        let newest = backups.iter().find_map(|(_, text)| plain(text, name));
+        let newest = backups.iter().find_map(|(_, text)| plain(text, wanted));
         let before = newest.as_ref().map(|earlier| &earlier.entry);
         let note = "no backup has this very server; only what raincheck put there is taken out";
         let mut notes = vec![note.to_owned()];
@@ -29,11 +29,11 @@ pub(super) fn change(file: &SettingsFile, name: &str) -> Result<Change, String> 
     } else {
         let newest = backups
             .iter()
-            .find_map(|(path, text)| Some((path, plain(text, name)?)));
+            .find_map(|(path, text)| Some((path, plain(text, wanted)?)));
         let (path, before) = newest.ok_or_else(|| {
             let backup = file.backup(1);
             let backup = backup.display();
-            format!("no backup has {} as it was: {backup}", shown(name))
+            format!("no backup has {} as it was: {backup}", shown(wanted.name))
         })?;
         let note = format!("the server is as {} has it", path.display());
         (document.with(&entry, &before.entry.text()), vec![note])
@@ -50,9 +50,9 @@ struct Earlier {
     _document: Document,
 }
 
-fn plain(text: &str, name: &str) -> Option<Earlier> {
+fn plain(text: &str, wanted: Wanted<'_>) -> Option<Earlier> {
     let document = Document::parse(text).ok()?;
-    let entry = document.entry(name).ok()?;
+    let entry = document.entry(wanted).ok()?;
     match entry.runs() {
         Runs::Plain(server) => Some(Earlier {
             entry,

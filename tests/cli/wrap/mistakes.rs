@@ -77,13 +77,29 @@ fn mistakes_are_one_line() {
 }
 
 #[test]
-fn servers_of_single_projects_are_not_wrapped_where_they_are() {
+fn a_server_of_a_project_is_found_for_who_does_not_name_it() {
     let text = r#"{"projects": {"/x": {"mcpServers": {"a": {"command": "x"}}}}}"#;
-    assert_eq!(
-        Settings::new(text).refused(&["a", "--yes"]),
-        "has servers of single projects only, which stay as they are: add the server with \
-         `claude mcp add --scope project`, and wrap it in .mcp.json"
-    );
+    let settings = Settings::new(text);
+    for (arguments, expected) in [
+        (
+            &["a", "--yes"][..],
+            "\"a\" is a server of single projects: --project /x",
+        ),
+        (
+            &["b", "--yes"],
+            "names no server \"b\", but no server at all",
+        ),
+        (
+            &["b", "--project", "/x"],
+            "names no server \"b\", but \"a\"",
+        ),
+        (
+            &["a", "--project", "/y"],
+            "has no servers of a project \"/y\"",
+        ),
+    ] {
+        assert_eq!(settings.refused(arguments), expected);
+    }
 }
 
 #[test]

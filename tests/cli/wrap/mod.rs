@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 mod edited;
 mod launched;
 mod mistakes;
+mod projects;
 
 const RAINCHECK: &str = env!("CARGO_BIN_EXE_raincheck");
 

@@ -313,35 +313,38 @@ impl Asked {
     ) -> Result<String, Rpc> {
         let id = self.id.get();
         let failed = |reason| Rpc::failure(id, Failure::new(reason, SideEffect::Unknown));
-        let mut patience = self.patience.as_ref().map(|patience| patience.until);
         let putting = questions::put(self, said, requests);
-        tokio::pin!(putting);
-        loop {
-            tokio::select! {
-                biased;
-                answers = &mut putting => {
-                    return answers.map_err(|Unanswered(error)| {
-                        let error = UpstreamError {
-                            error,
-                            status: 200,
-                            www_authenticate: None,
-                        };
-                        Rpc::error_as_it_is(id, error)
-                    });
-                }
-                () = self.front.runner.halt().cancelled() => return Err(failed(Reason::Shutdown)),
-                () = tokio::time::sleep_until(self.deadline) => {
-                    return Err(failed(Reason::Deadline));
-                }
-                () = companion::over(patience) => match self.asked_by_ticket(result).await {
-                    Some(ticket) => return Err(ticket),
-                    None => patience = Some(Instant::now() + TICKET_AGAIN),
-                }
-            }
+        // Before the ticket is there, an answer counts.
+        tokio::select! {
+            biased;
+            answers = putting => answers.map_err(|Unanswered(error)| {
+                let error = UpstreamError {
+                    error,
+                    status: 200,
+                    www_authenticate: None,
+                };
+                Rpc::error_as_it_is(id, error)
+            }),
+            () = self.front.runner.halt().cancelled() => Err(failed(Reason::Shutdown)),
+            () = tokio::time::sleep_until(self.deadline) => Err(failed(Reason::Deadline)),
+            ticket = self.ticket(result) => Err(ticket),
         }
     }
 
-    /// A ticket in which the questions are asked. `None`: the store does not take it.
+    /// Once its client's patience is over and a store takes it.
+    async fn ticket(&self, result: &RawValue) -> Rpc {
+        let mut until = self.patience.as_ref().map(|patience| patience.until);
+        loop {
+            companion::over(until).await;
+            if let Some(ticket) = self.asked_by_ticket(result).await {
+                return ticket;
+            }
+            until = Some(Instant::now() + TICKET_AGAIN);
+        }
+    }
+
+    /// A ticket in which the questions are asked. `None`: the store does not take it. Dropped before,
+    /// there is none: to its carrier the client is gone.
     async fn asked_by_ticket(&self, result: &RawValue) -> Option<Rpc> {
         let begun = self
             .front

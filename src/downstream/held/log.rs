@@ -45,6 +45,10 @@ impl Meaning {
         }
     }
 
+    fn is_last(self) -> bool {
+        matches!(self, Self::Answer | Self::End)
+    }
+
     fn of(letter: u8) -> Option<Self> {
         [Self::Message, Self::Answer, Self::End, Self::Lost]
             .into_iter()
@@ -95,6 +99,17 @@ impl Entry {
     }
 }
 
+/// What there is of a call whose owner is gone.
+#[derive(Debug)]
+pub(super) enum Left {
+    /// The server has the rest behind this event, and the log has so many entries.
+    Resumable { event_id: String, last: u64 },
+    /// All that its client waits for.
+    Answered,
+    /// Nobody can carry it on.
+    Lost,
+}
+
 /// What another replica must know to read on.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Head {
@@ -114,6 +129,10 @@ pub(super) struct Head {
     #[serde(default)]
     pub(super) is_over: bool,
 }
+
+/// A head as it is in the store.
+#[derive(Debug, Clone)]
+pub(super) struct Written(Bytes);
 
 /// What the rules said when the call began.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -179,18 +198,36 @@ impl Log {
         self.ledger.now_ms()
     }
 
-    pub(super) async fn write_head(&self, head: &Head, expires_ms: u64) -> Result<(), StoreError> {
-        let text = serde_json::to_vec(head).map_err(|_| UNREADABLE)?;
-        let store = self.ledger.store();
-        store.put(self.head, text.into(), expires_ms).await
+    /// Writes it in place of that one, or where none is. `None`: another one is there.
+    pub(super) async fn write_head(
+        &self,
+        head: &Head,
+        stands: Option<&Written>,
+        expires_ms: u64,
+    ) -> Result<Option<Written>, StoreError> {
+        let text: Bytes = serde_json::to_vec(head).map_err(|_| UNREADABLE)?.into();
+        let (store, own) = (self.ledger.store(), text.clone());
+        let is_written = match stands {
+            Some(Written(stands)) => {
+                let stands = stands.clone();
+                store.replace(self.head, stands, own, expires_ms).await?
+            }
+            // Whose it is stands in it: no other replica writes the same.
+            None => store.claim(self.head, own, expires_ms).await?.is_none(),
+        };
+        Ok(is_written.then_some(Written(text)))
     }
 
     pub(super) async fn head(&self) -> Result<Option<Head>, StoreError> {
+        Ok(self.standing().await?.map(|(head, _)| head))
+    }
+
+    pub(super) async fn standing(&self) -> Result<Option<(Head, Written)>, StoreError> {
         let Some(text) = self.ledger.store().find(self.head).await? else {
             return Ok(None);
         };
         let head = serde_json::from_slice(&text).map_err(|_| UNREADABLE)?;
-        Ok(Some(head))
+        Ok(Some((head, Written(text))))
     }
 
     /// How much that takes.
@@ -219,14 +256,14 @@ impl Log {
         self.ledger.store().trim(self.entries, first).await
     }
 
-    /// Behind which event the server has the rest for whoever carries the call on, and the number of
-    /// the last entry. `None`: nobody can.
-    pub(super) async fn last_point(
-        &self,
-        head: &Head,
-    ) -> Result<Option<(String, u64)>, StoreError> {
+    /// What its owner left of the call.
+    pub(super) async fn left(&self, head: &Head) -> Result<Left, StoreError> {
         let entries = self.behind(0).await?;
-        let last = entries.last().map_or(0, |(number, _)| *number);
+        let last = entries.last();
+        if last.is_some_and(|(_, entry)| entry.meaning().is_last()) {
+            return Ok(Left::Answered);
+        }
+        let last = last.map_or(0, |(number, _)| *number);
         let of_entry = |(number, entry): &(u64, Entry)| Some((*number, entry.sealed()?.into()));
         let of_entries: Option<(u64, Box<str>)> = entries.iter().rev().find_map(of_entry);
         let of_head = head.point.as_ref();
@@ -236,7 +273,7 @@ impl Log {
             (entry, head) => head.or(entry),
         };
         let opened = later.and_then(|(_, sealed)| self.seal.open(&sealed));
-        Ok(opened.map(|event_id| (event_id, last)))
+        Ok(opened.map_or(Left::Lost, |event_id| Left::Resumable { event_id, last }))
     }
 
     /// Of those who would carry the call on after this owner one may.

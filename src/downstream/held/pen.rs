@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::budget::Budget;
 use super::live::Tail;
-use super::log::{Entry, Head, Log, Meaning, Point};
+use super::log::{Entry, Head, Log, Meaning, Point, Written};
 use crate::store::StoreError;
 use crate::store::notes::ENTRIES_MAX;
 
@@ -26,6 +26,8 @@ pub(super) struct Pen {
     tail: watch::Sender<Tail>,
     head: Head,
     head_is_written: bool,
+    /// The head as it is in the store, as far as we know.
+    written: Option<Written>,
     standing: Standing,
     /// The number of the last entry.
     said: u64,
@@ -69,6 +71,7 @@ impl Pen {
             tail,
             head,
             head_is_written: false,
+            written: None,
             standing: Standing::Ours,
             said: behind,
             seen: behind,
@@ -79,6 +82,14 @@ impl Pen {
             expires_ms: terms.ends_ms.saturating_add(terms.retention_ms),
             budget: Budget::default(),
             sure,
+        }
+    }
+
+    /// The head that stands, which is ours.
+    pub(super) fn over(self, written: Written) -> Self {
+        Self {
+            written: Some(written),
+            ..self
         }
     }
 
@@ -221,16 +232,31 @@ impl Pen {
             self.append(number, &entry).await?;
         }
         // After the entries: it may say that they are all there.
-        if !self.head_is_written {
-            self.make_sure().await?;
-            if !self.is_lost() {
-                let began = Instant::now();
-                self.log.write_head(&self.head, self.expires_ms).await?;
+        if self.head_is_written {
+            Ok(())
+        } else {
+            self.write_head().await
+        }
+    }
+
+    /// Never over a successor's.
+    async fn write_head(&mut self) -> Result<(), StoreError> {
+        for _ in 0..2 {
+            let (began, stands) = (Instant::now(), self.written.as_ref());
+            let written = self.log.write_head(&self.head, stands, self.expires_ms);
+            if let Some(written) = written.await? {
+                self.written = Some(written);
                 self.head_is_written = true;
                 self.sure = began;
+                return Ok(());
+            }
+            // That, or one of our own, which the store took and did not say so.
+            self.look().await?;
+            if self.is_lost() {
+                return Ok(());
             }
         }
-        Ok(())
+        Err(StoreError::Corrupt("the head of a held call that changes"))
     }
 
     async fn append(&mut self, number: u64, entry: &Entry) -> Result<(), StoreError> {
@@ -250,16 +276,18 @@ impl Pen {
     /// Whether the call is still ours, where we could have been missed: a replica that was frozen or
     /// cut off must not write over what its successor says.
     pub(super) async fn make_sure(&mut self) -> Result<(), StoreError> {
+        let is_sure = Instant::now().saturating_duration_since(self.sure) < SURE_FOR;
+        if is_sure { Ok(()) } else { self.look().await }
+    }
+
+    async fn look(&mut self) -> Result<(), StoreError> {
         let began = Instant::now();
-        let is_sure = began.saturating_duration_since(self.sure) < SURE_FOR;
-        if is_sure {
-            return Ok(());
-        }
-        let head = self.log.head().await?;
+        let (head, written) = self.log.standing().await?.unzip();
         if head.is_some_and(|head| head.owner != self.head.owner) {
             tracing::info!("a held call was taken over by another replica");
             self.standing = Standing::Theirs;
         }
+        self.written = written;
         self.sure = began;
         Ok(())
     }
@@ -293,13 +321,45 @@ mod tests {
         }
     }
 
+    /// Another replica puts its head in place of whatever stands.
+    async fn take(pen: &Pen, head: &Head) {
+        let stands = pen.log().standing().await.unwrap();
+        let stands = stands.map(|(_, stands)| stands);
+        let taken = pen.log().write_head(head, stands.as_ref(), 120_000).await;
+        assert!(taken.unwrap().is_some());
+    }
+
+    /// In the very moment in which it is sure that the call is its own.
+    #[tokio::test(start_paused = true)]
+    async fn who_ends_a_call_does_not_write_over_its_successor() {
+        let (tail, _shown) = watch::channel(Tail::default());
+        let mut pen = Pen::new(log(), head("a"), tail, 0, Instant::now());
+        pen.begin().await;
+        take(&pen, &head("b")).await;
+        pen.end(Meaning::Answer, "[]".into()).await;
+        assert!(pen.is_lost());
+        let head = pen.log().head().await.unwrap().unwrap();
+        assert_eq!((&*head.owner, head.is_over), ("b", false));
+    }
+
+    /// The store took it, and the answer was lost; then there was more to say.
+    #[tokio::test]
+    async fn a_head_that_was_in_doubt_is_written_over() {
+        let (tail, _shown) = watch::channel(Tail::default());
+        let mut pen = Pen::new(log(), head("a"), tail, 0, Instant::now());
+        take(&pen, &head("a")).await;
+        pen.end(Meaning::Answer, "[]".into()).await;
+        assert!(pen.is_written_down() && !pen.is_lost());
+        assert!(pen.log().head().await.unwrap().unwrap().is_over);
+    }
+
     /// However much it says: only the head tells whose call it is.
     #[tokio::test(start_paused = true)]
     async fn who_talks_without_a_pause_hears_of_a_successor() {
         let (tail, shown) = watch::channel(Tail::default());
         let mut pen = Pen::new(log(), head("a"), tail, 0, Instant::now());
         pen.begin().await;
-        pen.log().write_head(&head("b"), 120_000).await.unwrap();
+        take(&pen, &head("b")).await;
         for _ in 0..3 {
             tokio::time::advance(SURE_FOR / 2).await;
             pen.say(Meaning::Message, "{}".into(), None).await;

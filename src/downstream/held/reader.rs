@@ -11,7 +11,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::event_id;
 use super::live::{Behind, Tail};
-use super::log::{Entry, Head, Log, Meaning};
+use super::log::{Entry, Head, Left, Log, Meaning};
 use super::takeover::Successor;
 use super::words::Word;
 use crate::downstream::call::keep_alive;
@@ -287,14 +287,17 @@ impl Elsewhere {
         if !entries.is_empty() {
             return Ok(Some(Found::Said(entries)));
         }
-        if self.tries < TRIES && log.last_point(&head).await?.is_some() {
-            // It takes a moment, here or where another client of it is.
-            self.tries += 1;
-            self.missed = None;
-            self.successor.clone().begin(log.clone(), after);
-            return Ok(None);
+        match log.left(&head).await? {
+            Left::Resumable { .. } if self.tries < TRIES => {
+                // It takes a moment, here or where another client of it is.
+                self.tries += 1;
+                self.missed = None;
+                self.successor.clone().begin(log.clone(), after);
+                Ok(None)
+            }
+            Left::Answered => Ok(Some(Found::Over)),
+            Left::Resumable { .. } | Left::Lost => Ok(Some(Found::Lost(lost(&head)))),
         }
-        Ok(Some(Found::Lost(lost(&head))))
     }
 
     /// Also where we are the owner: then the call would be here.

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::carry::Job;
 use super::live::Tail;
-use super::log::{Head, Log, Point};
+use super::log::{Head, Left, Log, Point, Written};
 use super::pen::Pen;
 use super::words::{Stage, Words};
 use super::{Place, cancel_of};
@@ -26,6 +26,18 @@ use crate::upstream::relay::ResumePoint;
 
 /// Replicas that died one after the other, each before it had carried the call on.
 const LOST_MAX: usize = 8;
+
+/// What is ours now.
+struct Taken {
+    head: Head,
+    /// Whose it was.
+    owner: Box<str>,
+    written: Written,
+}
+
+fn expires_ms(head: &Head) -> u64 {
+    head.terms.ends_ms.saturating_add(head.terms.retention_ms)
+}
 
 /// Who would carry a call on: here, for a client that came back to it.
 #[derive(Clone)]
@@ -59,7 +71,7 @@ impl Successor {
     }
 
     async fn carry_on(self, log: Log, seen: u64) -> Result<(), StoreError> {
-        let Some(mut head) = log.head().await?.filter(|head| !head.is_over) else {
+        let Some(head) = log.head().await?.filter(|head| !head.is_over) else {
             return Ok(());
         };
         let (tail, shown) = watch::channel(Tail::default());
@@ -74,17 +86,23 @@ impl Successor {
         }
         // The owner, should it live after all, looks there before it writes.
         let sure = Instant::now();
-        let me = self.front.runner.incarnation().as_str().into();
-        let owner = std::mem::replace(&mut head.owner, me);
-        let expires_ms = head.terms.ends_ms.saturating_add(head.terms.retention_ms);
-        log.write_head(&head, expires_ms).await?;
-        // What the owner wrote at last.
-        let found = log.last_point(&head).await;
-        let Ok(Some((event_id, last))) = found else {
+        let Some(Taken {
+            mut head,
+            owner,
+            written,
+        }) = self.take(&log).await?
+        else {
+            return Ok(());
+        };
+        // With what the owner wrote at last.
+        let left = log.left(&head).await;
+        let Ok(Left::Resumable { event_id, last }) = left else {
             // It is not carried on here, and nobody shall wait for that.
+            head.is_over = matches!(left, Ok(Left::Answered));
             head.owner = owner;
-            log.write_head(&head, expires_ms).await?;
-            return found.map(drop);
+            log.write_head(&head, Some(&written), expires_ms(&head))
+                .await?;
+            return left.map(drop);
         };
         tracing::info!("a held call is carried on after its replica was lost");
         tail.send_replace(Tail::behind_entry(last));
@@ -97,17 +115,42 @@ impl Successor {
         let source = self.words(&head, event_id).spoken();
         let stop = self.stop(&head).boxed();
         let head = Head { point, ..head };
-        let pen = Pen::new(log, head, tail, last, sure).seen(seen);
+        let pen = Pen::new(log, head, tail, last, sure)
+            .over(written)
+            .seen(seen);
         let job = Job::new(&self.front, pen, holding, key, stop);
         job.run(source).await;
         Ok(())
+    }
+
+    /// Names us in the head as it is now: the owner may have written at last, or ended the call. `None`:
+    /// there is nothing to carry on.
+    async fn take(&self, log: &Log) -> Result<Option<Taken>, StoreError> {
+        let me = self.front.runner.incarnation().as_str();
+        for _ in 0..LOST_MAX {
+            let stands = log.standing().await?.filter(|(head, _)| !head.is_over);
+            let Some((mut head, stands)) = stands else {
+                return Ok(None);
+            };
+            let owner = std::mem::replace(&mut head.owner, me.into());
+            let written = log.write_head(&head, Some(&stands), expires_ms(&head));
+            if let Some(written) = written.await? {
+                return Ok(Some(Taken {
+                    head,
+                    owner,
+                    written,
+                }));
+            }
+        }
+        // It lives.
+        Ok(None)
     }
 
     /// Whether nobody else carries the call on. Who wanted to and died first is passed over.
     async fn is_next(&self, log: &Log, head: &Head) -> Result<bool, StoreError> {
         let me = self.front.runner.incarnation();
         let claimant = format!("{}/{}", TaskId::random(), me.as_str());
-        let expires_ms = head.terms.ends_ms.saturating_add(head.terms.retention_ms);
+        let expires_ms = expires_ms(head);
         let mut lost = head.owner.to_string();
         for _ in 0..LOST_MAX {
             let stands = log.claim_after(&lost, &claimant, expires_ms).await?;

@@ -13,6 +13,8 @@ pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilitie
 pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 pub const PROGRESS_TOKEN: &str = "progressToken";
+/// Ties a message to a task of 2025-11-25; no result on the modern face has it.
+pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 /// Raincheck's own: by which a client knows its call again.
 pub const IDEMPOTENCY_KEY: &str = "io.raincheck/idempotencyKey";
 

@@ -6,8 +6,8 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 
 use super::error::{RpcError, code};
-use super::json::{Fault, Object, Writer, prepend, raw, set};
-use super::tasks_2025::RELATED_TASK;
+use super::json::{Fault, Object, Writer, is_object, prepend, raw, set};
+use super::meta::RELATED_TASK;
 
 const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 
@@ -56,17 +56,20 @@ pub fn for_task(result: Box<RawValue>) -> Result<Box<RawValue>, Fault> {
     raw(text.into_owned())
 }
 
-/// A result on the legacy face: without the `resultType` that only modern results have.
+/// A call's result on the legacy face: without the `resultType` that only modern results have, and
+/// without a `structuredContent` that is no object, which clients of that face refuse.
 pub fn for_legacy(result: &str) -> Result<String, Fault> {
     // As it was added: all else keeps its bytes.
-    if let Some(rest) = result.strip_prefix(r#"{"resultType":"complete","#) {
-        return Ok(format!("{{{rest}"));
+    let added = result.strip_prefix(r#"{"resultType":"complete","#);
+    let text = added.map_or(Cow::Borrowed(result), |rest| format!("{{{rest}").into());
+    let object = Object::parse(&text)?;
+    let content = object.get("structuredContent");
+    let has_other = content.is_some_and(|content| !is_object(content));
+    if !has_other && !object.contains("resultType") {
+        return Ok(text.into_owned());
     }
-    let object = Object::parse(result)?;
-    if !object.contains("resultType") {
-        return Ok(result.to_owned());
-    }
-    Ok(object.render_filtered(|key| key != "resultType"))
+    let is_left = |key: &str| key != "resultType" && !(has_other && key == "structuredContent");
+    Ok(object.render_filtered(is_left))
 }
 
 /// A legacy server's result on the modern face: `resultType`, the caching hints that revision
@@ -213,6 +216,27 @@ mod tests {
         let done = r#"{"resultType":"complete" , "content":[]}"#;
         assert_eq!(for_task(boxed(done)).unwrap().get(), done);
         assert!(for_task(boxed("[]")).is_err());
+    }
+
+    #[test]
+    fn the_legacy_face_has_only_what_it_knows() {
+        for (result, expected) in [
+            (
+                r#"{"resultType":"complete","content":[ ],"structuredContent":{"n":1.10}}"#,
+                r#"{"content":[ ],"structuredContent":{"n":1.10}}"#,
+            ),
+            (
+                r#"{"resultType":"complete","structuredContent":[1],"content":[]}"#,
+                r#"{"content":[]}"#,
+            ),
+            (
+                r#"{"content":[],"structuredContent":7}"#,
+                r#"{"content":[]}"#,
+            ),
+            (r#"{"content":[], "x":1}"#, r#"{"content":[], "x":1}"#),
+        ] {
+            assert_eq!(for_legacy(result).unwrap(), expected);
+        }
     }
 
     #[test]

@@ -8,11 +8,10 @@ use serde_json::value::RawValue;
 
 use super::error::RpcError;
 use super::input::{self, Kind};
-use super::json::{Fault, Object, Writer, is_object, place_of, prepend, raw, set};
+use super::json::{Fault, Object, Writer, is_object, place_of, prepend, quote, raw, set};
+use super::meta::RELATED_TASK;
+use super::result::for_legacy;
 use super::version::LEGACY_NEWEST;
-
-/// The `_meta` key that ties a message to a task of this revision; no result on the modern face has it.
-pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 
 /// The notification that tells a new status.
 pub const STATUS: &str = "notifications/tasks/status";
@@ -25,6 +24,11 @@ pub struct Wish {
 }
 
 impl Wish {
+    /// Whether one is there, be it right or wrong.
+    pub fn is_in(params: &Object<'_>) -> bool {
+        !matches!(Self::of(params), Ok(None))
+    }
+
     /// `None` where no task is wished for: only an object, maybe an empty one, wishes.
     pub fn of(params: &Object<'_>) -> Result<Option<Self>, RpcError> {
         let Some(task) = params.get_object("task") else {
@@ -76,12 +80,7 @@ pub fn created(result: &RawValue) -> Option<String> {
 
 /// A task's result for its client: tied to the task, and without what only 2026 knows.
 pub fn result_for_client(result: &str, task_id: &str) -> Result<String, Fault> {
-    let object = Object::parse(result)?;
-    let plain: Cow<'_, str> = if object.contains("resultType") {
-        object.render_filtered(|key| key != "resultType").into()
-    } else {
-        result.into()
-    };
+    let plain = for_legacy(result)?;
     let meta = Object::parse(&plain)?
         .get("_meta")
         .filter(|raw| is_object(raw))
@@ -101,16 +100,30 @@ pub fn question(request: &RawValue, id: &str, task_id: Option<&str>) -> Option<S
         .get("params")
         .filter(|raw| is_object(raw))
         .map_or("{}", RawValue::get);
-    let params = match task_id {
-        Some(task_id) => &*with_related(params, task_id)?,
-        None => params,
-    };
+    let method = request.get_str("method")?;
+    let mut params = Cow::Borrowed(params);
+    if method == "elicitation/create" {
+        params = identified(params, id);
+    }
+    if let Some(task_id) = task_id {
+        params = with_related(&params, task_id)?.into();
+    }
     let mut out = Writer::with_capacity(params.len() + 256);
     out.str("jsonrpc", "2.0")
         .str("id", id)
-        .str("method", &request.get_str("method")?)
-        .raw("params", params);
+        .str("method", &method)
+        .raw("params", &params);
     Some(out.end())
+}
+
+/// A visit to a URL has an id in this revision, and none in 2026-07-28: it gets its request's.
+fn identified<'a>(params: Cow<'a, str>, id: &str) -> Cow<'a, str> {
+    let object = Object::parse(&params).unwrap_or_default();
+    let is_visit = object.get_str("mode").as_deref() == Some("url");
+    if !is_visit || object.contains("elicitationId") {
+        return params;
+    }
+    prepend(&params, "elicitationId", &quote(id)).into()
 }
 
 fn with_related(params: &str, task_id: &str) -> Option<String> {
@@ -310,6 +323,8 @@ mod tests {
             of(r#"{"_meta":{"a":1}, "content":[]}"#),
             r#"{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t"},"a":1}, "content":[]}"#
         );
+        let other = of(r#"{"content":[],"structuredContent":[1]}"#);
+        assert!(!other.contains("structuredContent"), "{other}");
     }
 
     #[test]
@@ -318,6 +333,22 @@ mod tests {
             question(&boxed(r#"{"method":"roots/list"}"#), "i", Some("t")).unwrap(),
             r#"{"jsonrpc":"2.0","id":"i","method":"roots/list","params":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t"}}}}"#
         );
+    }
+
+    #[test]
+    fn a_visit_to_a_url_has_an_id() {
+        let of = |params: &str| {
+            let text = format!(r#"{{"method":"elicitation/create","params":{params}}}"#);
+            question(&boxed(&text), "i", None).unwrap()
+        };
+        let visit = of(r#"{"mode":"url","url":"u"}"#);
+        assert!(visit.ends_with(r#""params":{"elicitationId":"i","mode":"url","url":"u"}}"#));
+        for kept in [
+            r#"{"mode":"url","elicitationId":"own"}"#,
+            r#"{"message":"m"}"#,
+        ] {
+            assert!(of(kept).ends_with(&format!("\"params\":{kept}}}")));
+        }
     }
 
     #[test]

@@ -30,6 +30,7 @@ in_both_eras!(
     a_question_under_a_key_is_put_to_everybody_and_answered_once,
     who_cannot_be_asked_does_not_end_a_question_for_others,
     what_did_not_run_may_run_under_its_key,
+    what_wishes_for_no_task_is_a_call,
 );
 
 const IN_META: &str = "io.raincheck/idempotencyKey";
@@ -399,17 +400,32 @@ async fn a_call_under_a_key_becomes_one_ticket(era: Era) {
 #[tokio::test]
 async fn what_no_key_can_stand_for_is_refused() {
     let config = Config::always().section("limits", "body_bytes_max = \"64KiB\"");
+    let config = config.section("upstream", "native_tasks = \"pass\"");
     let (rig, session) = rig(Era::Legacy, config).await;
     let large = json!({"nonce": "x".repeat(100 * 1024)});
     let large = session
         .calling("held", large)
         .header("idempotency-key", "k");
     assert_eq!(large.send().await.status, 413);
-    // Of a revision without tasks: what it declares is between it and its server.
-    let older = Session::of_version(rig.client(), "2025-06-18").await;
-    let wish = wishing(keyed(&older, "held", json!({})));
+    // That would be a task of the server's own.
+    let wish = wishing(keyed(&session, "only", json!({})));
     assert_eq!(wish.send().await.refusal(), (200, -32602));
-    assert_eq!(rig.upstream.tally("held").started, 0);
+    let started = ["held", "only"].map(|tool| rig.upstream.tally(tool).started);
+    assert_eq!(started, [0, 0]);
+}
+
+/// Nothing is an object there, or the revision knows no tasks: the call is one like any other.
+async fn what_wishes_for_no_task_is_a_call(era: Era) {
+    let (rig, session) = rig(era, Config::always()).await;
+    let older = Session::of_version(rig.client(), "2025-06-18").await;
+    let null = |request: Request| request.edit(|message| message["params"]["task"] = json!(null));
+    for _ in 0..2 {
+        let called = null(keyed(&session, "echo", json!({"text": "x"})));
+        assert_eq!(text(&called.send().await.json()), "x");
+        let hinted = wishing(keyed(&older, "echo", json!({"text": "x"})));
+        assert_eq!(text(&hinted.send().await.json()), "x");
+    }
+    assert_eq!(rig.upstream.tally("echo").started, 1);
 }
 
 fn attaching(window: &str) -> Config {

@@ -17,6 +17,8 @@ use super::legacy::pushes::SessionKey;
 use super::legacy::words::{Request, Words};
 use super::tasks::Shared;
 use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
+use crate::mcp::json::Object;
+use crate::mcp::tasks_2025::Wish;
 use crate::mcp::version::LEGACY_NEWEST;
 use crate::task::id::Caller;
 
@@ -137,6 +139,11 @@ pub(super) fn stream_opened(front: &Shared, headers: &HeaderMap) {
     if let Some(key) = SessionKey::named(&caller, headers) {
         delivery::opened(front, key);
     }
+}
+
+/// Whether a call on a session wishes for a task: on older ones the word has no meaning.
+pub(super) fn wishes(headers: &HeaderMap, params: &Object<'_>) -> bool {
+    speaks(headers) && Wish::is_in(params)
 }
 
 pub(super) fn speaks(headers: &HeaderMap) -> bool {

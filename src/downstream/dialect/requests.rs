@@ -105,21 +105,30 @@ async fn commit_cancel(front: &Shared, asker: &Asker, id: TaskId) -> Result<Stri
     }
 }
 
-/// The caller's own tasks, newest first.
+/// The caller's own tasks, newest first. Who has none here may have some at the server.
 async fn list(front: &Shared, asker: &Asker, params: &Object<'_>) -> Result<String, Refusal> {
+    let has_others = front.settings.pass_native_tasks;
+    if !asker.is_somebody && has_others {
+        return Err(Refusal::Unknown);
+    }
     if !asker.is_somebody {
         let message = "Method not found: only clients with credentials can list their tasks";
         return Err(RpcError::new(code::METHOD_NOT_FOUND, message).into());
     }
-    let after = match params.get("cursor") {
-        None => None,
-        Some(_) => Some(
-            cursor(params)
-                .ok_or_else(|| RpcError::invalid_params("Invalid params: the cursor is unknown"))?,
-        ),
+    let after = match (params.get("cursor"), cursor(params)) {
+        (None, _) => None,
+        (Some(_), Some(after)) => Some(after),
+        (Some(_), None) if has_others => return Err(Refusal::Unknown),
+        (Some(_), None) => {
+            let error = RpcError::invalid_params("Invalid params: the cursor is unknown");
+            return Err(error.into());
+        }
     };
     let ledger = front.runner.ledger();
     let ids = ledger.store().listed(&asker.caller).await?;
+    if ids.is_empty() && has_others {
+        return Err(Refusal::Unknown);
+    }
     let mut reading = stream::iter(ids)
         .map(|id| front.find_by_id(id, &asker.caller))
         .buffer_unordered(READ_AT_ONCE);

@@ -27,6 +27,7 @@ use super::table::{Entered, Refused};
 use super::words;
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect, code};
 use crate::mcp::result::{self, ResultType};
+use crate::mcp::tasks_2025::Wish;
 use crate::mcp::version::Era;
 use crate::mcp::{input, params};
 use crate::runner::seat::{Answer, Reply};
@@ -109,7 +110,7 @@ impl Asked {
         let is_call = request.method == "tools/call";
         let tool = name.as_deref().filter(|_| is_call).unwrap_or_default();
         let rule = front.rules.for_tool(tool).0.clone();
-        let is_task = session.has_tasks() && request.params.contains("task");
+        let is_task = session.has_tasks() && Wish::is_in(&request.params);
         if is_call && !is_task && plan(&rule, false, false) == Plan::Refuse {
             // As 2025-11-25 says it of a tool that runs only as a task.
             return Err(RpcError::new(

@@ -15,6 +15,7 @@ use super::super::tasks::Shared;
 use super::call::Asked;
 use super::session::Session;
 use crate::mcp::json::{Object, set};
+use crate::mcp::tasks_2025::Wish;
 use crate::mcp::version::Era;
 use crate::runner::Announce;
 use crate::task::policy::{InputWhen, Plan, Rule, with_companion};
@@ -64,7 +65,8 @@ pub(super) async fn desk<'a>(
     session: &Session,
     request: &Request<'_>,
 ) -> Option<Desk<'a>> {
-    let is_call = request.method == "tools/call" && !request.params.contains("task");
+    let wishes = session.has_tasks() && Wish::is_in(&request.params);
+    let is_call = request.method == "tools/call" && !wishes;
     if !is_call || front.companion.is_none() {
         return None;
     }

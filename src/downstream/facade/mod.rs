@@ -27,6 +27,7 @@ use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::input::QUESTIONS_MAX;
 use crate::mcp::json::Object;
 use crate::mcp::meta;
+use crate::mcp::tasks_2025::Wish;
 use crate::mcp::version::Era;
 
 mod call;
@@ -265,7 +266,7 @@ async fn tasks(
     if !session.has_tasks() || !(is_call || request.method.starts_with("tasks/")) {
         return None;
     }
-    let sent = if is_call && request.params.contains("task") {
+    let sent = if is_call && Wish::is_in(&request.params) {
         let asked = Asked::new(front, &parts.headers, session.clone(), request);
         Some(asked.ok()?.sent().await)
     } else {

@@ -103,7 +103,7 @@ impl Call {
         params: &Object<'_>,
     ) -> Option<Self> {
         let cannot_be = method != "tools/call"
-            || params.contains("task")
+            || super::dialect::wishes(&parts.headers, params)
             || parts.extensions.get::<Piped>().is_some();
         if cannot_be || !super::legacy::accepts_events(&parts.headers) {
             return None;

@@ -291,6 +291,14 @@ async fn a_server_s_own_tasks_are_the_client_s_where_the_operator_says_so() {
     let unknown = json!({"taskId": "theirs"});
     session.ask("tasks/get", unknown).await;
     assert_eq!(rig.upstream.requests("tasks/get").len(), 1);
+    session.ask("tasks/list", json!({})).await;
+    let named = Session::open(rig.client().named("Bearer ann")).await;
+    named.ask("tasks/list", json!({})).await;
+    named.task("echo", json!({"text": "x"})).await;
+    let ours = named.result_of("tasks/list", json!({})).await;
+    assert_eq!(ours["tasks"].as_array().unwrap().len(), 1);
+    named.ask("tasks/list", json!({"cursor": "theirs"})).await;
+    assert_eq!(rig.upstream.requests("tasks/list").len(), 3);
     let hidden = Rig::start(Era::Legacy, Config::always()).await;
     let session = Session::open(hidden.client()).await;
     session.code("tasks/get", json!({"taskId": "theirs"})).await;

@@ -50,7 +50,7 @@ pub(super) async fn post(
             list::over_lines(page, &from, body, request).await
         }
         Words::Request(request) if request.method == "tools/call" => {
-            if !request.params.contains("task") {
+            if !dialect::wishes(&parts.headers, &request.params) {
                 return call::answer(front, parts, request).await;
             }
             // Who declares a task that is not ours gets the server's, which no key stands for.

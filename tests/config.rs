@@ -11,6 +11,8 @@ use raincheck::task::policy::{InputWhen, Mode};
 mod concurrency;
 #[path = "config/example.rs"]
 mod example;
+#[path = "config/layers.rs"]
+mod layers;
 #[path = "config/mistakes.rs"]
 mod mistakes;
 #[path = "config/readme.rs"]
@@ -346,7 +348,7 @@ fn the_store_and_its_namespace() {
         wrong("url = 'redis://127.0.0.1'"),
         "config.toml: store.namespace: not set, but Redis needs it: services that share a Redis \
          must not claim each other's tasks; write the name of this service, the same on all its \
-         replicas"
+         replicas (or --namespace NAME)"
     );
     assert_eq!(
         wrong("url = 'redis://127.0.0.1'\nnamespace = 'a b'"),

@@ -63,7 +63,7 @@ pub(super) async fn open(
             let sealed_for = namespace.to_string();
             let options = Options {
                 allow_eviction: config.store.allow_eviction,
-                serves: Some(config.upstream.server.identity()),
+                serves: Some(config.upstream.server.service()),
                 tls: certificates(&config.store.tls)?,
                 wait: config.store.wait.is_on().then_some(Wait {
                     replicas: config.store.wait.replicas,

@@ -96,6 +96,12 @@ struct Common {
     config: Option<PathBuf>,
     #[arg(
         long,
+        value_name = "NAME",
+        help = "With Redis: the name of this service there, the same on all its replicas"
+    )]
+    namespace: Option<String>,
+    #[arg(
+        long,
         value_name = "FILTER",
         help = "What to log, such as debug or info,raincheck=debug [default: info]"
     )]
@@ -133,6 +139,7 @@ impl Common {
         let flags = Flags {
             config: self.config,
             upstream: self.upstream,
+            namespace: self.namespace,
             log: self.log,
             command: self.command,
             ..others

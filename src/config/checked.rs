@@ -242,9 +242,13 @@ impl TryFrom<file::Telemetry> for Telemetry {
     type Error = Problem;
 
     fn try_from(file: file::Telemetry) -> Result<Self, Problem> {
-        if EnvFilter::try_new(&file.log).is_err() {
+        // A word by itself would name a module, and silence all others.
+        let words = file.log.split(',').map(str::trim);
+        let mut unknown = words.filter(|word| !word.contains(['=', '[']) && !is_level(word));
+        if unknown.next().is_some() || EnvFilter::try_new(&file.log).is_err() {
             let text = format!(
-                "{:?} is not a log filter; write \"info\", \"warn\" or \"info,raincheck=debug\"",
+                "{:?} is not a log filter; write \"error\", \"warn\", \"info\", \"debug\", \
+                 \"trace\", \"off\" or \"info,raincheck=debug\"",
                 file.log
             );
             return Err(Problem::new("telemetry.log", text));
@@ -254,6 +258,12 @@ impl TryFrom<file::Telemetry> for Telemetry {
             format: file.format,
         })
     }
+}
+
+fn is_level(word: &str) -> bool {
+    ["error", "warn", "info", "debug", "trace", "off"]
+        .iter()
+        .any(|level| word.eq_ignore_ascii_case(level))
 }
 
 pub(super) fn positive(key: &str, duration: Duration) -> Result<(), Problem> {

@@ -228,6 +228,7 @@ pub(super) struct Terms {
     pub(super) queue: Option<usize>,
     #[serde(deserialize_with = "optional")]
     pub(super) heartbeat: Option<bool>,
+    #[serde(deserialize_with = "optional")]
     pub(super) attach: Option<bool>,
     #[serde(deserialize_with = "optional")]
     pub(super) attach_window: Option<Duration>,
@@ -268,6 +269,7 @@ pub(super) struct Tool {
     queue: Option<usize>,
     #[serde(deserialize_with = "optional")]
     heartbeat: Option<bool>,
+    #[serde(deserialize_with = "optional")]
     attach: Option<bool>,
     #[serde(deserialize_with = "optional")]
     attach_window: Option<Duration>,

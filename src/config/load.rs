@@ -19,6 +19,7 @@ pub struct Flags {
     pub upstream: Option<String>,
     pub listen: Option<String>,
     pub store: Option<String>,
+    pub namespace: Option<String>,
     pub log: Option<String>,
     /// Where tasks live if nobody says so.
     pub default_store: Option<&'static str>,
@@ -35,16 +36,31 @@ pub fn environment() -> Vec<(String, String)> {
 
 /// Reads, layers and checks. Every error is one line with its fix.
 pub fn load(flags: &Flags, environment: &[(String, String)]) -> Result<Config, ConfigError> {
-    let mut figment = Figment::new().merge(default_layer(flags));
-    if let Some(path) = &flags.config {
-        figment = figment.merge(file_layer(path)?);
-    }
-    figment = figment
-        .merge(environment_layer(environment))
-        .merge(flag_layer(flags));
+    let file = flags.config.as_deref().map(file_layer).transpose()?;
+    let mut layers: Vec<Layer> = std::iter::once(default_layer(flags))
+        .chain(file)
+        .chain([environment_layer(environment), flag_layer(flags)])
+        .collect();
+    only_one_server(&mut layers);
+    let figment = layers.into_iter().fold(Figment::new(), Figment::merge);
     let file: File = figment.extract().map_err(explain)?;
     Config::check(file, &Host::new(environment), environment)
         .map_err(|problem| problem.located(&figment))
+}
+
+/// A server's address and its command are one setting: the last layer that has either has both.
+fn only_one_server(layers: &mut [Layer]) {
+    let mut is_named = false;
+    for layer in layers.iter_mut().rev() {
+        let Some(Value::Dict(_, upstream)) = layer.settings.get_mut("upstream") else {
+            continue;
+        };
+        let names = ["url", "command"];
+        if is_named {
+            upstream.retain(|name, _| !names.contains(&name.as_str()));
+        }
+        is_named |= names.iter().any(|name| upstream.contains_key(*name));
+    }
 }
 
 /// The variables that a settings file lets the wrapped program see.
@@ -146,6 +162,7 @@ fn flag_layer(flags: &Flags) -> Layer {
             "--upstream" => &flags.upstream,
             "--listen" => &flags.listen,
             "--store" => &flags.store,
+            "--namespace" => &flags.namespace,
             _ => &flags.log,
         };
         if let Some(value) = value {

@@ -75,10 +75,11 @@ pub(super) const ENVIRONMENT: &str = "environment";
 pub(super) const FLAGS: &str = "flags";
 
 /// Settings that have a flag.
-pub(super) const FLAG_KEYS: [(&str, &str); 4] = [
+pub(super) const FLAG_KEYS: [(&str, &str); 5] = [
     ("--upstream", "upstream.url"),
     ("--listen", "listen.address"),
     ("--store", "store.url"),
+    ("--namespace", "store.namespace"),
     ("--log", "telemetry.log"),
 ];
 

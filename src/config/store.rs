@@ -25,6 +25,11 @@ pub(super) fn store(
         })?),
         Some(url) => match url.expose().split_once(':') {
             Some(("memory", "")) => Location::Memory,
+            Some(("redb", path)) if path.starts_with('~') => {
+                return Err(refused(
+                    "no shell makes a folder of \"~\" there; write the whole path",
+                ));
+            }
             Some(("redb", path)) if !path.is_empty() => Location::Embedded(path.into()),
             Some(("redb", _)) => return Err(refused("names no file; write redb:/path/to/file")),
             Some((scheme, rest)) if is_redis(scheme) && rest.starts_with("//") => Location::Redis {
@@ -102,7 +107,7 @@ fn namespace(text: Option<String>) -> Result<String, Problem> {
     let text = text.ok_or_else(|| {
         refused(
             "not set, but Redis needs it: services that share a Redis must not claim each other's \
-             tasks; write the name of this service, the same on all its replicas"
+             tasks; write the name of this service, the same on all its replicas (or --namespace NAME)"
                 .into(),
         )
     })?;

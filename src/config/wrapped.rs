@@ -1,7 +1,7 @@
 //! The wrapped server: an address, a socket, or a program to run. Exactly one of them.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use hyper::Uri;
@@ -52,6 +52,19 @@ impl Wrapped {
         }
     }
 
+    /// The service in short, as a namespace in Redis remembers it: without what changes when the same
+    /// service gets a new version or a new key.
+    pub fn service(&self) -> String {
+        match self {
+            Self::Url(url) => without_query(url),
+            Self::Unix(socket) => socket.to_string(),
+            Self::Command(command) => {
+                let name = Path::new(&command.program).file_name();
+                format!("stdio:{}", name.unwrap_or_default().to_string_lossy())
+            }
+        }
+    }
+
     /// Loopback or a socket: the caller's `Authorization` may go there, proxy and server being one
     /// resource. A program has no header to take it from.
     pub fn is_local(&self) -> bool {
@@ -72,11 +85,19 @@ impl Wrapped {
 impl fmt::Display for Wrapped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            // A query is where addresses carry a key.
+            Self::Url(url) if url.query().is_some() => write!(f, "{}?...", without_query(url)),
             Self::Url(url) => url.fmt(f),
             Self::Unix(socket) => socket.fmt(f),
             Self::Command(command) => command.program.fmt(f),
         }
     }
+}
+
+fn without_query(url: &Uri) -> String {
+    let whole = url.to_string();
+    let address = whole.split_once('?').map(|(address, _)| address.to_owned());
+    address.unwrap_or(whole)
 }
 
 pub(super) fn upstream(

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::Runner;
 use crate::store::{Beat, Dead, StoreError};
@@ -69,10 +69,16 @@ impl Runner {
             let began = Instant::now();
             let beaten = self.beat().await;
             let answers = beaten.is_ok();
-            self.store_answers
+            let is_news = self
+                .store_answers
                 .send_if_modified(|last| std::mem::replace(last, answers) != answers);
+            if is_news && answers {
+                info!("the store answers again");
+            }
             if let Err(error) = beaten {
-                warn!(%error, "the store did not take a heartbeat");
+                if is_news {
+                    warn!(%error, "the store does not answer; until it does no call becomes a task");
+                }
                 self.contact_broke();
             } else if Instant::now().saturating_duration_since(began) > BEAT {
                 self.contact_broke();

@@ -44,7 +44,10 @@ impl Runner {
             while beats.changed().await.is_ok() {
                 beats.mark_unchanged();
                 if let Err(error) = self.sweep(&mut reconciled, &mut known).await {
-                    warn!(%error, "the store did not answer the sweeper");
+                    // That the store is away is said once, by the heartbeat.
+                    if *self.store_answers.borrow() {
+                        warn!(%error, "the store did not answer the sweeper");
+                    }
                     self.contact_broke();
                 }
             }

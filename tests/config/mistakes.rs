@@ -187,7 +187,11 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
              letters, digits, \"-\", \"_\", \".\" and \"~\"",
     ),
     (
+        "[store]\nurl = 'redb:~/tasks.redb'",
+        r#"config.toml: store.url: no shell makes a folder of "~" there; write the whole path"#,
+    ),
+    (
         "[telemetry]\nlog = 'info,=,'",
-        r#"config.toml: telemetry.log: "info,=," is not a log filter; write "info", "warn" or "info,raincheck=debug""#,
+        r#"config.toml: telemetry.log: "info,=," is not a log filter; write "error", "warn", "info", "debug", "trace", "off" or "info,raincheck=debug""#,
     ),
 ];

@@ -104,7 +104,19 @@ fn secrets_of_a_program_are_not_shown() {
     let other = text.replace("--token=hunter2", "--token=hunter3");
     let other = File::new(&other).load(&Flags::default(), &[]).unwrap();
     assert_ne!(server.identity(), other.upstream.server.identity());
+    // And one service all the same.
+    assert_eq!(server.service(), "stdio:x");
     assert!(!server.is_local());
+}
+
+#[test]
+fn a_key_in_an_address_is_not_shown() {
+    let text = "[upstream]\nurl = 'https://api.example.com/mcp?key=hunter2'";
+    let server = File::new(text).load(&Flags::default(), &[]).unwrap();
+    let server = server.upstream.server;
+    assert_eq!(server.to_string(), "https://api.example.com/mcp?...");
+    assert_eq!(server.service(), "https://api.example.com/mcp");
+    assert!(server.identity().contains("hunter2"));
 }
 
 #[test]

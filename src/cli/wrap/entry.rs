@@ -189,6 +189,7 @@ impl Entry {
             config: options.config.clone(),
             upstream,
             store: options.store.clone(),
+            namespace: options.namespace.clone(),
             default_store: Some("memory:"),
             command,
             ..Flags::default()

@@ -56,6 +56,13 @@ struct Options {
     store: Option<String>,
     #[arg(
         long,
+        value_name = "NAME",
+        conflicts_with = "undo",
+        help = "With Redis: the name of this server there"
+    )]
+    namespace: Option<String>,
+    #[arg(
+        long,
         value_name = "FILE",
         conflicts_with = "undo",
         help = "Its settings: see config.example.toml"
@@ -176,6 +183,9 @@ fn arguments(options: &Options) -> Result<Vec<String>, String> {
             return Err(text.to_owned());
         }
         arguments.extend(["--store".to_owned(), url.clone()]);
+    }
+    if let Some(name) = &options.namespace {
+        arguments.extend(["--namespace".to_owned(), name.clone()]);
     }
     Ok(arguments)
 }

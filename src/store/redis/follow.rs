@@ -30,13 +30,16 @@ impl Follower {
     /// point: what was seen is published already.
     pub(super) async fn run(mut self) {
         let mut pause = FIRST_PAUSE;
+        let mut is_lost = false;
         loop {
             let started = Instant::now();
             let mut elsewhere = self.topology.watch();
             let map = Arc::clone(&elsewhere.borrow_and_update());
             tokio::select! {
                 ended = self.follow(map.servers.first().map(|server| &server.client)) => {
-                    if let Err(error) = ended {
+                    let lasted = Instant::now().saturating_duration_since(started);
+                    is_lost &= lasted <= BLOCK;
+                    if let Err(error) = ended && !std::mem::replace(&mut is_lost, true) {
                         warn!(%error, "the change log cannot be read; trying again");
                     }
                 }

@@ -139,9 +139,14 @@ pub enum OpenError {
         theirs: String,
         ours: String,
     },
-    #[error("the namespace {namespace} belongs to {theirs}, not to {ours}: choose another one")]
+    #[error(
+        "the namespace {namespace} was used in front of {theirs}, and this is {ours}: another \
+         service needs a store.namespace of its own; if it is the same service at another address, \
+         first say so: HDEL {meta} serves"
+    )]
     Foreign {
         namespace: Namespace,
+        meta: String,
         theirs: String,
         ours: String,
     },
@@ -342,6 +347,7 @@ async fn claim(
     if theirs != *ours {
         return Err(OpenError::Foreign {
             namespace,
+            meta: keys.meta().to_owned(),
             theirs,
             ours: ours.clone(),
         });

@@ -7,7 +7,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use crate::support::shape::{assert_created, assert_state};
-use crate::support::upstream::Upstream;
+use crate::support::upstream::{Greeting, Upstream};
 use crate::support::{Config, Era, PATIENCE, TempDir, in_both_eras, within};
 
 in_both_eras!(
@@ -281,5 +281,25 @@ async fn a_legacy_client_has_a_session_that_it_knows_nothing_of() {
     let answer = client.request(json!(3), "tools/call", echo).await;
     assert_eq!(answer["result"]["content"][0]["text"], "x");
     assert_eq!(upstream.requests("initialize").len(), 2);
+    client.ended().await;
+}
+
+#[tokio::test]
+async fn a_session_that_cannot_be_opened_again_is_tried_by_the_next_request() {
+    let upstream = Upstream::start(Era::Legacy).await;
+    let mut client = Launched::new(Config::never(), &upstream);
+    client.initialize().await;
+    upstream.until_listened().await;
+    upstream.forget_sessions();
+    upstream.greet(Greeting::Refuse);
+    let echo = call("echo", json!({"text": "x", "nonce": "b"}));
+    for id in [1, 2] {
+        let answer = client.request(json!(id), "tools/call", echo.clone()).await;
+        assert!(answer["error"]["code"].is_i64(), "{answer}");
+    }
+    // A stream that goes on behind the answer holds nobody up.
+    upstream.greet(Greeting::AnswerAndStay);
+    let answer = client.request(json!(3), "tools/call", echo).await;
+    assert_eq!(answer["result"]["content"][0]["text"], "x", "{answer}");
     client.ended().await;
 }

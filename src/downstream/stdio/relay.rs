@@ -46,9 +46,7 @@ impl Client {
         seen: impl FnMut(&str) + Send,
     ) -> Heard {
         let mut seen = seen;
-        let kind = response.headers().get(CONTENT_TYPE);
-        let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-        if kind.starts_with("text/event-stream") {
+        if is_stream(&response) {
             return self.relay_stream(response.into_body(), id, seen).await;
         }
         let status = response.status();
@@ -175,6 +173,38 @@ impl Client {
         }
         self.relay_stream(response.into_body(), id, |_| {}).await
     }
+}
+
+/// The answer to the request of that id, as soon as it is there; what is said beside it is not heard.
+pub(super) async fn answer_to(response: Response<Body>, id: &str) -> Option<String> {
+    let streams = is_stream(&response);
+    let mut body = response.into_body();
+    if !streams {
+        let read = Limited::new(body, MESSAGE_BYTES_MAX).collect().await;
+        return named(&read.ok()?.to_bytes(), id);
+    }
+    let mut decoder = Decoder::new(MESSAGE_BYTES_MAX);
+    while let Some(Ok(frame)) = body.frame().await {
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
+        let mut answer = None;
+        let fed = decoder.feed(&data, |event| {
+            if is_answer(&event.data, id) {
+                answer = Some(event.data);
+            }
+        });
+        if answer.is_some() || fed.is_err() {
+            return answer;
+        }
+    }
+    None
+}
+
+fn is_stream(response: &Response<Body>) -> bool {
+    let kind = response.headers().get(CONTENT_TYPE);
+    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    kind.starts_with("text/event-stream")
 }
 
 /// A message larger than this ends its stream.

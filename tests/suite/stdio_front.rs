@@ -16,6 +16,7 @@ in_both_eras!(
     a_held_call_is_cancelled_by_its_client,
     what_is_wrong_is_answered_under_its_id,
     the_client_s_end_is_the_end,
+    a_sign_in_that_the_server_asks_for_is_said,
 );
 
 /// The process, and its two pipes. Whatever it writes must be a message.
@@ -25,7 +26,7 @@ struct Launched {
     output: Lines<BufReader<ChildStdout>>,
     /// Messages that came before they were asked for.
     early: Vec<Value>,
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 impl Launched {
@@ -33,11 +34,13 @@ impl Launched {
         let directory = TempDir::new();
         let file = directory.path().join("raincheck.toml");
         std::fs::write(&file, config.text()).unwrap();
+        let log = std::fs::File::create(directory.path().join("log")).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_raincheck"))
             .args(["stdio", "--upstream", &upstream.url(), "--config"])
             .arg(file)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            .stderr(log)
             .kill_on_drop(true)
             .spawn()
             .unwrap();
@@ -46,8 +49,13 @@ impl Launched {
             output: BufReader::new(child.stdout.take().unwrap()).lines(),
             child,
             early: Vec::new(),
-            _directory: directory,
+            directory,
         }
+    }
+
+    /// What it said beside the messages.
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.directory.path().join("log")).unwrap()
     }
 
     async fn write(&mut self, line: &str) {
@@ -240,6 +248,40 @@ async fn the_client_s_end_is_the_end(era: Era) {
     upstream
         .until("a", "cancelled", |tally| tally.cancelled == 1)
         .await;
+}
+
+/// Of the words of OAuth a client on a pipe can make nothing.
+async fn a_sign_in_that_the_server_asks_for_is_said(era: Era) {
+    let upstream = Upstream::start(era).await;
+    upstream.challenge();
+    let mut client = Launched::new(Config::never(), &upstream);
+    let params = json!({
+        "protocolVersion": "2025-11-25", "capabilities": {},
+        "clientInfo": {"name": "c", "version": "1"},
+    });
+    for id in [1, 2] {
+        let answer = client
+            .request(json!(id), "initialize", params.clone())
+            .await;
+        assert_eq!(answer["jsonrpc"], "2.0", "{answer}");
+        assert_eq!(answer["error"]["code"], -32603, "{answer}");
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(
+            message.starts_with("The server asks for a sign-in (HTTP 401)")
+                && message.contains("RAINCHECK_UPSTREAM__HEADERS__AUTHORIZATION"),
+            "{message}"
+        );
+    }
+    // A modern client is told in any case that its credentials are the matter.
+    let answer = client
+        .request(json!(3), "tools/list", modern(json!({})))
+        .await;
+    assert_eq!(answer["jsonrpc"], "2.0", "{answer}");
+    assert!(answer["error"]["code"].is_i64(), "{answer}");
+    let log = client.log();
+    assert_eq!(log.matches("asks for a sign-in").count(), 1, "{log}");
+    assert!(log.contains("WARN"), "{log}");
+    client.ended().await;
 }
 
 #[tokio::test]

@@ -345,3 +345,38 @@ async fn a_session_that_cannot_be_opened_again_is_tried_by_the_next_request() {
     assert_eq!(answer["result"]["content"][0]["text"], "x", "{answer}");
     client.ended().await;
 }
+
+/// What a pipe holds, and raincheck beside it, is less than the server says before it asks.
+#[tokio::test]
+async fn a_question_behind_a_burst_comes_to_a_client_that_reads_late() {
+    let upstream = Upstream::start(Era::Legacy).await;
+    let terms = "companion_tools = true\nfallback_after = \"20s\"";
+    let mut client = Launched::new(Config::auto("10s").terms(terms), &upstream);
+    client.initialize().await;
+    upstream.release("a");
+    let arguments = json!({"nonce": "a", "n": 400, "padding": 4096, "then": "ask"});
+    let mut steps = call("steps", arguments);
+    steps["_meta"] = json!({"progressToken": "t"});
+    client
+        .say(json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": steps}))
+        .await;
+    upstream.until_started("a").await;
+    // Somebody else's call takes longer than all of it.
+    let mut other = Launched::new(Config::never(), &upstream);
+    other.initialize().await;
+    let slow = call("slow", json!({"ms": 1500}));
+    let slept = other.request(json!(1), "tools/call", slow).await;
+    assert!(slept["result"].is_object(), "{slept}");
+
+    let is_asked = |m: &Value| m["method"] == "elicitation/create";
+    let asked = client.hear("the question", is_asked).await;
+    let steps = client.early.iter().map(|note| &note["params"]["progress"]);
+    assert!(steps.eq(&(1..=400).map(Value::from).collect::<Vec<_>>()));
+    let content = json!({"action": "accept", "content": {"name": "Ada"}});
+    client
+        .say(json!({"jsonrpc": "2.0", "id": asked["id"], "result": content}))
+        .await;
+    let answer = client.answer(json!(1)).await;
+    assert_eq!(answer["result"]["content"][0]["text"], "Ada", "{answer}");
+    client.ended().await;
+}

@@ -278,23 +278,24 @@ impl Runner {
     }
 
     /// Makes a task of a call that a modern server answered with questions, which are the task's from
-    /// here on. The answer says so as the call announces it; where the store does not take it, it is
-    /// the server's own result again.
+    /// here on. The answer says so as the call announces it, and the task has an id; where the store does
+    /// not take it, the answer is the server's own result again.
     pub fn ask_in_task(
         self: &Arc<Self>,
         call: Call,
         asked: Box<RawValue>,
-    ) -> Result<Client, NotBegun> {
+    ) -> Result<(Client, Arc<OnceLock<TaskId>>), NotBegun> {
         let permit = self.permit()?;
         let (seat, client) = seat::seat();
         // Nothing of it is at the server before it is answered.
         let turn = Turn::free();
         let carrier = Carrier::for_client(Arc::clone(self), call, Some(seat), turn);
+        let task = carrier.carried();
         self.attend(async move {
             carrier.ask_in_task(asked).await;
             drop(permit);
         });
-        Ok(client)
+        Ok((client, task))
     }
 
     /// Room for one more call.

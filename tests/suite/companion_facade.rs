@@ -168,6 +168,34 @@ async fn questions_that_nobody_answers_are_in_the_ticket() {
 }
 
 #[tokio::test]
+async fn an_answer_beside_an_open_question_is_not_asked_for_again_in_the_ticket() {
+    let (rig, session) = start().await;
+    let mut stream = session.calling(1, "ask_two", json!({})).stream().await;
+    let mut asked = [question(&mut stream).await, question(&mut stream).await];
+    asked.sort_by_key(|asked| asked["params"]["message"].to_string());
+    let [first, second] = asked;
+    assert_eq!(session.reply(&first, accept("Ann")).await, 202);
+    let withdrawn = stream.next_of("notifications/cancelled").await;
+    assert_eq!(withdrawn["params"]["requestId"], second["id"]);
+    let given = stream.next().await;
+    let ticket = &given["result"]["structuredContent"]["ticket"];
+    let status = call(&session, "task_status", json!({"ticket": ticket})).await;
+    let questions = status["structuredContent"]["questions"]
+        .as_object()
+        .unwrap();
+    assert_eq!(questions.len(), 1, "{status}");
+    let (key, question) = questions.iter().next().unwrap();
+    assert_eq!(question["params"]["message"], "Your second?");
+    let answer = json!({
+        "ticket": ticket, "key": key, "action": "accept", "content": {"name": "Bob"},
+    });
+    call(&session, "task_answer", answer).await;
+    let result = call(&session, "task_result", json!({"ticket": ticket})).await;
+    assert_eq!(said(result), "Ann and Bob");
+    assert_eq!(rig.upstream.requests("tools/call").len(), 2);
+}
+
+#[tokio::test]
 async fn who_declares_a_task_has_one_and_no_ticket() {
     let (rig, session) = start().await;
     let params = json!({"name": "held", "arguments": {}, "task": {}});

@@ -7,7 +7,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use crate::support::shape::{assert_created, assert_state};
-use crate::support::upstream::Upstream;
+use crate::support::upstream::{Greeting, Upstream};
 use crate::support::{Config, Era, PATIENCE, TempDir, in_both_eras, within};
 
 in_both_eras!(
@@ -16,6 +16,7 @@ in_both_eras!(
     a_held_call_is_cancelled_by_its_client,
     what_is_wrong_is_answered_under_its_id,
     the_client_s_end_is_the_end,
+    a_sign_in_that_the_server_asks_for_is_said,
 );
 
 /// The process, and its two pipes. Whatever it writes must be a message.
@@ -25,7 +26,7 @@ struct Launched {
     output: Lines<BufReader<ChildStdout>>,
     /// Messages that came before they were asked for.
     early: Vec<Value>,
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 impl Launched {
@@ -33,11 +34,13 @@ impl Launched {
         let directory = TempDir::new();
         let file = directory.path().join("raincheck.toml");
         std::fs::write(&file, config.text()).unwrap();
+        let log = std::fs::File::create(directory.path().join("log")).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_raincheck"))
             .args(["stdio", "--upstream", &upstream.url(), "--config"])
             .arg(file)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            .stderr(log)
             .kill_on_drop(true)
             .spawn()
             .unwrap();
@@ -46,8 +49,13 @@ impl Launched {
             output: BufReader::new(child.stdout.take().unwrap()).lines(),
             child,
             early: Vec::new(),
-            _directory: directory,
+            directory,
         }
+    }
+
+    /// What it said beside the messages.
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.directory.path().join("log")).unwrap()
     }
 
     async fn write(&mut self, line: &str) {
@@ -242,6 +250,40 @@ async fn the_client_s_end_is_the_end(era: Era) {
         .await;
 }
 
+/// Of the words of OAuth a client on a pipe can make nothing.
+async fn a_sign_in_that_the_server_asks_for_is_said(era: Era) {
+    let upstream = Upstream::start(era).await;
+    upstream.challenge();
+    let mut client = Launched::new(Config::never(), &upstream);
+    let params = json!({
+        "protocolVersion": "2025-11-25", "capabilities": {},
+        "clientInfo": {"name": "c", "version": "1"},
+    });
+    for id in [1, 2] {
+        let answer = client
+            .request(json!(id), "initialize", params.clone())
+            .await;
+        assert_eq!(answer["jsonrpc"], "2.0", "{answer}");
+        assert_eq!(answer["error"]["code"], -32603, "{answer}");
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(
+            message.starts_with("The server asks for a sign-in (HTTP 401)")
+                && message.contains("RAINCHECK_UPSTREAM__HEADERS__AUTHORIZATION"),
+            "{message}"
+        );
+    }
+    // A modern client is told in any case that its credentials are the matter.
+    let answer = client
+        .request(json!(3), "tools/list", modern(json!({})))
+        .await;
+    assert_eq!(answer["jsonrpc"], "2.0", "{answer}");
+    assert!(answer["error"]["code"].is_i64(), "{answer}");
+    let log = client.log();
+    assert_eq!(log.matches("asks for a sign-in").count(), 1, "{log}");
+    assert!(log.contains("WARN"), "{log}");
+    client.ended().await;
+}
+
 #[tokio::test]
 async fn a_legacy_client_has_a_session_that_it_knows_nothing_of() {
     let upstream = Upstream::start(Era::Legacy).await;
@@ -281,5 +323,60 @@ async fn a_legacy_client_has_a_session_that_it_knows_nothing_of() {
     let answer = client.request(json!(3), "tools/call", echo).await;
     assert_eq!(answer["result"]["content"][0]["text"], "x");
     assert_eq!(upstream.requests("initialize").len(), 2);
+    client.ended().await;
+}
+
+#[tokio::test]
+async fn a_session_that_cannot_be_opened_again_is_tried_by_the_next_request() {
+    let upstream = Upstream::start(Era::Legacy).await;
+    let mut client = Launched::new(Config::never(), &upstream);
+    client.initialize().await;
+    upstream.until_listened().await;
+    upstream.forget_sessions();
+    upstream.greet(Greeting::Refuse);
+    let echo = call("echo", json!({"text": "x", "nonce": "b"}));
+    for id in [1, 2] {
+        let answer = client.request(json!(id), "tools/call", echo.clone()).await;
+        assert!(answer["error"]["code"].is_i64(), "{answer}");
+    }
+    // A stream that goes on behind the answer holds nobody up.
+    upstream.greet(Greeting::AnswerAndStay);
+    let answer = client.request(json!(3), "tools/call", echo).await;
+    assert_eq!(answer["result"]["content"][0]["text"], "x", "{answer}");
+    client.ended().await;
+}
+
+/// What a pipe holds, and raincheck beside it, is less than the server says before it asks.
+#[tokio::test]
+async fn a_question_behind_a_burst_comes_to_a_client_that_reads_late() {
+    let upstream = Upstream::start(Era::Legacy).await;
+    let terms = "companion_tools = true\nfallback_after = \"20s\"";
+    let mut client = Launched::new(Config::auto("10s").terms(terms), &upstream);
+    client.initialize().await;
+    upstream.release("a");
+    let arguments = json!({"nonce": "a", "n": 400, "padding": 4096, "then": "ask"});
+    let mut steps = call("steps", arguments);
+    steps["_meta"] = json!({"progressToken": "t"});
+    client
+        .say(json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": steps}))
+        .await;
+    upstream.until_started("a").await;
+    // Somebody else's call takes longer than all of it.
+    let mut other = Launched::new(Config::never(), &upstream);
+    other.initialize().await;
+    let slow = call("slow", json!({"ms": 1500}));
+    let slept = other.request(json!(1), "tools/call", slow).await;
+    assert!(slept["result"].is_object(), "{slept}");
+
+    let is_asked = |m: &Value| m["method"] == "elicitation/create";
+    let asked = client.hear("the question", is_asked).await;
+    let steps = client.early.iter().map(|note| &note["params"]["progress"]);
+    assert!(steps.eq(&(1..=400).map(Value::from).collect::<Vec<_>>()));
+    let content = json!({"action": "accept", "content": {"name": "Ada"}});
+    client
+        .say(json!({"jsonrpc": "2.0", "id": asked["id"], "result": content}))
+        .await;
+    let answer = client.answer(json!(1)).await;
+    assert_eq!(answer["result"]["content"][0]["text"], "Ada", "{answer}");
     client.ended().await;
 }

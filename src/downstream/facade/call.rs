@@ -21,7 +21,7 @@ use super::super::legacy::words::Request;
 use super::super::reply::Rpc;
 use super::super::tasks::Shared;
 use super::companion::{self, Patience};
-use super::questions::{self, Unanswered};
+use super::questions::{self, Given, Unanswered};
 use super::session::Session;
 use super::table::{Entered, Refused};
 use super::words;
@@ -30,8 +30,9 @@ use crate::mcp::result::{self, ResultType};
 use crate::mcp::tasks_2025::Wish;
 use crate::mcp::version::Era;
 use crate::mcp::{input, params};
-use crate::runner::seat::{Answer, Reply};
+use crate::runner::seat::{Answer, Client, Reply};
 use crate::runner::{Announce, Call};
+use crate::task::id::TaskId;
 use crate::task::policy::{Plan, Rule, plan};
 use crate::task::state::Digest;
 use crate::upstream::{Outgoing, Retry, UpstreamError};
@@ -314,11 +315,12 @@ impl Asked {
     ) -> Result<String, Rpc> {
         let id = self.id.get();
         let failed = |reason| Rpc::failure(id, Failure::new(reason, SideEffect::Unknown));
-        let putting = questions::put(self, said, requests);
+        let given = Given::default();
+        let putting = questions::put(self, said, requests, &given);
         // Before the ticket is there, an answer counts.
-        tokio::select! {
+        let ticket = tokio::select! {
             biased;
-            answers = putting => answers.map_err(|Unanswered(error)| {
+            answers = putting => return answers.map_err(|Unanswered(error)| {
                 let error = UpstreamError {
                     error,
                     status: 200,
@@ -326,14 +328,18 @@ impl Asked {
                 };
                 Rpc::error_as_it_is(id, error)
             }),
-            () = self.front.runner.halt().cancelled() => Err(failed(Reason::Shutdown)),
-            () = tokio::time::sleep_until(self.deadline) => Err(failed(Reason::Deadline)),
-            ticket = self.ticket(result) => Err(ticket),
-        }
+            () = self.front.runner.halt().cancelled() => return Err(failed(Reason::Shutdown)),
+            () = tokio::time::sleep_until(self.deadline) => return Err(failed(Reason::Deadline)),
+            ticket = self.ticket(result) => ticket,
+        };
+        // And so does one that came while others were open.
+        companion::pass_on(self, ticket.task, given).await;
+        ticket.client.into_guard().announce();
+        Err(ticket.rpc)
     }
 
     /// Once its client's patience is over and a store takes it.
-    async fn ticket(&self, result: &RawValue) -> Rpc {
+    async fn ticket(&self, result: &RawValue) -> Ticket {
         let mut until = self.patience.as_ref().map(|patience| patience.until);
         loop {
             companion::over(until).await;
@@ -344,20 +350,23 @@ impl Asked {
         }
     }
 
-    /// A ticket in which the questions are asked. `None`: the store does not take it. Dropped before,
-    /// there is none: to its carrier the client is gone.
-    async fn asked_by_ticket(&self, result: &RawValue) -> Option<Rpc> {
+    /// A ticket in which the questions are asked. `None`: the store does not take it. Dropped before it
+    /// is announced, there is none: to its carrier the client is gone.
+    async fn asked_by_ticket(&self, result: &RawValue) -> Option<Ticket> {
         let begun = self
             .front
             .runner
             .ask_in_task(self.call(None), result.to_owned());
-        let mut client = begun.ok()?;
+        let (mut client, task) = begun.ok()?;
         loop {
             match client.next().await? {
                 Reply::Relay(_) => {}
                 Reply::Answer(Answer::Result(ticket)) if ticket.get() != result.get() => {
-                    client.into_guard().announce();
-                    return Some(Rpc::result(self.id.get(), ticket.get()));
+                    return Some(Ticket {
+                        rpc: Rpc::result(self.id.get(), ticket.get()),
+                        client,
+                        task: *task.get()?,
+                    });
                 }
                 Reply::Answer(_) => return None,
             }
@@ -463,6 +472,13 @@ impl Asked {
             }
         }
     }
+}
+
+/// The answer in place of the one that the call waits for, until it is announced.
+struct Ticket {
+    rpc: Rpc,
+    client: Client,
+    task: TaskId,
 }
 
 /// The client waits no more for its request of this id. `false`: it does not run here.

@@ -1,6 +1,8 @@
 //! A modern server's questions, put to a legacy client as requests, and its answers, which may come
 //! to any replica.
 
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -49,16 +51,34 @@ impl Unanswered {
     }
 }
 
+/// What the client has answered of one round, by the server's names for the questions; others may be open.
+#[derive(Debug, Default)]
+pub(super) struct Given(Mutex<Answers>);
+
+pub(super) type Answers = BTreeMap<Box<str>, Box<RawValue>>;
+
+impl Given {
+    fn keep(&self, key: &str, answer: &RawValue) {
+        let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        answers.insert(key.into(), answer.to_owned());
+    }
+
+    pub(super) fn into_answers(self) -> Answers {
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Puts all of them at once; `inputResponses` when all are answered. Dropped before, nobody waits for
-/// the answers.
+/// the answers, and those that were `given` are there.
 pub(super) async fn put(
     asked: &Asked,
     said: &mpsc::Sender<Said>,
     requests: &[(Box<str>, Box<RawValue>)],
+    given: &Given,
 ) -> Result<String, Unanswered> {
     let putting = requests
         .iter()
-        .map(|(_, request)| put_one(asked, said, request));
+        .map(|(key, request)| put_one(asked, said, (key, request), given));
     let answers = try_join_all(putting).await?;
     let mut out = Writer::object();
     for ((key, _), answer) in requests.iter().zip(answers) {
@@ -70,7 +90,8 @@ pub(super) async fn put(
 async fn put_one(
     asked: &Asked,
     said: &mpsc::Sender<Said>,
-    request: &RawValue,
+    (key, request): (&str, &RawValue),
+    given: &Given,
 ) -> Result<Box<RawValue>, Unanswered> {
     let object = Object::parse(request.get()).unwrap_or_default();
     let method = object.get_str("method").unwrap_or_default();
@@ -114,11 +135,15 @@ async fn put_one(
     open.settle();
     let text = std::str::from_utf8(&answer).unwrap_or_default();
     let message = Object::parse(text).unwrap_or_default();
-    match (message.get("result"), message.get("error")) {
-        (Some(result), _) if input::answers(request, result) => Ok(result.to_owned()),
-        (None, Some(error)) if kind != Kind::Elicitation => Err(Unanswered(error.to_owned())),
-        _ => no_answer(kind),
-    }
+    let answer = match (message.get("result"), message.get("error")) {
+        (Some(result), _) if input::answers(request, result) => result.to_owned(),
+        (None, Some(error)) if kind != Kind::Elicitation => {
+            return Err(Unanswered(error.to_owned()));
+        }
+        _ => no_answer(kind)?,
+    };
+    given.keep(key, &answer);
+    Ok(answer)
 }
 
 /// A question that the client may be showing to its user. Dropped, the client hears that nobody waits

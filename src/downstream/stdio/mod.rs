@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -68,6 +68,7 @@ impl Lines {
             out,
             running: Mutex::default(),
             session: Session::default(),
+            sign_in: Once::new(),
             taken: AtomicU64::new(0),
             requests: TaskTracker::new(),
             gone: CancellationToken::new(),
@@ -117,6 +118,8 @@ struct Client {
     running: Mutex<HashMap<Box<str>, Running>>,
     /// A legacy client's.
     session: Session,
+    /// That the server asks for a sign-in is logged once.
+    sign_in: Once,
     /// Requests that were ever taken.
     taken: AtomicU64,
     requests: TaskTracker,

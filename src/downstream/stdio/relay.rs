@@ -11,7 +11,7 @@ use super::super::body::Body;
 use super::super::{legacy, reply};
 use super::{Client, parts};
 use crate::mcp::error::{RpcError, code};
-use crate::mcp::json::{Object, set};
+use crate::mcp::json::{Object, is_object, set};
 use crate::mcp::sse::Decoder;
 
 /// Between attempts to come back to a stream that was cut.
@@ -46,9 +46,7 @@ impl Client {
         seen: impl FnMut(&str) + Send,
     ) -> Heard {
         let mut seen = seen;
-        let kind = response.headers().get(CONTENT_TYPE);
-        let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-        if kind.starts_with("text/event-stream") {
+        if is_stream(&response) {
             return self.relay_stream(response.into_body(), id, seen).await;
         }
         let status = response.status();
@@ -59,7 +57,7 @@ impl Client {
             return Heard::default();
         };
         let answer = named(&bytes, id).unwrap_or_else(|| {
-            let message = format!("The server answered with HTTP status {}", status.as_u16());
+            let message = self.instead(status);
             reply::Rpc::error(id, &RpcError::new(code::INTERNAL, message)).json
         });
         seen(&answer);
@@ -68,6 +66,22 @@ impl Client {
             answer: Some(answer),
             ..Heard::default()
         }
+    }
+
+    /// What is said of a response without a word of JSON-RPC.
+    fn instead(&self, status: StatusCode) -> String {
+        if !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+            return format!("The server answered with HTTP status {}", status.as_u16());
+        }
+        let message = format!(
+            "The server asks for a sign-in (HTTP {}), which a client cannot do through \
+             \"raincheck stdio\": set upstream.headers.authorization \
+             (RAINCHECK_UPSTREAM__HEADERS__AUTHORIZATION)",
+            status.as_u16()
+        );
+        // Many clients show their users nothing else of an error than this log.
+        self.sign_in.call_once(|| tracing::warn!("{message}"));
+        message
     }
 
     async fn relay_stream(
@@ -177,15 +191,48 @@ impl Client {
     }
 }
 
+/// The answer to the request of that id, as soon as it is there; what is said beside it is not heard.
+pub(super) async fn answer_to(response: Response<Body>, id: &str) -> Option<String> {
+    let streams = is_stream(&response);
+    let mut body = response.into_body();
+    if !streams {
+        let read = Limited::new(body, MESSAGE_BYTES_MAX).collect().await;
+        return named(&read.ok()?.to_bytes(), id);
+    }
+    let mut decoder = Decoder::new(MESSAGE_BYTES_MAX);
+    while let Some(Ok(frame)) = body.frame().await {
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
+        let mut answer = None;
+        let fed = decoder.feed(&data, |event| {
+            if is_answer(&event.data, id) {
+                answer = Some(event.data);
+            }
+        });
+        if answer.is_some() || fed.is_err() {
+            return answer;
+        }
+    }
+    None
+}
+
+fn is_stream(response: &Response<Body>) -> bool {
+    let kind = response.headers().get(CONTENT_TYPE);
+    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    kind.starts_with("text/event-stream")
+}
+
 /// A message larger than this ends its stream.
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
 /// A JSON-RPC response under the request's own id: what was refused before it was read has none, or
-/// a word of the server's.
+/// a word of the server's. An error of another protocol than JSON-RPC is no answer.
 fn named(bytes: &Bytes, id: &str) -> Option<String> {
     let text = std::str::from_utf8(bytes).ok()?;
     let object = Object::parse(text).ok()?;
-    if !object.contains("result") && !object.contains("error") {
+    let is_answer = object.contains("result") || object.get("error").is_some_and(is_object);
+    if !is_answer || object.get_str("jsonrpc").as_deref() != Some("2.0") {
         return None;
     }
     match object.get("id") {

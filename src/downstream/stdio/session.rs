@@ -14,12 +14,17 @@ use super::super::body::Body;
 use super::super::tasks::Shared;
 use super::super::{legacy, post};
 use super::letter::{Letter, plain_headers};
-use super::parts;
+use super::relay::answer_to;
+use super::{TELL, parts};
 use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::json::Object;
 
 /// A refusal larger than this is not read.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
+
+/// How long the server may take to agree anew, and others wait for that: as long as at first, when
+/// `npx -y` may have to fetch it.
+const RENEW_PATIENCE: Duration = Duration::from_mins(1);
 
 /// How long the server may take to end a session.
 const END_PATIENCE: Duration = Duration::from_secs(1);
@@ -42,21 +47,26 @@ struct Agreed {
     initialized: Option<Bytes>,
 }
 
+impl Agreed {
+    fn headers(&self) -> HeaderMap {
+        let mut headers = plain_headers();
+        if let Some(id) = &self.id {
+            headers.insert(SESSION_ID, id.clone());
+        }
+        if let Some(version) = &self.version {
+            headers.insert(PROTOCOL_VERSION, version.clone());
+        }
+        headers
+    }
+}
+
 impl Session {
     fn agreed_now(&self) -> MutexGuard<'_, Agreed> {
         self.agreed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn headers(&self) -> HeaderMap {
-        let mut headers = plain_headers();
-        let agreed = self.agreed_now();
-        if let Some(id) = &agreed.id {
-            headers.insert(SESSION_ID, id.clone());
-        }
-        if let Some(version) = &agreed.version {
-            headers.insert(PROTOCOL_VERSION, version.clone());
-        }
-        headers
+        self.agreed_now().headers()
     }
 
     /// Posts a message; the answer, and the session that it names.
@@ -102,9 +112,12 @@ impl Session {
     }
 
     /// A new session instead of one that the server lost: what the client said at its beginning is
-    /// said again.
+    /// said again. False where there is none: the lost one stays, and the next request tries again.
     async fn renew(&self, front: &Shared, lost: Option<&HeaderValue>) -> bool {
-        let _one = self.renewing.lock().await;
+        let turn = tokio::time::timeout(RENEW_PATIENCE, self.renewing.lock());
+        let Ok(_one) = turn.await else {
+            return false;
+        };
         let before = self.agreed_now().clone();
         if before.id.as_ref() != lost {
             return true;
@@ -112,20 +125,19 @@ impl Session {
         let Some(initialize) = before.initialize.clone() else {
             return false;
         };
-        let response = post(front, parts(Method::POST, plain_headers()), initialize).await;
-        if !response.status().is_success() {
+        let opening = tokio::time::timeout(RENEW_PATIENCE, open(front, initialize));
+        let Ok(Some(id)) = opening.await else {
             return false;
+        };
+        let agreed = Agreed {
+            id: Some(id),
+            ..before
+        };
+        if let Some(initialized) = agreed.initialized.clone() {
+            let told = post(front, parts(Method::POST, agreed.headers()), initialized);
+            drop(tokio::time::timeout(TELL, told).await);
         }
-        let id = response.headers().get(SESSION_ID).cloned();
-        // Its answer was told once; only that it came counts.
-        if response.into_body().collect().await.is_err() {
-            return false;
-        }
-        let initialized = before.initialized.clone();
-        *self.agreed_now() = Agreed { id, ..before };
-        if let Some(initialized) = initialized {
-            drop(post(front, parts(Method::POST, self.headers()), initialized).await);
-        }
+        *self.agreed_now() = agreed;
         self.renewed.notify_one();
         true
     }
@@ -141,6 +153,17 @@ impl Session {
             let _ = tokio::time::timeout(END_PATIENCE, ending).await;
         }
     }
+}
+
+/// The session that the server opens. `None`: it does not agree, which raincheck, too, says with 200.
+async fn open(front: &Shared, initialize: Bytes) -> Option<HeaderValue> {
+    let request = Letter::read(&initialize)?.id?;
+    let response = post(front, parts(Method::POST, plain_headers()), initialize).await;
+    let id = response.headers().get(SESSION_ID).cloned()?;
+    let answer = answer_to(response, &request).await?;
+    // What it says was told once; only that it agrees counts.
+    let agrees = Object::parse(&answer).is_ok_and(|answer| answer.contains("result"));
+    agrees.then_some(id)
 }
 
 /// Whether the response says that the server has no such session: 404, or 400 in many words. What was

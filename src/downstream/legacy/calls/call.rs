@@ -32,8 +32,11 @@ use crate::runner::{Announce, Call};
 use crate::task::policy::{Mode, Plan, Rule};
 use crate::upstream::{Outgoing, Pin};
 
-/// Notifications that wait for a slow client; beyond it they are dropped.
+/// Messages that wait for a slow client; beyond it the call waits, too.
 const MESSAGES_MAX: usize = 64;
+
+/// How long a client that does not read holds its call up; then it misses a notification.
+const SLOW_CLIENT: Duration = Duration::from_secs(5);
 
 /// `None`: it passes.
 pub(super) async fn answer(
@@ -176,6 +179,7 @@ pub(in crate::downstream) async fn carry(
         messages: sender,
         streams: accepts_events(&how.parts.headers),
         runs_on: claim.is_none(),
+        question_patience: question_patience(&call.rule),
     };
     let (tell, begun) = oneshot::channel();
     let job = begin(Arc::clone(front), (claim, call), carrying, saying, tell);
@@ -194,6 +198,11 @@ pub(in crate::downstream) async fn carry(
     let (method, params) = (&request.method, &request.params);
     let held = held::Call::of(front, how.parts, request.id, method, params);
     stream::answer(front, held, said, accepts_events(&how.parts.headers)).await
+}
+
+/// For so long an answer may be waited for.
+fn question_patience(rule: &Rule) -> Duration {
+    Duration::from_millis(rule.input_timeout_ms.unwrap_or(rule.max_duration_ms))
 }
 
 /// A client that goes away before its call has begun leaves it as any other.
@@ -300,6 +309,8 @@ struct Saying {
     /// Whether a client that went away is still there, as legacy clients know it. A call that others
     /// may join has rules of its own for that.
     runs_on: bool,
+    /// How long a question waits for a client that does not read.
+    question_patience: Duration,
     /// So that no message takes its room.
     answer: Option<mpsc::OwnedPermit<Said>>,
 }
@@ -312,6 +323,13 @@ impl Saying {
         } else {
             self.messages.closed().await;
         }
+    }
+
+    /// Waits while the client is slow: meanwhile the server waits, too.
+    async fn say(&self, message: String, patience: Duration) {
+        let saying = self.messages.send(Said::Message(message));
+        // Of a client that went away it is decided elsewhere what becomes of its call.
+        let _ = tokio::time::timeout(patience, saying).await;
     }
 }
 
@@ -328,10 +346,15 @@ async fn follow(mut client: Client, carrying: Carrying, saying: Saying) {
             Some(Reply::Relay(message)) => {
                 // What has an id is a question.
                 let asked = Object::parse(&message).ok().and_then(|m| m.get("id"));
+                let patience = asked.map_or(SLOW_CLIENT, |_| saying.question_patience);
                 if let Some(id) = asked.filter(|_| saying.streams) {
                     carrying.asks(id, client.answers());
                 }
-                let _ = saying.messages.try_send(Said::Message(message));
+                tokio::select! {
+                    () = saying.say(message, patience) => {}
+                    () = carrying.cancelled() => return,
+                    () = saying.left() => return,
+                }
             }
             Some(Reply::Answer(answer)) => {
                 // Before the client hears it: it may use the id again.

@@ -20,6 +20,17 @@ use crate::support::Era;
 
 const SESSION: &str = "mcp-session-id";
 
+/// What becomes of an `initialize`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Greeting {
+    #[default]
+    Answer,
+    /// An error, with status 200.
+    Refuse,
+    /// The answer on a stream that stays open.
+    AnswerAndStay,
+}
+
 /// What a session remembers.
 #[derive(Debug, Default)]
 pub(crate) struct Session {
@@ -99,6 +110,11 @@ pub(super) async fn handle(shared: &Arc<Shared>, parts: &Parts, body: &Bytes) ->
 }
 
 fn initialize(shared: &Shared, message: &Value) -> Response<Body> {
+    let greeting = *shared.greeting.lock().unwrap();
+    if greeting == Greeting::Refuse {
+        let refused = r#"{"code":-32603,"message":"not now"}"#;
+        return http::json(200, error(&message["id"], refused));
+    }
     let name = uuid::Uuid::new_v4().simple().to_string();
     shared
         .sessions
@@ -113,7 +129,14 @@ fn initialize(shared: &Shared, message: &Value) -> Response<Body> {
         "serverInfo": {"name": "scripted", "version": "1"},
         "instructions": "scripted",
     });
-    let mut response = http::json(200, result(&message["id"], &answer.to_string()));
+    let answer = result(&message["id"], &answer.to_string());
+    let mut response = if greeting == Greeting::AnswerAndStay {
+        let (out, said) = mpsc::channel(1);
+        tokio::spawn(async move { out.closed().await });
+        http::events(Some(Said::Answer(answer)), said)
+    } else {
+        http::json(200, answer)
+    };
     if !shared.sessionless.load(Ordering::Relaxed) {
         response
             .headers_mut()

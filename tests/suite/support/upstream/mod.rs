@@ -27,6 +27,7 @@ mod own;
 mod resumable;
 mod tools;
 
+pub(crate) use legacy::Greeting;
 pub(crate) use tools::FAITHFUL;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,6 +97,7 @@ pub(crate) struct Shared {
     takes_sessions: AtomicBool,
     sessionless: AtomicBool,
     refuses_politely: AtomicBool,
+    greeting: Mutex<Greeting>,
     /// Tools that are listed beside the usual ones.
     extra_tools: Mutex<Vec<&'static str>>,
     /// The list of tools comes in two pages.
@@ -169,6 +171,7 @@ impl Upstream {
             takes_sessions: AtomicBool::new(false),
             sessionless: AtomicBool::new(false),
             refuses_politely: AtomicBool::new(false),
+            greeting: Mutex::default(),
             extra_tools: Mutex::default(),
             pages: AtomicBool::new(false),
             own: Mutex::default(),
@@ -240,6 +243,11 @@ impl Upstream {
     /// From now on a modern server refuses what is not modern with status 200.
     pub(crate) fn refuse_politely(&self) {
         self.shared.refuses_politely.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on a legacy server treats who opens a session so.
+    pub(crate) fn greet(&self, how: Greeting) {
+        *self.shared.greeting.lock().unwrap() = how;
     }
 
     /// From now on it has a tool of this name, too, which is listed first.

@@ -1,9 +1,9 @@
 """An MCP server over standard input and output that does what the name of the tool says.
 
-    stdio_server.py legacy|modern|dual|deaf|stubborn|dies [FILE]
+    stdio_server.py legacy|modern|dual|deaf|strict|stubborn|dies [FILE]
 
-`dual` keeps to the era of the first message, `deaf` ignores what it does not know, `stubborn` ignores the
-end of its input and SIGTERM,
+`dual` keeps to the era of the first message, `deaf` ignores what it does not know, `strict` ends at a first
+message that is no `initialize`, `stubborn` ignores the end of its input and SIGTERM,
 `dies` does so at its start, unless the file is there. The environment's CALLS names a file that lists the calls'
 tokens. One thread and no clocks: what waits, waits for a message.
 """
@@ -20,7 +20,7 @@ SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 OUT = sys.stdout.buffer
 
 held, freed, asked, seen, subscriptions = {}, set(), {}, [], []
-era = {"legacy": "legacy", "deaf": "legacy", "modern": "modern", "stubborn": "legacy", "dies": "legacy"}.get(MODE)
+era = {"modern": "modern", "dual": None}.get(MODE, "legacy")
 
 
 def write(message):
@@ -211,6 +211,8 @@ def main():
     for line in sys.stdin.buffer:
         message = json.loads(line)
         seen.append(message)
+        if MODE == "strict" and seen[0].get("method") != "initialize":
+            sys.exit("expected initialize")
         if "method" not in message:
             response(message)
         elif "id" in message:

@@ -257,6 +257,23 @@ async fn a_server_that_ignores_what_it_does_not_know_is_legacy() {
     assert_eq!(upstream.era(None).await.unwrap(), Era::Legacy);
 }
 
+/// It is asked `initialize` next, and its deaths of the question are none of a wreck.
+#[tokio::test]
+async fn a_server_that_ends_at_what_it_does_not_know_is_legacy() {
+    let mut settings = of("strict");
+    settings.children_max = 1;
+    let upstream = run(&settings);
+    for _ in 0..6 {
+        assert!(upstream.answers().await);
+        assert!(!upstream.cannot_run());
+    }
+    assert_eq!(upstream.known_era(), Some(Era::Legacy));
+    assert_eq!(
+        text(&upstream, Era::Legacy, "echo", r#"{"text":"on"}"#).await,
+        "on"
+    );
+}
+
 #[tokio::test]
 async fn changes_are_heard() {
     for era in BOTH {

@@ -69,7 +69,8 @@ pub(in crate::upstream) enum Sharing {
     /// Where it holds state.
     Always,
     /// For what is dear, as a process is: a call whose client was asked has it to itself, because
-    /// what comes next names no call either, while another line may be started.
+    /// what comes next names no call either, and one that was cancelled may still ask, while another
+    /// line may be started.
     UntilAsked,
     /// Where no other line may be started.
     AtTheLimit,
@@ -97,6 +98,10 @@ impl Slot {
 
     fn is_asking(&self) -> bool {
         self.line.get().is_some_and(|channel| channel.is_asking())
+    }
+
+    fn is_doubtful(&self) -> bool {
+        self.line.get().is_some_and(|channel| channel.is_doubtful())
     }
 
     fn unused_since(&self) -> Option<Instant> {
@@ -191,7 +196,7 @@ impl Pool {
         let fits = |slot: &&Arc<Slot>| match self.limits.sharing {
             _ if asks == Asks::Never => true,
             Sharing::Always => true,
-            Sharing::UntilAsked => !slot.is_asking(),
+            Sharing::UntilAsked => !slot.is_asking() && !slot.is_doubtful(),
             Sharing::AtTheLimit => slot.is_free(),
         };
         let slot = match slots.iter().find(fits).cloned() {
@@ -211,7 +216,10 @@ impl Pool {
                 {
                     Some(least) => {
                         let least = Arc::clone(least);
-                        // There will be room for the next.
+                        // There will be room for the next. A process holds state, and one that is
+                        // only doubtful is not ended for it.
+                        let is_dear = self.limits.sharing == Sharing::UntilAsked;
+                        let _kept = is_dear.then(|| Claim::on(&least));
                         close_unused_longest(&by_key);
                         least
                     }

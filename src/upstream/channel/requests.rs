@@ -102,6 +102,12 @@ impl Channel {
         self.table().is_asking()
     }
 
+    /// A question on it may be that of a call for which nobody waits. A server to which nothing was
+    /// declared asks nothing.
+    pub(super) fn is_doubtful(&self) -> bool {
+        &*self.capabilities != "{}" && self.table().has_abandoned()
+    }
+
     /// Since when nobody has used it; `None` while somebody does.
     pub(super) fn unused_since(&self) -> Option<Instant> {
         let table = self.table();

@@ -45,7 +45,7 @@ def notify(method, params):
 
 
 TOOLS = "echo hold release progress logs ask ask_twice input exit segv garbage stderr long no_newline unfinished "
-TOOLS += "holding freeze close_stdout twice wrong_id orphan pid env seen changed"
+TOOLS += "unreadable holding freeze close_stdout twice wrong_id orphan pid env seen changed"
 
 
 def call(id, params):
@@ -114,6 +114,10 @@ def call(id, params):
             OUT.write(b'{"jsonrpc":"2.0","id":%d,"result":{' % id)
             OUT.flush()
             os._exit(0)
+        case "unreadable":
+            words = {"half": b'"\\ud83d"', "deep": b"[" * 70 + b"]" * 70, "bytes": b'"\xff"'}[arguments["how"]]
+            OUT.write(b'{"jsonrpc":"2.0","id":%s,"result":{"x":%s}}\n' % (json.dumps(id).encode(), words))
+            OUT.flush()
         case "close_stdout":
             OUT.flush()
             os.close(1)

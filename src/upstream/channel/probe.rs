@@ -78,7 +78,14 @@ pub(super) async fn takes_sessions(pool: &Pool) -> Option<handshake::Said> {
 /// that it knows.
 async fn first_word(channel: &Arc<Channel>) -> Result<Era, Failure> {
     let discover = translate::own_params("{}", &[]);
-    let discovered = ask(channel, "server/discover", &discover);
+    let discovered = async {
+        let said = ask(channel, "server/discover", &discover).await;
+        if matches!(said, Said::Failed(_)) && channel.is_open() {
+            // What cannot be read says nothing of the era.
+            std::future::pending::<()>().await;
+        }
+        said
+    };
     let initialized = async {
         tokio::time::sleep(SILENCE).await;
         ask(channel, "initialize", &handshake::params()).await

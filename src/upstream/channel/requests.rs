@@ -330,6 +330,11 @@ impl Ear for Channel {
             Message::Primed => {}
             Message::Result { id, result } => self.on_answer(&id, || Said::Result(result)),
             Message::Error { id, error } => self.on_answer(&id, || Said::Error(error)),
+            Message::Unreadable { id, failure, .. } => {
+                let reason = failure.reason.word();
+                warn!(reason, "the server wrote an answer that cannot be read");
+                self.on_answer(&id, || Said::Failed(failure));
+            }
             Message::Notification { method, params } => self.on_notification(method, params),
             Message::Request { id, method, params } => self.on_request(&id, &method, params),
         }

@@ -348,7 +348,9 @@ impl Ear for Session {
         match &message {
             // Only streams of events have such.
             Message::Primed => {}
-            Message::Result { id, .. } | Message::Error { id, .. } => {
+            Message::Result { id, .. }
+            | Message::Error { id, .. }
+            | Message::Unreadable { id, .. } => {
                 let id = id.clone();
                 self.answered(&id, message, text);
             }

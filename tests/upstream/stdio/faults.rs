@@ -14,6 +14,21 @@ async fn every_fault_has_its_word_and_the_next_call_its_child() {
             ("unfinished", "{}", "upstream_reset unknown"),
             ("close_stdout", "{}", "upstream_reset unknown"),
             ("long", r#"{"bytes":1048577}"#, "upstream_too_large unknown"),
+            (
+                "unreadable",
+                r#"{"how":"half"}"#,
+                "upstream_invalid unknown",
+            ),
+            (
+                "unreadable",
+                r#"{"how":"deep"}"#,
+                "upstream_too_large unknown",
+            ),
+            (
+                "unreadable",
+                r#"{"how":"bytes"}"#,
+                "upstream_invalid unknown",
+            ),
             // A message is complete with its last brace.
             ("no_newline", "{}", r#"result {"content": []}"#),
         ] {

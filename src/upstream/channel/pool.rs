@@ -9,10 +9,12 @@ use std::time::Duration;
 use hyper::header::HeaderValue;
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
+use tracing::warn;
 
 use super::UNREACHABLE;
 use super::exchange::ask;
 use super::requests::{Asks, Channel, Said};
+use super::sessions::Sessions;
 use super::source::Source;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::json::{Object, Writer, string};
@@ -136,6 +138,7 @@ impl Drop for Claim {
 #[derive(Debug)]
 pub(super) struct Pool {
     pub(super) source: Source,
+    pub(super) sessions: Sessions,
     by_key: Mutex<HashMap<Key, Vec<Arc<Slot>>>>,
     /// Lines of all kinds; each holds one until nothing is left of it.
     permits: Arc<Semaphore>,
@@ -149,6 +152,7 @@ impl Pool {
     pub(super) fn new(source: Source, limits: Limits) -> Self {
         Self {
             source,
+            sessions: Sessions::default(),
             by_key: Mutex::default(),
             permits: Arc::new(Semaphore::new(limits.lines_max)),
             limits,
@@ -300,15 +304,24 @@ impl Pool {
     }
 
     /// The right to one more line. Where all are in use, the one that was unused for longest makes
-    /// room.
+    /// room; a client's session holds state, and does so only where no other line is unused.
     pub(super) async fn permit(&self) -> Result<OwnedSemaphorePermit, Failure> {
         if let Some(permit) = self.try_permit() {
             return Ok(permit);
         }
-        close_unused_longest(&self.by_key());
+        if !close_unused_longest(&self.by_key()) {
+            self.sessions.make_room();
+        }
         let waiting = Arc::clone(&self.permits).acquire_owned();
-        let waited = timeout(self.limits.wait, waiting).await;
-        waited.ok().and_then(Result::ok).ok_or(UNREACHABLE)
+        let Ok(waited) = timeout(self.limits.wait, waiting).await else {
+            let (setting, lines) = (self.source.limit(), self.limits.lines_max);
+            warn!(
+                setting,
+                lines, "all lines to the server are in use, and none became free in time"
+            );
+            return Err(UNREACHABLE);
+        };
+        waited.map_err(|_| UNREACHABLE)
     }
 
     /// Ends what nobody has used for so long, and forgets what has ended.
@@ -350,12 +363,15 @@ fn push(slots: &mut Vec<Arc<Slot>>, slot: Slot) -> Arc<Slot> {
     slot
 }
 
-fn close_unused_longest(by_key: &HashMap<Key, Vec<Arc<Slot>>>) {
+/// False where all are in use.
+fn close_unused_longest(by_key: &HashMap<Key, Vec<Arc<Slot>>>) -> bool {
     let slots = by_key.values().flatten();
     let unused = slots.filter_map(|slot| Some((slot.unused_since()?, slot.line.get()?)));
-    if let Some((_, channel)) = unused.min_by_key(|(since, _)| *since) {
+    let longest = unused.min_by_key(|(since, _)| *since);
+    if let Some((_, channel)) = longest {
         channel.close();
     }
+    longest.is_some()
 }
 
 /// A legacy server is told who we are, and says who it is.

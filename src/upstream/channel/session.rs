@@ -111,6 +111,12 @@ impl Session {
         (!is_used).then_some(table.used)
     }
 
+    /// The same, and `None` while anything of it runs: the client may come back for that.
+    pub(super) fn idle_since(&self) -> Option<Instant> {
+        let is_running = !self.table().running.is_empty();
+        self.unused_since().filter(|_| !is_running)
+    }
+
     /// The client needs it no more. What of ours runs there has no answer, and nothing more is taken.
     pub fn close(&self) {
         let mut table = self.table();

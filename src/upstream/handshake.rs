@@ -234,6 +234,7 @@ async fn ask(origin: &Origin, credentials: Option<&HeaderValue>) -> Option<Said>
         match messages.next().await.ok()?? {
             Message::Result { .. } => break,
             Message::Error { error, .. } => return refused(&error),
+            Message::Unreadable { .. } => return None,
             Message::Primed | Message::Request { .. } | Message::Notification { .. } => {}
         }
     }

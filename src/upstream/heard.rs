@@ -1,6 +1,7 @@
 //! What the wrapped server's responses say: heads judged, bodies read as messages, messages told
 //! apart. Shared by both eras.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -397,10 +398,44 @@ pub(super) enum Message {
         method: Box<str>,
         params: Option<Box<RawValue>>,
     },
+    /// An answer of which no more than this can be relied on.
+    Unreadable {
+        id: Box<str>,
+        failure: Failure,
+        /// Its text is as the server wrote it.
+        is_utf8: bool,
+    },
 }
 
 /// Reads a message leniently: what a server may get wrong without harm is let pass.
 pub(super) fn read(text: &str) -> Result<Message, Failure> {
+    read_whole(text).or_else(|failure| read_id(text, failure, true))
+}
+
+/// The same for what came over a line, and may be no text.
+pub(super) fn read_line(line: &[u8]) -> Result<(Message, Cow<'_, str>), Failure> {
+    let text = String::from_utf8_lossy(line);
+    let message = match &text {
+        Cow::Borrowed(text) => read(text),
+        Cow::Owned(text) => read_id(text, INVALID, false),
+    };
+    Ok((message?, text))
+}
+
+/// Whoever waits for an answer that cannot be read hears so: no other one comes.
+fn read_id(text: &str, failure: Failure, is_utf8: bool) -> Result<Message, Failure> {
+    let object = Object::parse(text).map_err(|_| failure)?;
+    let has_answer = object.contains("result") || object.contains("error");
+    let is_answer = has_answer && !object.contains("method");
+    let id = object.get("id").filter(|_| is_answer).ok_or(failure)?;
+    Ok(Message::Unreadable {
+        id: id.get().into(),
+        failure,
+        is_utf8,
+    })
+}
+
+fn read_whole(text: &str) -> Result<Message, Failure> {
     let text = scan(text.as_bytes()).map_err(|fault| match fault {
         Fault::Depth => TOO_LARGE,
         Fault::Utf8 | Fault::ByteOrderMark | Fault::Surrogate | Fault::Syntax => INVALID,

@@ -112,7 +112,9 @@ impl Ear {
                         return Some(event);
                     }
                 }
-                Message::Result { .. } | Message::Error { .. } => return Some(self.end()),
+                Message::Result { .. } | Message::Error { .. } | Message::Unreadable { .. } => {
+                    return Some(self.end());
+                }
                 Message::Primed => {}
                 Message::Request { id, method, .. } => self.on_request(&id, &method).await,
             }

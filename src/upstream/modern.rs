@@ -170,7 +170,10 @@ impl Conversation {
                 Some(self.end(Event::Error(error)))
             }
             Message::Notification { method, params } => self.on_notification(&method, params),
-            Message::Result { .. } | Message::Error { .. } => {
+            Message::Unreadable { id, failure, .. } if own.is(&id) => {
+                Some(self.end(Event::Failed(failure)))
+            }
+            Message::Result { .. } | Message::Error { .. } | Message::Unreadable { .. } => {
                 if let Phase::Reading(messages) = &mut self.phase {
                     messages.note_stray();
                 }

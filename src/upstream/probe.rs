@@ -75,7 +75,9 @@ async fn ask(origin: &Origin, credentials: Option<&HeaderValue>) -> Result<Found
                 Ok(Some(
                     Message::Primed | Message::Request { .. } | Message::Notification { .. },
                 )) => {}
-                Ok(None) | Err(_) => return Ok(Found::Era(Era::Legacy)),
+                Ok(Some(Message::Unreadable { .. }) | None) | Err(_) => {
+                    return Ok(Found::Era(Era::Legacy));
+                }
             }
         },
         Heard::Error(error) if matches!(error.status, 401 | 403) => {

@@ -332,6 +332,7 @@ impl Sessions {
                     };
                     return Err(NoSession::Error(error));
                 }
+                Message::Unreadable { .. } => return Err(invalid()),
                 Message::Primed | Message::Request { .. } | Message::Notification { .. } => {}
             }
         };

@@ -116,6 +116,21 @@ async fn an_id_may_be_any_and_is_echoed() {
     assert_eq!(batch.send().await.refusal(), (400, -32600));
 }
 
+/// What a client makes of it is the client's matter, where it is text at all.
+#[tokio::test]
+async fn an_answer_that_nobody_could_read_is_an_answer() {
+    let proxy = proxy().await;
+    let session = Session::open(&proxy).await;
+    for (how, said) in [("half", r#""x":"\ud83d""#), ("deep", "[[[]]]")] {
+        let answer = session.call("unreadable", json!({"how": how})).await;
+        assert!(answer.text.contains(said), "{}", answer.text);
+    }
+    let answer = session.call("unreadable", json!({"how": "bytes"})).await;
+    let data = answer.json()["error"]["data"].take();
+    assert_eq!(data["io.raincheck/reason"], "upstream_invalid");
+    assert_eq!(data["io.raincheck/effect"], "unknown");
+}
+
 #[tokio::test]
 async fn the_same_id_twice_at_once_is_refused() {
     let proxy = proxy().await;

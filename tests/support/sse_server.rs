@@ -428,6 +428,13 @@ impl Script {
                 self.text(line, id, "second");
             }
             "wrong_id" => self.text(line, &json!(id.as_u64().unwrap_or(0) + 1000), "wrong"),
+            "unreadable" => {
+                let half = r#"{"content":[{"type":"text","text":"\ud83d"}]}"#;
+                self.event(
+                    line,
+                    &format!("data: {{\"id\":{id},\"result\":{half}}}\n\n"),
+                );
+            }
             "not_utf8" => {
                 let bytes = Bytes::from_static(b"data: \xff\xfe\n\n");
                 let _ = self.lines[&line].try_send(bytes);
@@ -448,4 +455,4 @@ impl Script {
 }
 
 const TOOLS: &str =
-    "echo line hold release progress ask changed junk twice wrong_id not_utf8 long cut";
+    "echo line hold release progress ask changed junk twice wrong_id unreadable not_utf8 long cut";

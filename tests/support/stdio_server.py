@@ -1,9 +1,9 @@
 """An MCP server over standard input and output that does what the name of the tool says.
 
-    stdio_server.py legacy|modern|dual|deaf|stubborn|dies [FILE]
+    stdio_server.py legacy|modern|dual|deaf|strict|stubborn|dies [FILE]
 
-`dual` keeps to the era of the first message, `deaf` ignores what it does not know, `stubborn` ignores the
-end of its input and SIGTERM,
+`dual` keeps to the era of the first message, `deaf` ignores what it does not know, `strict` ends at a first
+message that is no `initialize`, `stubborn` ignores the end of its input and SIGTERM,
 `dies` does so at its start, unless the file is there. The environment's CALLS names a file that lists the calls'
 tokens. One thread and no clocks: what waits, waits for a message.
 """
@@ -20,7 +20,7 @@ SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 OUT = sys.stdout.buffer
 
 held, freed, asked, seen, subscriptions = {}, set(), {}, [], []
-era = {"legacy": "legacy", "deaf": "legacy", "modern": "modern", "stubborn": "legacy", "dies": "legacy"}.get(MODE)
+era = {"modern": "modern", "dual": None}.get(MODE, "legacy")
 
 
 def write(message):
@@ -45,7 +45,7 @@ def notify(method, params):
 
 
 TOOLS = "echo hold release progress logs ask ask_twice input exit segv garbage stderr long no_newline unfinished "
-TOOLS += "holding freeze close_stdout twice wrong_id orphan pid env seen changed"
+TOOLS += "unreadable holding freeze close_stdout twice wrong_id orphan pid env seen changed"
 
 
 def call(id, params):
@@ -114,6 +114,10 @@ def call(id, params):
             OUT.write(b'{"jsonrpc":"2.0","id":%d,"result":{' % id)
             OUT.flush()
             os._exit(0)
+        case "unreadable":
+            words = {"half": b'"\\ud83d"', "deep": b"[" * 70 + b"]" * 70, "bytes": b'"\xff"'}[arguments["how"]]
+            OUT.write(b'{"jsonrpc":"2.0","id":%s,"result":{"x":%s}}\n' % (json.dumps(id).encode(), words))
+            OUT.flush()
         case "close_stdout":
             OUT.flush()
             os.close(1)
@@ -211,6 +215,8 @@ def main():
     for line in sys.stdin.buffer:
         message = json.loads(line)
         seen.append(message)
+        if MODE == "strict" and seen[0].get("method") != "initialize":
+            sys.exit("expected initialize")
         if "method" not in message:
             response(message)
         elif "id" in message:

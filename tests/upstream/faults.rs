@@ -71,6 +71,11 @@ async fn every_fault_has_its_word() {
             (Reply::sse(""), "upstream_reset unknown"),
             (Reply::sse("data: {\"id\":ID,\"result\":{}}"), "upstream_reset unknown"),
             (Reply::events(&["junk"]), "upstream_invalid unknown"),
+            // Where it could be come back to, nothing better comes.
+            (
+                Reply::sse("id: 1\ndata: {\"id\":ID,\"result\":{\"a\":\"\\ud83d\"}}\n\n"),
+                "upstream_invalid unknown",
+            ),
             (Reply::raw(b"junk\r\n\r\n"), "upstream_invalid unknown"),
             (Reply::raw(b""), "upstream_reset unknown"),
             (

@@ -40,6 +40,12 @@ impl Health {
         self.not_before = Some(now + pause);
     }
 
+    /// The last death says nothing of the program.
+    pub(in crate::upstream) fn forgive(&mut self) {
+        self.quick_deaths = self.quick_deaths.saturating_sub(1);
+        self.not_before = None;
+    }
+
     /// A call was answered: whatever happened before, the program runs.
     pub(in crate::upstream) fn answered(&mut self) {
         self.quick_deaths = 0;
@@ -71,6 +77,20 @@ mod tests {
         assert_eq!(health.pause(now + PAUSE_MAX), Duration::ZERO);
         health.answered();
         assert!(!health.cannot_run());
+    }
+
+    #[test]
+    fn a_death_that_is_forgiven_does_not_count() {
+        let (now, mut health) = (Instant::now(), Health::default());
+        for deaths in 1..=5 {
+            assert!(!health.cannot_run());
+            health.died(SOON, false, now);
+            health.forgive();
+            assert_eq!(health.pause(now), Duration::ZERO);
+            health.died(SOON, false, now);
+            assert_eq!(health.pause(now), PAUSE * (1 << (deaths - 1)));
+        }
+        assert!(health.cannot_run());
     }
 
     #[test]

@@ -30,7 +30,6 @@ use pool::{Key, Pool};
 pub(super) use pool::{Limits, Sharing};
 use requests::Asks;
 use session::Session;
-use sessions::Sessions;
 pub(super) use source::Source;
 
 use super::cache::Cache;
@@ -54,18 +53,16 @@ const UNREACHABLE: Failure = Failure {
 #[derive(Debug)]
 pub(super) struct Channels {
     pool: Arc<Pool>,
-    sessions: Arc<Sessions>,
 }
 
 impl Channels {
     /// No line is started before it is needed. Must be called inside a runtime.
     pub(super) fn new(source: Source, limits: Limits) -> Arc<Self> {
         let pool = Arc::new(Pool::new(source, limits));
-        let sessions = Arc::<Sessions>::default();
         let stop = pool.source.stop().clone();
-        let keeping = keep_house(Arc::clone(&pool), Arc::clone(&sessions), stop);
+        let keeping = keep_house(Arc::clone(&pool), stop);
         pool.source.services().spawn(keeping);
-        Arc::new(Self { pool, sessions })
+        Arc::new(Self { pool })
     }
 
     /// The era, asked by one of all who want to know and remembered. Dropped before it resolves,
@@ -150,11 +147,12 @@ impl Channels {
         caller: [u8; 16],
         credentials: Option<&HeaderValue>,
     ) -> Result<(Box<str>, Arc<Session>), NoSession> {
-        self.sessions.open(&self.pool, caller, credentials).await
+        let sessions = &self.pool.sessions;
+        sessions.open(&self.pool, caller, credentials).await
     }
 
     pub(super) fn session(&self, id: &str, caller: [u8; 16]) -> Option<Arc<Session>> {
-        self.sessions.get(id, caller)
+        self.pool.sessions.get(id, caller)
     }
 
     pub(super) fn cannot_run(&self) -> bool {
@@ -180,12 +178,12 @@ impl Drop for Channels {
 
 /// Ends what is unused, and tries again what could not be run: whoever routes by readiness sends no
 /// call that would.
-async fn keep_house(pool: Arc<Pool>, sessions: Arc<Sessions>, stop: CancellationToken) {
+async fn keep_house(pool: Arc<Pool>, stop: CancellationToken) {
     let mut round = tokio::time::interval(ROUND);
     round.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while stop.run_until_cancelled(round.tick()).await.is_some() {
         pool.close_unused(pool::IDLE);
-        sessions.close_unused();
+        pool.sessions.close_unused();
         if pool.source.is_to_be_tried()
             && let Some(Ok(era)) = stop.run_until_cancelled(probe::probe(&pool)).await
         {

@@ -9,10 +9,12 @@ use std::time::Duration;
 use hyper::header::HeaderValue;
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
+use tracing::warn;
 
 use super::UNREACHABLE;
 use super::exchange::ask;
 use super::requests::{Asks, Channel, Said};
+use super::sessions::Sessions;
 use super::source::Source;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::json::{Object, Writer, string};
@@ -69,7 +71,8 @@ pub(in crate::upstream) enum Sharing {
     /// Where it holds state.
     Always,
     /// For what is dear, as a process is: a call whose client was asked has it to itself, because
-    /// what comes next names no call either, while another line may be started.
+    /// what comes next names no call either, and one that was cancelled may still ask, while another
+    /// line may be started.
     UntilAsked,
     /// Where no other line may be started.
     AtTheLimit,
@@ -97,6 +100,10 @@ impl Slot {
 
     fn is_asking(&self) -> bool {
         self.line.get().is_some_and(|channel| channel.is_asking())
+    }
+
+    fn is_doubtful(&self) -> bool {
+        self.line.get().is_some_and(|channel| channel.is_doubtful())
     }
 
     fn unused_since(&self) -> Option<Instant> {
@@ -131,6 +138,7 @@ impl Drop for Claim {
 #[derive(Debug)]
 pub(super) struct Pool {
     pub(super) source: Source,
+    pub(super) sessions: Sessions,
     by_key: Mutex<HashMap<Key, Vec<Arc<Slot>>>>,
     /// Lines of all kinds; each holds one until nothing is left of it.
     permits: Arc<Semaphore>,
@@ -144,6 +152,7 @@ impl Pool {
     pub(super) fn new(source: Source, limits: Limits) -> Self {
         Self {
             source,
+            sessions: Sessions::default(),
             by_key: Mutex::default(),
             permits: Arc::new(Semaphore::new(limits.lines_max)),
             limits,
@@ -191,7 +200,7 @@ impl Pool {
         let fits = |slot: &&Arc<Slot>| match self.limits.sharing {
             _ if asks == Asks::Never => true,
             Sharing::Always => true,
-            Sharing::UntilAsked => !slot.is_asking(),
+            Sharing::UntilAsked => !slot.is_asking() && !slot.is_doubtful(),
             Sharing::AtTheLimit => slot.is_free(),
         };
         let slot = match slots.iter().find(fits).cloned() {
@@ -211,7 +220,10 @@ impl Pool {
                 {
                     Some(least) => {
                         let least = Arc::clone(least);
-                        // There will be room for the next.
+                        // There will be room for the next. A process holds state, and one that is
+                        // only doubtful is not ended for it.
+                        let is_dear = self.limits.sharing == Sharing::UntilAsked;
+                        let _kept = is_dear.then(|| Claim::on(&least));
                         close_unused_longest(&by_key);
                         least
                     }
@@ -292,15 +304,24 @@ impl Pool {
     }
 
     /// The right to one more line. Where all are in use, the one that was unused for longest makes
-    /// room.
+    /// room; a client's session holds state, and does so only where no other line is unused.
     pub(super) async fn permit(&self) -> Result<OwnedSemaphorePermit, Failure> {
         if let Some(permit) = self.try_permit() {
             return Ok(permit);
         }
-        close_unused_longest(&self.by_key());
+        if !close_unused_longest(&self.by_key()) {
+            self.sessions.make_room();
+        }
         let waiting = Arc::clone(&self.permits).acquire_owned();
-        let waited = timeout(self.limits.wait, waiting).await;
-        waited.ok().and_then(Result::ok).ok_or(UNREACHABLE)
+        let Ok(waited) = timeout(self.limits.wait, waiting).await else {
+            let (setting, lines) = (self.source.limit(), self.limits.lines_max);
+            warn!(
+                setting,
+                lines, "all lines to the server are in use, and none became free in time"
+            );
+            return Err(UNREACHABLE);
+        };
+        waited.map_err(|_| UNREACHABLE)
     }
 
     /// Ends what nobody has used for so long, and forgets what has ended.
@@ -342,12 +363,15 @@ fn push(slots: &mut Vec<Arc<Slot>>, slot: Slot) -> Arc<Slot> {
     slot
 }
 
-fn close_unused_longest(by_key: &HashMap<Key, Vec<Arc<Slot>>>) {
+/// False where all are in use.
+fn close_unused_longest(by_key: &HashMap<Key, Vec<Arc<Slot>>>) -> bool {
     let slots = by_key.values().flatten();
     let unused = slots.filter_map(|slot| Some((slot.unused_since()?, slot.line.get()?)));
-    if let Some((_, channel)) = unused.min_by_key(|(since, _)| *since) {
+    let longest = unused.min_by_key(|(since, _)| *since);
+    if let Some((_, channel)) = longest {
         channel.close();
     }
+    longest.is_some()
 }
 
 /// A legacy server is told who we are, and says who it is.

@@ -23,7 +23,7 @@ use crate::upstream::translate;
 const SILENCE: Duration = Duration::from_secs(3);
 
 /// Asks `server/discover`. Whatever is no word of a modern server is one of a legacy server; over
-/// HTTP+SSE no other is spoken to.
+/// HTTP+SSE no other is spoken to. Some legacy programs end at a first message that is no handshake.
 pub(super) async fn probe(pool: &Pool) -> Result<Era, NoSession> {
     let permit = pool.permit().await?;
     let tools = Arc::clone(&pool.tools);
@@ -35,12 +35,22 @@ pub(super) async fn probe(pool: &Pool) -> Result<Era, NoSession> {
         Source::Program(_) => timeout(START_PATIENCE, first_word(&channel)).await,
         Source::Sse(_) => Ok(Ok(Era::Legacy)),
     };
+    let has_died = !channel.is_open();
     channel.close();
-    Ok(asked.map_err(|_| UNREACHABLE)??)
+    match asked.map_err(|_| UNREACHABLE)? {
+        Err(died) if has_died => {
+            // It may have died of the question: the next one counts.
+            pool.source.health().forgive();
+            let said = takes_sessions(pool).await;
+            let is_legacy = said.is_some_and(handshake::Said::is_taken);
+            is_legacy.then_some(Era::Legacy).ok_or_else(|| died.into())
+        }
+        asked => Ok(asked?),
+    }
 }
 
-/// Asks `initialize`, of a program that is known to be modern: it may speak both eras, and keep to
-/// the one that it hears first.
+/// Asks `initialize`, of a program that was asked something else before: it may speak both eras, and
+/// keep to the one that it hears first.
 pub(super) async fn takes_sessions(pool: &Pool) -> Option<handshake::Said> {
     let permit = pool.permit().await.ok()?;
     let tools = Arc::clone(&pool.tools);
@@ -68,7 +78,14 @@ pub(super) async fn takes_sessions(pool: &Pool) -> Option<handshake::Said> {
 /// that it knows.
 async fn first_word(channel: &Arc<Channel>) -> Result<Era, Failure> {
     let discover = translate::own_params("{}", &[]);
-    let discovered = ask(channel, "server/discover", &discover);
+    let discovered = async {
+        let said = ask(channel, "server/discover", &discover).await;
+        if matches!(said, Said::Failed(_)) && channel.is_open() {
+            // What cannot be read says nothing of the era.
+            std::future::pending::<()>().await;
+        }
+        said
+    };
     let initialized = async {
         tokio::time::sleep(SILENCE).await;
         ask(channel, "initialize", &handshake::params()).await

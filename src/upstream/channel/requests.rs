@@ -102,6 +102,12 @@ impl Channel {
         self.table().is_asking()
     }
 
+    /// A question on it may be that of a call for which nobody waits. A server to which nothing was
+    /// declared asks nothing.
+    pub(super) fn is_doubtful(&self) -> bool {
+        &*self.capabilities != "{}" && self.table().has_abandoned()
+    }
+
     /// Since when nobody has used it; `None` while somebody does.
     pub(super) fn unused_since(&self) -> Option<Instant> {
         let table = self.table();
@@ -324,6 +330,11 @@ impl Ear for Channel {
             Message::Primed => {}
             Message::Result { id, result } => self.on_answer(&id, || Said::Result(result)),
             Message::Error { id, error } => self.on_answer(&id, || Said::Error(error)),
+            Message::Unreadable { id, failure, .. } => {
+                let reason = failure.reason.word();
+                warn!(reason, "the server wrote an answer that cannot be read");
+                self.on_answer(&id, || Said::Failed(failure));
+            }
             Message::Notification { method, params } => self.on_notification(method, params),
             Message::Request { id, method, params } => self.on_request(&id, &method, params),
         }

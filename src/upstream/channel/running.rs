@@ -89,11 +89,19 @@ impl Reader {
         }
     }
 
-    /// The server's answer, and its text.
+    /// The server's answer, and its text. What a client makes of it is the client's matter.
     pub(super) fn answer(self, message: Message, text: &str) {
-        let seat = match self {
-            Self::Guest(seat) => seat,
-            Self::Client { answer, .. } => {
+        let seat = match (self, &message) {
+            (Self::Guest(seat), _) => seat,
+            (
+                client @ Self::Client { .. },
+                Message::Unreadable {
+                    failure,
+                    is_utf8: false,
+                    ..
+                },
+            ) => return client.fail(Unanswered::Failed(*failure)),
+            (Self::Client { answer, .. }, _) => {
                 answer.send(Said::Answer(text.to_owned()));
                 return;
             }
@@ -105,6 +113,7 @@ impl Reader {
                 status: 200,
                 www_authenticate: None,
             }),
+            Message::Unreadable { failure, .. } => Event::Failed(failure),
             Message::Primed | Message::Request { .. } | Message::Notification { .. } => {
                 Event::Failed(RESET)
             }

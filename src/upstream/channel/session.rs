@@ -111,6 +111,12 @@ impl Session {
         (!is_used).then_some(table.used)
     }
 
+    /// The same, and `None` while anything of it runs: the client may come back for that.
+    pub(super) fn idle_since(&self) -> Option<Instant> {
+        let is_running = !self.table().running.is_empty();
+        self.unused_since().filter(|_| !is_running)
+    }
+
     /// The client needs it no more. What of ours runs there has no answer, and nothing more is taken.
     pub fn close(&self) {
         let mut table = self.table();
@@ -348,7 +354,9 @@ impl Ear for Session {
         match &message {
             // Only streams of events have such.
             Message::Primed => {}
-            Message::Result { id, .. } | Message::Error { id, .. } => {
+            Message::Result { id, .. }
+            | Message::Error { id, .. }
+            | Message::Unreadable { id, .. } => {
                 let id = id.clone();
                 self.answered(&id, message, text);
             }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use hyper::header::HeaderValue;
 use tokio::time::Instant;
+use tracing::info;
 use uuid::Uuid;
 
 use super::pool::Pool;
@@ -15,6 +16,10 @@ use crate::upstream::sessions::NoSession;
 /// A client that neither says nor hears anything for so long has gone without a word. Servers do
 /// the same; a session holds what a user has done in it.
 const IDLE: Duration = Duration::from_mins(30);
+
+/// Where all lines are in use, one that is silent for so long makes room: most clients go without a
+/// word, and one that comes back begins anew.
+const SILENT: Duration = Duration::from_mins(1);
 
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
@@ -49,6 +54,21 @@ impl Sessions {
         let by_id = self.by_id();
         let session = by_id.get(id)?;
         (session.caller == caller && session.is_open()).then(|| Arc::clone(session))
+    }
+
+    /// Ends the one that was unused for longest, if that is long enough.
+    pub(super) fn make_room(&self) {
+        let by_id = self.by_id();
+        let open = by_id.values().filter(|session| session.is_open());
+        let idle = open.filter_map(|session| Some((session.idle_since()?, session)));
+        let longest = idle.min_by_key(|(since, _)| *since);
+        let is_silent = |since| Instant::now().saturating_duration_since(since) >= SILENT;
+        if let Some((since, session)) = longest
+            && is_silent(since)
+        {
+            info!("a session that its client does not use makes room for another line");
+            session.close();
+        }
     }
 
     /// Ends those whose clients are silent for too long, and forgets those that have ended.

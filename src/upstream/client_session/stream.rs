@@ -277,6 +277,10 @@ fn is_ours(session: &Session, data: &str) -> bool {
             hearers.answer(&id, Err(error));
             true
         }
+        Message::Unreadable { id, failure, .. } if is_beside_clients(&id) => {
+            hearers.fail(&id, failure);
+            true
+        }
         Message::Notification { method, params } => {
             note(session.origin(), &method);
             let Some(params) = params.filter(|_| &*method == "notifications/progress") else {
@@ -293,6 +297,7 @@ fn is_ours(session: &Session, data: &str) -> bool {
         Message::Primed
         | Message::Result { .. }
         | Message::Error { .. }
+        | Message::Unreadable { .. }
         | Message::Request { .. } => false,
     }
 }

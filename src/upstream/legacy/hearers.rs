@@ -12,6 +12,7 @@ use tracing::{debug, warn};
 use super::super::modern::log_at;
 use super::super::request_id::RequestId;
 use super::super::{Event, Outgoing, Question, UpstreamError};
+use crate::mcp::error::Failure;
 use crate::mcp::json::Object;
 use crate::mcp::meta::PROGRESS_TOKEN;
 
@@ -142,20 +143,30 @@ impl Hearers {
         id: &str,
         answer: Result<Box<RawValue>, Box<RawValue>>,
     ) {
-        let table = self.table();
-        let mut running = table.running.iter();
-        let Some(named) = running.find(|running| running.id.is(id)) else {
-            debug!("an answer to no request of ours was ignored");
-            return;
-        };
-        named.say(match answer {
+        let answer = match answer {
             Ok(result) => Event::Result(result),
             Err(error) => Event::Error(UpstreamError {
                 error,
                 status: 200,
                 www_authenticate: None,
             }),
-        });
+        };
+        self.end(id, answer);
+    }
+
+    /// One that came here, and cannot be read.
+    pub(in crate::upstream) fn fail(&self, id: &str, failure: Failure) {
+        self.end(id, Event::Failed(failure));
+    }
+
+    fn end(&self, id: &str, end: Event) {
+        let table = self.table();
+        let mut running = table.running.iter();
+        let Some(named) = running.find(|running| running.id.is(id)) else {
+            debug!("an answer to no request of ours was ignored");
+            return;
+        };
+        named.say(end);
     }
 }
 

@@ -316,7 +316,10 @@ impl Conversation {
                 }
             }
             Message::Primed => None,
-            Message::Result { .. } | Message::Error { .. } => {
+            Message::Unreadable { id, failure, .. } if own.is(&id) => {
+                Some(self.end(Event::Failed(failure)))
+            }
+            Message::Result { .. } | Message::Error { .. } | Message::Unreadable { .. } => {
                 if let Phase::Reading(messages) = &mut self.phase {
                     messages.note_stray();
                 }

@@ -141,6 +141,7 @@ impl Standing {
             Message::Primed => {}
             Message::Result { id, result } => hearers.answer(&id, Ok(result)),
             Message::Error { id, error } => hearers.answer(&id, Err(error)),
+            Message::Unreadable { id, failure, .. } => hearers.fail(&id, failure),
             Message::Notification { method, params } => {
                 note(&self.origin, &method);
                 match (&*method, params) {

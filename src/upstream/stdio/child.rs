@@ -309,12 +309,9 @@ fn hear(line: &[u8], ear: &impl Ear, garbage: &mut Garbage) {
     if line.trim_ascii().is_empty() {
         return;
     }
-    let read = std::str::from_utf8(line)
-        .ok()
-        .and_then(|text| heard::read(text).ok().map(|message| (message, text)));
-    match read {
-        Some((message, text)) => ear.heard(message, text),
-        None => garbage.count(),
+    match heard::read_line(line) {
+        Ok((message, text)) => ear.heard(message, &text),
+        Err(_) => garbage.count(),
     }
 }
 

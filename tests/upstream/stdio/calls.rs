@@ -92,7 +92,7 @@ async fn a_question_is_that_of_the_only_call() {
 
 #[tokio::test]
 async fn a_question_that_names_no_call_is_refused_while_several_run() {
-    let upstream = upstream(Era::Legacy);
+    let upstream = with_one_child(Era::Legacy);
     let held = begun(
         &upstream,
         Era::Legacy,
@@ -113,6 +113,45 @@ async fn a_question_that_names_no_call_is_refused_while_several_run() {
     text(&upstream, Era::Legacy, "release", r#"{"nonces":["a"]}"#).await;
     let mut exchange = upstream.begin(Era::Legacy, call_with("ask", "{}"));
     assert!(matches!(next(&mut exchange).await, Event::Question(_)));
+}
+
+/// Servers do not answer what was cancelled, and whoever cancels calls again.
+#[tokio::test]
+async fn after_a_call_that_was_given_up_the_next_one_can_ask() {
+    for is_cancelled in [true, false] {
+        let upstream = upstream(Era::Legacy);
+        let own = pid(&upstream, Era::Legacy).await;
+        let hold = call_with("hold", r#"{"nonce":"a"}"#);
+        let held = begun(&upstream, Era::Legacy, hold).await;
+        if is_cancelled {
+            held.control.cancel().await;
+        }
+        drop(held);
+        let mut next_one = upstream.begin(Era::Legacy, call_with("ask", "{}"));
+        let asked = next(&mut next_one).await;
+        assert!(matches!(asked, Event::Question(_)), "{asked:?}");
+        assert_ne!(pid(&upstream, Era::Legacy).await, own);
+    }
+}
+
+/// A modern server asks by its results, and who declared nothing is asked nothing.
+#[tokio::test]
+async fn where_nobody_is_asked_a_call_that_was_given_up_costs_no_child() {
+    for (era, capabilities) in [(Era::Modern, r#"{"elicitation":{}}"#), (Era::Legacy, "{}")] {
+        let upstream = upstream(era);
+        let of = |tool: &str, arguments: &str| Outgoing {
+            capabilities: capabilities.into(),
+            ..call_with(tool, arguments)
+        };
+        let pid = || text_of(upstream.begin(era, of("pid", "{}")));
+        let own = pid().await;
+        let mut held = upstream.begin(era, of("hold", r#"{"nonce":"a"}"#));
+        assert!(matches!(held.events.next().await, Some(Event::Sent)));
+        // What is answered after it shows that the child has it.
+        assert_eq!(pid().await, own);
+        drop(held);
+        assert_eq!(pid().await, own, "{era:?}");
+    }
 }
 
 /// The questions of a call that waits for its client's answer stay its own: what comes after it goes
@@ -186,7 +225,7 @@ async fn a_modern_question_is_a_result_and_its_answer_a_retry() {
 async fn a_cancel_is_told_in_both_eras() {
     for era in BOTH {
         for by_control in [true, false] {
-            let upstream = upstream(era);
+            let upstream = with_one_child(era);
             let exchange = begun(&upstream, era, call_with("hold", r#"{"nonce":"a"}"#)).await;
             if by_control {
                 exchange.control.cancel().await;
@@ -255,6 +294,23 @@ async fn the_server_is_known_and_its_era_found() {
 async fn a_server_that_ignores_what_it_does_not_know_is_legacy() {
     let upstream = run(&of("deaf"));
     assert_eq!(upstream.era(None).await.unwrap(), Era::Legacy);
+}
+
+/// It is asked `initialize` next, and its deaths of the question are none of a wreck.
+#[tokio::test]
+async fn a_server_that_ends_at_what_it_does_not_know_is_legacy() {
+    let mut settings = of("strict");
+    settings.children_max = 1;
+    let upstream = run(&settings);
+    for _ in 0..6 {
+        assert!(upstream.answers().await);
+        assert!(!upstream.cannot_run());
+    }
+    assert_eq!(upstream.known_era(), Some(Era::Legacy));
+    assert_eq!(
+        text(&upstream, Era::Legacy, "echo", r#"{"text":"on"}"#).await,
+        "on"
+    );
 }
 
 #[tokio::test]

@@ -14,6 +14,21 @@ async fn every_fault_has_its_word_and_the_next_call_its_child() {
             ("unfinished", "{}", "upstream_reset unknown"),
             ("close_stdout", "{}", "upstream_reset unknown"),
             ("long", r#"{"bytes":1048577}"#, "upstream_too_large unknown"),
+            (
+                "unreadable",
+                r#"{"how":"half"}"#,
+                "upstream_invalid unknown",
+            ),
+            (
+                "unreadable",
+                r#"{"how":"deep"}"#,
+                "upstream_too_large unknown",
+            ),
+            (
+                "unreadable",
+                r#"{"how":"bytes"}"#,
+                "upstream_invalid unknown",
+            ),
             // A message is complete with its last brace.
             ("no_newline", "{}", r#"result {"content": []}"#),
         ] {
@@ -153,15 +168,27 @@ async fn a_program_that_could_not_be_run_is_tried_again() {
         outcome_of(upstream.begin(Era::Legacy, call("echo"))).await;
     }
     std::fs::write(&file, "").unwrap();
-    let runs = async {
-        let mut look = tokio::time::interval(Duration::from_millis(20));
-        while upstream.cannot_run() {
-            look.tick().await;
-        }
-    };
-    let waited = timeout(Duration::from_secs(20), runs).await;
+    let waited = timeout(Duration::from_secs(20), can_be_run(&upstream)).await;
     std::fs::remove_file(&file).unwrap();
     waited.unwrap();
+}
+
+async fn can_be_run(upstream: &Upstream) {
+    let mut look = tokio::time::interval(Duration::from_millis(20));
+    while upstream.cannot_run() {
+        look.tick().await;
+    }
+}
+
+/// Also one that ends at what it does not know.
+#[tokio::test]
+async fn a_program_that_crashed_is_tried_again_with_a_handshake() {
+    let upstream = run(&of("strict"));
+    while !upstream.cannot_run() {
+        outcome_of(upstream.begin(Era::Legacy, call_with("exit", "{}"))).await;
+    }
+    let waited = timeout(Duration::from_secs(20), can_be_run(&upstream));
+    waited.await.unwrap();
 }
 
 #[tokio::test]

@@ -45,6 +45,12 @@ fn upstream(era: Era) -> Upstream {
     run(&of(mode(era)))
 }
 
+fn with_one_child(era: Era) -> Upstream {
+    let mut settings = of(mode(era));
+    settings.children_max = 1;
+    run(&settings)
+}
+
 /// A modern request says so in its `_meta`; to a legacy server none of it goes.
 fn call_with(tool: &str, arguments: &str) -> Outgoing {
     Outgoing {

@@ -2,6 +2,9 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use raincheck::upstream::channel::session::Asked;
 
 use super::*;
 
@@ -120,6 +123,78 @@ async fn children_are_bounded_and_the_unused_make_room() {
         own.to_string()
     );
     gone(own).await;
+}
+
+async fn minutes_later(minutes: u64) {
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_mins(minutes)).await;
+    tokio::time::resume();
+}
+
+/// Most clients go without a word.
+#[tokio::test]
+async fn a_session_that_its_client_does_not_use_makes_room() {
+    let mut settings = of("legacy");
+    settings.children_max = 1;
+    let upstream = run(&settings);
+    let (left, _) = upstream.open_session([1; 16], None).await.unwrap();
+    assert!(upstream.session(&left, [1; 16]).is_some());
+    minutes_later(1).await;
+    let (own, _) = upstream.open_session([2; 16], None).await.unwrap();
+    assert!(upstream.session(&left, [1; 16]).is_none());
+    assert!(upstream.session(&own, [2; 16]).is_some());
+    // For calls, too.
+    minutes_later(1).await;
+    pid(&upstream, Era::Legacy).await;
+    assert!(upstream.session(&own, [2; 16]).is_none());
+}
+
+#[tokio::test]
+async fn a_session_that_is_in_use_makes_no_room() {
+    let mut settings = of("legacy");
+    settings.children_max = 1;
+    settings.session_wait = Duration::from_millis(300);
+    let upstream = run(&settings);
+    let (id, session) = upstream.open_session([1; 16], None).await.unwrap();
+    let is_refused = async || upstream.open_session([2; 16], None).await.is_err();
+    assert!(is_refused().await, "used a moment ago");
+    let news = session.news();
+    minutes_later(2).await;
+    assert!(is_refused().await, "its client listens");
+    drop(news);
+    let params = r#"{"name":"hold","arguments":{"nonce":"a"}}"#;
+    let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
+    let asked = Asked {
+        id: serde_json::from_str("1").unwrap(),
+        method: "tools/call",
+        params: None,
+        text: &text,
+        streams: true,
+    };
+    // A client that hangs up may come back.
+    drop(session.ask(&asked).await.unwrap());
+    minutes_later(2).await;
+    assert!(is_refused().await, "a call runs");
+    assert!(upstream.session(&id, [1; 16]).is_some());
+}
+
+/// Nobody would look for it where a server is said to be unreachable.
+#[tokio::test]
+async fn the_limit_that_was_reached_is_named() {
+    let name = format!("raincheck-limit-{}", std::process::id());
+    let file = std::env::temp_dir().join(name);
+    let log = Arc::new(std::fs::File::create(&file).unwrap());
+    let logged = tracing_subscriber::fmt().with_writer(log).finish();
+    let _logging = tracing::subscriber::set_default(logged);
+    let mut settings = of("legacy");
+    settings.children_max = 1;
+    settings.session_wait = Duration::from_millis(100);
+    let upstream = run(&settings);
+    let _session = upstream.open_session([1; 16], None).await.unwrap();
+    upstream.open_session([2; 16], None).await.unwrap_err();
+    let log = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    assert!(log.contains("children_max"), "{log}");
 }
 
 #[tokio::test]

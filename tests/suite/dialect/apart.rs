@@ -282,6 +282,22 @@ async fn a_tool_that_the_server_runs_as_a_task_only_is_like_any_other() {
 }
 
 #[tokio::test]
+async fn such_a_tool_is_called_on_a_replica_that_showed_no_list() {
+    let mut pair = Pair::start(Era::Legacy, "").await;
+    let at_a = Session::open(pair.at_a()).await;
+    at_a.ask("tools/list", json!({})).await;
+    let plain = json!({"name": "only", "arguments": {}});
+    let at_b = at_a.at(pair.at_b());
+    let called = at_b.result_of("tools/call", plain.clone());
+    assert_eq!(called.await["content"][0]["text"], "theirs");
+    pair.a.kill();
+    pair.a.restart().await;
+    let back = at_a.at(pair.at_a());
+    let called = back.result_of("tools/call", plain);
+    assert_eq!(called.await["content"][0]["text"], "theirs");
+}
+
+#[tokio::test]
 async fn a_server_s_own_tasks_are_the_client_s_where_the_operator_says_so() {
     let pass = Config::always().section("upstream", "native_tasks = \"pass\"");
     let rig = Rig::start(Era::Legacy, pass).await;

@@ -22,7 +22,7 @@ pub enum Kind {
     Session,
     /// Which call an idempotency key, or an identical call, stands for.
     Claim,
-    /// A client's answer to a question, for the replica that waits for it.
+    /// A client's answer to a question, or that the server has it, for the replica that waits for it.
     Answer,
     /// The events of a held call.
     Events,

@@ -446,6 +446,7 @@ impl Asked {
             digest: Digest::of(&[]),
             repeatable: self.repeatable,
             listed: self.listed,
+            session: None,
         }
     }
 

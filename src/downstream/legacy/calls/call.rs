@@ -303,6 +303,7 @@ fn call(
         digest: request.digest(),
         repeatable: terms.known.repeatable,
         listed: from.is_somebody,
+        session: from.session.map(|session| *session.as_bytes()),
     }
 }
 

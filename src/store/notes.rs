@@ -32,6 +32,8 @@ pub enum Kind {
     Token,
     /// That a client waits for a request no more.
     Cancel,
+    /// On which kind of stream a client has a question.
+    Said,
 }
 
 impl Kind {
@@ -45,6 +47,7 @@ impl Kind {
             Self::Hold => 'h',
             Self::Token => 't',
             Self::Cancel => 'x',
+            Self::Said => 'q',
         }
     }
 }

@@ -183,6 +183,52 @@ async fn any_replica_reads_and_answers() {
 }
 
 #[tokio::test]
+async fn a_question_on_the_session_s_stream_is_on_no_other_replica_s() {
+    let mut pair = Pair::start(Era::Legacy, "").await;
+    let at_a = Session::open(pair.at_a()).await;
+    let at_b = at_a.at(pair.at_b());
+    let mut news = at_a.listening().stream().await;
+    let asked = async |news: &mut Stream| {
+        let (task, _) = at_b.task("ask", json!({})).await;
+        // A replica that was asked about the task tells of it.
+        at_a.get(&task).await;
+        let question = news.next_of("elicitation/create").await;
+        assert_question(&question, &task);
+        (task, question)
+    };
+    let (task, question) = asked(&mut news).await;
+    let waiting = at_b.asking("tasks/result", json!({"taskId": task}));
+    let mut waiting = waiting.stream().await;
+    at_a.reply(&question, "result", accept("Ada")).await;
+    assert_eq!(waiting.next().await["result"]["content"][0]["text"], "Ada");
+    // What a replica has said that is no more is said by another.
+    let (task, question) = asked(&mut news).await;
+    pair.a.kill();
+    let waiting = at_b.asking("tasks/result", json!({"taskId": task}));
+    assert_eq!(waiting.stream().await.next().await, question);
+}
+
+#[tokio::test]
+async fn a_question_where_the_result_is_waited_for_is_on_no_other_replica_s() {
+    let pair = Pair::start(Era::Legacy, "").await;
+    let at_a = Session::open(pair.at_a()).await;
+    let at_b = at_a.at(pair.at_b());
+    let (task, _) = at_b.task("ask", json!({})).await;
+    let waiting = at_b.asking("tasks/result", json!({"taskId": task}));
+    let mut waiting = waiting.stream().await;
+    let question = waiting.next().await;
+    assert_question(&question, &task);
+    let mut news = at_a.listening().stream().await;
+    at_a.get(&task).await;
+    let (other, _) = at_b.task("ask", json!({})).await;
+    at_a.get(&other).await;
+    let asked = news.next_of("elicitation/create").await;
+    assert_question(&asked, &other);
+    at_b.reply(&question, "result", accept("Ada")).await;
+    assert_eq!(waiting.next().await["result"]["content"][0]["text"], "Ada");
+}
+
+#[tokio::test]
 async fn a_store_that_is_away_is_no_unknown_task() {
     let config = "read_patience = \"1s\"\ncreate_patience = \"1s\"";
     let pair = Pair::with(Era::Legacy, "", |c| c.store(config)).await;

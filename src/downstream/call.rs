@@ -91,6 +91,7 @@ pub(super) fn call(asked: &Asked<'_>, plan: Plan, rule: Rule) -> Call {
         digest: digest(&asked.modern.request),
         repeatable: asked.repeatable,
         listed: super::auth::is_somebody(asked.headers),
+        session: None,
     }
 }
 

@@ -35,6 +35,7 @@ mod budget;
 mod carried;
 mod carrier;
 pub mod claim;
+mod elsewhere;
 mod finish;
 mod heartbeat;
 mod leg;
@@ -139,6 +140,8 @@ pub struct Call {
     pub repeatable: bool,
     /// The caller is somebody in particular, who can have the task listed (2025-11-25, Tasks).
     pub listed: bool,
+    /// Of which session its client is, where its questions are answered to any replica.
+    pub session: Option<[u8; 16]>,
 }
 
 /// How a client hears that its call became a task.

@@ -22,7 +22,7 @@ pub enum Kind {
     Session,
     /// Which call an idempotency key, or an identical call, stands for.
     Claim,
-    /// A client's answer to a question, for the replica that waits for it.
+    /// A client's answer to a question, or that the server has it, for the replica that waits for it.
     Answer,
     /// The events of a held call.
     Events,
@@ -32,6 +32,8 @@ pub enum Kind {
     Token,
     /// That a client waits for a request no more.
     Cancel,
+    /// On which kind of stream a client has a question.
+    Said,
 }
 
 impl Kind {
@@ -45,6 +47,7 @@ impl Kind {
             Self::Hold => 'h',
             Self::Token => 't',
             Self::Cancel => 'x',
+            Self::Said => 'q',
         }
     }
 }

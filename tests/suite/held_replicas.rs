@@ -116,6 +116,27 @@ async fn a_call_is_cancelled_at_any_replica() {
     assert_eq!(rest(&mut stream).await, [], "and no answer");
 }
 
+/// What it becomes does not ask for the answer once more.
+#[tokio::test]
+async fn a_question_of_a_carried_call_is_answered_at_any_replica() {
+    let carried = Config::auto("10s").terms("companion_tools = true\nfallback_after = \"4s\"");
+    let pair = Pair::of(carried).await;
+    let at_a = Session::open(Client::of(pair.a.address())).await;
+    let at_b = at_a.over(Client::of(pair.b.address()));
+    let mut stream = at_a.calling("ask_then_hold", json!({})).stream().await;
+    let question = stream.next_of("elicitation/create").await;
+    let accept = json!({"action": "accept", "content": {"name": "Ada"}});
+    let answer = json!({"jsonrpc": "2.0", "id": question["id"], "result": accept});
+    assert_eq!(at_b.post(&answer).send().await.status, 202);
+    let given = stream.next_of_answer().await;
+    let given = &given["result"]["structuredContent"];
+    assert_eq!(given["state"], "working", "{given}");
+    pair.upstream.release("ask_then_hold");
+    let ticket = json!({"ticket": given["ticket"]});
+    let result = at_b.calling("task_result", ticket).send().await;
+    assert_eq!(result.into_result()["content"][0]["text"], "released");
+}
+
 #[tokio::test]
 async fn a_call_whose_replica_died_is_answered_for() {
     let mut pair = Pair::start().await;

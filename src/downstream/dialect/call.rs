@@ -135,6 +135,7 @@ pub(super) async fn answer(
         progress_token: None,
         repeatable: known.repeatable && front.settings.trust_annotations,
         listed: asker.is_somebody,
+        session: None,
     };
     let (made, guard) = match make(front, asker.key, (claim, call), &request.params).await {
         Ok(made) => made,

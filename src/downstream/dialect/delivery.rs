@@ -10,11 +10,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
-use tokio::time::{Duration, sleep};
+use tokio::time::{Duration, Instant, sleep, sleep_until};
 
 use super::super::call::KEEP_ALIVE;
 use super::super::legacy::pushes::SessionKey;
 use super::super::tasks::Shared;
+use super::said::{self, Stream};
 use super::{Asker, progress};
 use crate::mcp::json::Writer;
 use crate::mcp::tasks_2025::STATUS;
@@ -100,6 +101,10 @@ impl Deliveries {
         told.is_some_and(|told| std::mem::replace(told, status) != status)
     }
 
+    fn is_on_result(&self, question: &said::Question<'_>) -> bool {
+        self.table().on_results.contains_key(&owned(question))
+    }
+
     fn forget(&self, key: SessionKey, id: TaskId) {
         if let Some(session) = self.table().sessions.get_mut(&key) {
             session.tasks.remove(&id);
@@ -128,19 +133,25 @@ impl Table {
     }
 }
 
+fn owned(question: &said::Question<'_>) -> Question {
+    (question.session, question.task, question.key.into())
+}
+
+/// Puts a question on the session's own stream. False where it is on that of a `tasks/result` here, or
+/// the stream is not open or slow.
+fn push(front: &Shared, question: &said::Question<'_>, text: String) -> bool {
+    let table = front.deliveries.table();
+    !table.on_results.contains_key(&owned(question)) && front.pushes.push(question.session, text)
+}
+
 /// Puts a question on the stream of a `tasks/result`. `None`: the session's own stream is open here.
-pub(super) fn put_on_result(
-    front: &Shared,
-    key: SessionKey,
-    id: TaskId,
-    name: &str,
-) -> Option<OnResult> {
-    let question = (key, id, name.into());
-    // At the same time as the job below decides the same: each question goes one way.
+pub(super) fn put_on_result(front: &Shared, question: &said::Question<'_>) -> Option<OnResult> {
+    // At the same time as `push` decides the same: each question goes one way.
     let mut table = front.deliveries.table();
-    if front.pushes.is_open(key) {
+    if front.pushes.is_open(question.session) {
         return None;
     }
+    let question = owned(question);
     *table.on_results.entry(question.clone()).or_default() += 1;
     Some(OnResult {
         deliveries: Arc::clone(&front.deliveries),
@@ -207,6 +218,7 @@ fn run(front: &Shared, key: SessionKey, session: &mut Session) {
         stream,
         asked: BTreeMap::new(),
         heard: BTreeMap::new(),
+        tell_again: Instant::now(),
         pending: BTreeSet::new(),
         again: BTreeSet::new(),
     };
@@ -224,10 +236,12 @@ struct Job {
     watch: Watch,
     /// On which stream the questions were put.
     stream: u64,
-    /// The keys of these questions, for each task that is watched.
+    /// The keys of those that are open, for each task that is watched.
     asked: BTreeMap<TaskId, BTreeSet<Box<str>>>,
     /// And what was told of their progress.
     heard: BTreeMap<TaskId, progress::Heard>,
+    /// When other replicas are to be told that the questions are there.
+    tell_again: Instant,
     /// What may have changed.
     pending: BTreeSet<TaskId>,
     /// What is to be tried again a little later.
@@ -283,10 +297,12 @@ impl Job {
         } else {
             TRY_AGAIN
         };
+        let asks = self.asks();
         tokio::select! {
             id = self.watch.changed() => {
                 self.pending.insert(id);
             }
+            () = sleep_until(self.tell_again), if asks => self.tell_others().await,
             () = self.woken.notified() => {}
             () = sleep(pause) => self.pending.append(&mut self.again),
         }
@@ -309,7 +325,7 @@ impl Job {
             }
         }
         match self.front.find_by_id(id, &self.caller).await {
-            Ok(Some(loaded)) => self.tell(&loaded.task),
+            Ok(Some(loaded)) => self.tell(&loaded.task).await,
             Ok(None) => self.forget(id),
             Err(_away) => {
                 self.again.insert(id);
@@ -317,7 +333,7 @@ impl Job {
         }
     }
 
-    fn tell(&mut self, task: &Task) {
+    async fn tell(&mut self, task: &Task) {
         let (front, key) = (&self.front, self.key);
         if front.deliveries.is_news(key, task.id, task.status()) {
             // One that is dropped is made up for by the client's next poll.
@@ -328,22 +344,56 @@ impl Job {
         if let Some(news) = heard.and_then(|heard| heard.news(task)) {
             front.pushes.push(key, news);
         }
+        self.ask(task).await;
+        if task.is_ended() {
+            self.forget(task.id);
+        }
+    }
+
+    async fn ask(&mut self, task: &Task) {
+        if !self.asks() {
+            self.tell_again = Instant::now() + said::TELL_AGAIN;
+        }
+        let (front, session) = (&self.front, self.key);
+        let open: Vec<(&str, String)> = view_2025::questions(task).collect();
         let asked = self.asked.entry(task.id).or_default();
-        let table = front.deliveries.table();
-        for (name, question) in view_2025::questions(task) {
-            let on_result = (key, task.id, name.into());
-            if asked.contains(name) || table.on_results.contains_key(&on_result) {
+        asked.retain(|key| open.iter().any(|(name, _)| **key == **name));
+        for (key, text) in open {
+            let question = said::Question {
+                session,
+                task: task.id,
+                key,
+            };
+            if asked.contains(key) || front.deliveries.is_on_result(&question) {
                 continue;
             }
-            if front.pushes.push(key, question) {
-                asked.insert(name.into());
+            let may_be_said = question.may_be_on(Stream::Session, front).await;
+            if may_be_said && push(front, &question, text) {
+                asked.insert(key.into());
             } else {
                 self.again.insert(task.id);
             }
         }
-        drop(table);
-        if task.is_ended() {
-            self.forget(task.id);
+    }
+
+    fn asks(&self) -> bool {
+        self.asked.values().any(|asked| !asked.is_empty())
+    }
+
+    async fn tell_others(&mut self) {
+        self.tell_again = Instant::now() + said::TELL_AGAIN;
+        if self.front.pushes.stream(self.key) != Some(self.stream) {
+            return;
+        }
+        for (task, asked) in &self.asked {
+            for key in asked {
+                let question = said::Question {
+                    session: self.key,
+                    task: *task,
+                    key,
+                };
+                question.is_on(Stream::Session, &self.front).await;
+            }
         }
     }
 

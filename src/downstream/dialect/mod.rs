@@ -30,6 +30,7 @@ mod progress;
 mod questions;
 mod requests;
 mod result;
+mod said;
 
 pub(super) use call::{Sent, only_as_task};
 pub(super) use edit::{Edit, relay};

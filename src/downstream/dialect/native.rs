@@ -2,31 +2,34 @@
 //!
 //! To clients they are tools like any other: a plain call of one is a task that is waited for.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// More are not remembered: their plain calls are the server's to refuse.
+/// More are not remembered: of those the server is asked.
 const TOOLS_MAX: usize = 1024;
 
-/// All of this process.
+/// All of this process: whether they run as tasks only.
 #[derive(Debug, Default)]
-pub struct NativeTools(Mutex<BTreeSet<Box<str>>>);
+pub struct NativeTools(Mutex<BTreeMap<Box<str>, bool>>);
 
 impl NativeTools {
-    fn names(&self) -> MutexGuard<'_, BTreeSet<Box<str>>> {
+    fn tools(&self) -> MutexGuard<'_, BTreeMap<Box<str>, bool>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(in crate::downstream) fn contains(&self, name: &str) -> bool {
-        self.names().contains(name)
+    /// `None`: no list that passed here had that tool. The client may know it from another replica, or
+    /// from before a restart.
+    pub(in crate::downstream) fn requires_task(&self, name: &str) -> Option<bool> {
+        self.tools().get(name).copied()
     }
+
     /// What a list says of the tool.
     pub(super) fn note(&self, name: &str, requires_task: bool) {
-        let mut names = self.names();
-        if !requires_task {
-            names.remove(name);
-        } else if names.len() < TOOLS_MAX {
-            names.insert(name.into());
+        let mut tools = self.tools();
+        if let Some(known) = tools.get_mut(name) {
+            *known = requires_task;
+        } else if tools.len() < TOOLS_MAX {
+            tools.insert(name.into(), requires_task);
         }
     }
 }

@@ -17,6 +17,7 @@ use super::super::legacy::pushes::SessionKey;
 use super::super::legacy::words::Request;
 use super::super::reply::{self, Rpc};
 use super::super::tasks::{Refusal, Shared};
+use super::said::{self, Stream};
 use super::{Asker, delivery, progress, requests};
 use crate::mcp::error::RpcError;
 use crate::mcp::{sse, tasks_2025};
@@ -107,7 +108,10 @@ struct Waiting {
     carried_here: bool,
     /// The open questions that were not put on this stream.
     open: BTreeMap<Box<str>, String>,
+    /// Those that were.
     asked: BTreeSet<Box<str>>,
+    /// When other replicas are to be told that they are here.
+    tell_again: Instant,
     /// Those that are on no other stream of the session meanwhile.
     put: Vec<delivery::OnResult>,
     heard: progress::Heard,
@@ -146,6 +150,7 @@ impl Waiting {
             carried_here: false,
             open: BTreeMap::new(),
             asked: BTreeSet::new(),
+            tell_again: Instant::now(),
             put: Vec::new(),
             heard: progress::Heard::of(front, read).await?,
             news: None,
@@ -168,14 +173,18 @@ impl Waiting {
             if let Some(answer) = self.answer.take() {
                 return Said::Answer(answer);
             }
-            if let Some(message) = self.message() {
+            if let Some(message) = self.message().await {
                 return Said::Message(message);
             }
             look_again |= !self.open.is_empty();
             let again = Instant::now() + LOOK_AGAIN;
+            let asks = !self.asked.is_empty();
             tokio::select! {
                 _ = self.watch.changed() => self.dirty = true,
                 () = tokio::time::sleep_until(again), if look_again => {}
+                () = tokio::time::sleep_until(self.tell_again), if asks => {
+                    self.tell_others().await;
+                }
                 // What is carried here ends in time; what is not may take any time.
                 () = self.front.closing.cancelled(), if !self.carried_here => {
                     return self.closing();
@@ -192,8 +201,10 @@ impl Waiting {
     }
 
     /// What is to be said before the end. It is said once: on the session's own stream where that is
-    /// open here.
-    fn message(&mut self) -> Option<String> {
+    /// open here, or was sooner elsewhere.
+    ///
+    /// Cancel safe.
+    async fn message(&mut self) -> Option<String> {
         let elsewhere = self.key.is_some_and(|key| self.front.pushes.is_open(key));
         if elsewhere || !self.streams {
             return None;
@@ -201,14 +212,46 @@ impl Waiting {
         if let Some(news) = self.news.take() {
             return Some(news);
         }
-        if let Some(key) = self.key {
-            let name = self.open.keys().next()?;
-            let put = delivery::put_on_result(&self.front, key, self.task, name)?;
-            self.put.push(put);
+        let key = self.key_to_say().await?;
+        let question = self.open.remove(&key)?;
+        if self.asked.is_empty() {
+            self.tell_again = Instant::now() + said::TELL_AGAIN;
         }
-        let (name, question) = self.open.pop_first()?;
-        self.asked.insert(name);
+        self.asked.insert(key);
         Some(question)
+    }
+
+    /// Of an open question that is nowhere else, and counts as said here.
+    async fn key_to_say(&mut self) -> Option<Box<str>> {
+        let Some(session) = self.key else {
+            return self.open.keys().next().cloned();
+        };
+        for key in self.open.keys() {
+            let question = self.question(session, key);
+            if question.may_be_on(Stream::Result, &self.front).await {
+                let put = delivery::put_on_result(&self.front, &question)?;
+                self.put.push(put);
+                return Some(key.clone());
+            }
+        }
+        None
+    }
+
+    fn question<'a>(&self, session: SessionKey, key: &'a str) -> said::Question<'a> {
+        said::Question {
+            session,
+            task: self.task,
+            key,
+        }
+    }
+
+    async fn tell_others(&mut self) {
+        self.tell_again = Instant::now() + said::TELL_AGAIN;
+        let Some(session) = self.key else { return };
+        for key in &self.asked {
+            let question = self.question(session, key);
+            question.is_on(Stream::Result, &self.front).await;
+        }
     }
 
     async fn read(&mut self) -> Result<(), StoreError> {
@@ -229,9 +272,10 @@ impl Waiting {
             self.answer = Some(self.end(task, outcome).await?);
             return Ok(());
         }
-        let open = view_2025::questions(task).filter(|(key, _)| !self.asked.contains(*key));
         self.news = self.heard.news(task).or_else(|| self.news.take());
-        self.open = open.map(|(key, message)| (key.into(), message)).collect();
+        let open = view_2025::questions(task).map(|(key, message)| (key.into(), message));
+        self.open = open.collect();
+        self.asked.retain(|key| self.open.remove(key).is_some());
         Ok(())
     }
 

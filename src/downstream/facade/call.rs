@@ -456,6 +456,7 @@ impl Asked {
             digest: Digest::of(&[]),
             repeatable: self.repeatable,
             listed: self.listed,
+            session: None,
         }
     }
 

@@ -258,6 +258,7 @@ impl Carrier {
             digest: Digest::of(&[]),
             repeatable: false,
             listed: false,
+            session: None,
         };
         Self {
             runner,
@@ -418,6 +419,7 @@ impl Carrier {
         if self.kept.is_some() || self.gather.is_some() {
             return Flow::Continue;
         }
+        self.forget_passed().await;
         // Relayed and not answered yet: asked in the task from here on.
         let events = self.events_of_asked().await;
         match self.keep(events, true).await {

@@ -29,6 +29,26 @@ impl Carrier {
         self.asked.push(question);
     }
 
+    /// Forgets the questions whose answers came to another replica: the server has them from there.
+    pub(super) async fn forget_passed(&mut self) {
+        let Some(session) = self.call.session else {
+            return;
+        };
+        let mut asked = std::mem::take(&mut self.asked).into_iter();
+        for question in asked.by_ref() {
+            match self.runner.has_passed(&session, &question.id).await {
+                Ok(true) => {}
+                Ok(false) => self.asked.push(question),
+                // It is rather asked twice than lost.
+                Err(_away) => {
+                    self.asked.push(question);
+                    break;
+                }
+            }
+        }
+        self.asked.extend(asked);
+    }
+
     /// The client answered. What became the record's question meanwhile is answered there.
     pub(super) async fn on_answered(&mut self, answered: Answered) -> Flow {
         let Answered { id, answer } = answered;

@@ -202,7 +202,9 @@ impl Redis {
     /// The same, where the size is not known: what clients and servers wrote may be large.
     fn for_kind(&self, kind: Kind) -> &Link {
         match kind {
-            Kind::Session | Kind::Claim | Kind::Hold | Kind::Token | Kind::Cancel => &self.link,
+            Kind::Session | Kind::Claim | Kind::Hold | Kind::Token | Kind::Cancel | Kind::Said => {
+                &self.link
+            }
             Kind::Answer | Kind::Events => &self.bulk,
         }
     }

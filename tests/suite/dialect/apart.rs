@@ -183,6 +183,52 @@ async fn any_replica_reads_and_answers() {
 }
 
 #[tokio::test]
+async fn a_question_on_the_session_s_stream_is_on_no_other_replica_s() {
+    let mut pair = Pair::start(Era::Legacy, "").await;
+    let at_a = Session::open(pair.at_a()).await;
+    let at_b = at_a.at(pair.at_b());
+    let mut news = at_a.listening().stream().await;
+    let asked = async |news: &mut Stream| {
+        let (task, _) = at_b.task("ask", json!({})).await;
+        // A replica that was asked about the task tells of it.
+        at_a.get(&task).await;
+        let question = news.next_of("elicitation/create").await;
+        assert_question(&question, &task);
+        (task, question)
+    };
+    let (task, question) = asked(&mut news).await;
+    let waiting = at_b.asking("tasks/result", json!({"taskId": task}));
+    let mut waiting = waiting.stream().await;
+    at_a.reply(&question, "result", accept("Ada")).await;
+    assert_eq!(waiting.next().await["result"]["content"][0]["text"], "Ada");
+    // What a replica has said that is no more is said by another.
+    let (task, question) = asked(&mut news).await;
+    pair.a.kill();
+    let waiting = at_b.asking("tasks/result", json!({"taskId": task}));
+    assert_eq!(waiting.stream().await.next().await, question);
+}
+
+#[tokio::test]
+async fn a_question_where_the_result_is_waited_for_is_on_no_other_replica_s() {
+    let pair = Pair::start(Era::Legacy, "").await;
+    let at_a = Session::open(pair.at_a()).await;
+    let at_b = at_a.at(pair.at_b());
+    let (task, _) = at_b.task("ask", json!({})).await;
+    let waiting = at_b.asking("tasks/result", json!({"taskId": task}));
+    let mut waiting = waiting.stream().await;
+    let question = waiting.next().await;
+    assert_question(&question, &task);
+    let mut news = at_a.listening().stream().await;
+    at_a.get(&task).await;
+    let (other, _) = at_b.task("ask", json!({})).await;
+    at_a.get(&other).await;
+    let asked = news.next_of("elicitation/create").await;
+    assert_question(&asked, &other);
+    at_b.reply(&question, "result", accept("Ada")).await;
+    assert_eq!(waiting.next().await["result"]["content"][0]["text"], "Ada");
+}
+
+#[tokio::test]
 async fn a_store_that_is_away_is_no_unknown_task() {
     let config = "read_patience = \"1s\"\ncreate_patience = \"1s\"";
     let pair = Pair::with(Era::Legacy, "", |c| c.store(config)).await;
@@ -279,6 +325,22 @@ async fn a_tool_that_the_server_runs_as_a_task_only_is_like_any_other() {
         let result = session.result_of("tools/call", plain).await;
         assert_eq!(result["content"][0]["text"], "theirs");
     }
+}
+
+#[tokio::test]
+async fn such_a_tool_is_called_on_a_replica_that_showed_no_list() {
+    let mut pair = Pair::start(Era::Legacy, "").await;
+    let at_a = Session::open(pair.at_a()).await;
+    at_a.ask("tools/list", json!({})).await;
+    let plain = json!({"name": "only", "arguments": {}});
+    let at_b = at_a.at(pair.at_b());
+    let called = at_b.result_of("tools/call", plain.clone());
+    assert_eq!(called.await["content"][0]["text"], "theirs");
+    pair.a.kill();
+    pair.a.restart().await;
+    let back = at_a.at(pair.at_a());
+    let called = back.result_of("tools/call", plain);
+    assert_eq!(called.await["content"][0]["text"], "theirs");
 }
 
 #[tokio::test]

@@ -25,6 +25,7 @@ use crate::mcp::error::RpcError;
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Object;
 use crate::mcp::meta::PROGRESS_TOKEN;
+use crate::mcp::tools::Tool;
 use crate::mcp::version::Era;
 use crate::runner::claim::{Claim, NotClaimed};
 use crate::runner::seat::{Answer, Client, Reply};
@@ -45,15 +46,13 @@ pub(super) async fn answer(
     request: &Request<'_>,
 ) -> Option<Response<Body>> {
     let name = request.params.get_str("name")?;
-    let is_native = !front.settings.pass_native_tasks
-        && dialect::speaks(&parts.headers)
-        && front.native_tools.contains(&name);
+    let from = Sender::of(front, parts);
+    let is_native = is_native(front, &from, &name).await;
     let rule = front.rules.for_tool(&name).0;
     let may_be_ours = is_native || front.companion.is_some();
     if !may_be_ours && !claims::may_be(request, &parts.headers, rule) {
         return None;
     }
-    let from = Sender::of(front, parts);
     let id = request.id.get();
     let refuse = |error: &RpcError| Some(Rpc::error(id, error).on_session().into_response());
     let claim = match claims::of_legacy(request, &from.claimant(), rule) {
@@ -103,6 +102,24 @@ pub(super) async fn answer(
         words: Rpc::legacy_answer,
     };
     Some(carry(front, &how, (claim, call)).await)
+}
+
+/// Whether the server runs the tool as a task of its own only, which its client was not told.
+async fn is_native(front: &Shared, from: &Sender<'_>, tool: &str) -> bool {
+    if front.settings.pass_native_tasks || !dialect::speaks(&from.parts.headers) {
+        return false;
+    }
+    if let Some(requires_task) = front.native_tools.requires_task(tool) {
+        return requires_task;
+    }
+    let is_piped = from.parts.extensions.get::<held::Piped>().is_some();
+    if is_piped || !front.upstream.speaks_http() {
+        // Such a session is this process's alone: the lists that its client has passed here.
+        return false;
+    }
+    let tools = from.who.tools(front).await;
+    let known = tools.as_ref().and_then(|tools| tools.get(tool));
+    known.is_some_and(Tool::requires_task)
 }
 
 /// How a call is carried.
@@ -295,6 +312,7 @@ fn call(
         digest: request.digest(),
         repeatable: terms.known.repeatable,
         listed: from.is_somebody,
+        session: from.session.map(|session| *session.as_bytes()),
     }
 }
 

@@ -4,9 +4,12 @@
 //!
 //! All else passes.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
+use serde_json::value::RawValue;
 
 use super::super::auth;
 use super::super::body::Body;
@@ -79,11 +82,31 @@ pub(super) async fn post(
                 _ => return None,
             };
             let session = Sender::of(front, parts).session?;
-            let is_ours = front.carried.answer(session, id, answer);
-            is_ours.then(|| reply::empty(StatusCode::ACCEPTED))
+            if front.carried.answer(session, id, answer) {
+                return Some(reply::empty(StatusCode::ACCEPTED));
+            }
+            passes(front, session, id);
+            None
         }
         Words::Request(_) | Words::Notification(..) | Words::Other => None,
     }
+}
+
+/// Nobody asked that here: another replica may carry the call that did. The client does not wait until
+/// that one is told.
+fn passes(front: &Shared, session: SessionKey, question: &RawValue) {
+    let may_be_anothers = front.companion.is_some() && front.upstream.speaks_http();
+    if !may_be_anothers || front.runner.is_alone() {
+        return;
+    }
+    let (telling, question) = (Arc::clone(front), question.to_owned());
+    front.passing.spawn(async move {
+        let runner = &telling.runner;
+        let told = runner.tell_passed(session.as_bytes(), question.get());
+        if let Err(error) = told.await {
+            tracing::warn!(%error, "a call may ask again what its client has answered on another replica");
+        }
+    });
 }
 
 /// What the client can do the server knows from its session; from no question of it is anything

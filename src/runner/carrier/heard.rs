@@ -57,7 +57,8 @@ impl Carrier {
                     let _ = first.send(error.clone());
                 }
                 let answer = Answer::Error(error.clone());
-                self.on_end(outcome::of_error(error), answer).await
+                let effect = self.effect_of(SideEffect::None);
+                self.on_end(outcome::of_error(error, effect), answer).await
             }
             upstream::Event::Resumable => self.on_resumable(),
             upstream::Event::Later(pause) => self.on_later(pause),
@@ -68,9 +69,23 @@ impl Carrier {
                 {
                     return flow;
                 }
+                let failure = Failure::new(failure.reason, self.effect_of(failure.effect));
                 self.on_end(outcome::failed(failure), Answer::Failed(failure))
                     .await
             }
+        }
+    }
+
+    /// What the call did whose leg did so much: an earlier leg, or another run, did more.
+    fn effect_of(&self, leg: SideEffect) -> SideEffect {
+        let was_sent_before = self.kept.as_ref().is_some_and(|kept| {
+            let task = &kept.loaded.task;
+            self.adopted || task.round > 0 || task.attempts > 0
+        });
+        if was_sent_before {
+            SideEffect::Unknown
+        } else {
+            leg
         }
     }
 

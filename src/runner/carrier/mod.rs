@@ -68,7 +68,7 @@ pub(super) struct Carrier {
     progress: PendingProgress,
     /// When to write down where the call can be resumed.
     resumable: Option<Instant>,
-    /// When to read the record again, where a change could not be read.
+    /// When to read the record again, where a change could not be read or an answer not be sent.
     look_again: Option<Instant>,
     /// Another process sent the call: of its request only what is stored is known.
     adopted: bool,

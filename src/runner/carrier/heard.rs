@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 use tokio::time::Instant;
-use tracing::debug;
 
-use super::super::leg;
 use super::super::outcome::{self, Meaning};
 use super::super::seat::{Answer, Reply};
 use super::{Carrier, Flow, GATHER};
@@ -16,7 +14,7 @@ use crate::mcp::json::{Object, Writer, set};
 use crate::mcp::version::Era;
 use crate::mcp::{input, result};
 use crate::store::ledger::NotApplied;
-use crate::task::machine::{Effect, OwnerEvent, Rejected};
+use crate::task::machine::{OwnerEvent, Rejected};
 use crate::task::policy::{InputWhen, Plan};
 use crate::task::state::Progress;
 use crate::upstream;
@@ -335,34 +333,6 @@ impl Carrier {
             self.runner.finish(&kept.loaded, kept.fence, end).await;
         }
         self.wait_for_settlement().await
-    }
-
-    /// A modern server ended the leg with questions.
-    pub(super) async fn on_round(&mut self, asked: input::Requests) -> Flow {
-        let event = OwnerEvent::RoundAsked {
-            requests: asked.requests,
-            request_state: asked.request_state,
-        };
-        match self.apply(event).await {
-            Ok(Some(Effect::Dispatch)) => self.next_leg(),
-            Ok(_) => self.wait_for_settlement().await,
-            Err(NotApplied::Rejected(Rejected::NotOwner | Rejected::Ended, stands)) => {
-                Box::pin(self.see(*stands)).await
-            }
-            Err(_) => {
-                debug!("a round of questions was not kept");
-                self.give_up(Reason::UpstreamInvalid).await
-            }
-        }
-    }
-
-    pub(super) fn next_leg(&mut self) -> Flow {
-        if let Some(kept) = &self.kept {
-            let task = &kept.loaded.task;
-            self.call.outgoing.retry = (task.round > 0).then(|| leg::retry(task));
-            self.open();
-        }
-        Flow::Continue
     }
 }
 

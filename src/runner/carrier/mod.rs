@@ -35,6 +35,7 @@ mod heard;
 mod kept;
 mod queued;
 mod relayed;
+mod rounds;
 mod yielded;
 
 use claimed::Waiting;

@@ -19,6 +19,14 @@ use crate::task::policy::{InputWhen, Plan};
 use crate::task::state::Progress;
 use crate::upstream;
 
+/// The newest progress, committed at most once a poll interval.
+#[derive(Default)]
+pub(super) struct PendingProgress {
+    pub(super) newest: Option<(Option<Box<str>>, Option<Progress>)>,
+    /// Not written again before.
+    pub(super) not_before: Option<Instant>,
+}
+
 impl Carrier {
     pub(super) async fn on_upstream(&mut self, event: upstream::Event) -> Flow {
         match event {
@@ -301,7 +309,7 @@ impl Carrier {
         }
         self.announce().await;
         if dispatch {
-            self.next_leg()
+            self.next_leg_later()
         } else {
             self.wait_for_settlement().await
         }

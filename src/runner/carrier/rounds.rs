@@ -1,8 +1,10 @@
 //! The rounds of a modern server: each ends a leg, and the next leg goes with what was answered.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use tokio::time::Instant;
 use tracing::warn;
 
 use super::super::leg;
@@ -13,6 +15,19 @@ use crate::store::ledger::NotApplied;
 use crate::task::machine::{Effect, OwnerEvent, Rejected};
 use crate::task::state::{Leg, Task};
 
+/// A server that has nothing to ask and wants to be called again is called after so long, and each
+/// time later.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LAST_PAUSE: Duration = Duration::from_secs(10);
+
+/// Of the call of such a server.
+#[derive(Default)]
+pub(super) struct Pauses {
+    /// When the next leg goes.
+    pub(super) until: Option<Instant>,
+    last: Duration,
+}
+
 impl Carrier {
     /// A modern server ended the leg with questions.
     pub(super) async fn on_round(&mut self, asked: input::Requests) -> Flow {
@@ -21,7 +36,7 @@ impl Carrier {
             self.end_turn();
         }
         match self.keep_round(asked).await {
-            Ok(Some(Effect::Dispatch)) => self.next_leg(),
+            Ok(Some(Effect::Dispatch)) => self.next_leg_later(),
             Ok(_) => self.round_kept().await,
             // A commit of before whose answer was lost.
             Err(NotApplied::Rejected(Rejected::NotOwner, stands)) if self.asks(&stands.task) => {
@@ -79,7 +94,17 @@ impl Carrier {
         fence == Some(task.fence) && matches!(task.leg, Leg::Parked(_))
     }
 
+    /// The server has nothing to ask: it works on the call, which keeps its place meanwhile.
+    pub(super) fn next_leg_later(&mut self) -> Flow {
+        let pause = (self.pauses.last * 2).clamp(FIRST_PAUSE, LAST_PAUSE);
+        self.pauses.last = pause;
+        self.pauses.until = Some(Instant::now() + pause);
+        self.exchange = None;
+        Flow::Continue
+    }
+
     pub(super) fn next_leg(&mut self) -> Flow {
+        self.pauses.until = None;
         if let Some(kept) = &self.kept {
             let task = &kept.loaded.task;
             self.call.outgoing.retry = (task.round > 0).then(|| leg::retry(task));

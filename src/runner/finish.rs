@@ -29,7 +29,7 @@ const LAST_PAUSE: Duration = Duration::from_secs(5);
 pub(super) type End = Result<Box<RawValue>, Box<RawValue>>;
 
 /// The pauses between attempts to write what must not be lost.
-struct Attempts<'a> {
+pub(super) struct Attempts<'a> {
     runner: &'a Runner,
     until_ms: u64,
     pause: Duration,
@@ -80,7 +80,7 @@ impl Runner {
         }
     }
 
-    fn attempts(&self, task: &Task) -> Attempts<'_> {
+    pub(super) fn attempts(&self, task: &Task) -> Attempts<'_> {
         Attempts {
             runner: self,
             until_ms: task.deadline_ms,
@@ -130,7 +130,7 @@ impl Runner {
 
 impl Attempts<'_> {
     /// Waits for the next attempt; a shutdown allows one last at once. False: there is none.
-    async fn another(&mut self) -> bool {
+    pub(super) async fn another(&mut self) -> bool {
         let runner = self.runner;
         if runner.ledger.now_ms() > self.until_ms || runner.halt.is_cancelled() {
             return false;

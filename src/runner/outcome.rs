@@ -34,10 +34,11 @@ pub(super) fn of_result(result: Box<RawValue>) -> Meaning {
 }
 
 /// An error of the server ends the task word for word; but one about credentials, which is for
-/// whoever holds them and may say what they are.
-pub(super) fn of_error(error: UpstreamError) -> Meaning {
+/// whoever holds them and may say what they are. `effect` is that of a call whose last leg was refused
+/// so.
+pub(super) fn of_error(error: UpstreamError, effect: SideEffect) -> Meaning {
     if is_unauthorized(&error) {
-        return failed(Failure::new(Reason::UpstreamUnauthorized, SideEffect::None));
+        return failed(Failure::new(Reason::UpstreamUnauthorized, effect));
     }
     Meaning::Failed(result::error_for_task(error.error))
 }

@@ -165,6 +165,19 @@ impl Sessions {
         self.open(key, credentials).await
     }
 
+    /// A session in place of one that was lost. A shared one is opened by one of all who lost it;
+    /// what else is idle is of the same age, and may be lost as well.
+    pub(super) async fn replace(
+        self: &Arc<Self>,
+        key: &Key,
+        credentials: Option<&HeaderValue>,
+    ) -> Result<Lease, NoSession> {
+        match self.mode {
+            SessionMode::Caller => self.check_out(key, credentials).await,
+            SessionMode::Pool => self.open(key, credentials).await,
+        }
+    }
+
     /// A new session, whatever is idle.
     pub(super) async fn open(
         self: &Arc<Self>,

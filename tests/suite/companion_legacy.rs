@@ -263,6 +263,24 @@ async fn a_question_before_the_ticket_is_put_to_the_client() {
 }
 
 #[tokio::test]
+async fn a_call_whose_answer_the_server_refuses_is_cancelled_there() {
+    let rig = Rig::start(Era::Legacy, patient()).await;
+    let session = Session::open(rig.client()).await;
+    let mut stream = session.calling(1, "ask", json!({})).stream().await;
+    let question = stream.next_of("elicitation/create").await;
+    rig.upstream.refuse_answers();
+    let result = json!({"action": "decline"});
+    let answer = json!({"jsonrpc": "2.0", "id": question["id"], "result": result});
+    assert_eq!(session.post(&answer).send().await.status, 202);
+    let failed = stream.next().await;
+    let data = &failed["error"]["data"];
+    assert_eq!(data["io.raincheck/effect"], "unknown", "{failed}");
+    rig.upstream
+        .until("ask", "cancelled", |tally| tally.cancelled == 1)
+        .await;
+}
+
+#[tokio::test]
 async fn a_question_that_nobody_answers_is_in_the_ticket() {
     let (_rig, session) = over_http().await;
     let mut stream = session.calling(1, "ask", json!({})).stream().await;

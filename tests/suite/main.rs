@@ -77,3 +77,4 @@ mod stdio_memory;
 mod stdio_sessions;
 mod store_down;
 mod strict;
+mod unanswered;

@@ -1,9 +1,13 @@
 //! What a server asks in the middle of its call, and how the client answers.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::support::client::{Client, Task};
 use crate::support::shape::{assert_questions, assert_state};
+use crate::support::upstream::Tally;
 use crate::support::{Config, Era, Rig, in_both_eras};
 
 in_both_eras!(
@@ -237,4 +241,38 @@ async fn the_servers_own_state_stays_private(era: Era) {
     let state = client.asking("tasks/get", &task).send().await;
     assert!(!state.text.contains("requestState"), "{}", state.text);
     assert_questions(&state.json()["result"]["inputRequests"]);
+}
+
+#[tokio::test]
+async fn a_server_that_wants_to_be_called_again_is_given_time() {
+    for config in [Config::always(), Config::auto("10s")] {
+        let rig = Rig::start(Era::Modern, config).await;
+        let client = rig.client();
+        let begun = Instant::now();
+        let call = client.call("come_back", json!({"times": 2})).await;
+        let task = call.into_task();
+        assert_eq!(completed(&client, &task).await, "here");
+        assert_eq!(rig.upstream.tally("come_back").started, 3);
+        let passed = begun.elapsed();
+        assert!(
+            passed >= Duration::from_secs(3),
+            "a second, then two: {passed:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_call_is_cancelled_before_its_server_is_called_again() {
+    let config = Config::always().section("upstream", "concurrency = 1");
+    let rig = Rig::start(Era::Modern, config).await;
+    let client = rig.client();
+    let task = client.call("come_back", json!({"times": 100})).await;
+    let task = task.into_task();
+    let came_back = |tally: Tally| tally.asked == 1;
+    rig.upstream.until("come_back", "asked", came_back).await;
+    client.cancel(&task).await.assert_acknowledged();
+    assert_state(&client.get(&task).await, "cancelled");
+    // Its place is free.
+    let next = client.call("ask", json!({})).await.into_task();
+    asked(&client, &next, 1).await;
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::redis_server::RedisServer;
+use crate::support::client::Task;
 use crate::support::{Config, Era, Rig, in_both_eras, within};
 
 in_both_eras!(
@@ -143,4 +144,45 @@ async fn what_ends_meanwhile_is_written_later(era: Era) {
     let state = client.until(&task, "completed").await;
     assert_eq!(state["result"]["content"][0]["text"], "released");
     assert_eq!(rig.upstream.tally("held").started, 1);
+}
+
+/// A call whose leg has ended with a question that is nowhere else, as the store is away.
+async fn asking_nobody() -> (Rig, RedisServer, Task) {
+    let redis = RedisServer::start();
+    let config = Config::always().redis(&redis.url());
+    let config = config.store("read_patience = \"1500ms\"");
+    let rig = Rig::start(Era::Modern, config).await;
+    let steps = json!({"then": "ask"});
+    let task = rig.client().call("steps", steps).await.into_task();
+    rig.upstream.until_started("steps").await;
+    redis.freeze();
+    rig.upstream.release("steps");
+    rig.proxy
+        .until_said("a round of questions waits for the store", 1)
+        .await;
+    (rig, redis, task)
+}
+
+#[tokio::test]
+async fn what_is_asked_meanwhile_is_asked_later() {
+    let (rig, redis, task) = asking_nobody().await;
+    let client = rig.client();
+    redis.thaw();
+    let asks = client.until(&task, "input_required").await;
+    let keys = asks["inputRequests"].as_object().unwrap().keys();
+    let ada = json!({"action": "accept", "content": {"name": "Ada"}});
+    let answers = keys.map(|key| (key.clone(), ada.clone())).collect();
+    client.update(&task, answers).await.assert_acknowledged();
+    let state = client.until(&task, "completed").await;
+    assert_eq!(state["result"]["content"][0]["text"], "Ada");
+    assert_eq!(rig.upstream.tally("steps").started, 2);
+}
+
+#[tokio::test]
+async fn what_is_asked_meanwhile_may_be_cancelled() {
+    let (rig, redis, task) = asking_nobody().await;
+    let client = rig.client();
+    assert_eq!(client.cancel(&task).await.refusal(), AWAY);
+    redis.thaw();
+    client.until(&task, "cancelled").await;
 }

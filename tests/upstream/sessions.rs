@@ -74,6 +74,28 @@ async fn a_lost_session_is_opened_again_and_the_call_replayed() {
 }
 
 #[tokio::test]
+async fn a_shared_session_that_many_lose_is_opened_again_once() {
+    const MANY: usize = 5;
+    let server = Server::start(Reply::result(OK)).await;
+    let mut settings = settings(server.url());
+    settings.session = SessionMode::Caller;
+    settings.sessions_max = 2;
+    settings.session_wait = Duration::from_millis(200);
+    let upstream = Upstream::new(&settings, TaskTracker::new()).unwrap();
+    assert!(outcome(&upstream, Era::Legacy).await.starts_with("result"));
+    // All of them are on the old session before one hears that it is lost.
+    let lost = Reply::json(404, "gone").after(Duration::from_millis(300));
+    server.first(vec![lost; MANY]);
+    let calls = (0..MANY).map(|_| outcome(&upstream, Era::Legacy));
+    for outcome in futures_util::future::join_all(calls).await {
+        assert_eq!(outcome, format!("result {OK}"));
+    }
+    assert_eq!(server.calls(), 1 + 2 * MANY);
+    assert_eq!(server.count("initialize"), 2);
+    assert_eq!(server.last("tools/call").header("mcp-session-id"), "s2");
+}
+
+#[tokio::test]
 async fn sessions_are_bounded() {
     let server = Server::start(Reply::hang()).await;
     let mut settings = settings(server.url());

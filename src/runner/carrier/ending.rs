@@ -6,9 +6,9 @@ use futures_util::StreamExt as _;
 use tokio::time::timeout;
 use tracing::warn;
 
-use super::super::not_sent;
 use super::super::seat::{Answer, Reply};
 use super::super::turn::Turn;
+use super::super::{not_sent, outcome};
 use super::{Carrier, Flow};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::store::ledger::NotApplied;
@@ -70,6 +70,14 @@ impl Carrier {
             None => self.answer(Answer::Failed(not_sent(reason))).await,
         }
         Flow::Done
+    }
+
+    /// The server has no answer to its question, and its call cannot go on: it may have run so far.
+    pub(super) async fn end_unanswered(&mut self, failure: Failure) -> Flow {
+        self.cancel_upstream().await;
+        let failure = Failure::new(failure.reason, SideEffect::Unknown);
+        self.on_end(outcome::failed(failure), Answer::Failed(failure))
+            .await
     }
 
     /// The store no longer has the record: nobody can ever ask for the result.

@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 use tokio::time::Instant;
-use tracing::debug;
 
-use super::super::leg;
 use super::super::outcome::{self, Meaning};
 use super::super::seat::{Answer, Reply};
 use super::{Carrier, Flow, GATHER};
@@ -16,10 +14,18 @@ use crate::mcp::json::{Object, Writer, set};
 use crate::mcp::version::Era;
 use crate::mcp::{input, result};
 use crate::store::ledger::NotApplied;
-use crate::task::machine::{Effect, OwnerEvent, Rejected};
+use crate::task::machine::{OwnerEvent, Rejected};
 use crate::task::policy::{InputWhen, Plan};
 use crate::task::state::Progress;
 use crate::upstream;
+
+/// The newest progress, committed at most once a poll interval.
+#[derive(Default)]
+pub(super) struct PendingProgress {
+    pub(super) newest: Option<(Option<Box<str>>, Option<Progress>)>,
+    /// Not written again before.
+    pub(super) not_before: Option<Instant>,
+}
 
 impl Carrier {
     pub(super) async fn on_upstream(&mut self, event: upstream::Event) -> Flow {
@@ -57,7 +63,8 @@ impl Carrier {
                     let _ = first.send(error.clone());
                 }
                 let answer = Answer::Error(error.clone());
-                self.on_end(outcome::of_error(error), answer).await
+                let effect = self.effect_of(SideEffect::None);
+                self.on_end(outcome::of_error(error, effect), answer).await
             }
             upstream::Event::Resumable => self.on_resumable(),
             upstream::Event::Later(pause) => self.on_later(pause),
@@ -68,9 +75,23 @@ impl Carrier {
                 {
                     return flow;
                 }
+                let failure = Failure::new(failure.reason, self.effect_of(failure.effect));
                 self.on_end(outcome::failed(failure), Answer::Failed(failure))
                     .await
             }
+        }
+    }
+
+    /// What the call did whose leg did so much: an earlier leg, or another run, did more.
+    fn effect_of(&self, leg: SideEffect) -> SideEffect {
+        let was_sent_before = self.kept.as_ref().is_some_and(|kept| {
+            let task = &kept.loaded.task;
+            self.adopted || task.round > 0 || task.attempts > 0
+        });
+        if was_sent_before {
+            SideEffect::Unknown
+        } else {
+            leg
         }
     }
 
@@ -288,7 +309,7 @@ impl Carrier {
         }
         self.announce().await;
         if dispatch {
-            self.next_leg()
+            self.next_leg_later()
         } else {
             self.wait_for_settlement().await
         }
@@ -320,34 +341,6 @@ impl Carrier {
             self.runner.finish(&kept.loaded, kept.fence, end).await;
         }
         self.wait_for_settlement().await
-    }
-
-    /// A modern server ended the leg with questions.
-    pub(super) async fn on_round(&mut self, asked: input::Requests) -> Flow {
-        let event = OwnerEvent::RoundAsked {
-            requests: asked.requests,
-            request_state: asked.request_state,
-        };
-        match self.apply(event).await {
-            Ok(Some(Effect::Dispatch)) => self.next_leg(),
-            Ok(_) => self.wait_for_settlement().await,
-            Err(NotApplied::Rejected(Rejected::NotOwner | Rejected::Ended, stands)) => {
-                Box::pin(self.see(*stands)).await
-            }
-            Err(_) => {
-                debug!("a round of questions was not kept");
-                self.give_up(Reason::UpstreamInvalid).await
-            }
-        }
-    }
-
-    pub(super) fn next_leg(&mut self) -> Flow {
-        if let Some(kept) = &self.kept {
-            let task = &kept.loaded.task;
-            self.call.outgoing.retry = (task.round > 0).then(|| leg::retry(task));
-            self.open();
-        }
-        Flow::Continue
     }
 }
 

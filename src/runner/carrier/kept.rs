@@ -6,12 +6,11 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::super::outcome;
 use super::super::seat::{Answer, Reply};
 use super::super::{leg, parked};
 use super::{Carrier, Charge, Flow, Kept};
 use crate::failpoint::{Point, hit};
-use crate::mcp::error::Reason;
+use crate::mcp::error::{Reason, SideEffect};
 use crate::mcp::input;
 use crate::mcp::version::Era;
 use crate::store::ledger::{Loaded, NotApplied, NotCreated, Tried};
@@ -21,7 +20,8 @@ use crate::task::policy::OnOwnerLost;
 use crate::task::state::{Leg, Task, WhenLeft};
 use crate::upstream;
 
-/// A change that could not be read is read again after so long.
+/// A change that could not be read is read again after so long, and an answer that could not be sent
+/// is sent again.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// A call that is answered sooner never needs it.
@@ -231,10 +231,14 @@ impl Carrier {
             .map(|(q, answer)| (q.key.clone(), q.origin.clone(), for_server(answer)))
             .collect();
         for (key, origin, answer) in answers {
-            if let Err(failure) = control.answer(&origin, answer).await {
-                return self
-                    .on_end(outcome::failed(failure), Answer::Failed(failure))
-                    .await;
+            match control.answer(&origin, answer).await {
+                Ok(()) => {}
+                // Not sent: the call runs and waits for it, and the server may be back soon.
+                Err(failure) if failure.effect == SideEffect::None => {
+                    self.look_again = Some(Instant::now() + LOOK_AGAIN);
+                    return Flow::Continue;
+                }
+                Err(failure) => return self.end_unanswered(failure).await,
             }
             hit(Point::Delivered);
             // A commit that fails is made up for by sending the same answer again: harmless. Who

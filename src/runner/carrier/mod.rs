@@ -26,7 +26,7 @@ use crate::store::StoreError;
 use crate::store::ledger::Loaded;
 use crate::task::id::{Fence, TaskId};
 use crate::task::policy::{InputWhen, Plan};
-use crate::task::state::{Digest, Leg, Progress, Task};
+use crate::task::state::{Digest, Leg, Task};
 use crate::upstream::{self, Exchange, Outgoing, UpstreamError};
 
 mod claimed;
@@ -35,10 +35,13 @@ mod heard;
 mod kept;
 mod queued;
 mod relayed;
+mod rounds;
 mod yielded;
 
 use claimed::Waiting;
 pub(super) use claimed::{Begun, Claimed};
+use heard::PendingProgress;
+use rounds::Pauses;
 
 /// Questions that a server asks together are shown together: after the first, so long for more.
 const GATHER: Duration = Duration::from_millis(50);
@@ -68,8 +71,9 @@ pub(super) struct Carrier {
     progress: PendingProgress,
     /// When to write down where the call can be resumed.
     resumable: Option<Instant>,
-    /// When to read the record again, where a change could not be read.
+    /// When to read the record again, where a change could not be read or an answer not be sent.
     look_again: Option<Instant>,
+    pauses: Pauses,
     /// Another process sent the call: of its request only what is stored is known.
     adopted: bool,
     /// The server made a task of its own of the call, which is followed to its end.
@@ -121,14 +125,6 @@ impl Charge {
     }
 }
 
-/// The newest progress, committed at most once a poll interval.
-#[derive(Default)]
-struct PendingProgress {
-    newest: Option<(Option<Box<str>>, Option<Progress>)>,
-    /// Not written again before.
-    not_before: Option<Instant>,
-}
-
 enum Flow {
     Continue,
     Done,
@@ -143,6 +139,7 @@ enum Woke {
     /// The drain begins, and another replica may send the call sooner.
     Draining,
     Changed,
+    NextLeg,
     /// The client cancels, and the store is away.
     Stopped,
     Resumable,
@@ -194,6 +191,7 @@ impl Carrier {
             progress: PendingProgress::default(),
             resumable: None,
             look_again: None,
+            pauses: Pauses::default(),
             adopted: false,
             follows: false,
             carried: Arc::default(),
@@ -278,6 +276,7 @@ impl Carrier {
             progress: PendingProgress::default(),
             resumable: None,
             look_again: None,
+            pauses: Pauses::default(),
             adopted: false,
             follows: false,
             carried,
@@ -340,6 +339,7 @@ impl Carrier {
             Woke::Halted => self.on_halted().await,
             Woke::Draining => self.on_draining().await,
             Woke::Changed => self.on_change().await,
+            Woke::NextLeg => self.next_leg(),
             Woke::Stopped => self.on_stopped().await,
             Woke::Resumable => self.commit_resume_point().await,
             Woke::Gone => self.on_gone().await,
@@ -358,7 +358,7 @@ impl Carrier {
         let progress_due = self.progress_due();
         let (window, gather, resumable) = (self.window, self.gather, self.resumable);
         let (look_again, look_ahead) = (self.look_again, self.look_ahead);
-        let hand_over_at = self.hand_over_at;
+        let (hand_over_at, next_leg) = (self.hand_over_at, self.pauses.until);
         let may_hand_over = self.turn.waits() && self.may_hand_over();
         let tool = self.call.outgoing.name.as_deref().unwrap_or_default();
         let (runner, turn) = (&self.runner, &mut self.turn);
@@ -380,6 +380,7 @@ impl Carrier {
             () = at(progress_due) => Woke::ProgressDue,
             () = at(resumable) => Woke::Resumable,
             () = at(look_again) => Woke::Changed,
+            () = at(next_leg) => Woke::NextLeg,
             () = at(look_ahead) => Woke::LookAhead,
             () = tokio::time::sleep_until(due) => Woke::Due,
         }

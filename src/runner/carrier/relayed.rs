@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
 
-use super::super::outcome;
-use super::super::seat::{Answer, Answered, Reply};
+use super::super::seat::{Answered, Reply};
 use super::{Carrier, Flow};
 use crate::mcp::json::{Object, Writer};
 use crate::mcp::tasks_2025;
@@ -62,10 +61,7 @@ impl Carrier {
         };
         match exchange.control.answer(&id, answer).await {
             Ok(()) => Flow::Continue,
-            Err(failure) => {
-                self.on_end(outcome::failed(failure), Answer::Failed(failure))
-                    .await
-            }
+            Err(failure) => self.end_unanswered(failure).await,
         }
     }
 

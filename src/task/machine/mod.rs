@@ -362,7 +362,7 @@ fn ask_round(
     task.request_state = request_state;
     let sent = task.round + task.attempts;
     if requests.is_empty() {
-        // Only a state to come back with (mrtr, Client Requirements): the next leg goes at once.
+        // Only a state to come back with (mrtr, Client Requirements): the next leg asks nobody.
         task.leg = Leg::Sent(sent + 1);
         return Some(Effect::Dispatch);
     }

@@ -43,10 +43,8 @@ impl Conversation {
         if let Some(lease) = self.lease.take() {
             lease.lost();
         }
-        let lease = self
-            .sessions
-            .open(&self.key, self.outgoing.credentials.as_ref())
-            .await;
+        let credentials = self.outgoing.credentials.as_ref();
+        let lease = self.sessions.replace(&self.key, credentials).await;
         self.lease = Some(lease.map_err(no_session)?);
         self.send_once().await.map_err(|untaken| match untaken {
             Untaken::End(event) => event,

@@ -163,15 +163,7 @@ fn news(shared: &Shared) -> Response<Body> {
 
 async fn post(shared: &Arc<Shared>, session: &Arc<Session>, message: &Value) -> Response<Body> {
     let Some(method) = message["method"].as_str() else {
-        let waits = session
-            .asked
-            .lock()
-            .unwrap()
-            .remove(&message["id"].to_string());
-        if let Some(waits) = waits {
-            let _ = waits.send(message.get("result").cloned().unwrap_or_default());
-        }
-        return http::empty(202);
+        return answered(shared, session, message);
     };
     let (id, params) = (&message["id"], &message["params"]);
     match method {
@@ -228,6 +220,18 @@ async fn post(shared: &Arc<Shared>, session: &Arc<Session>, message: &Value) -> 
             ),
         ),
     }
+}
+
+/// The client's answer to a question.
+fn answered(shared: &Shared, session: &Session, message: &Value) -> Response<Body> {
+    if shared.refuses_answers.load(Ordering::Relaxed) {
+        return http::empty(503);
+    }
+    let id = message["id"].to_string();
+    if let Some(waits) = session.asked.lock().unwrap().remove(&id) {
+        let _ = waits.send(message.get("result").cloned().unwrap_or_default());
+    }
+    http::empty(202)
 }
 
 /// Of which call of the tool that runs as a task only the task is. It runs until that is released;

@@ -98,6 +98,8 @@ pub(crate) struct Shared {
     sessionless: AtomicBool,
     refuses_politely: AtomicBool,
     greeting: Mutex<Greeting>,
+    refuses_answers: AtomicBool,
+    closes: AtomicBool,
     /// Tools that are listed beside the usual ones.
     extra_tools: Mutex<Vec<&'static str>>,
     /// The list of tools comes in two pages.
@@ -172,6 +174,8 @@ impl Upstream {
             sessionless: AtomicBool::new(false),
             refuses_politely: AtomicBool::new(false),
             greeting: Mutex::default(),
+            refuses_answers: AtomicBool::new(false),
+            closes: AtomicBool::new(false),
             extra_tools: Mutex::default(),
             pages: AtomicBool::new(false),
             own: Mutex::default(),
@@ -248,6 +252,16 @@ impl Upstream {
     /// From now on a legacy server treats who opens a session so.
     pub(crate) fn greet(&self, how: Greeting) {
         *self.shared.greeting.lock().unwrap() = how;
+    }
+
+    /// From now on a legacy server refuses the answers to its questions.
+    pub(crate) fn refuse_answers(&self) {
+        self.shared.refuses_answers.store(true, Ordering::Relaxed);
+    }
+
+    /// Each connection that is opened from now on is for one request.
+    pub(crate) fn close_connections(&self) {
+        self.shared.closes.store(true, Ordering::Relaxed);
     }
 
     /// From now on it has a tool of this name, too, which is listed first.
@@ -406,12 +420,14 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, stop: CancellationTo
 
 async fn serve(stream: TcpStream, shared: Arc<Shared>) {
     let _ = stream.set_nodelay(true);
+    let closes = shared.closes.load(Ordering::Relaxed);
     let service = service_fn(move |request| {
         let shared = Arc::clone(&shared);
         async move { Ok::<_, Infallible>(handle(shared, request).await) }
     });
     // A client that leaves is a connection that fails; the tallies tell of it.
     let _ = hyper::server::conn::http1::Builder::new()
+        .keep_alive(!closes)
         .serve_connection(TokioIo::new(stream), service)
         .await;
 }

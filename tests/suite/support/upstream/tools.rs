@@ -98,6 +98,7 @@ impl Call {
             "ask" => self.ask(out, &["name"]).await,
             "ask_two" => self.ask(out, &["first", "second"]).await,
             "ask_twice" => self.ask_twice(out).await,
+            "come_back" => self.come_back(),
             "typed" => {
                 shared.released(self.nonce()).await;
                 let kind = self.kind();
@@ -218,6 +219,20 @@ impl Call {
             }
         };
         self.text(&said(&answers))
+    }
+
+    /// Of a modern server: wants to be called again so often, and asks nothing.
+    fn come_back(&self) -> End {
+        let Side::Modern { state, .. } = &self.side else {
+            return wrong_state();
+        };
+        let so_far: u64 = state.as_deref().map_or(0, |state| state.parse().unwrap());
+        if so_far == self.number("times") {
+            return self.text("here");
+        }
+        let state = (so_far + 1).to_string();
+        let again = json!({"resultType": "input_required", "requestState": state});
+        End::Asks(again.to_string())
     }
 
     /// Asks a second time, under the same key, when the first answer is there.

@@ -1,0 +1,121 @@
+//! The rounds of a modern server: each ends a leg, and the next leg goes with what was answered.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use tokio::time::Instant;
+use tracing::warn;
+
+use super::super::leg;
+use super::{Carrier, Flow, stopped};
+use crate::mcp::error::Reason;
+use crate::mcp::input;
+use crate::store::ledger::NotApplied;
+use crate::task::machine::{Effect, OwnerEvent, Rejected};
+use crate::task::state::{Leg, Task};
+
+/// A server that has nothing to ask and wants to be called again is called after so long, and each
+/// time later.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LAST_PAUSE: Duration = Duration::from_secs(10);
+
+/// Of the call of such a server.
+#[derive(Default)]
+pub(super) struct Pauses {
+    /// When the next leg goes.
+    pub(super) until: Option<Instant>,
+    last: Duration,
+}
+
+impl Carrier {
+    /// A modern server ended the leg with questions.
+    pub(super) async fn on_round(&mut self, asked: input::Requests) -> Flow {
+        if !asked.requests.is_empty() {
+            // Nothing of it is at the server before they are answered.
+            self.end_turn();
+        }
+        match self.keep_round(asked).await {
+            Ok(Some(Effect::Dispatch)) => self.next_leg_later(),
+            Ok(_) => self.round_kept().await,
+            // A commit of before whose answer was lost.
+            Err(NotApplied::Rejected(Rejected::NotOwner, stands)) if self.asks(&stands.task) => {
+                self.round_kept().await
+            }
+            Err(NotApplied::Rejected(Rejected::NotOwner | Rejected::Ended, stands)) => {
+                Box::pin(self.see(*stands)).await
+            }
+            Err(NotApplied::Rejected(..)) => self.give_up(Reason::UpstreamInvalid).await,
+            Err(NotApplied::Gone) => self.lost().await,
+            Err(NotApplied::Store(_)) => self.give_up(Reason::StoreLost).await,
+        }
+    }
+
+    /// Like a result, a round exists nowhere else: a store that is away is asked again, as long as
+    /// there is room for what waits.
+    async fn keep_round(&mut self, asked: input::Requests) -> Result<Option<Effect>, NotApplied> {
+        let bytes = length(&asked);
+        let round = OwnerEvent::RoundAsked {
+            requests: asked.requests,
+            request_state: asked.request_state,
+        };
+        let away = match self.apply(round.clone()).await {
+            Err(NotApplied::Store(away)) => away,
+            applied => return applied,
+        };
+        let runner = Arc::clone(&self.runner);
+        let (Some(kept), Some(_room)) = (&self.kept, runner.unsaved.hold(bytes)) else {
+            return Err(NotApplied::Store(away));
+        };
+        warn!(error = %away, "a round of questions waits for the store");
+        let mut attempts = runner.attempts(&kept.loaded.task);
+        let mut away = away;
+        while attempts.another().await {
+            match self.apply(round.clone()).await {
+                Err(NotApplied::Store(still)) => away = still,
+                applied => return applied,
+            }
+        }
+        Err(NotApplied::Store(away))
+    }
+
+    async fn round_kept(&mut self) -> Flow {
+        // The client cancelled while the store was away.
+        let charge = self.kept.as_ref().map(|kept| &kept.charge);
+        if stopped(charge).now_or_never().is_some() {
+            return self.on_stopped().await;
+        }
+        self.wait_for_settlement().await
+    }
+
+    /// Whether it is this carrier's leg that ended with what the record asks.
+    fn asks(&self, task: &Task) -> bool {
+        let fence = self.kept.as_ref().map(|kept| kept.fence);
+        fence == Some(task.fence) && matches!(task.leg, Leg::Parked(_))
+    }
+
+    /// The server has nothing to ask: it works on the call, which keeps its place meanwhile.
+    pub(super) fn next_leg_later(&mut self) -> Flow {
+        let pause = (self.pauses.last * 2).clamp(FIRST_PAUSE, LAST_PAUSE);
+        self.pauses.last = pause;
+        self.pauses.until = Some(Instant::now() + pause);
+        self.exchange = None;
+        Flow::Continue
+    }
+
+    pub(super) fn next_leg(&mut self) -> Flow {
+        self.pauses.until = None;
+        if let Some(kept) = &self.kept {
+            let task = &kept.loaded.task;
+            self.call.outgoing.retry = (task.round > 0).then(|| leg::retry(task));
+            self.open();
+        }
+        Flow::Continue
+    }
+}
+
+fn length(asked: &input::Requests) -> usize {
+    let requests = asked.requests.iter();
+    let requests: usize = requests.map(|(key, it)| key.len() + it.get().len()).sum();
+    requests + asked.request_state.as_deref().map_or(0, str::len)
+}

@@ -3,6 +3,8 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Output, Stdio};
 
+#[path = "cli/check.rs"]
+mod check;
 #[path = "cli/wrap/mod.rs"]
 mod wrap;
 

@@ -7,13 +7,19 @@ use std::process::ExitCode;
 use super::inspect::{Inspection, inspect};
 use super::table::{duration, printable, table};
 use super::{Failure, runtime};
+use crate::app::look_at_store;
 use crate::config::{Companion, Config, Location, TransportChoice, Wrapped};
 use crate::mcp::version::Era;
+use crate::store::embedded::Look;
 use crate::task::policy::{Concurrency, Limit, Mode, Rules};
 use crate::tls;
 
 pub(super) fn check(config: &Config) -> Result<ExitCode, Failure> {
-    let inspection = runtime()?.block_on(inspect(config));
+    let runtime = runtime()?;
+    let (inspection, store) =
+        runtime.block_on(async { tokio::join!(inspect(config), look_at_store(config)) });
+    // A file system or a name server that hangs holds up nobody.
+    runtime.shutdown_background();
     let certificate = config.listen.tls.as_ref().map(|files| {
         tls::server_config(&files.certificate, &files.key)
             .map(|_| ())
@@ -22,6 +28,7 @@ pub(super) fn check(config: &Config) -> Result<ExitCode, Failure> {
     let report = report(
         config,
         certificate,
+        store.map_err(|e| e.to_string()),
         inspection.as_ref().map_err(String::as_str),
     );
     // A reader that went away (`| head`) is no reason to fail.
@@ -38,6 +45,7 @@ struct Report {
 fn report(
     config: &Config,
     certificate: Option<Result<(), String>>,
+    look: Result<Look, String>,
     inspection: Result<&Inspection, &str>,
 ) -> Report {
     let mut verdicts = vec![("config", Ok("every setting is right".to_owned()))];
@@ -49,7 +57,10 @@ fn report(
             certificate.map(|()| "certificate and key fit".to_owned()),
         ));
     }
-    verdicts.push(("store", Ok(store(&config.store.location))));
+    verdicts.push((
+        "store",
+        look.map(|look| store(&config.store.location, look)),
+    ));
     let over_sse = match inspection {
         Ok(found) => found.over_sse,
         Err(_) => config.upstream.transport == TransportChoice::Sse,
@@ -151,10 +162,19 @@ fn listening(config: &Config) -> String {
 }
 
 /// Never the URL of a Redis: it may hold a password.
-fn store(location: &Location) -> String {
+fn store(location: &Location, look: Look) -> String {
     match location {
         Location::Memory => "memory: tasks are gone when the process ends".to_owned(),
-        Location::Embedded(path) => format!("{}: for one process", path.display()),
+        Location::Embedded(path) => {
+            let path = path.display();
+            match look {
+                Look::Free => format!("{path}: for one process"),
+                Look::InUse(None) => format!("{path}: for one process, which has it now"),
+                Look::InUse(Some(pid)) => {
+                    format!("{path}: for one process, which has it now (pid {pid})")
+                }
+            }
+        }
         Location::Redis { namespace, .. } => format!("Redis, namespace {namespace}"),
     }
 }
@@ -279,7 +299,7 @@ mod tests {
 
     #[test]
     fn all_is_well() {
-        let report = report(&config(&[]), None, Ok(&inspection()));
+        let report = report(&config(&[]), None, Ok(Look::Free), Ok(&inspection()));
         assert!(report.good);
         assert_eq!(
             report.text,
@@ -299,9 +319,16 @@ mod tests {
     }
 
     #[test]
+    fn a_store_that_another_process_has_is_no_failure() {
+        let location = Location::Embedded("/x.redb".into());
+        let said = store(&location, Look::InUse(Some(7)));
+        assert_eq!(said, "/x.redb: for one process, which has it now (pid 7)");
+    }
+
+    #[test]
     fn companion_tools_are_said() {
         let wanted = config(&[("RAINCHECK_TASKS__COMPANION_TOOLS", "true")]);
-        let report = report(&wanted, None, Ok(&inspection()));
+        let report = report(&wanted, None, Ok(Look::Free), Ok(&inspection()));
         let line = "companion     a client without Tasks gets a ticket after 45s";
         assert!(report.text.contains(line), "{}", report.text);
     }
@@ -312,7 +339,7 @@ mod tests {
             over_sse: true,
             ..inspection()
         };
-        let report = report(&config(&[]), None, Ok(&found));
+        let report = report(&config(&[]), None, Ok(Look::Free), Ok(&found));
         for line in [
             "recovery      a call whose process dies is lost with its stream",
             "era           legacy, over HTTP+SSE (2024-11-05): translated for all clients",
@@ -325,7 +352,12 @@ mod tests {
     fn what_is_wrong_is_said_and_is_a_failure() {
         let exposed = config(&[("RAINCHECK_LISTEN__ADDRESS", "0.0.0.0:8440")]);
         let certificate = Some(Err("c.pem: is cut off".to_owned()));
-        let report = report(&exposed, certificate, Err("connection refused"));
+        let report = report(
+            &exposed,
+            certificate,
+            Ok(Look::Free),
+            Err("connection refused"),
+        );
         assert!(!report.good);
         for line in [
             "  WRONG  listen    listen.address: 0.0.0.0:8440 can be reached",
@@ -389,7 +421,7 @@ mod tests {
              [[tools]]\nname = 'always'\nmode = 'always'\ngrace_window = '1h'\n\
              [[tools]]\nname = 'short'\ngrace_window = '5s'\n",
         );
-        let report = report(&config, None, Ok(&inspection()));
+        let report = report(&config, None, Ok(Look::Free), Ok(&inspection()));
         assert!(report.good);
         let said: Vec<_> = report
             .text
@@ -418,7 +450,7 @@ mod tests {
             tools: Vec::new(),
             ..inspection()
         };
-        let report = report(&config(&[]), None, Ok(&found));
+        let report = report(&config(&[]), None, Ok(Look::Free), Ok(&found));
         assert!(report.good && report.text.contains("offers no tools"));
     }
 }

@@ -6,9 +6,10 @@ use std::process::ExitCode;
 
 use super::inspect::{Inspection, inspect};
 use super::table::{duration, printable, table};
+use super::trouble::shown;
 use super::{Failure, runtime};
 use crate::app::look_at_store;
-use crate::config::{Companion, Config, Location, TransportChoice, Wrapped};
+use crate::config::{Companion, Config, Location, Telemetry, TransportChoice, Wrapped};
 use crate::mcp::version::Era;
 use crate::store::embedded::Look;
 use crate::task::policy::{Concurrency, Limit, Mode, Rules};
@@ -34,6 +35,14 @@ pub(super) fn check(config: &Config) -> Result<ExitCode, Failure> {
     // A reader that went away (`| head`) is no reason to fail.
     let _ = io::stdout().lock().write_all(report.text.as_bytes());
     Ok(ExitCode::from(u8::from(!report.good)))
+}
+
+/// What keeps a connection from coming about is said in the report, once.
+pub(super) fn telemetry(settings: &Telemetry) -> Telemetry {
+    Telemetry {
+        log: format!("raincheck::upstream::connect=error,{}", settings.log),
+        ..settings.clone()
+    }
 }
 
 struct Report {
@@ -74,12 +83,12 @@ fn report(
     if let Some(companion) = &config.companion {
         verdicts.push(("companion", Ok(tickets(companion))));
     }
-    let server = &config.upstream.server;
+    let server = shown(&config.upstream.server);
     verdicts.push((
         "upstream",
         match inspection {
             Ok(found) => Ok(format!("{server} answers{}", named(found))),
-            Err(why) => Err(format!("{server}: {}", printable(why))),
+            Err(why) => Err(format!("{server}: {why}")),
         },
     ));
     if let Ok(found) = inspection {

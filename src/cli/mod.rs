@@ -19,6 +19,7 @@ mod inspect;
 mod run;
 mod stdio;
 mod table;
+mod trouble;
 mod wrap;
 
 /// A sidecar reverse proxy that gives unmodified MCP servers the Tasks extension.
@@ -208,7 +209,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         }
         Command::Check(settings) => {
             let config = settings.load()?;
-            log(&config.telemetry)?;
+            log(&check::telemetry(&config.telemetry))?;
             check::check(&config)
         }
         Command::Demo => demo::demo(),

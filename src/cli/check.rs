@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use super::inspect::{Inspection, inspect};
 use super::table::{duration, printable, table};
 use super::trouble::shown;
+use super::warnings::warnings;
 use super::{Failure, runtime};
 use crate::app::look_at_store;
 use crate::config::{Companion, Config, Location, Telemetry, TransportChoice, Wrapped};
@@ -113,8 +114,8 @@ fn report(
             Err(text) => ["WRONG".to_owned(), subject.to_owned(), text],
         })
         .collect();
-    let warnings = long_windows(&config.rules);
-    rows.extend(warnings.map(|text| ["warn".to_owned(), "grace_window".to_owned(), text]));
+    let warn = |(subject, text): (&str, String)| ["warn".to_owned(), subject.to_owned(), text];
+    rows.extend(warnings(config).map(warn));
     let mut text = table(&rows);
     if let Ok(found) = inspection {
         text.push('\n');
@@ -123,33 +124,8 @@ fn report(
     Report { text, good }
 }
 
-/// Above this a window is more of a risk than of a gain.
-const GRACE_WINDOW_USUAL_MS: u64 = 5_000;
-
-/// A call that has no task yet lives on its connection: a modern client's disconnect cancels it, and
-/// many clients give up after a minute.
-fn long_windows(rules: &Rules) -> impl Iterator<Item = String> {
-    let defaults = rules.defaults();
-    let entries = rules.entries().enumerate();
-    // What an entry only inherits is said once.
-    let own = entries.filter(|(_, rule)| {
-        rule.grace_window_ms != defaults.grace_window_ms || defaults.mode != Mode::Auto
-    });
-    let named = own.map(|(place, rule)| (name(Some(place)), rule));
-    std::iter::once((name(None), defaults))
-        .chain(named)
-        .filter(|(_, rule)| rule.mode == Mode::Auto)
-        .filter(|(_, rule)| rule.grace_window_ms > GRACE_WINDOW_USUAL_MS)
-        .map(|(name, rule)| {
-            format!(
-                "{name}: {} is long: until its task is announced, a call is lost with its connection",
-                duration(rule.grace_window_ms)
-            )
-        })
-}
-
 /// A rule, as the file has it.
-fn name(place: Option<usize>) -> String {
+pub(super) fn name(place: Option<usize>) -> String {
     place.map_or_else(
         || "[tasks]".to_owned(),
         |place| format!("[[tools]] #{}", place + 1),
@@ -375,6 +351,35 @@ mod tests {
         ] {
             assert!(report.text.contains(line), "{}", report.text);
         }
+    }
+
+    #[test]
+    fn a_listener_that_knows_no_name_is_warned_of() {
+        let warned = |address: &str, others: &[(&str, &str)]| {
+            let mut environment = vec![
+                ("RAINCHECK_LISTEN__ADDRESS", address),
+                ("RAINCHECK_AUTH__ALLOW_ANONYMOUS", "true"),
+            ];
+            environment.extend(others);
+            let found = inspection();
+            let report = report(&config(&environment), None, Ok(Look::Free), Ok(&found));
+            assert!(report.good);
+            let line = report.text.lines().find(|line| line.contains("warn"));
+            line.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        };
+        let advice = "listen.allowed_hosts is empty; name the hosts that clients write, such as \
+                      \"tools.example.com\"";
+        assert_eq!(
+            warned("0.0.0.0:1", &[]).unwrap(),
+            format!("warn listen nobody off this machine gets in: {advice}")
+        );
+        assert_eq!(
+            warned("192.0.2.9:1", &[]).unwrap(),
+            format!("warn listen off this machine only who writes 192.0.2.9 gets in: {advice}")
+        );
+        let named = [("RAINCHECK_LISTEN__ALLOWED_HOSTS", "[\"tools.example\"]")];
+        assert_eq!(warned("0.0.0.0:1", &named), None);
+        assert_eq!(warned("127.0.0.1:1", &[]), None);
     }
 
     #[test]

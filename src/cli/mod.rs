@@ -20,6 +20,7 @@ mod run;
 mod stdio;
 mod table;
 mod trouble;
+mod warnings;
 mod wrap;
 
 /// A sidecar reverse proxy that gives unmodified MCP servers the Tasks extension.

@@ -1,8 +1,11 @@
 //! The program from outside: exit codes, what it says, and that the demo is true.
 
-use std::io::{BufRead as _, BufReader};
-use std::process::{Command, Output, Stdio};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Child, Command, Output, Stdio};
 
+#[path = "cli/check.rs"]
+mod check;
 #[path = "cli/wrap/mod.rs"]
 mod wrap;
 
@@ -88,6 +91,55 @@ fn a_signal_drains_and_exits_with_0() {
             .success()
     );
     assert_eq!(process.wait().unwrap().code(), Some(0));
+}
+
+/// Ended with the test, however that ends.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn who_is_refused_for_its_host_hears_of_the_setting_and_the_operator_once() {
+    let process = Command::new(env!("CARGO_BIN_EXE_raincheck"))
+        .args(["run", "--upstream", "http://127.0.0.1:1/mcp"])
+        .args(["--listen", "127.0.0.1:0", "--store", "memory:"])
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut process = Running(process.unwrap());
+    let log = BufReader::new(process.0.stderr.take().unwrap());
+    let mut lines = log.lines().map_while(Result::ok);
+    let serving = lines.find(|line| line.contains("serving")).unwrap();
+    let address = serving.split("address=").nth(1).unwrap();
+    let address = address.split(' ').next().unwrap();
+    for (header, setting) in [
+        ("host: evil.example", "allowed_hosts"),
+        ("host: evil.example", "allowed_hosts"),
+        (
+            "host: localhost\r\norigin: http://evil.example",
+            "allowed_origins",
+        ),
+    ] {
+        let mut client = TcpStream::connect(address).unwrap();
+        write!(client, "GET /mcp HTTP/1.1\r\n{header}\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
+        assert!(answer.contains(setting), "{answer}");
+    }
+    drop(process);
+    let told: Vec<_> = lines.filter(|line| line.contains("WARN")).collect();
+    let [told] = told.as_slice() else {
+        panic!("{told:?}");
+    };
+    assert!(
+        told.contains("evil.example") && told.contains("listen.allowed_hosts"),
+        "{told}"
+    );
 }
 
 #[test]

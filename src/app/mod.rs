@@ -17,6 +17,7 @@ mod upstream;
 
 use door::{Door, bind};
 pub use reload::Reload;
+pub use store::look as look_at_store;
 use store::{Opened, open};
 pub use upstream::settings as upstream_settings;
 

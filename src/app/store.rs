@@ -1,15 +1,16 @@
 //! The store: opened as the configuration says.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::{AppError, line};
 use crate::clock::{Anchored, Clock, System};
-use crate::config::{self, Config, Location, SealKey};
+use crate::config::{self, Config, Location, SealKey, Secret};
 use crate::store::Store;
-use crate::store::embedded::{Embedded, seal_key};
+use crate::store::embedded::{Embedded, Look, seal_key};
 use crate::store::memory::Memory;
 use crate::store::redis::{Namespace, Options, Redis, Tls, Wait};
 use crate::store::seal::Sealer;
@@ -57,21 +58,8 @@ pub(super) async fn open(
             })
         }
         Location::Redis { url, namespace } => {
-            let namespace = Namespace::parse(namespace).ok_or_else(|| {
-                AppError("store.namespace: use 1 to 64 of A-Z a-z 0-9 . _ -".into())
-            })?;
-            let sealed_for = namespace.to_string();
-            let options = Options {
-                allow_eviction: config.store.allow_eviction,
-                serves: Some(config.upstream.server.service()),
-                tls: certificates(&config.store.tls)?,
-                wait: config.store.wait.is_on().then_some(Wait {
-                    replicas: config.store.wait.replicas,
-                    aof: config.store.wait.aof,
-                    timeout: config.store.wait.timeout,
-                }),
-                ..Options::new(url.expose(), namespace)
-            };
+            let options = options(config, url, namespace)?;
+            let sealed_for = options.namespace.to_string();
             let store = Redis::open(&options, services, stop).await.map_err(line)?;
             let now_ms = store
                 .beat(None, config.replica.lease)
@@ -93,6 +81,48 @@ pub(super) async fn open(
             })
         }
     }
+}
+
+/// How long a look at the store may take.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// Whether [`open`] would have its store, found out without opening it: another process may have it,
+/// and whoever only looks takes nothing and leaves nothing.
+pub async fn look(config: &Config) -> Result<Look, AppError> {
+    let looking = async {
+        match &config.store.location {
+            Location::Memory => Ok(Look::Free),
+            Location::Embedded(path) => {
+                let path = path.clone();
+                let looking = tokio::task::spawn_blocking(move || Embedded::look(&path));
+                looking.await.map_err(line)?.map_err(line)
+            }
+            Location::Redis { url, namespace } => {
+                let options = options(config, url, namespace)?;
+                let looked = Redis::look(&options).await;
+                looked.map(|()| Look::Free).map_err(line)
+            }
+        }
+    };
+    let looked = tokio::time::timeout(LOOK, looking).await;
+    looked
+        .unwrap_or_else(|_elapsed| Err(AppError(format!("no answer within {} s", LOOK.as_secs()))))
+}
+
+fn options(config: &Config, url: &Secret, namespace: &str) -> Result<Options, AppError> {
+    let namespace = Namespace::parse(namespace)
+        .ok_or_else(|| AppError("store.namespace: use 1 to 64 of A-Z a-z 0-9 . _ -".into()))?;
+    Ok(Options {
+        allow_eviction: config.store.allow_eviction,
+        serves: Some(config.upstream.server.service()),
+        tls: certificates(&config.store.tls)?,
+        wait: config.store.wait.is_on().then_some(Wait {
+            replicas: config.store.wait.replicas,
+            aof: config.store.wait.aof,
+            timeout: config.store.wait.timeout,
+        }),
+        ..Options::new(url.expose(), namespace)
+    })
 }
 
 /// Reads the files for TLS to Redis; what is in them is looked at where it is used.

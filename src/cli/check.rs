@@ -6,14 +6,22 @@ use std::process::ExitCode;
 
 use super::inspect::{Inspection, inspect};
 use super::table::{duration, printable, table};
+use super::trouble::shown;
+use super::warnings::warnings;
 use super::{Failure, runtime};
-use crate::config::{Companion, Config, Location, TransportChoice, Wrapped};
+use crate::app::look_at_store;
+use crate::config::{Companion, Config, Location, Telemetry, TransportChoice, Wrapped};
 use crate::mcp::version::Era;
+use crate::store::embedded::Look;
 use crate::task::policy::{Concurrency, Limit, Mode, Rules};
 use crate::tls;
 
 pub(super) fn check(config: &Config) -> Result<ExitCode, Failure> {
-    let inspection = runtime()?.block_on(inspect(config));
+    let runtime = runtime()?;
+    let (inspection, store) =
+        runtime.block_on(async { tokio::join!(inspect(config), look_at_store(config)) });
+    // A file system or a name server that hangs holds up nobody.
+    runtime.shutdown_background();
     let certificate = config.listen.tls.as_ref().map(|files| {
         tls::server_config(&files.certificate, &files.key)
             .map(|_| ())
@@ -22,11 +30,20 @@ pub(super) fn check(config: &Config) -> Result<ExitCode, Failure> {
     let report = report(
         config,
         certificate,
+        store.map_err(|e| e.to_string()),
         inspection.as_ref().map_err(String::as_str),
     );
     // A reader that went away (`| head`) is no reason to fail.
     let _ = io::stdout().lock().write_all(report.text.as_bytes());
     Ok(ExitCode::from(u8::from(!report.good)))
+}
+
+/// What keeps a connection from coming about is said in the report, once.
+pub(super) fn telemetry(settings: &Telemetry) -> Telemetry {
+    Telemetry {
+        log: format!("raincheck::upstream::connect=error,{}", settings.log),
+        ..settings.clone()
+    }
 }
 
 struct Report {
@@ -38,6 +55,7 @@ struct Report {
 fn report(
     config: &Config,
     certificate: Option<Result<(), String>>,
+    look: Result<Look, String>,
     inspection: Result<&Inspection, &str>,
 ) -> Report {
     let mut verdicts = vec![("config", Ok("every setting is right".to_owned()))];
@@ -49,7 +67,10 @@ fn report(
             certificate.map(|()| "certificate and key fit".to_owned()),
         ));
     }
-    verdicts.push(("store", Ok(store(&config.store.location))));
+    verdicts.push((
+        "store",
+        look.map(|look| store(&config.store.location, look)),
+    ));
     let over_sse = match inspection {
         Ok(found) => found.over_sse,
         Err(_) => config.upstream.transport == TransportChoice::Sse,
@@ -63,12 +84,12 @@ fn report(
     if let Some(companion) = &config.companion {
         verdicts.push(("companion", Ok(tickets(companion))));
     }
-    let server = &config.upstream.server;
+    let server = shown(&config.upstream.server);
     verdicts.push((
         "upstream",
         match inspection {
             Ok(found) => Ok(format!("{server} answers{}", named(found))),
-            Err(why) => Err(format!("{server}: {}", printable(why))),
+            Err(why) => Err(format!("{server}: {why}")),
         },
     ));
     if let Ok(found) = inspection {
@@ -93,8 +114,8 @@ fn report(
             Err(text) => ["WRONG".to_owned(), subject.to_owned(), text],
         })
         .collect();
-    let warnings = long_windows(&config.rules);
-    rows.extend(warnings.map(|text| ["warn".to_owned(), "grace_window".to_owned(), text]));
+    let warn = |(subject, text): (&str, String)| ["warn".to_owned(), subject.to_owned(), text];
+    rows.extend(warnings(config).map(warn));
     let mut text = table(&rows);
     if let Ok(found) = inspection {
         text.push('\n');
@@ -103,33 +124,8 @@ fn report(
     Report { text, good }
 }
 
-/// Above this a window is more of a risk than of a gain.
-const GRACE_WINDOW_USUAL_MS: u64 = 5_000;
-
-/// A call that has no task yet lives on its connection: a modern client's disconnect cancels it, and
-/// many clients give up after a minute.
-fn long_windows(rules: &Rules) -> impl Iterator<Item = String> {
-    let defaults = rules.defaults();
-    let entries = rules.entries().enumerate();
-    // What an entry only inherits is said once.
-    let own = entries.filter(|(_, rule)| {
-        rule.grace_window_ms != defaults.grace_window_ms || defaults.mode != Mode::Auto
-    });
-    let named = own.map(|(place, rule)| (name(Some(place)), rule));
-    std::iter::once((name(None), defaults))
-        .chain(named)
-        .filter(|(_, rule)| rule.mode == Mode::Auto)
-        .filter(|(_, rule)| rule.grace_window_ms > GRACE_WINDOW_USUAL_MS)
-        .map(|(name, rule)| {
-            format!(
-                "{name}: {} is long: until its task is announced, a call is lost with its connection",
-                duration(rule.grace_window_ms)
-            )
-        })
-}
-
 /// A rule, as the file has it.
-fn name(place: Option<usize>) -> String {
+pub(super) fn name(place: Option<usize>) -> String {
     place.map_or_else(
         || "[tasks]".to_owned(),
         |place| format!("[[tools]] #{}", place + 1),
@@ -151,10 +147,19 @@ fn listening(config: &Config) -> String {
 }
 
 /// Never the URL of a Redis: it may hold a password.
-fn store(location: &Location) -> String {
+fn store(location: &Location, look: Look) -> String {
     match location {
         Location::Memory => "memory: tasks are gone when the process ends".to_owned(),
-        Location::Embedded(path) => format!("{}: for one process", path.display()),
+        Location::Embedded(path) => {
+            let path = path.display();
+            match look {
+                Look::Free => format!("{path}: for one process"),
+                Look::InUse(None) => format!("{path}: for one process, which has it now"),
+                Look::InUse(Some(pid)) => {
+                    format!("{path}: for one process, which has it now (pid {pid})")
+                }
+            }
+        }
         Location::Redis { namespace, .. } => format!("Redis, namespace {namespace}"),
     }
 }
@@ -279,7 +284,7 @@ mod tests {
 
     #[test]
     fn all_is_well() {
-        let report = report(&config(&[]), None, Ok(&inspection()));
+        let report = report(&config(&[]), None, Ok(Look::Free), Ok(&inspection()));
         assert!(report.good);
         assert_eq!(
             report.text,
@@ -299,9 +304,16 @@ mod tests {
     }
 
     #[test]
+    fn a_store_that_another_process_has_is_no_failure() {
+        let location = Location::Embedded("/x.redb".into());
+        let said = store(&location, Look::InUse(Some(7)));
+        assert_eq!(said, "/x.redb: for one process, which has it now (pid 7)");
+    }
+
+    #[test]
     fn companion_tools_are_said() {
         let wanted = config(&[("RAINCHECK_TASKS__COMPANION_TOOLS", "true")]);
-        let report = report(&wanted, None, Ok(&inspection()));
+        let report = report(&wanted, None, Ok(Look::Free), Ok(&inspection()));
         let line = "companion     a client without Tasks gets a ticket after 45s";
         assert!(report.text.contains(line), "{}", report.text);
     }
@@ -312,7 +324,7 @@ mod tests {
             over_sse: true,
             ..inspection()
         };
-        let report = report(&config(&[]), None, Ok(&found));
+        let report = report(&config(&[]), None, Ok(Look::Free), Ok(&found));
         for line in [
             "recovery      a call whose process dies is lost with its stream",
             "era           legacy, over HTTP+SSE (2024-11-05): translated for all clients",
@@ -325,7 +337,12 @@ mod tests {
     fn what_is_wrong_is_said_and_is_a_failure() {
         let exposed = config(&[("RAINCHECK_LISTEN__ADDRESS", "0.0.0.0:8440")]);
         let certificate = Some(Err("c.pem: is cut off".to_owned()));
-        let report = report(&exposed, certificate, Err("connection refused"));
+        let report = report(
+            &exposed,
+            certificate,
+            Ok(Look::Free),
+            Err("connection refused"),
+        );
         assert!(!report.good);
         for line in [
             "  WRONG  listen    listen.address: 0.0.0.0:8440 can be reached",
@@ -334,6 +351,35 @@ mod tests {
         ] {
             assert!(report.text.contains(line), "{}", report.text);
         }
+    }
+
+    #[test]
+    fn a_listener_that_knows_no_name_is_warned_of() {
+        let warned = |address: &str, others: &[(&str, &str)]| {
+            let mut environment = vec![
+                ("RAINCHECK_LISTEN__ADDRESS", address),
+                ("RAINCHECK_AUTH__ALLOW_ANONYMOUS", "true"),
+            ];
+            environment.extend(others);
+            let found = inspection();
+            let report = report(&config(&environment), None, Ok(Look::Free), Ok(&found));
+            assert!(report.good);
+            let line = report.text.lines().find(|line| line.contains("warn"));
+            line.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        };
+        let advice = "listen.allowed_hosts is empty; name the hosts that clients write, such as \
+                      \"tools.example.com\"";
+        assert_eq!(
+            warned("0.0.0.0:1", &[]).unwrap(),
+            format!("warn listen nobody off this machine gets in: {advice}")
+        );
+        assert_eq!(
+            warned("192.0.2.9:1", &[]).unwrap(),
+            format!("warn listen off this machine only who writes 192.0.2.9 gets in: {advice}")
+        );
+        let named = [("RAINCHECK_LISTEN__ALLOWED_HOSTS", "[\"tools.example\"]")];
+        assert_eq!(warned("0.0.0.0:1", &named), None);
+        assert_eq!(warned("127.0.0.1:1", &[]), None);
     }
 
     #[test]
@@ -389,7 +435,7 @@ mod tests {
              [[tools]]\nname = 'always'\nmode = 'always'\ngrace_window = '1h'\n\
              [[tools]]\nname = 'short'\ngrace_window = '5s'\n",
         );
-        let report = report(&config, None, Ok(&inspection()));
+        let report = report(&config, None, Ok(Look::Free), Ok(&inspection()));
         assert!(report.good);
         let said: Vec<_> = report
             .text
@@ -418,7 +464,7 @@ mod tests {
             tools: Vec::new(),
             ..inspection()
         };
-        let report = report(&config(&[]), None, Ok(&found));
+        let report = report(&config(&[]), None, Ok(Look::Free), Ok(&found));
         assert!(report.good && report.text.contains("offers no tools"));
     }
 }

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
+use super::complain;
+use super::trouble::{shown, words};
 use crate::app::upstream_settings;
-use crate::config::Config;
-use crate::mcp::error::Reason;
+use crate::config::{Config, Wrapped};
 use crate::mcp::json::Object;
 use crate::mcp::version::Era;
 use crate::upstream::wrapped::{DiscoverError, Upstream};
@@ -31,28 +33,31 @@ pub(super) struct Inspection {
 pub(super) async fn inspect(config: &Config) -> Result<Inspection, String> {
     let settings = upstream_settings(config)?;
     let upstream = Upstream::new(&settings, TaskTracker::new()).map_err(|e| e.to_string())?;
-    let asked = timeout(PATIENCE, ask(&upstream)).await;
+    let asked = patiently(&config.upstream.server, ask(&upstream)).await;
+    // Afterwards it is known how its process ended.
     upstream.stop().await;
-    let error = match asked {
-        Ok(Ok(found)) => return Ok(found),
-        Ok(Err(error)) => error,
-        Err(_elapsed) => return Err(format!("no answer within {} s", PATIENCE.as_secs())),
-    };
-    let text = sentence(&error);
-    // Who asks is the operator: the reason is for nobody else.
-    match unreachable(&error, &upstream).await {
-        Some(why) => Err(format!("{text}: {why}")),
-        None => Err(text),
+    match asked {
+        Ok(Ok(found)) => Ok(found),
+        Ok(Err(error)) => Err(words(&error, upstream.obstacle().as_ref(), config)),
+        Err(_elapsed) => Err(format!("no answer within {} s", PATIENCE.as_secs())),
     }
 }
 
-async fn unreachable(error: &DiscoverError, upstream: &Upstream) -> Option<String> {
-    match error {
-        DiscoverError::Failed(failure) if failure.reason == Reason::UpstreamUnreachable => {
-            upstream.obstacle().await
-        }
-        DiscoverError::Failed(_) | DiscoverError::Unauthorized(_) => None,
+/// For a bounded time, and not in silence.
+async fn patiently<T>(server: &Wrapped, asking: impl Future<Output = T>) -> Result<T, Elapsed> {
+    let mut asking = std::pin::pin!(timeout(PATIENCE, asking));
+    if let Ok(asked) = timeout(SILENCE, &mut asking).await {
+        return asked;
     }
+    let launched = match server {
+        Wrapped::Command(_) => "; npx and the like may be fetching it",
+        Wrapped::Url(_) | Wrapped::Unix(_) => "",
+    };
+    let (server, seconds) = (shown(server), PATIENCE.as_secs());
+    complain(&format!(
+        "waiting for {server} (up to {seconds} s{launched})"
+    ));
+    asking.await
 }
 
 async fn ask(upstream: &Upstream) -> Result<Inspection, DiscoverError> {
@@ -86,20 +91,14 @@ fn names(object: &str) -> Vec<String> {
     object.iter().map(|(name, _)| name.to_owned()).collect()
 }
 
-fn sentence(error: &DiscoverError) -> String {
-    match error {
-        DiscoverError::Failed(failure) => failure.message().to_owned(),
-        DiscoverError::Unauthorized(error) => format!(
-            "it wants credentials (HTTP {}), and check has none; clients send their own",
-            error.status
-        ),
-    }
-}
-
 /// Like every caller it has sessions of its own; this one has no credentials and no tasks.
 const NOBODY: [u8; 16] = [0; 16];
 
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Then it is said that somebody is waited for. A server that ignores what it does not know answers
+/// after 3 s.
+const SILENCE: Duration = Duration::from_secs(4);
 
 #[cfg(test)]
 mod tests {

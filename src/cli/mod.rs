@@ -19,6 +19,8 @@ mod inspect;
 mod run;
 mod stdio;
 mod table;
+mod trouble;
+mod warnings;
 mod wrap;
 
 /// A sidecar reverse proxy that gives unmodified MCP servers the Tasks extension.
@@ -215,7 +217,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         }
         Command::Check(settings) => {
             let config = settings.load()?;
-            log(&config.telemetry)?;
+            log(&check::telemetry(&config.telemetry))?;
             check::check(&config)
         }
         Command::Demo => demo::demo(),

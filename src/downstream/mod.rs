@@ -1,6 +1,6 @@
 //! THE CLIENTS WE SERVE: from a request to the part that answers it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -12,6 +12,7 @@ use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tracing::warn;
 
 use crate::mcp::error::RpcError;
 use crate::mcp::tools::Tool;
@@ -114,11 +115,16 @@ async fn handle(front: Shared, request: Request<Incoming>) -> Response<Body> {
     let (parts, body) = request.into_parts();
     let names = &front.settings.names;
     if !names.host_is_ours(&parts.uri, &parts.headers) {
-        let error = RpcError::invalid_request("Invalid request: Host is not a name of this server");
+        tell_of_host(&parts);
+        let error = RpcError::invalid_request(
+            "Invalid request: Host is not a name of this server (listen.allowed_hosts)",
+        );
         return reply::refusal_and_close(StatusCode::FORBIDDEN, &error);
     }
     if !names.origin_is_ours(&parts.headers) {
-        let error = RpcError::invalid_request("Invalid request: Origin is not allowed");
+        let error = RpcError::invalid_request(
+            "Invalid request: Origin is not allowed (listen.allowed_origins)",
+        );
         return reply::refusal_and_close(StatusCode::FORBIDDEN, &error);
     }
     match names.door(&parts.uri) {
@@ -129,6 +135,19 @@ async fn handle(front: Shared, request: Request<Incoming>) -> Response<Body> {
         Some(Door::ProtectedResource) => pass::stream(&front, parts, body).await,
         Some(Door::Mcp) => mcp(&front, parts, body).await,
     }
+}
+
+/// Once in the life of the process: whoever sends such requests must not fill the log.
+fn tell_of_host(parts: &Parts) {
+    static TOLD: Once = Once::new();
+    TOLD.call_once(|| {
+        let host = route::host_as_written(&parts.uri, &parts.headers);
+        warn!(
+            host,
+            "a request was refused for its Host, and others will be; a name that clients write \
+             belongs in listen.allowed_hosts"
+        );
+    });
 }
 
 async fn mcp(front: &Shared, parts: Parts, body: Incoming) -> Response<Body> {

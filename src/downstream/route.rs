@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use hyper::HeaderMap;
-use hyper::header::{HOST, ORIGIN};
+use hyper::header::{HOST, HeaderValue, ORIGIN};
 use hyper::http::Uri;
 
 /// The doors of the public listener; every other path is 404.
@@ -87,6 +87,22 @@ impl Names {
     }
 }
 
+/// Longer names are cut where they are only told of.
+const TOLD_MAX: usize = 120;
+
+/// What a request calls us, safe to be logged: short, and without control characters.
+pub(super) fn host_as_written(uri: &Uri, headers: &HeaderMap) -> String {
+    let value = headers.get(HOST).map(HeaderValue::as_bytes);
+    let authority = uri
+        .authority()
+        .map(|authority| authority.as_str().as_bytes());
+    let host = String::from_utf8_lossy(value.or(authority).unwrap_or_default());
+    host.chars()
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .take(TOLD_MAX)
+        .collect()
+}
+
 /// The host of an authority, without port and brackets.
 fn host_of(authority: &str) -> &str {
     if let Some(rest) = authority.strip_prefix('[') {
@@ -138,6 +154,23 @@ mod tests {
         ] {
             assert!(!check(evil), "{evil}");
         }
+    }
+
+    #[test]
+    fn a_name_that_is_told_of_is_short_and_printable() {
+        let told = |host: &[u8]| {
+            let mut headers = HeaderMap::new();
+            headers.insert(HOST, HeaderValue::from_bytes(host).unwrap());
+            host_as_written(&Uri::from_static("/mcp"), &headers)
+        };
+        assert_eq!(told(b"tools.example:1"), "tools.example:1");
+        assert_eq!(told(b"a\tb\xff"), "a\u{fffd}b\u{fffd}");
+        assert_eq!(told(&[b'x'; 1000]).len(), TOLD_MAX);
+        let over_http2 = Uri::from_static("http://evil.example/mcp");
+        assert_eq!(
+            host_as_written(&over_http2, &HeaderMap::new()),
+            "evil.example"
+        );
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::aws_lc_rs;
-use rustls::{AlertDescription, ClientConfig, RootCertStore};
+use rustls::{AlertDescription, ClientConfig, InvalidMessage, RootCertStore};
 use rustls_platform_verifier::Verifier;
 
 use super::kept::Kept;
@@ -63,6 +63,16 @@ fn client_config(files: &Files) -> Result<ClientConfig, TlsError> {
 /// Whether TLS itself is what failed.
 pub fn is_tls(error: &(dyn Error + 'static)) -> bool {
     rustls_error(error).is_some()
+}
+
+/// Whether what answered does not speak TLS at all.
+pub fn is_no_tls(error: &(dyn Error + 'static)) -> bool {
+    matches!(
+        rustls_error(error),
+        Some(rustls::Error::InvalidMessage(
+            InvalidMessage::InvalidContentType
+        ))
+    )
 }
 
 /// Whether the server said that it does not take our certificate, or that it wants one. With TLS 1.3

@@ -14,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 
+use super::obstacle::Obstacle;
 use super::settings::Settings;
 use crate::tls::TlsError;
 use crate::tls::client::{self, Files};
@@ -135,13 +136,21 @@ impl Connector {
         }
     }
 
-    /// Why no connection comes about, in words for the operator; `None` if one does.
-    pub(super) async fn obstacle(&self) -> Option<String> {
-        let error = self.connect().await.err()?;
-        Some(match &self.place {
-            Place::Unix(path) => about_socket(path, &error),
-            Place::Tcp { .. } => error.to_string(),
-        })
+    /// What is known before anything has come of it.
+    pub(super) fn connecting(&self) -> Obstacle {
+        Obstacle::Connecting(self.timeout)
+    }
+
+    /// Why no connection came about.
+    pub(super) fn obstacle(&self, error: &io::Error) -> Obstacle {
+        if client::is_no_tls(error) {
+            return Obstacle::NoTls;
+        }
+        match &self.place {
+            _ if error.kind() == io::ErrorKind::TimedOut => self.connecting(),
+            Place::Unix(path) => Obstacle::NoConnection(about_socket(path, error)),
+            Place::Tcp { .. } => Obstacle::NoConnection(error.to_string()),
+        }
     }
 }
 

@@ -22,6 +22,7 @@ use tokio_util::task::TaskTracker;
 
 use super::connect::Connector;
 use super::heard::INVALID;
+use super::obstacle::{Obstacle, Obstacles};
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::tls::client::is_refused_identity;
@@ -133,6 +134,8 @@ pub struct Http {
     headers: HeaderMap,
     pool: Arc<Pool>,
     drivers: TaskTracker,
+    /// For the operator.
+    pub(super) obstacles: Obstacles,
 }
 
 impl Http {
@@ -142,6 +145,7 @@ impl Http {
             headers,
             pool: Arc::default(),
             drivers,
+            obstacles: Obstacles::default(),
         }
     }
 
@@ -149,11 +153,6 @@ impl Http {
     /// place.
     pub(super) fn takes_credentials(&self) -> bool {
         self.connector.is_local() && !self.headers.contains_key(AUTHORIZATION)
-    }
-
-    /// See [`Connector::obstacle`].
-    pub(super) async fn obstacle(&self) -> Option<String> {
-        self.connector.obstacle().await
     }
 
     /// Sends one request. Dropped before it resolves, the connection is closed: the server sees
@@ -186,6 +185,8 @@ impl Http {
                     Err(Unsent::Failed(failure)) => return Err(failure),
                     Err(Unsent::Refused) => {
                         tracing::warn!("the upstream did not accept the client certificate");
+                        let refused = Obstacle::NoConnection(REFUSED.into());
+                        self.obstacles.note_connection(Some(refused));
                         self.connector.read_anew().await;
                         request = copy.ok_or(UNREACHABLE)?;
                     }
@@ -234,9 +235,14 @@ impl Http {
         mut sender: SendRequest<RequestBody>,
         request: Request<RequestBody>,
     ) -> Result<Response<ResponseBody>, Unsent> {
+        let method = request.method().clone();
         match sender.try_send_request(request).await {
             Ok(response) if is_ambiguous(response.headers()) => Err(Unsent::Failed(INVALID)),
             Ok(response) => {
+                if !response.status().is_success() {
+                    self.obstacles
+                        .note_status(&method, response.status(), response.headers());
+                }
                 let home = Some((sender, Arc::clone(&self.pool)));
                 Ok(response.map(|incoming| ResponseBody { incoming, home }))
             }
@@ -249,7 +255,14 @@ impl Http {
     }
 
     async fn connect(&self) -> Result<SendRequest<RequestBody>, BoxError> {
-        let stream = self.connector.connect().await?;
+        // Whoever waits for it may give up before it comes to anything.
+        let connecting = self.connector.connecting();
+        self.obstacles.note_connection(Some(connecting));
+        let connected = self.connector.connect().await;
+        let error = connected.as_ref().err();
+        let obstacle = error.map(|error| self.connector.obstacle(error));
+        self.obstacles.note_connection(obstacle);
+        let stream = connected?;
         let (sender, connection) = http1::Builder::new()
             .max_buf_size(HEAD_BYTES_MAX)
             .handshake(TokioIo::new(stream))
@@ -280,6 +293,8 @@ const RESET: Failure = Failure {
     reason: Reason::UpstreamReset,
     effect: SideEffect::Unknown,
 };
+
+const REFUSED: &str = "it wants a client certificate, and not the one that it got, if any";
 
 const UNREACHABLE: Failure = Failure {
     reason: Reason::UpstreamUnreachable,

@@ -25,6 +25,7 @@ mod legacy;
 mod listen;
 mod modern;
 mod native;
+mod obstacle;
 mod origin;
 mod pin;
 mod probe;
@@ -40,6 +41,7 @@ mod translate;
 mod wanted;
 pub mod wrapped;
 
+pub use obstacle::Obstacle;
 pub use pin::Pin;
 
 /// One request to the wrapped server, in the client's words. The connector translates: it takes

@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use super::UpstreamError;
 use super::heard::{self, Heard, Message};
 use super::http::RequestBody;
+use super::obstacle::Obstacle;
 use super::origin::{METHOD, Origin};
 use super::translate;
 use crate::mcp::error::{Failure, Reason, SideEffect, code};
@@ -45,6 +46,7 @@ pub(super) async fn probe(
 ) -> Result<Found, Undecided> {
     let asked = tokio::time::timeout(PATIENCE, ask(origin, credentials)).await;
     asked.map_err(|_| {
+        origin.http.obstacles.note(Obstacle::Silent(PATIENCE));
         Undecided::Failed(Failure::new(Reason::UpstreamUnreachable, SideEffect::None))
     })?
 }

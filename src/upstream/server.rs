@@ -76,6 +76,7 @@ impl Server {
             spawner: Arc::new(Spawner::start()?),
             services,
             health: Arc::default(),
+            obstacles: Arc::default(),
             bytes_max: settings.message_bytes_max,
             stop: CancellationToken::new(),
         };

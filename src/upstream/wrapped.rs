@@ -20,7 +20,9 @@ use super::probe::{self, Undecided};
 use super::server::{Server, Way};
 use super::sessions::{Key, NoSession};
 pub use super::settings::{SessionMode, Settings, Transport};
-use super::{Answer, Event, Exchange, Outgoing, UpstreamError, legacy, native, translate};
+use super::{
+    Answer, Event, Exchange, Obstacle, Outgoing, UpstreamError, legacy, native, translate,
+};
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::json::{Object, quote};
 use crate::mcp::tools::Tools;
@@ -187,11 +189,11 @@ impl Upstream {
         }
     }
 
-    /// Why no connection to the server comes about, in words for the operator.
-    pub async fn obstacle(&self) -> Option<String> {
+    /// What last stood in the way of the server.
+    pub fn obstacle(&self) -> Option<Obstacle> {
         match &self.server {
-            Server::Web(web) => web.origin.http.obstacle().await,
-            Server::Program(_) => None,
+            Server::Web(web) => web.origin.http.obstacles.last(),
+            Server::Program(lines) => lines.obstacle(),
         }
     }
 

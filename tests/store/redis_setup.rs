@@ -73,6 +73,26 @@ async fn a_namespace_serves_one_upstream() {
 }
 
 #[tokio::test]
+async fn whoever_only_looks_takes_no_namespace_and_is_told_whose_it_is() {
+    let server = RedisServer::start();
+    let mut options = options(&server.url());
+    options.serves = Some("weather, 2025-11-25".into());
+    Redis::look(&options).await.unwrap();
+    let mut raw = raw(&server).await;
+    let keys: Vec<String> = redis::cmd("KEYS")
+        .arg("*")
+        .query_async(&mut raw)
+        .await
+        .unwrap();
+    assert!(keys.is_empty(), "{keys:?}");
+    open(&options).await.unwrap();
+    Redis::look(&options).await.unwrap();
+    options.serves = Some("billing, 2026-07-28".into());
+    let refused = Redis::look(&options).await.unwrap_err();
+    assert!(matches!(refused, OpenError::Foreign { .. }), "{refused}");
+}
+
+#[tokio::test]
 async fn what_cannot_be_opened_is_said_without_the_password() {
     let server = RedisServer::with(&["--requirepass", "right"]);
     for url in [

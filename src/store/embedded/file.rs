@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{DirBuilder, OpenOptions};
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -20,6 +20,15 @@ pub enum OpenError {
     InUse { path: PathBuf, holder: Option<u32> },
     #[error("{} was written by another version of raincheck in a format that is not known", .0.display())]
     Format(PathBuf),
+    #[error(
+        "{} cannot be written ({cause}); name another file with --store redb:PATH",
+        path.display()
+    )]
+    Unwritable {
+        path: PathBuf,
+        #[source]
+        cause: io::Error,
+    },
     #[error("the store file {} cannot be opened", path.display())]
     Unreadable {
         path: PathBuf,

@@ -26,9 +26,11 @@ use writer::{Order, Writer};
 
 pub use file::OpenError;
 pub use key::seal_key;
+pub use look::Look;
 
 mod file;
 mod key;
+mod look;
 mod notes;
 mod read;
 mod shelf;

@@ -1,7 +1,10 @@
 //! The tables of the file and every change of them.
 
 use bytes::Bytes;
-use redb::{Database, ReadableTable, Table, TableDefinition, WriteTransaction};
+use redb::{
+    Database, ReadOnlyDatabase, ReadableDatabase, ReadableTable, Table, TableDefinition,
+    TableError, WriteTransaction,
+};
 
 use super::super::judge::judge;
 use super::super::{Commit, Nonce, Revision, Stored, Version, Write};
@@ -57,6 +60,18 @@ pub(super) fn prepare(
     };
     transaction.commit()?;
     Ok(Some(key))
+}
+
+/// Whether it can be prepared, where it was before. Writes nothing.
+pub(super) fn is_of_this_format(database: &ReadOnlyDatabase) -> Result<bool, redb::Error> {
+    let transaction = database.begin_read()?;
+    let meta = match transaction.open_table(META) {
+        // Made, and nothing in it yet.
+        Err(TableError::TableDoesNotExist(_)) => return Ok(true),
+        opened => opened?,
+    };
+    let format = meta.get("format")?;
+    Ok(format.is_none_or(|format| format.value() == FORMAT))
 }
 
 /// A change that always succeeds.

@@ -54,6 +54,7 @@ mod keys;
 mod link;
 mod list;
 mod log;
+mod look;
 mod notes;
 mod open;
 mod reach;

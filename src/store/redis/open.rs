@@ -158,6 +158,16 @@ pub(super) async fn examine_all(
     keys: &Keys,
     options: &Options,
 ) -> Result<(), OpenError> {
+    let (mut connection, server) = examine_servers(topology, keys, options).await?;
+    claim(&mut connection, &server, keys, options).await
+}
+
+/// Looks at every server. A connection to the one that knows whose the namespace is, and its name.
+pub(super) async fn examine_servers(
+    topology: &Topology,
+    keys: &Keys,
+    options: &Options,
+) -> Result<(MultiplexedConnection, String), OpenError> {
     let map = topology.map();
     for server in &map.servers {
         let mut connection = connect(topology.reach(), server).await?;
@@ -176,8 +186,8 @@ pub(super) async fn examine_all(
     let server = map
         .server_of(slot_of(keys.meta()))
         .ok_or(OpenError::NoSlots)?;
-    let mut connection = connect(topology.reach(), server).await?;
-    claim(&mut connection, &server.name, keys, options).await
+    let connection = connect(topology.reach(), server).await?;
+    Ok((connection, server.name.clone()))
 }
 
 /// Connects once, so that a wrong address or password is told now and not at the first task.

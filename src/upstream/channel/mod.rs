@@ -36,7 +36,7 @@ use super::cache::Cache;
 use super::listen::{Listening, Wish};
 use super::sessions::NoSession;
 use super::wrapped::Discovered;
-use super::{Exchange, Outgoing, Pin, handshake};
+use super::{Exchange, Obstacle, Outgoing, Pin, handshake};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::tools::Tools;
 use crate::mcp::version::Era;
@@ -157,6 +157,14 @@ impl Channels {
 
     pub(super) fn cannot_run(&self) -> bool {
         self.pool.source.cannot_run()
+    }
+
+    /// What last stood in the way of a program.
+    pub(super) fn obstacle(&self) -> Option<Obstacle> {
+        match &self.pool.source {
+            Source::Program(nursery) => nursery.obstacles.last(),
+            Source::Sse(_) => None,
+        }
     }
 
     /// How long [`Self::stop`] may take.

@@ -21,6 +21,7 @@ use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::upstream::channel::health::Health;
 use crate::upstream::channel::mouth::{Ear, End, Mouth, Outbound};
 use crate::upstream::heard;
+use crate::upstream::obstacle::{Obstacle, Obstacles};
 
 /// How long a child may take to end by itself, once its standard input is closed and again after
 /// SIGTERM. Then comes SIGKILL.
@@ -40,6 +41,8 @@ pub(in crate::upstream) struct Nursery {
     pub(in crate::upstream) spawner: Arc<Spawner>,
     pub(in crate::upstream) services: TaskTracker,
     pub(in crate::upstream) health: Arc<Mutex<Health>>,
+    /// For the operator.
+    pub(in crate::upstream) obstacles: Arc<Obstacles>,
     /// A line of a child above this size ends it.
     pub(in crate::upstream) bytes_max: usize,
     /// Ends every child, also one that is being started.
@@ -76,6 +79,7 @@ impl Nursery {
             Ok(process) => process,
             Err(error) => {
                 warn!(%error, "the server's process could not be started");
+                self.obstacles.note(Obstacle::NotStarted(error.to_string()));
                 self.health().died(Duration::ZERO, false, Instant::now());
                 return Err(UNREACHABLE);
             }
@@ -87,6 +91,7 @@ impl Nursery {
             mouth,
             ear: Arc::clone(&ear),
             services: self.services.clone(),
+            obstacles: Arc::clone(&self.obstacles),
             bytes_max: self.bytes_max,
             _thread: Arc::clone(&self.spawner),
             _permit: permit,
@@ -127,6 +132,7 @@ struct Life<E> {
     mouth: Mouth,
     ear: Arc<E>,
     services: TaskTracker,
+    obstacles: Arc<Obstacles>,
     bytes_max: usize,
     /// The child dies with the thread that started it.
     _thread: Arc<Spawner>,
@@ -180,8 +186,12 @@ impl<E: Ear> Life<E> {
             end_process(&mut self.process, reading, end, pid).await;
         }
         drop(group);
-        let status = self.process.wait().await;
-        let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+        let lived = Instant::now().saturating_duration_since(born);
+        let ended = self.process.wait().await;
+        let status = match &ended {
+            Ok(status) => status.to_string(),
+            Err(error) => error.to_string(),
+        };
         if end == End::Stopped {
             debug!(pid, status, "a process of the server has ended");
         } else {
@@ -189,8 +199,16 @@ impl<E: Ear> Life<E> {
         }
         // Somebody who left the group may still hold the pipe.
         let abort = errors.abort_handle();
-        if timeout(LAST_WORDS, errors).await.is_err() {
+        let words = timeout(LAST_WORDS, errors).await;
+        if words.is_err() {
             abort.abort();
+        }
+        if let (End::Gone, Ok(status)) = (end, ended) {
+            self.obstacles.note(Obstacle::Ended {
+                status,
+                lived,
+                words: words.ok().and_then(Result::ok).unwrap_or_default(),
+            });
         }
     }
 }

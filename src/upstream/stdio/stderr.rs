@@ -17,17 +17,39 @@ const LINES_MAX: u32 = 50;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-pub(super) async fn drain(mut stderr: impl AsyncRead + Unpin, pid: u32) {
+/// Reads to the end; what of it seems to say why there is no more.
+pub(super) async fn drain(mut stderr: impl AsyncRead + Unpin, pid: u32) -> String {
+    let mut words = Words::default();
     let mut lines = Lines::new(LINE_BYTES_MAX, TooLong::Clip);
     let mut rate = Rate::new(Instant::now());
     let mut buffer = vec![0; 16 * 1024];
     while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
         let bytes = buffer.get(..count).unwrap_or_default();
         // Clipped lines are never refused.
-        let _ = lines.feed(bytes, |line| say(&mut rate, pid, line));
+        let _ = lines.feed(bytes, |line| {
+            words.hear(line);
+            say(&mut rate, pid, line);
+        });
     }
+    words.hear(lines.rest());
     say(&mut rate, pid, lines.rest());
     rate.confess(pid);
+    words.0
+}
+
+/// The last line that speaks of an error, for some runtimes say more after it; without one the
+/// last line.
+#[derive(Default)]
+struct Words(String);
+
+impl Words {
+    fn hear(&mut self, line: &[u8]) {
+        let line = String::from_utf8_lossy(line.trim_ascii());
+        let is_of_error = |text: &str| text.to_ascii_lowercase().contains("error");
+        if !line.is_empty() && (is_of_error(&line) || !is_of_error(&self.0)) {
+            self.0 = line.into_owned();
+        }
+    }
 }
 
 fn say(rate: &mut Rate, pid: u32, line: &[u8]) {
@@ -83,6 +105,27 @@ impl Rate {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_speaks_of_an_error_is_why_it_ended() {
+        let why = |lines: &[&str]| {
+            let mut words = Words::default();
+            for line in lines {
+                words.hear(line.as_bytes());
+            }
+            words.0
+        };
+        assert_eq!(why(&["", "starting", "no such user", " "]), "no such user");
+        let of_node = [
+            "  throw it",
+            "Error: no TOKEN",
+            "    at x.js:1",
+            "",
+            "Node.js v22",
+        ];
+        assert_eq!(why(&of_node), "Error: no TOKEN");
+        assert_eq!(why(&[]), "");
+    }
 
     #[test]
     fn so_many_lines_a_second() {

@@ -1,0 +1,57 @@
+//! What is right, and unlikely to be meant.
+
+use super::check::name;
+use super::table::duration;
+use crate::config::Config;
+use crate::task::policy::{Mode, Rules};
+
+/// Each with its subject.
+pub(super) fn warnings(config: &Config) -> impl Iterator<Item = (&'static str, String)> {
+    let hosts = nobody_gets_in(config).map(|text| ("listen", text));
+    let windows = long_windows(&config.rules).map(|text| ("grace_window", text));
+    hosts.into_iter().chain(windows)
+}
+
+/// Off loopback, where no client's `Host` is a name of ours.
+fn nobody_gets_in(config: &Config) -> Option<String> {
+    let listen = &config.listen;
+    let is_open = !listen.is_loopback() && config.exposure().is_ok();
+    if !is_open || !listen.allowed_hosts.is_empty() {
+        return None;
+    }
+    let ip = listen.address.ip();
+    let who = if ip.is_unspecified() {
+        "nobody off this machine gets in".to_owned()
+    } else {
+        format!("off this machine only who writes {ip} gets in")
+    };
+    Some(format!(
+        "{who}: listen.allowed_hosts is empty; name the hosts that clients write, such as \
+         \"tools.example.com\""
+    ))
+}
+
+/// Above this a window is more of a risk than of a gain.
+const GRACE_WINDOW_USUAL_MS: u64 = 5_000;
+
+/// A call that has no task yet lives on its connection: a modern client's disconnect cancels it, and
+/// many clients give up after a minute.
+fn long_windows(rules: &Rules) -> impl Iterator<Item = String> {
+    let defaults = rules.defaults();
+    let entries = rules.entries().enumerate();
+    // What an entry only inherits is said once.
+    let own = entries.filter(|(_, rule)| {
+        rule.grace_window_ms != defaults.grace_window_ms || defaults.mode != Mode::Auto
+    });
+    let named = own.map(|(place, rule)| (name(Some(place)), rule));
+    std::iter::once((name(None), defaults))
+        .chain(named)
+        .filter(|(_, rule)| rule.mode == Mode::Auto)
+        .filter(|(_, rule)| rule.grace_window_ms > GRACE_WINDOW_USUAL_MS)
+        .map(|(name, rule)| {
+            format!(
+                "{name}: {} is long: until its task is announced, a call is lost with its connection",
+                duration(rule.grace_window_ms)
+            )
+        })
+}

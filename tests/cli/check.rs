@@ -1,0 +1,159 @@
+//! `raincheck check`: what is wrong, and what to do next.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
+use std::process::{Command, Stdio};
+
+use super::raincheck;
+
+/// What is said of one subject, with its verdict, and the exit code.
+fn verdict(arguments: &[&str], subject: &str) -> (String, Option<i32>) {
+    let output = raincheck(arguments);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let line = said
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .find(|line| line.split(' ').nth(1) == Some(subject));
+    let line = line.unwrap_or_else(|| panic!("nothing is said of {subject}: {said}"));
+    (line, output.status.code())
+}
+
+#[test]
+fn a_store_that_cannot_be_had_is_wrong() {
+    for (store, expected) in [
+        (
+            "redis://127.0.0.1:1",
+            "WRONG store Redis at 127.0.0.1:1 cannot be reached or refuses us: Connection refused",
+        ),
+        (
+            "redb:/proc/nope/x.redb",
+            "WRONG store /proc/nope/x.redb cannot be written (No such file or directory (os error \
+             2)); name another file with --store redb:PATH",
+        ),
+    ] {
+        let config = std::env::temp_dir().join(format!("rc-check-{}.toml", std::process::id()));
+        std::fs::write(&config, "store.namespace = 'x'\n").unwrap();
+        let config_arguments = ["--config", config.to_str().unwrap(), "--store", store];
+        let mut arguments = vec!["check", "--upstream", "http://127.0.0.1:1/mcp"];
+        arguments.extend(config_arguments);
+        let (line, code) = verdict(&arguments, "store");
+        std::fs::remove_file(&config).unwrap();
+        assert!(line.starts_with(expected), "{line}");
+        assert_eq!(code, Some(1));
+    }
+}
+
+/// A server that gives every request that answer, and its port.
+fn server(answer: &'static str) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut request = BufReader::new(stream.try_clone().unwrap());
+            let mut length = 0;
+            let mut line = String::new();
+            while request.read_line(&mut line).is_ok_and(|read| read > 2) {
+                let lower = line.to_ascii_lowercase();
+                if let Some(value) = lower.strip_prefix("content-length:") {
+                    length = value.trim().parse().unwrap();
+                }
+                line.clear();
+            }
+            let mut body = vec![0; length];
+            let _ = request.read_exact(&mut body);
+            let _ = stream.write_all(answer.as_bytes());
+        }
+    });
+    port
+}
+
+fn upstream_at(url: &str) -> String {
+    let arguments = ["check", "--store", "memory:", "--upstream", url];
+    verdict(&arguments, "upstream").0
+}
+
+#[test]
+fn a_redirect_is_said_with_its_address() {
+    let answer = "HTTP/1.1 307 Temporary Redirect\r\nlocation: /mcp?token=s3cret\r\n\
+                  content-length: 0\r\nconnection: close\r\n\r\n";
+    let port = server(answer);
+    let url = format!("http://127.0.0.1:{port}/mcp/?key=s3cret");
+    assert_eq!(
+        upstream_at(&url),
+        format!(
+            "WRONG upstream http://127.0.0.1:{port}/mcp/: HTTP 307 to http://127.0.0.1:{port}/mcp; \
+             redirects are not followed: write that address"
+        )
+    );
+}
+
+#[test]
+fn a_path_that_is_not_there_is_named() {
+    let port = server("HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+    let line = upstream_at(&format!("http://127.0.0.1:{port}/wrong"));
+    let said = "/wrong: HTTP 404: is /wrong the server's MCP path? Often it is /mcp or /sse";
+    assert!(line.ends_with(said), "{line}");
+}
+
+#[test]
+fn a_server_without_tls_is_told_of_in_one_line() {
+    let port = server("HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+    let url = format!("https://127.0.0.1:{port}/mcp");
+    let output = raincheck(&["check", "--store", "memory:", "--upstream", &url]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        said.contains(": it does not speak TLS: write http://\n"),
+        "{said}"
+    );
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
+
+#[test]
+fn a_server_that_is_slow_to_answer_was_reached() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let line = upstream_at(&format!("http://127.0.0.1:{port}/mcp"));
+    let said = "/mcp: no answer within 3s to the question which era it speaks; upstream.era = \
+                \"legacy\" (or \"modern\") spares it that question";
+    assert!(line.ends_with(said), "{line}");
+}
+
+#[test]
+fn a_program_that_ends_at_once_is_quoted() {
+    let script = "echo Error: GITHUB_TOKEN is not set >&2; echo bye >&2; exit 3";
+    let arguments = ["check", "--store", "memory:", "--", "sh", "-c", script];
+    let (line, _) = verdict(&arguments, "upstream");
+    assert_eq!(
+        line,
+        "WRONG upstream sh: it ended at once (exit status 3): \"Error: GITHUB_TOKEN is not set\". Of \
+         this environment it sees only PATH, HOME and the like, and what upstream.env_allow names"
+    );
+}
+
+#[test]
+fn a_program_that_is_not_there_is_looked_for_on_the_path() {
+    let arguments = ["check", "--store", "memory:", "--", "nosuchprogram"];
+    assert_eq!(
+        verdict(&arguments, "upstream").0,
+        "WRONG upstream nosuchprogram: it cannot be run: No such file or directory; is it on the PATH?"
+    );
+}
+
+#[test]
+fn a_silent_program_is_waited_for_with_a_word() {
+    let mut process = Command::new(env!("CARGO_BIN_EXE_raincheck"))
+        .args(["check", "--store", "memory:", "--", "sleep", "60"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let said = BufReader::new(process.stderr.take().unwrap());
+    let first = said.lines().next().unwrap().unwrap();
+    process.kill().unwrap();
+    process.wait().unwrap();
+    assert_eq!(
+        first,
+        "raincheck: waiting for sleep (up to 30 s; npx and the like may be fetching it)"
+    );
+}

@@ -4,6 +4,7 @@ use std::io;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hyper::Uri;
@@ -29,6 +30,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 pub(super) struct Connector {
     place: Place,
     timeout: Duration,
+    /// The last attempt found nobody there.
+    is_away: Arc<AtomicBool>,
 }
 
 #[derive(Clone)]
@@ -67,6 +70,7 @@ impl Connector {
         Ok(Self {
             place,
             timeout: settings.connect_timeout,
+            is_away: Arc::default(),
         })
     }
 
@@ -93,12 +97,21 @@ impl Connector {
         let connected = tokio::time::timeout(self.timeout, self.connect_patiently()).await;
         let connected =
             connected.unwrap_or_else(|_elapsed| Err(io::Error::from(io::ErrorKind::TimedOut)));
-        if let Err(error) = &connected {
-            if client::is_tls(error) {
+        match &connected {
+            Err(error) if client::is_tls(error) => {
                 tracing::warn!(%error, "no TLS with the upstream");
                 self.read_anew().await;
-            } else {
-                tracing::debug!(%error, "no connection to the upstream");
+            }
+            // Once, however many calls meet the same.
+            Err(error) => {
+                if !self.is_away.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(%error, "the server cannot be reached; calls fail until it can");
+                }
+            }
+            Ok(_) => {
+                if self.is_away.swap(false, Ordering::Relaxed) {
+                    tracing::info!("the server is reached again");
+                }
             }
         }
         connected

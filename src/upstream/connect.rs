@@ -104,7 +104,9 @@ impl Connector {
             }
             // Once, however many calls meet the same.
             Err(error) => {
-                if !self.is_away.swap(true, Ordering::Relaxed) {
+                if self.is_away.swap(true, Ordering::Relaxed) {
+                    tracing::debug!(%error, "no connection to the upstream");
+                } else {
                     tracing::warn!(%error, "the server cannot be reached; calls fail until it can");
                 }
             }

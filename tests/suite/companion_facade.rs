@@ -48,6 +48,23 @@ fn said(result: Value) -> String {
     text(&json!({"result": result})).to_owned()
 }
 
+/// Answers the one question of the ticket that was given; what it was, and the call's result.
+async fn answer_the_last(session: &Session, given: &Value, name: &str) -> (Value, Value) {
+    let ticket = &given["result"]["structuredContent"]["ticket"];
+    let status = call(session, "task_status", json!({"ticket": ticket})).await;
+    let questions = status["structuredContent"]["questions"]
+        .as_object()
+        .unwrap();
+    assert_eq!(questions.len(), 1, "{status}");
+    let (key, question) = questions.iter().next().unwrap();
+    let answer = json!({
+        "ticket": ticket, "key": key, "action": "accept", "content": {"name": name},
+    });
+    call(session, "task_answer", answer).await;
+    let result = call(session, "task_result", json!({"ticket": ticket})).await;
+    (question.clone(), result)
+}
+
 #[tokio::test]
 async fn a_call_becomes_a_ticket_which_leads_to_its_result() {
     let (rig, session) = start().await;
@@ -109,17 +126,7 @@ async fn an_answer_before_the_ticket_counts_after_it() {
     question(&mut stream).await;
     stream.next_of("notifications/cancelled").await;
     let given = stream.next().await;
-    let ticket = &given["result"]["structuredContent"]["ticket"];
-    let status = call(&session, "task_status", json!({"ticket": ticket})).await;
-    let questions = status["structuredContent"]["questions"]
-        .as_object()
-        .unwrap();
-    let key = questions.keys().next().unwrap();
-    let answer = json!({
-        "ticket": ticket, "key": key, "action": "accept", "content": {"name": "Bob"},
-    });
-    call(&session, "task_answer", answer).await;
-    let result = call(&session, "task_result", json!({"ticket": ticket})).await;
+    let (_, result) = answer_the_last(&session, &given, "Bob").await;
     assert_eq!(said(result), "Ann and Bob");
 }
 
@@ -178,19 +185,8 @@ async fn an_answer_beside_an_open_question_is_not_asked_for_again_in_the_ticket(
     let withdrawn = stream.next_of("notifications/cancelled").await;
     assert_eq!(withdrawn["params"]["requestId"], second["id"]);
     let given = stream.next().await;
-    let ticket = &given["result"]["structuredContent"]["ticket"];
-    let status = call(&session, "task_status", json!({"ticket": ticket})).await;
-    let questions = status["structuredContent"]["questions"]
-        .as_object()
-        .unwrap();
-    assert_eq!(questions.len(), 1, "{status}");
-    let (key, question) = questions.iter().next().unwrap();
+    let (question, result) = answer_the_last(&session, &given, "Bob").await;
     assert_eq!(question["params"]["message"], "Your second?");
-    let answer = json!({
-        "ticket": ticket, "key": key, "action": "accept", "content": {"name": "Bob"},
-    });
-    call(&session, "task_answer", answer).await;
-    let result = call(&session, "task_result", json!({"ticket": ticket})).await;
     assert_eq!(said(result), "Ann and Bob");
     assert_eq!(rig.upstream.requests("tools/call").len(), 2);
 }

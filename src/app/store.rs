@@ -86,7 +86,7 @@ pub(super) async fn open(
 /// How long a look at the store may take.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// Whether [`open`] would have its store, found out without opening it: another process may have it,
+/// Whether `open` would have its store, found out without opening it: another process may have it,
 /// and whoever only looks takes nothing and leaves nothing.
 pub async fn look(config: &Config) -> Result<Look, AppError> {
     let looking = async {

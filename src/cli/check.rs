@@ -6,7 +6,6 @@ use std::process::ExitCode;
 
 use super::inspect::{Inspection, inspect};
 use super::table::{duration, printable, table};
-use super::trouble::shown;
 use super::warnings::warnings;
 use super::{Failure, runtime};
 use crate::app::look_at_store;
@@ -84,7 +83,7 @@ fn report(
     if let Some(companion) = &config.companion {
         verdicts.push(("companion", Ok(tickets(companion))));
     }
-    let server = shown(&config.upstream.server);
+    let server = &config.upstream.server;
     verdicts.push((
         "upstream",
         match inspection {

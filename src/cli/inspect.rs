@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use super::complain;
-use super::trouble::{shown, words};
+use super::trouble::words;
 use crate::app::upstream_settings;
 use crate::config::{Config, Wrapped};
 use crate::mcp::json::Object;
@@ -53,7 +53,7 @@ async fn patiently<T>(server: &Wrapped, asking: impl Future<Output = T>) -> Resu
         Wrapped::Command(_) => "; npx and the like may be fetching it",
         Wrapped::Url(_) | Wrapped::Unix(_) => "",
     };
-    let (server, seconds) = (shown(server), PATIENCE.as_secs());
+    let seconds = PATIENCE.as_secs();
     complain(&format!(
         "waiting for {server} (up to {seconds} s{launched})"
     ));

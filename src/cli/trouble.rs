@@ -13,15 +13,6 @@ use crate::mcp::error::Reason;
 use crate::upstream::Obstacle;
 use crate::upstream::wrapped::DiscoverError;
 
-/// The server's name, as it may be printed.
-pub(super) fn shown(server: &Wrapped) -> String {
-    let name = server.to_string();
-    match server {
-        Wrapped::Url(_) | Wrapped::Unix(_) => without_query(&name).to_owned(),
-        Wrapped::Command(_) => name,
-    }
-}
-
 /// What is wrong, from how the asking failed and what was seen on the way.
 pub(super) fn words(error: &DiscoverError, seen: Option<&Obstacle>, config: &Config) -> String {
     let failure = match error {
@@ -257,10 +248,6 @@ mod tests {
         assert_eq!(
             to_sign_in,
             "HTTP 302 to https://sso.example/login; redirects are not followed"
-        );
-        assert_eq!(
-            shown(&config("http://h/mcp?key=s3cret", &[]).upstream.server),
-            "http://h/mcp"
         );
     }
 

@@ -21,7 +21,6 @@ use super::super::legacy::words::Request;
 use super::super::reply::Rpc;
 use super::super::tasks::Shared;
 use super::companion::{self, Patience};
-use super::questions::{self, Given, Unanswered};
 use super::session::Session;
 use super::table::{Entered, Refused};
 use super::words;
@@ -30,12 +29,11 @@ use crate::mcp::result::{self, ResultType};
 use crate::mcp::tasks_2025::Wish;
 use crate::mcp::version::Era;
 use crate::mcp::{input, params};
-use crate::runner::seat::{Answer, Client, Reply};
+use crate::runner::seat::{Answer, Reply};
 use crate::runner::{Announce, Call};
-use crate::task::id::TaskId;
 use crate::task::policy::{Plan, Rule, plan};
 use crate::task::state::Digest;
-use crate::upstream::{Outgoing, Retry, UpstreamError};
+use crate::upstream::{Outgoing, Retry};
 
 /// Messages that wait for the client, beside the answer.
 const MESSAGES_MAX: usize = 64;
@@ -48,9 +46,6 @@ const ROUNDS_MAX: usize = 16;
 
 /// Before a server that asks nothing, and yet wants to be called again, is.
 const PAUSE: Duration = Duration::from_secs(1);
-
-/// A store that did not take a ticket is asked again after so long.
-const TICKET_AGAIN: Duration = Duration::from_secs(1);
 
 /// How often it is looked whether another replica ended the session.
 const LOOK: Duration = Duration::from_secs(16);
@@ -68,7 +63,7 @@ pub(in crate::downstream) enum Said {
 pub(super) struct Asked {
     pub(super) front: Shared,
     pub(super) session: Session,
-    id: Box<RawValue>,
+    pub(super) id: Box<RawValue>,
     method: Arc<str>,
     pub(super) params: Arc<str>,
     arguments: Option<Box<RawValue>>,
@@ -83,9 +78,9 @@ pub(super) struct Asked {
     /// What raincheck says in the answer beside the server.
     edit: Option<Edit>,
     /// When the call is given up, whatever it waits for.
-    deadline: Instant,
+    pub(super) deadline: Instant,
     /// When its client is given a ticket in place of the answer.
-    patience: Option<Patience>,
+    pub(super) patience: Option<Patience>,
     /// The server calls the tool safe to repeat, and is believed.
     repeatable: bool,
 }
@@ -306,73 +301,6 @@ impl Asked {
         )
     }
 
-    /// What the client answers; else what its request is answered with.
-    async fn ask(
-        &self,
-        said: &mpsc::Sender<Said>,
-        result: &RawValue,
-        requests: &[(Box<str>, Box<RawValue>)],
-    ) -> Result<String, Rpc> {
-        let id = self.id.get();
-        let failed = |reason| Rpc::failure(id, Failure::new(reason, SideEffect::Unknown));
-        let given = Given::default();
-        let putting = questions::put(self, said, requests, &given);
-        // Before the ticket is there, an answer counts.
-        let ticket = tokio::select! {
-            biased;
-            answers = putting => return answers.map_err(|Unanswered(error)| {
-                let error = UpstreamError {
-                    error,
-                    status: 200,
-                    www_authenticate: None,
-                };
-                Rpc::error_as_it_is(id, error)
-            }),
-            () = self.front.runner.halt().cancelled() => return Err(failed(Reason::Shutdown)),
-            () = tokio::time::sleep_until(self.deadline) => return Err(failed(Reason::Deadline)),
-            ticket = self.ticket(result) => ticket,
-        };
-        // And so does one that came while others were open.
-        companion::pass_on(self, ticket.task, given).await;
-        ticket.client.into_guard().announce();
-        Err(ticket.rpc)
-    }
-
-    /// Once its client's patience is over and a store takes it.
-    async fn ticket(&self, result: &RawValue) -> Ticket {
-        let mut until = self.patience.as_ref().map(|patience| patience.until);
-        loop {
-            companion::over(until).await;
-            if let Some(ticket) = self.asked_by_ticket(result).await {
-                return ticket;
-            }
-            until = Some(Instant::now() + TICKET_AGAIN);
-        }
-    }
-
-    /// A ticket in which the questions are asked. `None`: the store does not take it. Dropped before it
-    /// is announced, there is none: to its carrier the client is gone.
-    async fn asked_by_ticket(&self, result: &RawValue) -> Option<Ticket> {
-        let begun = self
-            .front
-            .runner
-            .ask_in_task(self.call(None), result.to_owned());
-        let (mut client, task) = begun.ok()?;
-        loop {
-            match client.next().await? {
-                Reply::Relay(_) => {}
-                Reply::Answer(Answer::Result(ticket)) if ticket.get() != result.get() => {
-                    return Some(Ticket {
-                        rpc: Rpc::result(self.id.get(), ticket.get()),
-                        client,
-                        task: *task.get()?,
-                    });
-                }
-                Reply::Answer(_) => return None,
-            }
-        }
-    }
-
     /// Only these may be answered with a question (2026-07-28, Multi Round-Trip Requests).
     fn may_be_asked(&self) -> bool {
         self.is_call() || matches!(&*self.method, "prompts/get" | "resources/read")
@@ -413,7 +341,7 @@ impl Asked {
         }
     }
 
-    fn call(&self, retry: Option<Retry>) -> Call {
+    pub(super) fn call(&self, retry: Option<Retry>) -> Call {
         let log_level = words::log_level(&self.session.entry);
         let (params, retry) = match (&self.patience, retry) {
             // What may become a record is stored as it is here, the answers so far in it.
@@ -473,13 +401,6 @@ impl Asked {
             }
         }
     }
-}
-
-/// The answer in place of the one that the call waits for, until it is announced.
-struct Ticket {
-    rpc: Rpc,
-    client: Client,
-    task: TaskId,
 }
 
 /// The client waits no more for its request of this id. `false`: it does not run here.

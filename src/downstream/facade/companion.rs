@@ -1,7 +1,6 @@
 //! Companion tools on these sessions: a call that outlasts its client's patience is answered with a
 //! ticket, also where its server asked something that the client left open.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hyper::header::HeaderValue;
@@ -14,13 +13,11 @@ use super::super::legacy::words::Request;
 use super::super::reply::Rpc;
 use super::super::tasks::Shared;
 use super::call::Asked;
-use super::questions::Given;
 use super::session::Session;
 use crate::mcp::json::{Object, set};
 use crate::mcp::tasks_2025::Wish;
 use crate::mcp::version::Era;
 use crate::runner::Announce;
-use crate::task::id::TaskId;
 use crate::task::policy::{InputWhen, Plan, Rule, with_companion};
 
 /// How long a client waits for its call, and what it hears then.
@@ -50,37 +47,6 @@ impl Patience {
             window_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
             input: InputWhen::BeforeTask,
         }
-    }
-}
-
-/// Resolves at that time; never, where there is none. Cancel safe.
-pub(super) async fn over(until: Option<Instant>) {
-    match until {
-        Some(until) => tokio::time::sleep_until(until).await,
-        None => std::future::pending().await,
-    }
-}
-
-/// What the client answered before it has its ticket, to the task that asks it, too. What the store does
-/// not take is asked there.
-pub(super) async fn pass_on(asked: &Asked, task: TaskId, given: Given) {
-    let mut given = given.into_answers();
-    if given.is_empty() {
-        return;
-    }
-    let (front, caller) = (&asked.front, &asked.session.caller);
-    let Ok(Some(loaded)) = front.find_by_id(task, caller).await else {
-        return;
-    };
-    let answers: BTreeMap<_, _> = loaded
-        .task
-        .open_questions()
-        .filter_map(|(question, _)| Some((question.key.clone(), given.remove(&question.origin)?)))
-        .collect();
-    let credentials = asked.credentials.clone();
-    let taken = front.runner.answer(loaded, answers, credentials).await;
-    if let Err(error) = taken {
-        tracing::debug!(?error, "answers did not get into a ticket");
     }
 }
 

@@ -36,6 +36,7 @@ mod companion;
 mod handshake;
 mod hear;
 mod questions;
+mod round;
 mod session;
 pub(super) mod stream;
 mod table;

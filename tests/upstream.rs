@@ -122,6 +122,13 @@ async fn outcome_of(mut exchange: Exchange) -> String {
     }
 }
 
+/// The time passes, for everybody here and in no time.
+async fn wait(duration: Duration) {
+    tokio::time::pause();
+    tokio::time::advance(duration).await;
+    tokio::time::resume();
+}
+
 const BOTH: [Era; 2] = [Era::Modern, Era::Legacy];
 const OK: &str = r#"{"content":[]}"#;
 

@@ -1,12 +1,17 @@
-//! Something a caller, read once and kept for a while.
+//! Something a caller, read once and kept for a while. Whoever wanted it may leave: a server that takes
+//! longer for it than anybody waits is read all the same.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::OnceCell;
+use tokio::sync::watch;
 use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+
+use super::UNREACHABLE;
+use super::wrapped::DiscoverError;
 
 /// A change that nobody told us of is noticed after this.
 const FRESH: Duration = Duration::from_mins(1);
@@ -14,26 +19,37 @@ const FRESH: Duration = Duration::from_mins(1);
 /// Callers remembered; at more, all are forgotten and read again.
 const CALLERS_MAX: usize = 1024;
 
-type Entry<T> = (Instant, Arc<OnceCell<Arc<T>>>);
+/// Once it is over, what came of it.
+type Reading<T> = watch::Receiver<Option<Result<Arc<T>, DiscoverError>>>;
+
+/// Of each caller, and since when.
+type Readings<T> = HashMap<[u8; 16], (Instant, Reading<T>)>;
 
 pub(super) struct Cache<T> {
-    by_caller: Mutex<HashMap<[u8; 16], Entry<T>>>,
+    by_caller: Mutex<Readings<T>>,
 }
 
-impl<T> Cache<T> {
-    /// What is known of the caller, read by one of all who ask at the same time.
-    pub(super) async fn get<E>(
+impl<T: Send + Sync + 'static> Cache<T> {
+    /// What is known of the caller, read by one of all who ask at the same time, on `services`. What
+    /// could not be read is read anew by the next who asks.
+    pub(super) async fn get(
         &self,
         caller: [u8; 16],
-        read: impl Future<Output = Result<T, E>>,
-    ) -> Result<Arc<T>, E> {
-        let cell = self.cell(caller);
-        cell.get_or_try_init(|| async { read.await.map(Arc::new) })
-            .await
-            .cloned()
+        services: &TaskTracker,
+        read: impl Future<Output = Result<T, DiscoverError>> + Send + 'static,
+    ) -> Result<Arc<T>, DiscoverError> {
+        let mut reading = self.reading(caller, services, read);
+        let read = reading.wait_for(Option::is_some).await;
+        let read = read.ok().and_then(|read| read.clone());
+        read.unwrap_or(Err(DiscoverError::Failed(UNREACHABLE)))
     }
 
-    fn cell(&self, caller: [u8; 16]) -> Arc<OnceCell<Arc<T>>> {
+    fn reading(
+        &self,
+        caller: [u8; 16],
+        services: &TaskTracker,
+        read: impl Future<Output = Result<T, DiscoverError>> + Send + 'static,
+    ) -> Reading<T> {
         let now = Instant::now();
         let mut by_caller = self
             .by_caller
@@ -44,15 +60,24 @@ impl<T> Cache<T> {
         }
         let fresh = |since: Instant| now.saturating_duration_since(since) < FRESH;
         match by_caller.get(&caller) {
-            Some((since, cell)) if fresh(*since) => Arc::clone(cell),
+            Some((since, reading)) if fresh(*since) && !has_failed(reading) => reading.clone(),
             _ => {
-                let cell = Arc::default();
-                by_caller.insert(caller, (now, Arc::clone(&cell)));
-                cell
+                let (says, reading) = watch::channel(None);
+                services.spawn(async move { says.send(Some(read.await.map(Arc::new))) });
+                by_caller.insert(caller, (now, reading.clone()));
+                reading
             }
         }
     }
+}
 
+fn has_failed<T>(reading: &Reading<T>) -> bool {
+    let said = reading.borrow();
+    said.as_ref()
+        .map_or_else(|| reading.has_changed().is_err(), Result::is_err)
+}
+
+impl<T> Cache<T> {
     pub(super) fn clear(&self) {
         self.by_caller
             .lock()

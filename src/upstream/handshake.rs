@@ -7,15 +7,15 @@ use std::time::Duration;
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::heard::{self, Heard, Message};
 use super::http::RequestBody;
 use super::known::Known;
-use super::origin::Origin;
+use super::origin::{FIRST_WORDS, Origin};
 use super::server::Way;
 use super::translate;
+use super::turns::Turns;
 use super::wrapped::Upstream;
 use crate::mcp::error::code;
 use crate::mcp::headers::SESSION_ID;
@@ -23,7 +23,7 @@ use crate::mcp::json::Writer;
 use crate::mcp::result;
 use crate::mcp::version::{Era, LEGACY_NEWEST};
 
-/// A server that does not answer in this time is asked again by the next client.
+/// How long a client's request waits for the answer. The asking goes on.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A server that answered in words of MCP is asked again after this: it may be another one by then.
@@ -33,12 +33,10 @@ const REMEMBERED: Duration = Duration::from_mins(10);
 const BELIEVED: Duration = Duration::from_secs(30);
 
 /// What a server last said of sessions, and how long that is believed.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Sessions {
     belief: Mutex<Option<Belief>>,
-    asking: Semaphore,
-    /// When somebody was last done with asking.
-    asked: Mutex<Option<Instant>>,
+    asking: Turns,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -89,16 +87,6 @@ impl Said {
     }
 }
 
-impl Default for Sessions {
-    fn default() -> Self {
-        Self {
-            belief: Mutex::default(),
-            asking: Semaphore::new(1),
-            asked: Mutex::default(),
-        }
-    }
-}
-
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -115,7 +103,6 @@ impl Sessions {
     /// `None`: nothing was said. What was said before is believed on where that is no news.
     fn note(&self, said: Option<Said>) {
         let now = Instant::now();
-        *locked(&self.asked) = Some(now);
         let mut belief = locked(&self.belief);
         let before = belief.map(|before| before.said);
         let news = said.filter(|said| before.is_none_or(|before| said.is_news_after(before)));
@@ -131,10 +118,6 @@ impl Sessions {
         if news.is_some_and(|said| !said.is_taken()) && before.is_none_or(Said::is_taken) {
             tracing::info!("the upstream takes no sessions: legacy clients have theirs here");
         }
-    }
-
-    fn was_asked_since(&self, since: Instant) -> bool {
-        locked(&self.asked).is_some_and(|asked| asked >= since)
     }
 }
 
@@ -163,20 +146,26 @@ impl Upstream {
 }
 
 impl Known {
-    /// By one of all who want to know. Whoever waited meanwhile has the same answer, or none.
-    async fn ask_of_sessions_first(&self, credentials: Option<&HeaderValue>) {
-        let since = Instant::now();
-        let asking = self.sessions.asking.acquire().await;
-        if asking.is_ok() && !self.sessions.was_asked_since(since) {
-            self.ask_of_sessions(credentials).await;
-        }
+    /// Not waited for beyond a few seconds.
+    async fn ask_of_sessions_first(self: &Arc<Self>, credentials: Option<&HeaderValue>) {
+        let asking = async {
+            if let Some(turn) = self.sessions.asking.take().await {
+                let (known, credentials) = (Arc::clone(self), credentials.cloned());
+                let asking = self.services.spawn(async move {
+                    known.ask_of_sessions(credentials.as_ref()).await;
+                    drop(turn);
+                });
+                let _ = asking.await;
+            }
+        };
+        let _ = tokio::time::timeout(PATIENCE, asking).await;
     }
 
     /// Not to be waited for.
     fn ask_of_sessions_beside(self: &Arc<Self>, credentials: Option<&HeaderValue>) {
         let (known, credentials) = (Arc::clone(self), credentials.cloned());
         self.services.spawn(async move {
-            let Ok(_one) = known.sessions.asking.try_acquire() else {
+            let Some(_turn) = known.sessions.asking.try_take() else {
                 return;
             };
             let belief = known.sessions.belief();
@@ -200,7 +189,7 @@ pub(super) async fn ask_in_time(
     origin: &Origin,
     credentials: Option<&HeaderValue>,
 ) -> Option<Said> {
-    let asked = tokio::time::timeout(PATIENCE, ask(origin, credentials)).await;
+    let asked = tokio::time::timeout(FIRST_WORDS, ask(origin, credentials)).await;
     asked.ok().flatten()
 }
 

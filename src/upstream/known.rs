@@ -8,16 +8,17 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
-use tokio::sync::{OnceCell, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 
 use super::handshake::{self, Sessions};
-use super::probe::{self, Found, Undecided};
+use super::probe::{self, Found};
 use super::server::{Server, Way};
+use super::turns::Turns;
 use super::wrapped::{DiscoverError, Discovered, no_session};
-use super::{Event, Exchange};
-use crate::mcp::error::{Reason, SideEffect, code};
+use super::{Event, Exchange, UNREACHABLE};
+use crate::mcp::error::{Failure, Reason, SideEffect, code};
 use crate::mcp::result;
 use crate::mcp::version::Era;
 
@@ -34,8 +35,10 @@ pub(super) struct Known {
     pub(super) services: TaskTracker,
     /// The user knows better.
     is_configured: bool,
-    /// Another cell when it turns out to be another server.
-    era: Mutex<Arc<OnceCell<Era>>>,
+    era: Mutex<Option<Era>>,
+    asking: Turns,
+    /// What the last asking for the era failed of, if that was nobody's credentials.
+    failed: Mutex<Option<Failure>>,
     discovered: Mutex<Option<Arc<Discovered>>>,
     /// Whether a modern server takes legacy sessions, too.
     pub(super) sessions: Sessions,
@@ -55,7 +58,9 @@ impl Known {
             server,
             services,
             is_configured: configured.is_some(),
-            era: Mutex::new(Arc::new(OnceCell::new_with(configured))),
+            era: Mutex::new(configured),
+            asking: Turns::default(),
+            failed: Mutex::default(),
             discovered: Mutex::default(),
             sessions: Sessions::default(),
             doubting: Semaphore::new(1),
@@ -66,7 +71,7 @@ impl Known {
     }
 
     pub(super) fn era(&self) -> Option<Era> {
-        locked(&self.era).get().copied()
+        *locked(&self.era)
     }
 
     pub(super) fn discovered(&self) -> Option<Arc<Discovered>> {
@@ -77,22 +82,56 @@ impl Known {
         *locked(&self.discovered) = Some(Arc::clone(discovered));
     }
 
-    /// The era, asked by one of all who want to know and remembered.
+    /// The era, asked by one of all who want to know and remembered. Dropped before it resolves, the
+    /// asking goes on.
     pub(super) async fn find_era(
-        &self,
+        self: &Arc<Self>,
         credentials: Option<&HeaderValue>,
     ) -> Result<Era, DiscoverError> {
-        let cell = Arc::clone(&locked(&self.era));
-        let web = match &self.server {
-            Server::Web(web) => web,
-            Server::Program(lines) => return lines.era(&cell).await.map_err(no_session),
+        loop {
+            if let Some(era) = self.era() {
+                return Ok(era);
+            }
+            let Some(turn) = self.asking.take().await else {
+                match *locked(&self.failed) {
+                    Some(failure) if self.era().is_none() => {
+                        return Err(DiscoverError::Failed(failure));
+                    }
+                    _ => continue,
+                }
+            };
+            let (known, credentials) = (Arc::clone(self), credentials.cloned());
+            let asking = self.services.spawn(async move {
+                let found = known.ask_for_era(credentials.as_ref()).await;
+                drop(turn);
+                found
+            });
+            return asking
+                .await
+                .unwrap_or(Err(DiscoverError::Failed(UNREACHABLE)));
+        }
+    }
+
+    async fn ask_for_era(&self, credentials: Option<&HeaderValue>) -> Result<Era, DiscoverError> {
+        // Whoever asked before may have had other credentials.
+        if let Some(era) = self.era() {
+            return Ok(era);
+        }
+        let found = match &self.server {
+            Server::Web(web) => Box::pin(web.find_era(credentials))
+                .await
+                .map_err(Into::into),
+            Server::Program(lines) => lines.probe().await.map_err(no_session),
         };
-        let probed = cell.get_or_try_init(|| async {
-            let era = Box::pin(web.find_era(credentials)).await?;
+        *locked(&self.failed) = match &found {
+            Err(DiscoverError::Failed(failure)) => Some(*failure),
+            Ok(_) | Err(DiscoverError::Unauthorized(_)) => None,
+        };
+        if let Ok(era) = found {
+            *locked(&self.era) = Some(era);
             tracing::info!(?era, "the upstream's era is known");
-            Ok::<_, Undecided>(era)
-        });
-        Ok(*probed.await?)
+        }
+        found
     }
 
     /// The server refused something as one of another era would. It is asked, unless it was a moment
@@ -163,7 +202,7 @@ impl Known {
         if self.era() != Some(before) || found == before {
             return;
         }
-        *locked(&self.era) = Arc::new(OnceCell::new_with(Some(found)));
+        *locked(&self.era) = Some(found);
         *locked(&self.discovered) = None;
         self.sessions.forget();
         match self.server.way() {

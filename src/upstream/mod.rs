@@ -9,12 +9,13 @@ use futures_util::stream::BoxStream;
 use hyper::header::{HeaderName, HeaderValue};
 use serde_json::value::RawValue;
 
-use crate::mcp::error::Failure;
+use crate::mcp::error::{Failure, Reason, SideEffect};
 
 mod cache;
 pub mod channel;
 pub mod client_session;
 mod connect;
+mod describe;
 mod handshake;
 mod heard;
 mod hop;
@@ -38,6 +39,7 @@ mod settings;
 mod sse;
 pub mod stdio;
 mod translate;
+mod turns;
 mod wanted;
 pub mod wrapped;
 
@@ -136,6 +138,12 @@ pub enum Event {
     /// There will be no answer. Nothing follows.
     Failed(Failure),
 }
+
+/// Nobody could be asked.
+const UNREACHABLE: Failure = Failure {
+    reason: Reason::UpstreamUnreachable,
+    effect: SideEffect::None,
+};
 
 /// An error answer of the wrapped server.
 #[derive(Debug, Clone)]

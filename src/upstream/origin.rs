@@ -1,6 +1,7 @@
 //! The wrapped server's address, and what is common to all requests to it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue, ORIGIN};
 use hyper::http::request;
@@ -16,6 +17,9 @@ use crate::mcp::tools::Tools;
 
 pub(super) const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 pub(super) const NAME: HeaderName = HeaderName::from_static("mcp-name");
+
+/// How long a server's first words may take: what it is, or a session. Some are started by the request.
+pub(super) const FIRST_WORDS: Duration = Duration::from_secs(30);
 
 /// Servers refuse requests that do not accept both forms.
 const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");

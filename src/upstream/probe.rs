@@ -1,7 +1,5 @@
 //! Which era the wrapped server speaks: asked once, in the modern way.
 
-use std::time::Duration;
-
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
@@ -10,16 +8,13 @@ use super::UpstreamError;
 use super::heard::{self, Heard, Message};
 use super::http::RequestBody;
 use super::obstacle::Obstacle;
-use super::origin::{METHOD, Origin};
+use super::origin::{FIRST_WORDS, METHOD, Origin};
 use super::translate;
 use crate::mcp::error::{Failure, Reason, SideEffect, code};
 use crate::mcp::headers::PROTOCOL_VERSION;
 use crate::mcp::json::Object;
 use crate::mcp::result;
 use crate::mcp::version::{Era, MODERN};
-
-/// A server that does not answer a discovery in this time is asked again at the next request.
-const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Why the era is not known.
 #[derive(Debug)]
@@ -44,9 +39,9 @@ pub(super) async fn probe(
     origin: &Origin,
     credentials: Option<&HeaderValue>,
 ) -> Result<Found, Undecided> {
-    let asked = tokio::time::timeout(PATIENCE, ask(origin, credentials)).await;
+    let asked = tokio::time::timeout(FIRST_WORDS, ask(origin, credentials)).await;
     asked.map_err(|_| {
-        origin.http.obstacles.note(Obstacle::Silent(PATIENCE));
+        origin.http.obstacles.note(Obstacle::Silent(FIRST_WORDS));
         Undecided::Failed(Failure::new(Reason::UpstreamUnreachable, SideEffect::None))
     })?
 }

@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 
 use super::heard::{self, Heard, Message};
 use super::http::RequestBody;
-use super::origin::Origin;
+use super::origin::{FIRST_WORDS, Origin};
 use super::session::{Passport, Session};
 use super::wrapped::SessionMode;
 use super::{UpstreamError, translate};
@@ -33,9 +33,6 @@ const ROUND: Duration = Duration::from_secs(30);
 
 /// How long the server may take to end what is unused when raincheck stops.
 const STOP_PATIENCE: Duration = Duration::from_secs(1);
-
-/// How long a server's handshake may take.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Why there is no session.
 #[derive(Debug)]
@@ -196,7 +193,7 @@ impl Sessions {
             }
         };
         let opening = self.initialize(key, credentials);
-        let session = tokio::time::timeout(PATIENCE, opening)
+        let session = tokio::time::timeout(FIRST_WORDS, opening)
             .await
             .map_err(|_| unreachable)??;
         let session = Arc::new(session.shared_by(self.mode == SessionMode::Caller));

@@ -3,41 +3,36 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
 use hyper::header::{AUTHORIZATION, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Response};
 use serde_json::value::RawValue;
+use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use super::channel::session::Session;
 pub use super::connect::UrlError;
+use super::describe::BESIDE_MAX;
 use super::http::{RequestBody, ResponseBody};
 use super::known::{Known, is_refusal};
 use super::listen::{self, Wish};
 pub use super::listen::{ListenEvent, Listening};
 use super::probe::{self, Undecided};
 use super::server::{Server, Way};
-use super::sessions::{Key, NoSession};
+use super::sessions::NoSession;
 pub use super::settings::{SessionMode, Settings, Transport};
-use super::{
-    Answer, Event, Exchange, Obstacle, Outgoing, UpstreamError, legacy, native, translate,
-};
-use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
-use crate::mcp::json::{Object, quote};
-use crate::mcp::tools::Tools;
+use super::{Exchange, Obstacle, Outgoing, UpstreamError, legacy, native};
+use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::version::Era;
-
-/// Pages of a tool list that are read; a server with more is not checked further.
-const PAGES_MAX: usize = 64;
 
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
 /// The wrapped server.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Upstream {
     pub(super) server: Server,
     pub(super) known: Arc<Known>,
+    pub(super) beside: Arc<Semaphore>,
 }
 
 /// What the server says of itself, in its own words.
@@ -51,7 +46,7 @@ pub struct Discovered {
 }
 
 /// Why the server could not be asked about itself.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum DiscoverError {
     Failed(Failure),
     /// An answer with status 401 or 403: the client's business.
@@ -74,7 +69,12 @@ impl Upstream {
         let old = (settings.transport == Transport::Sse).then_some(Era::Legacy);
         let server = Server::new(settings, services.clone())?;
         let known = Known::new(server.clone(), services, settings.era.or(old));
-        Ok(Self { server, known })
+        let beside = Arc::new(Semaphore::new(BESIDE_MAX));
+        Ok(Self {
+            server,
+            known,
+            beside,
+        })
     }
 
     pub(super) fn way(&self) -> Way<'_> {
@@ -255,157 +255,6 @@ impl Upstream {
         passed
     }
 
-    /// What the server says of itself to this caller, who has these capabilities.
-    pub async fn discover(
-        &self,
-        caller: [u8; 16],
-        credentials: Option<HeaderValue>,
-        capabilities: &str,
-    ) -> Result<Arc<Discovered>, DiscoverError> {
-        let discovered = match self.era(credentials.clone()).await? {
-            Era::Modern => Arc::new(self.discover_modern(caller, credentials).await?),
-            Era::Legacy => {
-                self.discover_legacy(caller, credentials, capabilities)
-                    .await?
-            }
-        };
-        self.known.note_discovered(&discovered);
-        Ok(discovered)
-    }
-
-    /// What the server last said of itself, to anybody.
-    pub fn last_discovered(&self) -> Option<Arc<Discovered>> {
-        self.known.discovered()
-    }
-
-    async fn discover_modern(
-        &self,
-        caller: [u8; 16],
-        credentials: Option<HeaderValue>,
-    ) -> Result<Discovered, DiscoverError> {
-        let params = translate::own_params("{}", &[]);
-        let outgoing = own(caller, credentials, "server/discover", params, "{}".into());
-        let result = self.ask(Era::Modern, outgoing).await?;
-        let object = Object::parse(result.get()).unwrap_or_default();
-        let member = |key| object.get(key).map(ToOwned::to_owned);
-        let meta = object.get_object("_meta").unwrap_or_default();
-        Ok(Discovered {
-            capabilities: member("capabilities").ok_or(DiscoverError::Failed(INVALID))?,
-            server_info: meta
-                .get("io.modelcontextprotocol/serverInfo")
-                .map(ToOwned::to_owned),
-            instructions: member("instructions"),
-            supported_versions: member("supportedVersions"),
-        })
-    }
-
-    async fn discover_legacy(
-        &self,
-        caller: [u8; 16],
-        credentials: Option<HeaderValue>,
-        capabilities: &str,
-    ) -> Result<Arc<Discovered>, DiscoverError> {
-        let sessions = match self.server.way() {
-            Way::Posts(web) => &web.sessions,
-            Way::Lines(lines) => {
-                let described = lines.described(caller, credentials.as_ref(), capabilities);
-                return described.await.map_err(no_session);
-            }
-        };
-        let key = Key {
-            caller,
-            capabilities: "{}".into(),
-        };
-        let lease = sessions.check_out(&key, credentials.as_ref()).await;
-        let lease = lease.map_err(no_session)?;
-        let session = &lease.session;
-        let discovered = Discovered {
-            capabilities: session.capabilities.clone(),
-            server_info: session.server_info.clone(),
-            instructions: session.instructions.clone(),
-            supported_versions: None,
-        };
-        lease.give_back();
-        Ok(Arc::new(discovered))
-    }
-
-    /// The caller's tools, listed at most once a minute and anew after a change.
-    pub async fn tools(
-        &self,
-        caller: [u8; 16],
-        credentials: Option<HeaderValue>,
-        capabilities: Arc<str>,
-    ) -> Result<Arc<Tools>, DiscoverError> {
-        // The cache is that of the way in which they are listed.
-        self.era(credentials.clone()).await?;
-        let known = match self.server.way() {
-            Way::Posts(web) => &web.origin.tools,
-            Way::Lines(lines) => lines.tools(),
-        };
-        known
-            .get(caller, self.list_tools(caller, credentials, capabilities))
-            .await
-    }
-
-    async fn list_tools(
-        &self,
-        caller: [u8; 16],
-        credentials: Option<HeaderValue>,
-        capabilities: Arc<str>,
-    ) -> Result<Tools, DiscoverError> {
-        let era = self.era(credentials.clone()).await?;
-        let declared = translate::without_tasks(&capabilities).unwrap_or_else(|_| "{}".to_owned());
-        let mut tools = Tools::default();
-        let mut cursor: Option<String> = None;
-        for _ in 0..PAGES_MAX {
-            let quoted = cursor.as_deref().map(quote);
-            let page: &[(&str, &str)] = match &quoted {
-                Some(cursor) => &[("cursor", cursor)],
-                None => &[],
-            };
-            let params = translate::own_params(&declared, page);
-            let outgoing = own(
-                caller,
-                credentials.clone(),
-                "tools/list",
-                params,
-                Arc::clone(&capabilities),
-            );
-            let result = self.ask(era, outgoing).await?;
-            cursor = tools
-                .add_page(&result)
-                .map_err(|_| DiscoverError::Failed(INVALID))?;
-            if cursor.is_none() {
-                break;
-            }
-        }
-        Ok(tools)
-    }
-
-    /// One request of raincheck's own, of which only the answer is of interest.
-    async fn ask(&self, era: Era, outgoing: Outgoing) -> Result<Box<RawValue>, DiscoverError> {
-        let mut exchange = self.begin(era, outgoing);
-        while let Some(event) = exchange.events.next().await {
-            match event {
-                Event::Result(result) => return Ok(result),
-                Event::Error(error) => return Err(refused(error)),
-                Event::Failed(failure) => return Err(DiscoverError::Failed(failure)),
-                // There is no client to ask, and a server may wait for the answer for ever.
-                Event::Question(question) => {
-                    let refusal = RpcError::method_not_found().to_json();
-                    let answer = Answer::Refused(refusal.into());
-                    let _ = exchange.control.answer(&question.id, answer).await;
-                }
-                Event::Sent
-                | Event::Progress(_)
-                | Event::Log(_)
-                | Event::Resumable
-                | Event::Later(_) => {}
-            }
-        }
-        Err(DiscoverError::Failed(INVALID))
-    }
-
     /// Listens to the server's changes; the era must be known, else it ends at once.
     pub fn listen(
         &self,
@@ -440,38 +289,14 @@ pub(super) fn no_session(why: NoSession) -> DiscoverError {
     }
 }
 
-const INVALID: Failure = Failure {
+pub(super) const INVALID: Failure = Failure {
     reason: Reason::UpstreamInvalid,
     effect: SideEffect::None,
 };
 
-fn refused(error: UpstreamError) -> DiscoverError {
+pub(super) fn refused(error: UpstreamError) -> DiscoverError {
     if matches!(error.status, 401 | 403) {
         return DiscoverError::Unauthorized(error);
     }
     DiscoverError::Failed(INVALID)
-}
-
-fn own(
-    caller: [u8; 16],
-    credentials: Option<HeaderValue>,
-    method: &str,
-    params: String,
-    capabilities: Arc<str>,
-) -> Outgoing {
-    Outgoing {
-        caller,
-        credentials,
-        method: method.into(),
-        params: params.into(),
-        capabilities,
-        name: None,
-        param_headers: [].into(),
-        wants_progress: false,
-        log_level: None,
-        retry: None,
-        answer_patience: None,
-        native_task: false,
-        pin: None,
-    }
 }

@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { connect, settle, text } from "./session.mjs";
+import { connect, settle, text, watch } from "./session.mjs";
 
 const { RAINCHECK_URL, UPSTREAM_URL } = process.env;
 const LIMIT = { timeout: 30_000 };
@@ -47,7 +47,7 @@ test("a quick call is answered at once", LIMIT, async () => {
 test("a slow call becomes a task and completes", LIMIT, async () => {
   const execution = await session.callTool("slow_compute", { seconds: 1.5, label: "interop" });
   assert.equal(execution.kind, "task");
-  const { outcome, seen } = await settle(execution);
+  const { outcome, seen } = await watch(session, execution);
   assert.equal(outcome.status, "completed");
   assert.equal(text(outcome), "slow_compute(interop) done after 1.5s");
   assert.ok(seen.some((task) => task.status === "working"));

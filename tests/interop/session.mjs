@@ -1,6 +1,7 @@
 // A Tasks client as an application would build it: the official client finds out what the server speaks, ext-tasks
 // drives the tasks. ext-tasks leaves the sending of its requests to the host (rawDispatch): here that is one POST.
 
+import { setTimeout as sleep } from "node:timers/promises";
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { createApplicationInputHandler, createTaskSessionFromClient } from "@modelcontextprotocol/ext-tasks/client";
 
@@ -38,6 +39,7 @@ export async function connect(url, answers = {}) {
     sent,
     asked,
     callTool: (name, args) => session.callTool(name, args),
+    look: (taskId) => session.task(taskId).snapshot(),
     async close() {
       await session.close();
       await client.close();
@@ -79,10 +81,34 @@ export async function settle(execution) {
   return { outcome, seen };
 }
 
+const LOOK_MS = 100;
+
+/**
+ * The same by somebody who looks all the time. The interval that clients are told doubles with a task's age, so that a
+ * tool whose program was slow to start can be over between two looks.
+ */
+export async function watch(session, execution) {
+  const seen = [];
+  let over = false;
+  const watching = (async () => {
+    while (!over) {
+      seen.push(await session.look(execution.handle.taskId));
+      await sleep(LOOK_MS);
+    }
+  })();
+  try {
+    const { outcome } = await execution.settle();
+    return { outcome, seen };
+  } finally {
+    over = true;
+    await watching;
+  }
+}
+
 export const text = (outcome) => outcome.result.content.map((block) => block.text).join("\n");
 
 function dispatcher(url, sent) {
-  let id = 0;
+  let last = 0;
   return async ({ method, params }, { signal, context } = {}) => {
     sent.push(method);
     const headers = new Headers({
@@ -94,7 +120,8 @@ function dispatcher(url, sent) {
     if (params.name !== undefined) headers.set("mcp-name", params.name);
     // ext-tasks names the task of a tasks/* request itself.
     for (const [name, value] of Object.entries(context?.headers ?? {})) headers.set(name, value);
-    const body = JSON.stringify({ jsonrpc: "2.0", id: (id += 1), method, params });
+    const id = (last += 1);
+    const body = JSON.stringify({ jsonrpc: "2.0", id, method, params });
     const response = await fetch(url, { method: "POST", signal, headers, body });
     const message = await answer(response, id);
     return message.error === undefined

@@ -6,7 +6,7 @@ import { mkdir } from "node:fs/promises";
 import { describe, test } from "node:test";
 import { end, freePort, listening, start } from "./processes.mjs";
 import { ROWS } from "./rows.mjs";
-import { connect, settle, text } from "./session.mjs";
+import { connect, settle, text, watch } from "./session.mjs";
 
 const { RAINCHECK, SCRATCH } = process.env;
 /** A row takes a few seconds; the slowest start two interpreters after each other. */
@@ -82,7 +82,7 @@ async function exercise({ calls, slow, asks }, dir, session) {
 
   if (slow !== undefined) {
     const [tool, args, says, progress] = slow;
-    const seen = await task(session, tool, args, says);
+    const seen = await task(session, tool, args, says, watch);
     assert.ok(seen.some(({ statusMessage }) => progress.test(statusMessage ?? "")), "its progress is shown");
   }
   if (asks !== undefined) {
@@ -96,10 +96,10 @@ async function exercise({ calls, slow, asks }, dir, session) {
   }
 }
 
-async function task(session, tool, args, says) {
+async function task(session, tool, args, says, drive = (_session, execution) => settle(execution)) {
   const execution = await session.callTool(tool, args);
   assert.equal(execution.kind, "task");
-  const { outcome, seen } = await settle(execution);
+  const { outcome, seen } = await drive(session, execution);
   assert.equal(outcome.status, "completed", JSON.stringify(outcome));
   assert.match(text(outcome), says);
   return seen;

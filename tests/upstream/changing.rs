@@ -126,12 +126,6 @@ async fn refused_bytes_are_a_doubt() {
     assert_eq!(server.count("server/discover"), 2);
 }
 
-async fn wait(duration: Duration) {
-    tokio::time::pause();
-    tokio::time::advance(duration).await;
-    tokio::time::resume();
-}
-
 /// What is asked about beside becomes known in a moment.
 async fn until_refusing(up: &Upstream, refuses: bool) {
     let becomes_so = async {
@@ -191,4 +185,20 @@ async fn only_the_first_clients_wait_for_whether_sessions_are_taken() {
     server.until(|server| server.count("initialize") == 3).await;
     assert!(timeout(Duration::from_secs(1), ask()).await.unwrap());
     assert_eq!(server.count("initialize"), 3);
+}
+
+#[tokio::test]
+async fn a_server_that_is_slow_to_refuse_sessions_is_asked_once() {
+    let server = Server::start(Reply::result(OK)).await;
+    let up = upstream(&server);
+    assert_eq!(up.era(None).await.unwrap(), Era::Modern);
+    let slow = Duration::from_secs(20);
+    server.on_method("initialize", vec![Reply::error(400, NO_METHOD).after(slow)]);
+    tokio::select! {
+        _ = up.refuses_sessions(None) => panic!("it is slow"),
+        () = server.until(|s| s.count("initialize") == 1) => {}
+    }
+    wait(slow).await;
+    until_refusing(&up, true).await;
+    assert_eq!(server.count("initialize"), 1);
 }

@@ -2,6 +2,8 @@
 
 use super::*;
 
+const ONE_TOOL: &str = r#"{"tools":[{"name":"a"}]}"#;
+
 #[tokio::test]
 async fn the_era_is_asked_for_once() {
     let server = Server::start(Reply::result(OK)).await;
@@ -32,6 +34,63 @@ async fn the_era_is_asked_for_once() {
     let up = upstream(&server);
     assert!(matches!(up.era(None).await, Err(DiscoverError::Unauthorized(e)) if e.status == 401));
     assert_eq!(up.known_era(), None);
+}
+
+/// Some are started by the request, as gateways do with programs.
+#[tokio::test]
+async fn a_server_that_is_slow_to_say_what_it_is_is_waited_for() {
+    let server = Server::start(Reply::result(OK)).await;
+    let slow = Duration::from_secs(20);
+    server.on_discover(Reply::result(server::DISCOVERED).after(slow));
+    let up = upstream(&server);
+    // Also after whoever asked first has gone.
+    tokio::select! {
+        _ = up.era(None) => panic!("it is slow"),
+        () = server.until(|s| s.count("server/discover") == 1) => {}
+    }
+    wait(slow).await;
+    assert_eq!(up.era(None).await.unwrap(), Era::Modern);
+    assert_eq!(server.count("server/discover"), 1);
+}
+
+#[tokio::test]
+async fn who_waits_for_a_server_that_hangs_waits_no_longer_than_the_first() {
+    let server = Server::start(Reply::result(OK)).await;
+    server.on_discover(Reply::hang());
+    let up = upstream(&server);
+    let asking = futures_util::future::join_all((0..5).map(|_| up.era(None)));
+    tokio::pin!(asking);
+    tokio::select! {
+        _ = &mut asking => panic!("it hangs"),
+        () = server.until(|s| s.count("server/discover") == 1) => {}
+    }
+    wait(Duration::from_secs(30)).await;
+    let asked = timeout(Duration::from_secs(5), asking).await;
+    let asked = asked.expect("all at once");
+    assert!(
+        asked
+            .iter()
+            .all(|era| matches!(era, Err(DiscoverError::Failed(_))))
+    );
+    assert_eq!(server.count("server/discover"), 1);
+
+    server.on_discover(Reply::result(server::DISCOVERED));
+    assert_eq!(up.era(None).await.unwrap(), Era::Modern, "asked anew");
+}
+
+/// The next one may have others, which are accepted.
+#[tokio::test]
+async fn a_refusal_of_credentials_is_nobody_elses() {
+    let server = Server::start(Reply::result(OK)).await;
+    server.on_discover(Reply::json(401, "").after(Duration::from_millis(100)));
+    let up = upstream(&server);
+    let asked = futures_util::future::join_all((0..3).map(|_| up.era(None))).await;
+    assert!(
+        asked
+            .iter()
+            .all(|era| matches!(era, Err(DiscoverError::Unauthorized(_))))
+    );
+    assert_eq!(server.count("server/discover"), 3);
 }
 
 #[tokio::test]
@@ -81,6 +140,60 @@ async fn tools_are_read_once_until_they_change() {
         read().await.unwrap();
         assert_eq!(server.count("tools/list"), 4, "a change was seen");
     }
+}
+
+/// Clients wait for a few seconds of it; else it would never be known.
+#[tokio::test]
+async fn what_nobody_waits_for_any_more_is_read_all_the_same() {
+    let slow = Duration::from_secs(20);
+    for era in BOTH {
+        let server = Server::start(Reply::result(OK)).await;
+        let (described, says) = if era == Era::Legacy {
+            server.on_discover(Reply::json(405, ""));
+            ("initialize", server::INITIALIZED)
+        } else {
+            ("server/discover", server::DISCOVERED)
+        };
+        let up = upstream(&server);
+        assert_eq!(up.era(None).await.unwrap(), era);
+        server.on_method(described, vec![Reply::result(says).after(slow)]);
+        let asked = server.count(described) + 1;
+        tokio::select! {
+            _ = up.discover([1; 16], None, "{}") => panic!("it is slow"),
+            () = server.until(|s| s.count(described) == asked) => {}
+        }
+        assert!(up.last_discovered().is_none());
+        wait(slow).await;
+        let known = async {
+            while up.last_discovered().is_none() {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(Duration::from_secs(5), known)
+            .await
+            .expect("in time");
+
+        server.on_method("tools/list", vec![Reply::result(ONE_TOOL).after(slow)]);
+        tokio::select! {
+            _ = up.tools([1; 16], None, "{}".into()) => panic!("it is slow"),
+            () = server.until(|s| s.count("tools/list") == 1) => {}
+        }
+        wait(slow).await;
+        let tools = up.tools([1; 16], None, "{}".into()).await.unwrap();
+        assert_eq!(tools.names().count(), 1);
+        assert_eq!(server.count("tools/list"), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_list_that_could_not_be_read_is_read_anew() {
+    let server = Server::start(Reply::result(OK)).await;
+    let up = upstream(&server);
+    let list = vec![Reply::json(503, ""), Reply::result(ONE_TOOL)];
+    server.on_method("tools/list", list);
+    let read = || up.tools([1; 16], None, "{}".into());
+    assert!(read().await.is_err());
+    assert_eq!(read().await.unwrap().names().count(), 1);
 }
 
 async fn heard(listening: &mut Listening) -> String {

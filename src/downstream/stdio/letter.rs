@@ -1,7 +1,5 @@
 //! One message of the client, and the headers that it would have over HTTP.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 
@@ -80,7 +78,7 @@ impl Letter {
             let caller = *front.callers.of(&HeaderMap::new()).as_bytes();
             let listed = front.upstream.tools(caller, None, capabilities.into());
             // A list that cannot be had leaves the headers to whoever checks them.
-            let listed = tokio::time::timeout(TOOLS_PATIENCE.min(Duration::from_secs(5)), listed);
+            let listed = tokio::time::timeout(TOOLS_PATIENCE, listed);
             if let Ok(Ok(tools)) = listed.await
                 && let Some(tool) = tools.get(name)
             {

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::header::HeaderValue;
-use tokio::sync::OnceCell;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
@@ -36,18 +35,13 @@ use super::cache::Cache;
 use super::listen::{Listening, Wish};
 use super::sessions::NoSession;
 use super::wrapped::Discovered;
-use super::{Exchange, Obstacle, Outgoing, Pin, handshake};
+use super::{Exchange, Obstacle, Outgoing, Pin, UNREACHABLE, handshake};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::tools::Tools;
 use crate::mcp::version::Era;
 
 /// Between looks at what is unused or broken.
 const ROUND: Duration = Duration::from_secs(1);
-
-const UNREACHABLE: Failure = Failure {
-    reason: Reason::UpstreamUnreachable,
-    effect: SideEffect::None,
-};
 
 /// The server and its lines.
 #[derive(Debug)]
@@ -63,24 +57,6 @@ impl Channels {
         let keeping = keep_house(Arc::clone(&pool), stop);
         pool.source.services().spawn(keeping);
         Arc::new(Self { pool })
-    }
-
-    /// The era, asked by one of all who want to know and remembered. Dropped before it resolves,
-    /// the asking goes on.
-    pub(super) async fn era(&self, known: &Arc<OnceCell<Era>>) -> Result<Era, NoSession> {
-        if let Some(era) = known.get() {
-            return Ok(*era);
-        }
-        let (pool, known) = (Arc::clone(&self.pool), Arc::clone(known));
-        let probing = self.pool.source.services().spawn(async move {
-            let probed = known.get_or_try_init(|| async {
-                let era = Box::pin(probe::probe(&pool)).await?;
-                tracing::info!(?era, "the upstream's era is known");
-                Ok(era)
-            });
-            probed.await.copied()
-        });
-        probing.await.map_err(|_| UNREACHABLE)?
     }
 
     /// Asks for the era over a line of its own, whatever is known or configured. Dropped before it

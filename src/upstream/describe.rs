@@ -1,0 +1,236 @@
+//! What the server says of itself and of its tools.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use hyper::header::HeaderValue;
+use serde_json::value::RawValue;
+use tokio::time::timeout;
+
+use super::server::Way;
+use super::sessions::Key;
+use super::wrapped::{DiscoverError, Discovered, INVALID, Upstream, no_session, refused};
+use super::{Answer, Event, Outgoing, UNREACHABLE, translate};
+use crate::mcp::error::RpcError;
+use crate::mcp::json::{Object, quote};
+use crate::mcp::tools::Tools;
+use crate::mcp::version::Era;
+
+/// Pages of a tool list that are read; a server with more is not checked further.
+const PAGES_MAX: usize = 64;
+
+/// How long the server may take to say what it is, or what it has, once it was reached. A client waits
+/// for a few seconds of it only.
+const DESCRIBING: Duration = Duration::from_mins(1);
+
+/// Descriptions that go on where nobody waits for them any more, at most.
+pub(super) const BESIDE_MAX: usize = 16;
+
+impl Upstream {
+    /// What the server says of itself to this caller, who has these capabilities. Dropped before it
+    /// resolves, the asking goes on, unless the server is asked by many.
+    pub async fn discover(
+        &self,
+        caller: [u8; 16],
+        credentials: Option<HeaderValue>,
+        capabilities: &str,
+    ) -> Result<Arc<Discovered>, DiscoverError> {
+        let era = self.era(credentials.clone()).await?;
+        let (upstream, capabilities) = (self.clone(), capabilities.to_owned());
+        let describing = async move {
+            let describing = upstream.describe(era, caller, credentials, &capabilities);
+            let described = timeout(DESCRIBING, describing).await;
+            described.unwrap_or(Err(DiscoverError::Failed(UNREACHABLE)))
+        };
+        let Ok(one) = Arc::clone(&self.beside).try_acquire_owned() else {
+            return describing.await;
+        };
+        let describing = self.known.services.spawn(async move {
+            let described = describing.await;
+            drop(one);
+            described
+        });
+        let described = describing.await;
+        described.unwrap_or(Err(DiscoverError::Failed(UNREACHABLE)))
+    }
+
+    async fn describe(
+        &self,
+        era: Era,
+        caller: [u8; 16],
+        credentials: Option<HeaderValue>,
+        capabilities: &str,
+    ) -> Result<Arc<Discovered>, DiscoverError> {
+        let discovered = match era {
+            Era::Modern => Arc::new(self.discover_modern(caller, credentials).await?),
+            Era::Legacy => {
+                self.discover_legacy(caller, credentials, capabilities)
+                    .await?
+            }
+        };
+        self.known.note_discovered(&discovered);
+        Ok(discovered)
+    }
+
+    /// What the server last said of itself, to anybody.
+    pub fn last_discovered(&self) -> Option<Arc<Discovered>> {
+        self.known.discovered()
+    }
+
+    async fn discover_modern(
+        &self,
+        caller: [u8; 16],
+        credentials: Option<HeaderValue>,
+    ) -> Result<Discovered, DiscoverError> {
+        let params = translate::own_params("{}", &[]);
+        let outgoing = own(caller, credentials, "server/discover", params, "{}".into());
+        let result = self.ask(Era::Modern, outgoing).await?;
+        let object = Object::parse(result.get()).unwrap_or_default();
+        let member = |key| object.get(key).map(ToOwned::to_owned);
+        let meta = object.get_object("_meta").unwrap_or_default();
+        Ok(Discovered {
+            capabilities: member("capabilities").ok_or(DiscoverError::Failed(INVALID))?,
+            server_info: meta
+                .get("io.modelcontextprotocol/serverInfo")
+                .map(ToOwned::to_owned),
+            instructions: member("instructions"),
+            supported_versions: member("supportedVersions"),
+        })
+    }
+
+    async fn discover_legacy(
+        &self,
+        caller: [u8; 16],
+        credentials: Option<HeaderValue>,
+        capabilities: &str,
+    ) -> Result<Arc<Discovered>, DiscoverError> {
+        let sessions = match self.server.way() {
+            Way::Posts(web) => &web.sessions,
+            Way::Lines(lines) => {
+                let described = lines.described(caller, credentials.as_ref(), capabilities);
+                return described.await.map_err(no_session);
+            }
+        };
+        let key = Key {
+            caller,
+            capabilities: "{}".into(),
+        };
+        let lease = sessions.check_out(&key, credentials.as_ref()).await;
+        let lease = lease.map_err(no_session)?;
+        let session = &lease.session;
+        let discovered = Discovered {
+            capabilities: session.capabilities.clone(),
+            server_info: session.server_info.clone(),
+            instructions: session.instructions.clone(),
+            supported_versions: None,
+        };
+        lease.give_back();
+        Ok(Arc::new(discovered))
+    }
+
+    /// The caller's tools, listed at most once a minute and anew after a change.
+    pub async fn tools(
+        &self,
+        caller: [u8; 16],
+        credentials: Option<HeaderValue>,
+        capabilities: Arc<str>,
+    ) -> Result<Arc<Tools>, DiscoverError> {
+        // The cache is that of the way in which they are listed.
+        let era = self.era(credentials.clone()).await?;
+        let known = match self.server.way() {
+            Way::Posts(web) => &web.origin.tools,
+            Way::Lines(lines) => lines.tools(),
+        };
+        let upstream = self.clone();
+        let listing = async move {
+            let listing = upstream.list_tools(era, caller, credentials, capabilities);
+            let listed = timeout(DESCRIBING, listing).await;
+            listed.unwrap_or(Err(DiscoverError::Failed(UNREACHABLE)))
+        };
+        known.get(caller, &self.known.services, listing).await
+    }
+
+    async fn list_tools(
+        &self,
+        era: Era,
+        caller: [u8; 16],
+        credentials: Option<HeaderValue>,
+        capabilities: Arc<str>,
+    ) -> Result<Tools, DiscoverError> {
+        let declared = translate::without_tasks(&capabilities).unwrap_or_else(|_| "{}".to_owned());
+        let mut tools = Tools::default();
+        let mut cursor: Option<String> = None;
+        for _ in 0..PAGES_MAX {
+            let quoted = cursor.as_deref().map(quote);
+            let page: &[(&str, &str)] = match &quoted {
+                Some(cursor) => &[("cursor", cursor)],
+                None => &[],
+            };
+            let params = translate::own_params(&declared, page);
+            let outgoing = own(
+                caller,
+                credentials.clone(),
+                "tools/list",
+                params,
+                Arc::clone(&capabilities),
+            );
+            let result = self.ask(era, outgoing).await?;
+            cursor = tools
+                .add_page(&result)
+                .map_err(|_| DiscoverError::Failed(INVALID))?;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        Ok(tools)
+    }
+
+    /// One request of raincheck's own, of which only the answer is of interest.
+    async fn ask(&self, era: Era, outgoing: Outgoing) -> Result<Box<RawValue>, DiscoverError> {
+        let mut exchange = self.begin(era, outgoing);
+        while let Some(event) = exchange.events.next().await {
+            match event {
+                Event::Result(result) => return Ok(result),
+                Event::Error(error) => return Err(refused(error)),
+                Event::Failed(failure) => return Err(DiscoverError::Failed(failure)),
+                // There is no client to ask, and a server may wait for the answer for ever.
+                Event::Question(question) => {
+                    let refusal = RpcError::method_not_found().to_json();
+                    let answer = Answer::Refused(refusal.into());
+                    let _ = exchange.control.answer(&question.id, answer).await;
+                }
+                Event::Sent
+                | Event::Progress(_)
+                | Event::Log(_)
+                | Event::Resumable
+                | Event::Later(_) => {}
+            }
+        }
+        Err(DiscoverError::Failed(INVALID))
+    }
+}
+
+fn own(
+    caller: [u8; 16],
+    credentials: Option<HeaderValue>,
+    method: &str,
+    params: String,
+    capabilities: Arc<str>,
+) -> Outgoing {
+    Outgoing {
+        caller,
+        credentials,
+        method: method.into(),
+        params: params.into(),
+        capabilities,
+        name: None,
+        param_headers: [].into(),
+        wants_progress: false,
+        log_level: None,
+        retry: None,
+        answer_patience: None,
+        native_task: false,
+        pin: None,
+    }
+}

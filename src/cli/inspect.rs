@@ -94,7 +94,8 @@ fn names(object: &str) -> Vec<String> {
 /// Like every caller it has sessions of its own; this one has no credentials and no tasks.
 const NOBODY: [u8; 16] = [0; 16];
 
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Longer than a server's first words may take: what is known of why they did not come is said.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Then it is said that somebody is waited for. A server that ignores what it does not know answers
 /// after 3 s.

@@ -114,7 +114,7 @@ fn a_server_that_is_slow_to_answer_was_reached() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let line = upstream_at(&format!("http://127.0.0.1:{port}/mcp"));
-    let said = "/mcp: no answer within 3s to the question which era it speaks; upstream.era = \
+    let said = "/mcp: no answer within 30s to the question which era it speaks; upstream.era = \
                 \"legacy\" (or \"modern\") spares it that question";
     assert!(line.ends_with(said), "{line}");
 }
@@ -154,6 +154,6 @@ fn a_silent_program_is_waited_for_with_a_word() {
     process.wait().unwrap();
     assert_eq!(
         first,
-        "raincheck: waiting for sleep (up to 30 s; npx and the like may be fetching it)"
+        "raincheck: waiting for sleep (up to 60 s; npx and the like may be fetching it)"
     );
 }

@@ -44,7 +44,7 @@ def notify(method, params):
     write({"jsonrpc": "2.0", "method": method, "params": params})
 
 
-TOOLS = "echo hold release progress logs ask ask_twice input exit segv garbage stderr long no_newline unfinished "
+TOOLS = "echo hold release progress logs burst ask ask_twice input exit segv garbage stderr long no_newline unfinished "
 TOOLS += "unreadable holding freeze close_stdout twice wrong_id orphan pid env seen changed"
 
 
@@ -80,6 +80,10 @@ def call(id, params):
             notify("notifications/message", {"level": "debug", "data": "little"})
             notify("notifications/message", {"level": "error", "data": "much"})
             text(id, "logged")
+        case "burst":
+            lines = [{"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "error", "data": n}} for n in range(50)]
+            OUT.write("".join(json.dumps(line) + "\n" for line in lines).encode())
+            text(id, "said")
         case "ask" | "ask_twice":
             put_question(id, arguments.get("method", "elicitation/create"), 1 if name == "ask" else 2)
         case "input":

@@ -31,6 +31,26 @@ pub(in crate::upstream) trait Ear: Send + Sync + 'static {
     fn over(&self, end: End);
 }
 
+/// Messages that are heard before those to whom they go have a turn. What waits for one of them is
+/// bounded, and a server may write many at once.
+const AT_ONCE: usize = 8;
+
+/// For the task that reads: lets others have theirs.
+#[derive(Debug, Default)]
+pub(in crate::upstream) struct Pace {
+    heard: usize,
+}
+
+impl Pace {
+    /// One message more was heard.
+    pub(in crate::upstream) async fn heard(&mut self) {
+        self.heard += 1;
+        if self.heard.is_multiple_of(AT_ONCE) {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
 /// Why nothing more will be heard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::upstream) enum End {

@@ -22,7 +22,7 @@ use events::Events;
 use poster::Poster;
 
 use super::channel::health::Health;
-use super::channel::mouth::{Ear, End, Mouth, Outbound};
+use super::channel::mouth::{Ear, End, Mouth, Outbound, Pace};
 use super::heard::{self, Heard};
 use super::http::RequestBody;
 use super::origin::Origin;
@@ -178,6 +178,7 @@ impl<E: Ear> Life<E> {
 
 /// Hears messages until there are no more. What is no message is skipped.
 async fn read(events: &mut Events, ear: &impl Ear) -> End {
+    let mut pace = Pace::default();
     loop {
         let event = match events.next().await {
             Ok(event) => event,
@@ -189,6 +190,7 @@ async fn read(events: &mut Events, ear: &impl Ear) -> End {
         }
         if let Ok(message) = heard::read(&event.data) {
             ear.heard(message, &event.data);
+            pace.heard().await;
         } else {
             debug!("an unreadable event of the server was ignored");
         }

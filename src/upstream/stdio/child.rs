@@ -14,12 +14,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
-use super::lines::{Lines, TooLong};
+use super::lines::{Lines, Refused, TooLong};
 use super::spawner::Spawner;
 use super::{Program, stderr};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::upstream::channel::health::Health;
-use crate::upstream::channel::mouth::{Ear, End, Mouth, Outbound};
+use crate::upstream::channel::mouth::{Ear, End, Mouth, Outbound, Pace};
 use crate::upstream::heard;
 use crate::upstream::obstacle::{Obstacle, Obstacles};
 
@@ -311,11 +311,18 @@ async fn read(
     let mut garbage = Garbage { pid, lines: 0 };
     let mut buffer = vec![0; 64 * 1024];
     while let Ok(count @ 1..) = stdout.read(&mut buffer).await {
-        let bytes = buffer.get(..count).unwrap_or_default();
-        let fed = lines.feed(bytes, |line| hear(line, ear, &mut garbage));
-        if fed.is_err() {
-            warn!(pid, bytes_max, "the server wrote a line that is too long");
-            return End::TooLarge;
+        let mut bytes = buffer.get(..count).unwrap_or_default();
+        let mut pace = Pace::default();
+        loop {
+            match lines.next(&mut bytes) {
+                Ok(Some(line)) => hear(line, ear, &mut garbage),
+                Ok(None) => break,
+                Err(Refused) => {
+                    warn!(pid, bytes_max, "the server wrote a line that is too long");
+                    return End::TooLarge;
+                }
+            }
+            pace.heard().await;
         }
     }
     // Complete all the same, if it is a message.

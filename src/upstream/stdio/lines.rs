@@ -22,6 +22,8 @@ pub(super) struct Lines {
     bytes_max: usize,
     too_long: TooLong,
     held: Vec<u8>,
+    /// What is held was found already.
+    is_found: bool,
 }
 
 impl Lines {
@@ -30,29 +32,35 @@ impl Lines {
             bytes_max,
             too_long,
             held: Vec::new(),
+            is_found: false,
         }
     }
 
-    /// Takes the next bytes and hands every line that they complete to `found`, without its end.
-    pub(super) fn feed(
-        &mut self,
-        mut bytes: &[u8],
-        mut found: impl FnMut(&[u8]),
-    ) -> Result<(), Refused> {
-        while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
-            let (line, rest) = bytes.split_at_checked(end).unwrap_or((bytes, &[]));
-            bytes = rest.get(1..).unwrap_or_default();
-            self.hold(line)?;
-            found(self.held.strip_suffix(b"\r").unwrap_or(&self.held));
-            self.held.clear();
-            self.held.shrink_to(KEPT);
-        }
-        self.hold(bytes)
+    /// Takes from the next bytes up to the end of a line, and gives the line without its end. `None`:
+    /// they were all taken, and complete no line.
+    pub(super) fn next(&mut self, bytes: &mut &[u8]) -> Result<Option<&[u8]>, Refused> {
+        self.forget_found();
+        let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else {
+            return self.hold(std::mem::take(bytes)).map(|()| None);
+        };
+        let (line, rest) = bytes.split_at_checked(end).unwrap_or((bytes, &[]));
+        *bytes = rest.get(1..).unwrap_or_default();
+        self.hold(line)?;
+        self.is_found = true;
+        Ok(Some(self.held.strip_suffix(b"\r").unwrap_or(&self.held)))
     }
 
     /// What came after the last line feed.
-    pub(super) fn rest(&self) -> &[u8] {
+    pub(super) fn rest(&mut self) -> &[u8] {
+        self.forget_found();
         &self.held
+    }
+
+    fn forget_found(&mut self) {
+        if std::mem::take(&mut self.is_found) {
+            self.held.clear();
+            self.held.shrink_to(KEPT);
+        }
     }
 
     fn hold(&mut self, bytes: &[u8]) -> Result<(), Refused> {
@@ -73,9 +81,10 @@ mod tests {
     fn split(lines: &mut Lines, chunks: &[&[u8]]) -> Result<Vec<String>, Refused> {
         let mut found = Vec::new();
         for chunk in chunks {
-            lines.feed(chunk, |line| {
+            let mut bytes = *chunk;
+            while let Some(line) = lines.next(&mut bytes)? {
                 found.push(String::from_utf8(line.to_vec()).unwrap());
-            })?;
+            }
         }
         Ok(found)
     }
@@ -106,10 +115,10 @@ mod tests {
     #[test]
     fn room_for_a_large_line_is_given_back() {
         let mut lines = Lines::new(8 * KEPT, TooLong::Refuse);
-        lines.feed(&vec![b'x'; 4 * KEPT], |_| ()).unwrap();
-        lines
-            .feed(b"\n", |line| assert_eq!(line.len(), 4 * KEPT))
-            .unwrap();
+        let line = vec![b'x'; 4 * KEPT];
+        assert_eq!(lines.next(&mut &*line).unwrap(), None);
+        assert_eq!(lines.next(&mut &b"\n"[..]).unwrap().unwrap(), line);
+        assert!(lines.rest().is_empty());
         assert!(lines.held.capacity() <= KEPT);
     }
 }

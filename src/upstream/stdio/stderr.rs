@@ -24,15 +24,16 @@ pub(super) async fn drain(mut stderr: impl AsyncRead + Unpin, pid: u32) -> Strin
     let mut rate = Rate::new(Instant::now());
     let mut buffer = vec![0; 16 * 1024];
     while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
-        let bytes = buffer.get(..count).unwrap_or_default();
+        let mut bytes = buffer.get(..count).unwrap_or_default();
         // Clipped lines are never refused.
-        let _ = lines.feed(bytes, |line| {
+        while let Ok(Some(line)) = lines.next(&mut bytes) {
             words.hear(line);
             say(&mut rate, pid, line);
-        });
+        }
     }
-    words.hear(lines.rest());
-    say(&mut rate, pid, lines.rest());
+    let rest = lines.rest();
+    words.hear(rest);
+    say(&mut rate, pid, rest);
     rate.confess(pid);
     words.0
 }

@@ -74,6 +74,24 @@ async fn progress_and_logs_are_those_of_the_call() {
     }
 }
 
+/// As programs do that write what they have to say at the end.
+#[tokio::test]
+async fn what_is_said_at_once_is_heard_in_full() {
+    for era in BOTH {
+        let upstream = upstream(era);
+        let mut logged = call_with("burst", "{}");
+        logged.log_level = Some("warning".into());
+        let mut exchange = upstream.begin(era, logged);
+        for n in 0..50 {
+            let said = next(&mut exchange).await;
+            let is_next =
+                matches!(&said, Event::Log(log) if log.get().contains(&format!("\"data\": {n}}}")));
+            assert!(is_next, "{n}: {said:?}");
+        }
+        assert!(matches!(next(&mut exchange).await, Event::Result(_)));
+    }
+}
+
 #[tokio::test]
 async fn a_question_is_that_of_the_only_call() {
     let upstream = upstream(Era::Legacy);

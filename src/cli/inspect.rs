@@ -94,7 +94,7 @@ fn names(object: &str) -> Vec<String> {
 /// Like every caller it has sessions of its own; this one has no credentials and no tasks.
 const NOBODY: [u8; 16] = [0; 16];
 
-/// Longer than a server's first words may take: what is known of why they did not come is said.
+/// Longer than the first words of a server with an address may take: why they did not come is known then.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Then it is said that somebody is waited for. A server that ignores what it does not know answers

@@ -60,7 +60,7 @@ pub(super) async fn answer(
         return Rpc::store_unavailable(id).into_response();
     };
     // Whoever listens may be the first to speak of this server: its era decides how it is asked.
-    let _ = front.upstream.era(credentials.clone()).await;
+    let _ = front.upstream.era_soon(credentials.clone()).await;
     let leg = Leg {
         front: Arc::clone(front),
         caller,

@@ -63,7 +63,15 @@ impl<T: Send + Sync + 'static> Cache<T> {
             Some((since, reading)) if fresh(*since) && !has_failed(reading) => reading.clone(),
             _ => {
                 let (says, reading) = watch::channel(None);
-                services.spawn(async move { says.send(Some(read.await.map(Arc::new))) });
+                services.spawn(async move {
+                    tokio::select! {
+                        // It was forgotten, and nobody waits for it.
+                        () = says.closed() => {}
+                        read = read => {
+                            let _ = says.send(Some(read.map(Arc::new)));
+                        }
+                    }
+                });
                 by_caller.insert(caller, (now, reading.clone()));
                 reading
             }
@@ -97,5 +105,31 @@ impl<T> Default for Cache<T> {
 impl<T> fmt::Debug for Cache<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Cache")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures_util::FutureExt as _;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_forgotten_and_waited_for_by_nobody_is_not_read_on() {
+        let (cache, services) = (Cache::<u8>::default(), TaskTracker::new());
+        let read = || cache.get([0; 16], &services, std::future::pending());
+        assert!(read().now_or_never().is_none());
+        tokio::task::yield_now().await;
+        assert_eq!(services.len(), 1, "nobody waits, and it goes on");
+        assert!(read().now_or_never().is_none());
+        assert_eq!(services.len(), 1, "one reads for all");
+
+        cache.clear();
+        services.close();
+        let over = timeout(Duration::from_secs(5), services.wait()).await;
+        over.expect("in time");
     }
 }

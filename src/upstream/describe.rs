@@ -1,13 +1,13 @@
 //! What the server says of itself and of its tools.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
 
+use super::origin::FIRST_WORDS;
 use super::server::Way;
 use super::sessions::Key;
 use super::wrapped::{DiscoverError, Discovered, INVALID, Upstream, no_session, refused};
@@ -19,10 +19,6 @@ use crate::mcp::version::Era;
 
 /// Pages of a tool list that are read; a server with more is not checked further.
 const PAGES_MAX: usize = 64;
-
-/// How long the server may take to say what it is, or what it has, once it was reached. A client waits
-/// for a few seconds of it only.
-const DESCRIBING: Duration = Duration::from_mins(1);
 
 /// Descriptions that go on where nobody waits for them any more, at most.
 pub(super) const BESIDE_MAX: usize = 16;
@@ -36,11 +32,11 @@ impl Upstream {
         credentials: Option<HeaderValue>,
         capabilities: &str,
     ) -> Result<Arc<Discovered>, DiscoverError> {
-        let era = self.era(credentials.clone()).await?;
         let (upstream, capabilities) = (self.clone(), capabilities.to_owned());
         let describing = async move {
+            let era = upstream.era(credentials.clone()).await?;
             let describing = upstream.describe(era, caller, credentials, &capabilities);
-            let described = timeout(DESCRIBING, describing).await;
+            let described = timeout(FIRST_WORDS, describing).await;
             described.unwrap_or(Err(DiscoverError::Failed(UNREACHABLE)))
         };
         let Ok(one) = Arc::clone(&self.beside).try_acquire_owned() else {
@@ -69,7 +65,7 @@ impl Upstream {
                     .await?
             }
         };
-        self.known.note_discovered(&discovered);
+        self.known.note_discovered(era, &discovered);
         Ok(discovered)
     }
 
@@ -145,7 +141,7 @@ impl Upstream {
         let upstream = self.clone();
         let listing = async move {
             let listing = upstream.list_tools(era, caller, credentials, capabilities);
-            let listed = timeout(DESCRIBING, listing).await;
+            let listed = timeout(FIRST_WORDS, listing).await;
             listed.unwrap_or(Err(DiscoverError::Failed(UNREACHABLE)))
         };
         known.get(caller, &self.known.services, listing).await

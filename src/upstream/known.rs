@@ -8,14 +8,15 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
-use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 
 use super::handshake::{self, Sessions};
+use super::origin::FIRST_WORDS;
 use super::probe::{self, Found};
 use super::server::{Server, Way};
-use super::turns::Turns;
+use super::turns::{Turn, Turns};
 use super::wrapped::{DiscoverError, Discovered, no_session};
 use super::{Event, Exchange, UNREACHABLE};
 use crate::mcp::error::{Failure, Reason, SideEffect, code};
@@ -37,12 +38,12 @@ pub(super) struct Known {
     is_configured: bool,
     era: Mutex<Option<Era>>,
     asking: Turns,
-    /// What the last asking for the era failed of, if that was nobody's credentials.
+    /// What the last asking for the era failed of, if that was for everybody.
     failed: Mutex<Option<Failure>>,
     discovered: Mutex<Option<Arc<Discovered>>>,
     /// Whether a modern server takes legacy sessions, too.
     pub(super) sessions: Sessions,
-    doubting: Semaphore,
+    doubting: Turns,
     doubted: Mutex<Option<Instant>>,
     /// Over lines, how many had been begun when the server was last asked.
     starts_asked: AtomicUsize,
@@ -63,7 +64,7 @@ impl Known {
             failed: Mutex::default(),
             discovered: Mutex::default(),
             sessions: Sessions::default(),
-            doubting: Semaphore::new(1),
+            doubting: Turns::default(),
             doubted: Mutex::default(),
             // The first is of the program that was asked a moment before.
             starts_asked: AtomicUsize::new(1),
@@ -78,8 +79,11 @@ impl Known {
         locked(&self.discovered).clone()
     }
 
-    pub(super) fn note_discovered(&self, discovered: &Arc<Discovered>) {
-        *locked(&self.discovered) = Some(Arc::clone(discovered));
+    /// What was asked of a server of that era, which it may not be any more.
+    pub(super) fn note_discovered(&self, asked: Era, discovered: &Arc<Discovered>) {
+        if self.era() == Some(asked) {
+            *locked(&self.discovered) = Some(Arc::clone(discovered));
+        }
     }
 
     /// The era, asked by one of all who want to know and remembered. Dropped before it resolves, the
@@ -124,8 +128,11 @@ impl Known {
             Server::Program(lines) => lines.probe().await.map_err(no_session),
         };
         *locked(&self.failed) = match &found {
-            Err(DiscoverError::Failed(failure)) => Some(*failure),
-            Ok(_) | Err(DiscoverError::Unauthorized(_)) => None,
+            // A gateway may say that of the credentials, too.
+            Err(DiscoverError::Failed(failure)) if failure.reason != Reason::UpstreamHttp => {
+                Some(*failure)
+            }
+            Ok(_) | Err(_) => None,
         };
         if let Ok(era) = found {
             *locked(&self.era) = Some(era);
@@ -140,32 +147,46 @@ impl Known {
         let Some(era) = self.era().filter(|_| !self.is_configured) else {
             return;
         };
-        let known = Arc::clone(self);
-        let asking = self.services.spawn(async move {
-            let Ok(_one) = known.doubting.acquire().await else {
-                return;
-            };
-            if known.may_ask() {
-                if let Some(lines) = known.server.lines() {
-                    known.starts_asked.store(lines.starts(), Ordering::Relaxed);
-                }
-                let found = Box::pin(known.ask_anew(era, credentials.as_ref())).await;
-                *locked(&known.doubted) = Some(Instant::now());
-                if let Some(found) = found {
-                    known.correct(era, found);
-                }
+        let asking = async {
+            if let Some(turn) = self.doubting.take().await
+                && self.may_ask()
+            {
+                let _ = self.ask_in_doubt(turn, era, credentials).await;
             }
-        });
+        };
         let _ = timeout(PATIENCE, asking).await;
     }
 
     /// Not to be waited for.
     pub(super) fn doubt_beside(self: &Arc<Self>, credentials: Option<HeaderValue>) {
-        let known = Arc::clone(self);
-        if self.may_ask() {
-            self.services
-                .spawn(async move { known.doubt(credentials).await });
+        let era = self.era().filter(|_| !self.is_configured);
+        if let Some(era) = era
+            && self.may_ask()
+            && let Some(turn) = self.doubting.try_take()
+        {
+            drop(self.ask_in_doubt(turn, era, credentials));
         }
+    }
+
+    fn ask_in_doubt(
+        self: &Arc<Self>,
+        turn: Turn,
+        era: Era,
+        credentials: Option<HeaderValue>,
+    ) -> JoinHandle<()> {
+        let known = Arc::clone(self);
+        self.services.spawn(async move {
+            if let Some(lines) = known.server.lines() {
+                known.starts_asked.store(lines.starts(), Ordering::Relaxed);
+            }
+            let asking = Box::pin(known.ask_anew(era, credentials.as_ref()));
+            let found = asking.await;
+            *locked(&known.doubted) = Some(Instant::now());
+            if let Some(found) = found {
+                known.correct(era, found);
+            }
+            drop(turn);
+        })
     }
 
     fn may_ask(&self) -> bool {
@@ -187,15 +208,19 @@ impl Known {
                 return said?.is_taken().then_some(Era::Legacy);
             }
         };
-        match probe::probe(&web.origin, credentials).await {
-            Ok(Found::Era(Era::Modern)) => Some(Era::Modern),
-            Ok(Found::Trouble) => None,
-            Ok(_) if known == Era::Modern => {
-                let said = handshake::ask_in_time(&web.origin, credentials).await;
-                said?.is_taken().then_some(Era::Legacy)
+        let asking = async {
+            match probe::probe(&web.origin, credentials).await {
+                Ok(Found::Era(Era::Modern)) => Some(Era::Modern),
+                Ok(Found::Trouble) => None,
+                Ok(_) if known == Era::Modern => {
+                    let said = handshake::ask_in_time(&web.origin, credentials).await;
+                    said?.is_taken().then_some(Era::Legacy)
+                }
+                Ok(_) | Err(_) => None,
             }
-            Ok(_) | Err(_) => None,
-        }
+        };
+        // Who is refused meanwhile waits for it.
+        timeout(FIRST_WORDS, asking).await.ok()?
     }
 
     fn correct(&self, before: Era, found: Era) {

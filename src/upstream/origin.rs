@@ -18,7 +18,8 @@ use crate::mcp::tools::Tools;
 pub(super) const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 pub(super) const NAME: HeaderName = HeaderName::from_static("mcp-name");
 
-/// How long a server's first words may take: what it is, or a session. Some are started by the request.
+/// How long a server may take to say what it is and has, or to begin a session. Some are started by the
+/// request.
 pub(super) const FIRST_WORDS: Duration = Duration::from_secs(30);
 
 /// Servers refuse requests that do not accept both forms.

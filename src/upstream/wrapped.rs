@@ -8,6 +8,7 @@ use hyper::http::request::Parts;
 use hyper::{Method, Response};
 use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use super::channel::session::Session;
@@ -24,6 +25,9 @@ pub use super::settings::{SessionMode, Settings, Transport};
 use super::{Exchange, Obstacle, Outgoing, UpstreamError, legacy, native};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::version::Era;
+
+/// Nobody need wait longer who can do without an answer.
+const SOON: Duration = Duration::from_secs(2);
 
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
@@ -164,6 +168,12 @@ impl Upstream {
     /// The era, asked by one of all who want to know and remembered.
     pub async fn era(&self, credentials: Option<HeaderValue>) -> Result<Era, DiscoverError> {
         self.known.find_era(credentials.as_ref()).await
+    }
+
+    /// The era, where it is known in the time that a client waits for a first byte. The asking goes on.
+    pub async fn era_soon(&self, credentials: Option<HeaderValue>) -> Option<Era> {
+        let asking = timeout(SOON, self.era(credentials)).await;
+        asking.ok()?.ok()
     }
 
     /// The server refused what one of the known era would not: it is asked again, within a few

@@ -1,4 +1,4 @@
-//! Calls of legacy sessions in front of a modern-only server that end before they are answered.
+//! Legacy sessions in front of a modern-only server that hangs, and calls there that end before they are answered.
 
 use serde_json::{Value, json};
 
@@ -44,4 +44,13 @@ async fn a_drain_ends_a_call_that_waits_for_its_client() {
     assert_ended(&error_after(&mut stream, &asked).await, "shutdown");
     let ended = within(PATIENCE, "the process's end", rig.proxy.ended()).await;
     assert!(ended.success());
+}
+
+/// A client's patience with a handshake is shorter than a slow server's answer.
+#[tokio::test]
+async fn a_server_that_does_not_say_what_it_is_now_was_known_before() {
+    let rig = Rig::start(Era::Modern, Config::always()).await;
+    Session::open(rig.client()).await;
+    rig.upstream.hang();
+    Session::open(rig.client()).await;
 }

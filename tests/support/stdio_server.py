@@ -81,7 +81,8 @@ def call(id, params):
             notify("notifications/message", {"level": "error", "data": "much"})
             text(id, "logged")
         case "burst":
-            lines = [{"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "error", "data": n}} for n in range(50)]
+            pad = "." * arguments["bytes"]
+            lines = [{"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "error", "data": [n, pad]}} for n in range(50)]
             OUT.write("".join(json.dumps(line) + "\n" for line in lines).encode())
             text(id, "said")
         case "ask" | "ask_twice":

@@ -57,7 +57,7 @@ pub(super) async fn answer(front: &Shared, parts: &Parts, session: Session) -> R
     let pushed = front.pushes.open(key);
     let credentials = front.credentials(&parts.headers);
     // The server must be known to be modern before it is listened to.
-    let _ = front.upstream.era(credentials.clone()).await;
+    let _ = front.upstream.era_soon(credentials.clone()).await;
     let mut look = tokio::time::interval_at(Instant::now() + LOOK, LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut hearing = Hearing {

@@ -102,8 +102,8 @@ pub(super) async fn turns_out_to_serve(front: &Shared, headers: &HeaderMap) -> b
     let credentials = front.credentials(headers);
     // It may have been another server when it was asked.
     front.upstream.doubt_era(credentials.clone()).await;
-    let era = front.upstream.era(credentials).await;
-    matches!(era, Ok(Era::Modern)) && serves(front, headers).await
+    let era = front.upstream.era_soon(credentials).await;
+    era == Some(Era::Modern) && serves(front, headers).await
 }
 
 /// GET and DELETE.

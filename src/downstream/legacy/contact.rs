@@ -121,8 +121,9 @@ fn is_small_json(response: &Response<Body>) -> bool {
 pub(super) async fn other(front: &Shared, parts: Parts, body: Option<Incoming>) -> Response<Body> {
     if stream::is_read(&parts) {
         // From before raincheck was started: who has a session was answered already.
-        let known = front.upstream.era(front.credentials(&parts.headers)).await;
-        if known.is_ok() && front.upstream.is_decided() {
+        let credentials = front.credentials(&parts.headers);
+        let known = front.upstream.era_soon(credentials).await;
+        if known.is_some() && front.upstream.is_decided() {
             return Box::pin(super::other(front, parts, body)).await;
         }
     }
@@ -139,7 +140,7 @@ async fn turns_out_old(front: &Shared, parts: &Parts, status: StatusCode) -> boo
         StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED
     );
     let credentials = front.credentials(&parts.headers);
-    may_be && front.upstream.era(credentials).await.is_ok() && !front.upstream.speaks_http()
+    may_be && front.upstream.era_soon(credentials).await.is_some() && !front.upstream.speaks_http()
 }
 
 #[cfg(test)]

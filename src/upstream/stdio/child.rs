@@ -309,10 +309,10 @@ async fn read(
 ) -> End {
     let mut lines = Lines::new(bytes_max, TooLong::Refuse);
     let mut garbage = Garbage { pid, lines: 0 };
+    let mut pace = Pace::default();
     let mut buffer = vec![0; 64 * 1024];
     while let Ok(count @ 1..) = stdout.read(&mut buffer).await {
         let mut bytes = buffer.get(..count).unwrap_or_default();
-        let mut pace = Pace::default();
         loop {
             match lines.next(&mut bytes) {
                 Ok(Some(line)) => hear(line, ear, &mut garbage),

@@ -141,7 +141,7 @@ impl Upstream {
         self.server.lines()?.session(id, caller)
     }
 
-    /// How long a call's patience waits for [`Event::Sent`] before it counts.
+    /// How long a call's patience waits for [`Sent`](super::Event::Sent) before it counts.
     pub fn start_allowance(&self) -> Duration {
         match &self.server {
             Server::Web(_) => Duration::ZERO,

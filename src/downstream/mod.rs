@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::header::{AUTHORIZATION, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
@@ -127,13 +127,21 @@ async fn handle(front: Shared, request: Request<Incoming>) -> Response<Body> {
         );
         return reply::refusal_and_close(StatusCode::FORBIDDEN, &error);
     }
-    match names.door(&parts.uri) {
-        None => reply::empty(StatusCode::NOT_FOUND),
-        Some(Door::ProtectedResource) if !front.upstream.has_address() => {
-            reply::empty(StatusCode::NOT_FOUND)
-        }
-        Some(Door::ProtectedResource) => pass::stream(&front, parts, body).await,
-        Some(Door::Mcp) => mcp(&front, parts, body).await,
+    let door = names.door(&parts.uri);
+    let Some(door) = door.filter(|door| *door == Door::Mcp || front.upstream.has_address()) else {
+        return reply::empty(StatusCode::NOT_FOUND);
+    };
+    if !door.takes(&parts.method) {
+        return reply::closing(reply::not_allowed(door.methods()));
+    }
+    // It goes nowhere, and whoever has the head only must not wait for it, or read it as something else.
+    if parts.method != Method::POST && !body.is_end_stream() {
+        let error = RpcError::invalid_request("Invalid request: only a POST has a body");
+        return reply::refusal_and_close(StatusCode::BAD_REQUEST, &error);
+    }
+    match door {
+        Door::ProtectedResource => pass::bare(&front, parts).await,
+        Door::Mcp => mcp(&front, parts, body).await,
     }
 }
 
@@ -155,7 +163,7 @@ async fn mcp(front: &Shared, parts: Parts, body: Incoming) -> Response<Body> {
     // Sessions are the legacy world.
     if parts.method != Method::POST || era == Some(Era::Legacy) {
         if era == Some(Era::Modern) {
-            return reply::empty(StatusCode::METHOD_NOT_ALLOWED);
+            return reply::not_allowed("POST");
         }
         return legacy::answer(front, parts, body).await;
     }

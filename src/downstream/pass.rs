@@ -12,9 +12,9 @@ use super::tasks::Shared;
 use crate::mcp::error::{Failure, RpcError};
 use crate::upstream::http::{RequestBody, ResponseBody};
 
-/// A request whose body still streams in.
-pub(super) async fn stream(front: &Shared, parts: Parts, body: Incoming) -> Response<Body> {
-    pass(front, parts, RequestBody::Streamed(body)).await
+/// A request without a body: the door refuses one on everything but a POST.
+pub(super) async fn bare(front: &Shared, parts: Parts) -> Response<Body> {
+    pass(front, parts, RequestBody::empty()).await
 }
 
 /// A request whose body was looked at and found to be the server's own business.
@@ -30,18 +30,6 @@ pub(super) async fn begun(
     rest: Incoming,
 ) -> Response<Body> {
     pass(front, parts, RequestBody::Begun(Some(begun), rest)).await
-}
-
-/// A request that may have none.
-pub(super) async fn maybe_stream(
-    front: &Shared,
-    parts: Parts,
-    body: Option<Incoming>,
-) -> Response<Body> {
-    match body {
-        Some(body) => stream(front, parts, body).await,
-        None => bytes(front, parts, Bytes::new()).await,
-    }
 }
 
 pub(super) async fn again(front: &Shared, parts: &Parts, body: Bytes) -> Response<Body> {

@@ -26,7 +26,7 @@ use words::Words;
 /// A message, a stream or the end of a session, from the network.
 pub(super) async fn answer(front: &Shared, parts: Parts, body: Incoming) -> Response<Body> {
     if parts.method != Method::POST {
-        return other(front, parts, Some(body)).await;
+        return other(front, parts).await;
     }
     match read(body, front.settings.body_bytes_max).await {
         Read::Whole(body) => Box::pin(post(front, parts, body)).await,
@@ -117,25 +117,25 @@ pub(super) fn accepts_events(headers: &HeaderMap) -> bool {
     })
 }
 
-/// GET and DELETE. Without a body: from a client that speaks no HTTP itself.
-pub(super) async fn other(front: &Shared, parts: Parts, body: Option<Incoming>) -> Response<Body> {
+/// GET and DELETE.
+pub(super) async fn other(front: &Shared, parts: Parts) -> Response<Body> {
     if let Some(replayed) = held::resume(front, &parts).await {
         return replayed;
     }
     let listens = (parts.method == Method::GET).then(|| parts.headers.clone());
-    let response = other_answer(front, parts, body).await;
+    let response = other_answer(front, parts).await;
     if let Some(headers) = listens.filter(|_| response.status().is_success()) {
         dialect::stream_opened(front, &headers);
     }
     response
 }
 
-async fn other_answer(front: &Shared, parts: Parts, body: Option<Incoming>) -> Response<Body> {
+async fn other_answer(front: &Shared, parts: Parts) -> Response<Body> {
     if facade::serves(front, &parts.headers).await {
         return Box::pin(facade::other(front, &parts)).await;
     }
     if !front.upstream.is_decided() {
-        return Box::pin(contact::other(front, parts, body)).await;
+        return Box::pin(contact::other(front, parts)).await;
     }
     if !front.upstream.speaks_http() {
         return lines::answer(front, &parts);
@@ -146,5 +146,5 @@ async fn other_answer(front: &Shared, parts: Parts, body: Option<Incoming>) -> R
     if parts.method == Method::DELETE {
         end(front, &parts);
     }
-    pass::maybe_stream(front, parts, body).await
+    pass::bare(front, parts).await
 }

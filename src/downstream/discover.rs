@@ -12,6 +12,7 @@ use super::tasks::Shared;
 use crate::mcp::json::{Object, Writer, is_object};
 use crate::mcp::meta::TASKS_EXTENSION;
 use crate::mcp::version::{Era, MODERN};
+use crate::runner::seat::Answer;
 use crate::task::id::Caller;
 use crate::upstream::wrapped::{DiscoverError, Discovered};
 
@@ -39,11 +40,12 @@ pub(super) async fn answer(
     match tokio::time::timeout(PATIENCE, asked).await {
         Ok(Ok(discovered)) => Rpc::result(id, &result(&discovered, front.upstream.known_era())),
         // An OAuth client must see the challenge, not a guess.
-        Ok(Err(DiscoverError::Unauthorized(error))) => {
-            Rpc::answer(id, crate::runner::seat::Answer::Error(error))
+        // Nor may what the server refuses to one caller be what it said to another.
+        Ok(Err(DiscoverError::Unauthorized(error) | DiscoverError::Refused(error))) => {
+            Rpc::answer(id, Answer::Error(error))
         }
         Ok(Err(DiscoverError::Failed(_))) | Err(_) => {
-            let known = front.upstream.last_discovered();
+            let known = front.upstream.last_discovered(*caller.as_bytes());
             let known = known.map(|known| result(&known, front.upstream.known_era()));
             Rpc::result(id, &known.unwrap_or_else(unknown))
         }

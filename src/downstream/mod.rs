@@ -396,7 +396,9 @@ fn planned(rule: &Rule, modern: &Modern<'_>, desk: Option<&Desk<'_>>) -> Plan {
 
 fn undecided(id: &RawValue, error: DiscoverError) -> Response<Body> {
     match error {
-        DiscoverError::Unauthorized(error) => Rpc::answer(id.get(), Answer::Error(error)),
+        DiscoverError::Unauthorized(error) | DiscoverError::Refused(error) => {
+            Rpc::answer(id.get(), Answer::Error(error))
+        }
         DiscoverError::Failed(failure) => Rpc::failure(id.get(), failure),
     }
     .into_response()

@@ -31,6 +31,7 @@ mod origin;
 mod pin;
 mod probe;
 pub mod relay;
+mod remembered;
 mod request_id;
 mod server;
 mod session;

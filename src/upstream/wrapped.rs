@@ -55,6 +55,8 @@ pub enum DiscoverError {
     Failed(Failure),
     /// An answer with status 401 or 403: the client's business.
     Unauthorized(UpstreamError),
+    /// Any other JSON-RPC error of the server.
+    Refused(UpstreamError),
 }
 
 impl From<Undecided> for DiscoverError {
@@ -195,6 +197,7 @@ impl Upstream {
         };
         match asked {
             Ok(()) | Err(DiscoverError::Unauthorized(_)) => true,
+            Err(DiscoverError::Refused(_)) => false,
             Err(DiscoverError::Failed(failure)) => failure.reason == Reason::UpstreamHttp,
         }
     }
@@ -308,5 +311,5 @@ pub(super) fn refused(error: UpstreamError) -> DiscoverError {
     if matches!(error.status, 401 | 403) {
         return DiscoverError::Unauthorized(error);
     }
-    DiscoverError::Failed(INVALID)
+    DiscoverError::Refused(error)
 }

@@ -91,6 +91,7 @@ pub(crate) struct Shared {
     listeners: watch::Sender<usize>,
     hangs: AtomicBool,
     challenges: AtomicBool,
+    forbids: AtomicBool,
     keeps_events: AtomicBool,
     tells_late: AtomicBool,
     answers_json: AtomicBool,
@@ -167,6 +168,7 @@ impl Upstream {
             listeners: watch::Sender::default(),
             hangs: AtomicBool::new(false),
             challenges: AtomicBool::new(false),
+            forbids: AtomicBool::new(false),
             keeps_events: AtomicBool::new(false),
             tells_late: AtomicBool::new(false),
             answers_json: AtomicBool::new(false),
@@ -395,6 +397,11 @@ impl Upstream {
         self.shared.challenges.store(true, Ordering::Relaxed);
     }
 
+    /// From now on every request is answered with an error of the server's own, but Alice's.
+    pub(crate) fn forbid(&self) {
+        self.shared.forbids.store(true, Ordering::Relaxed);
+    }
+
     /// Forgets every legacy session, as a restart would.
     pub(crate) fn forget_sessions(&self) {
         self.shared.sessions.lock().unwrap().clear();
@@ -462,6 +469,13 @@ async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Response<Bod
     }
     if parts.uri.path() != "/mcp" {
         return http::empty(404);
+    }
+    let is_alice = (parts.headers.get("authorization")).is_some_and(|it| it == "Bearer alice");
+    if shared.forbids.load(Ordering::Relaxed) && !is_alice {
+        let id = serde_json::from_slice::<Value>(&body).unwrap_or_default()["id"].take();
+        let error = serde_json::json!({"code": -32001, "message": "not for you"});
+        let answer = serde_json::json!({"jsonrpc": "2.0", "id": id, "error": error});
+        return http::json(200, answer.to_string());
     }
     if parts.method == Method::POST && !accepts_both(&parts) {
         return http::empty(406);

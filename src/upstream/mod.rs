@@ -30,6 +30,7 @@ mod obstacle;
 mod origin;
 mod pin;
 mod probe;
+mod refusal;
 pub mod relay;
 mod request_id;
 mod server;

@@ -20,7 +20,7 @@ use super::server::{Server, Way};
 use super::turns::{Turn, Turns};
 use super::wrapped::{DiscoverError, Discovered, no_session};
 use super::{Event, Exchange, UNREACHABLE};
-use crate::mcp::error::{Failure, Reason, SideEffect, code};
+use crate::mcp::error::{Failure, Reason, code};
 use crate::mcp::result;
 use crate::mcp::version::Era;
 
@@ -292,9 +292,8 @@ fn is_doubtful(event: &Event, is_method_known: impl FnOnce() -> bool) -> bool {
             Some(code::INVALID_REQUEST | code::HEADER_MISMATCH | code::UNSUPPORTED_VERSION) => true,
             _ => StatusCode::from_u16(error.status).is_ok_and(is_refusal),
         },
-        Event::Failed(failure) => {
-            failure.reason == Reason::UpstreamHttp && failure.effect == SideEffect::None
-        }
+        // Some say it with a status after which a call may have run: 422.
+        Event::Failed(failure) => failure.reason == Reason::UpstreamHttp,
         Event::Sent
         | Event::Progress(_)
         | Event::Log(_)

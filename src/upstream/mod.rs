@@ -30,6 +30,7 @@ mod obstacle;
 mod origin;
 mod pin;
 mod probe;
+mod refusal;
 pub mod relay;
 mod remembered;
 mod request_id;

@@ -49,6 +49,7 @@ async fn a_lost_session_is_opened_again_and_the_call_replayed() {
         ),
         Reply::error(400, r#"{"code":-32600,"message":"Missing session ID"}"#),
         Reply::error(400, r#"{"code":-32006,"message":"x"}"#),
+        Reply::json(400, "Invalid session ID"),
     ] {
         for mode in [SessionMode::Pool, SessionMode::Caller] {
             let server = Server::start(Reply::result(OK)).await;
@@ -71,6 +72,18 @@ async fn a_lost_session_is_opened_again_and_the_call_replayed() {
         "upstream_http none"
     );
     assert_eq!(server.calls(), 2);
+}
+
+/// A 400 that names no session may come from the tool: the call is not sent again.
+#[tokio::test]
+async fn a_bad_request_in_plain_words_is_no_lost_session() {
+    for body in ["Bad Request", r#"{"error":"bad arguments"}"#, ""] {
+        let server = Server::start(Reply::result(OK)).await;
+        server.first(vec![Reply::json(400, body)]);
+        let said = outcome(&upstream(&server), Era::Legacy).await;
+        assert_eq!(said, "upstream_http none", "{body}");
+        assert_eq!((server.calls(), server.count("initialize")), (1, 1));
+    }
 }
 
 #[tokio::test]

@@ -15,6 +15,7 @@ use tokio::time::{Instant, Interval};
 use super::body::{Body, PROBE};
 use super::heartbeat::{self, Heartbeat};
 use super::intercept::Modern;
+use super::patience;
 use super::reply::{self, Rpc};
 use super::tasks::Shared;
 use crate::mcp::error::RpcError;
@@ -28,9 +29,6 @@ use crate::task::id::Caller;
 use crate::task::policy::{Plan, Rule};
 use crate::task::state::Digest;
 use crate::upstream::Outgoing;
-
-/// How long the response head waits for the first word, so that errors ride their own status.
-pub(super) const HEAD_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Between comments on a quiet stream.
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -63,7 +61,7 @@ pub(super) async fn carry(
     let id = asked.modern.request.id;
     let heartbeat = heartbeat(asked.modern, &rule);
     match begin(front, asked, plan, rule) {
-        Ok(client) => respond(id.to_owned(), client, heartbeat).await,
+        Ok(client) => respond(id.to_owned(), client, heartbeat, asked.headers).await,
         Err(refused) => Rpc::not_begun(id.get(), refused.reason()).into_response(),
     }
 }
@@ -166,7 +164,8 @@ pub(super) async fn come_back(
         Rejoined::StoreUnavailable => Rpc::store_unavailable(id.get()).into_response(),
         Rejoined::Busy => Rpc::busy(id.get()).into_response(),
         Rejoined::Follow(client) => {
-            respond(id.to_owned(), client, heartbeat(asked.modern, rule)).await
+            let heartbeat = heartbeat(asked.modern, rule);
+            respond(id.to_owned(), client, heartbeat, asked.headers).await
         }
     })
 }
@@ -211,22 +210,25 @@ pub(super) async fn respond(
     id: Box<RawValue>,
     mut client: Client,
     heartbeat: Option<Heartbeat>,
+    headers: &HeaderMap,
 ) -> Response<Body> {
-    match tokio::time::timeout(HEAD_PATIENCE, client.next()).await {
-        Ok(Some(Reply::Answer(answer))) => {
-            Rpc::answer(id.get(), answer).guarded(Some(client.into_guard()))
-        }
-        Ok(Some(Reply::Relay(notification))) => {
-            let first = Some(notification);
-            reply::event_stream(Body::Events(events(id, client, first, heartbeat)))
-        }
-        Ok(None) => Rpc::error(
-            id.get(),
-            &RpcError::internal("The call ended without an answer"),
-        )
-        .into_response(),
-        Err(_elapsed) => reply::event_stream(Body::Events(events(id, client, None, heartbeat))),
-    }
+    let patience = tokio::time::sleep(patience::of_modern(headers));
+    let first = tokio::select! {
+        reply = client.next() => match reply {
+            Some(Reply::Answer(answer)) => {
+                return Rpc::answer(id.get(), answer).guarded(Some(client.into_guard()));
+            }
+            Some(Reply::Relay(notification)) => Some(notification),
+            None => {
+                let error = RpcError::internal("The call ended without an answer");
+                return Rpc::error(id.get(), &error).into_response();
+            }
+        },
+        () = patience => None,
+        // The first beat is said on the stream.
+        () = heartbeat::due(heartbeat.as_ref()) => None,
+    };
+    reply::event_stream(Body::Events(events(id, client, first, heartbeat)))
 }
 
 /// What is left of a held call while it streams. Dropped before the answer was read, the client

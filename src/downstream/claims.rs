@@ -110,7 +110,7 @@ pub(super) async fn carry(
     call.outgoing.wants_progress = true;
     hide_key(&mut call.outgoing);
     match front.runner.call_once(claim, call).await {
-        Ok(client) => call::respond(id.to_owned(), client, heartbeat).await,
+        Ok(client) => call::respond(id.to_owned(), client, heartbeat, asked.headers).await,
         Err(why) => refused(id, &why).into_response(),
     }
 }

@@ -40,6 +40,7 @@ mod intercept;
 pub mod legacy;
 mod listen;
 mod pass;
+mod patience;
 mod reply;
 pub mod route;
 pub mod server;
@@ -307,7 +308,7 @@ async fn forward(
     if let Some(desk) = &desk
         && let Some(tool) = desk.tool(&name)
     {
-        return Box::pin(companion::call(desk, tool, request)).await;
+        return Box::pin(companion::call(desk, tool, request, &parts.headers)).await;
     }
     let plan = planned(rule, modern, desk.as_ref());
     if plan == Plan::Refuse {
@@ -343,7 +344,7 @@ async fn forward(
         repeatable: false,
         // A task of ours must not become one of the server's.
         native_task: front.passes_native_tasks() && !matches!(plan, Plan::Always { .. }),
-        announce: desk.map_or(Announce::Task, |desk| desk.announce(&name)),
+        announce: desk.map_or(Announce::Task, |desk| desk.announce()),
     };
     if is_call {
         match Box::pin(check_params(front, &asked, &name)).await {

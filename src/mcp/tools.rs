@@ -23,8 +23,6 @@ pub struct Tool {
     pub repeatable: bool,
     /// Whether a legacy server runs it as a task of its own (2025-11-25, Tasks).
     pub own_task: OwnTask,
-    /// Its results have to fit a schema.
-    pub has_output_schema: bool,
 }
 
 impl Tool {
@@ -91,7 +89,6 @@ impl Tools {
                 mirrored,
                 repeatable: is_repeatable(&tool),
                 own_task: own_task(&tool),
-                has_output_schema: tool.contains("outputSchema"),
             };
             if self.by_name.insert(name.as_ref().into(), known).is_none() {
                 self.names.push(name.as_ref().into());

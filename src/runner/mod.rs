@@ -157,7 +157,7 @@ impl Announce {
     fn text(&self, task: &Task, now_ms: u64) -> String {
         match self {
             Self::Task => view::create_result(task, now_ms),
-            Self::Ticket(ticket) => ticket.issued(task),
+            Self::Ticket(ticket) => ticket.issued(task, now_ms),
         }
     }
 }

@@ -68,63 +68,44 @@ pub struct Ticket {
     pub names: Names,
     /// Whose words the client speaks.
     pub face: Era,
-    /// The tool has an output schema, which nothing of ours fits.
-    pub has_output_schema: bool,
+}
+
+/// When the client hears of its ticket.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment {
+    pub now_ms: u64,
+    /// Which answer about this ticket it is. The client repeats it in its next call, because some
+    /// clients stop a model that makes the same call several times.
+    pub round: u64,
 }
 
 impl Ticket {
-    /// The answer to the call. Clients check what is structured against the tool's output schema,
-    /// and miss it where there is none; only of an error they want nothing.
-    pub fn issued(&self, task: &Task) -> String {
-        let status = self.names.of(Tool::Status);
-        let what_for = match task.status() {
-            Status::InputRequired => "see what is asked",
-            Status::Working | Status::Completed | Status::Failed | Status::Cancelled => {
-                "wait for it"
-            }
-        };
-        let text = format!(
-            "{}. Ticket {}. Call {status} with this ticket to {what_for}.",
-            sentence(task),
-            task.id
-        );
-        if self.has_output_schema {
-            return said(self.face, &text, None, IsError::Yes);
-        }
-        let structured = structured(task, Some(&status)).end();
-        said(self.face, &text, Some(&structured), IsError::No)
+    /// The answer to the call.
+    pub fn issued(&self, task: &Task, now_ms: u64) -> String {
+        status(&self.names, self.face, task, Moment { now_ms, round: 1 })
     }
 }
 
-/// How the task stands, and what to do next.
-pub fn status(names: &Names, face: Era, task: &Task) -> String {
-    let mut text = sentence(task).to_owned();
-    if let Some(message) = &task.status_message {
-        let _ = write!(text, ": {message}");
-    }
-    text.push('.');
+/// How the task stands, and what to do next. Some clients show a model the text, others only what is
+/// structured, so both say everything.
+pub fn status(names: &Names, face: Era, task: &Task, at: Moment) -> String {
     let next = match task.status() {
-        Status::Working => Some(Tool::Status),
+        Status::Working | Status::Completed | Status::Failed => Some(Tool::Result),
         Status::InputRequired => Some(Tool::Answer),
-        Status::Completed | Status::Failed => Some(Tool::Result),
         Status::Cancelled => None,
     };
-    let next = next.map(|tool| (tool, names.of(tool)));
-    if let Some((tool, name)) = &next {
-        let _ = match tool {
-            Tool::Status => write!(text, " Call {name} with this ticket again to wait for it."),
-            Tool::Result => write!(text, " Call {name} with this ticket."),
-            Tool::Answer => write!(text, " Answer with {name}, by key:"),
-            Tool::Cancel => Ok(()),
-        };
+    let next = next.map(|tool| names.of(tool));
+    let age_s = at.now_ms.saturating_sub(task.created_ms) / 1000;
+    let mut text = words(task, next.as_deref(), (age_s, at.round));
+    let mut out = Writer::object();
+    out.str("ticket", &task.id.to_string());
+    out.str("state", task.status().word());
+    if let Some(next) = &next {
+        out.str("next", next);
     }
-    for (question, request) in task.open_questions() {
-        let request = Object::parse(request.get()).unwrap_or_default();
-        let method = request.get_str("method").unwrap_or_default();
-        let params = request.get("params").map_or("{}", |params| params.get());
-        let _ = write!(text, "\n{} ({method}): {params}", question.key);
-    }
-    let mut out = structured(task, next.as_ref().map(|(_, name)| &**name));
+    out.number("round", at.round);
+    out.number("secondsSinceTicket", age_s);
+    out.str("message", &text);
     if let Some(message) = &task.status_message {
         out.str("statusMessage", message);
     }
@@ -135,7 +116,41 @@ pub fn status(names: &Names, face: Era, task: &Task) -> String {
     if let Some(questions) = view::input_requests(task).filter(|_| !task.is_ended()) {
         out.raw("questions", &questions);
     }
+    for (question, request) in task.open_questions() {
+        let request = Object::parse(request.get()).unwrap_or_default();
+        let method = request.get_str("method").unwrap_or_default();
+        let params = request.get("params").map_or("{}", |params| params.get());
+        let _ = write!(text, "\n{} ({method}): {params}", question.key);
+    }
     said(face, &text, Some(&out.end()), IsError::No)
+}
+
+/// What a model must know to go on: the state, the ticket and the next call.
+fn words(task: &Task, next: Option<&str>, (age_s, round): (u64, u64)) -> String {
+    let mut text = sentence(task).to_owned();
+    if let Some(message) = &task.status_message {
+        let _ = write!(text, ": {message}");
+    }
+    text.push('.');
+    if task.status() == Status::Working {
+        let _ = write!(
+            text,
+            " The call goes on by itself, for {age_s} s since its ticket: do not make it again."
+        );
+    }
+    let _ = write!(text, " Ticket {}.", task.id);
+    let Some(next) = next else { return text };
+    let _ = match task.status() {
+        Status::Working => write!(
+            text,
+            " Call {next} with this ticket and round {round}: it waits for the result."
+        ),
+        Status::InputRequired => write!(text, " Answer with {next}, by key."),
+        Status::Completed | Status::Failed | Status::Cancelled => {
+            write!(text, " Call {next} with this ticket.")
+        }
+    };
+    text
 }
 
 /// What went wrong with a call of one of the tools, for the model.
@@ -151,16 +166,6 @@ fn sentence(task: &Task) -> &'static str {
         Status::Failed => "Failed",
         Status::Cancelled => "Cancelled",
     }
-}
-
-fn structured(task: &Task, next: Option<&str>) -> Writer {
-    let mut out = Writer::object();
-    out.str("ticket", &task.id.to_string());
-    out.str("state", task.status().word());
-    if let Some(next) = next {
-        out.str("next", next);
-    }
-    out
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -20,7 +20,9 @@ in_both_eras!(
     the_list_ends_with_the_tools,
     only_the_last_page_has_the_tools,
     names_that_the_server_has_get_the_prefix,
-    a_tool_with_an_output_schema_says_it_in_words,
+    a_tool_with_an_output_schema_gives_a_ticket_that_fits_it,
+    the_longest_wait_is_as_long_as_clients_are_patient,
+    no_two_answers_about_a_ticket_are_alike,
     tickets_of_others_are_unknown,
     clients_with_tasks_see_nothing_of_it,
     nothing_of_it_is_there_unless_it_is_wanted,
@@ -82,12 +84,19 @@ async fn a_call_that_takes_long_is_answered_with_a_ticket(era: Era) {
     let (rig, client) = start(era).await;
     let result = client.call("held", json!({})).await.into_result();
     let ticket = result["structuredContent"]["ticket"].as_str().unwrap();
+    let words = format!(
+        "Still running. The call goes on by itself, for 0 s since its ticket: do not make it again. \
+         Ticket {ticket}. Call task_result with this ticket and round 1: it waits for the result."
+    );
+    assert_eq!(text(&result), words);
+    // Many clients show their model nothing else.
     assert_eq!(
         result["structuredContent"],
-        json!({"ticket": ticket, "state": "working", "next": "task_status"})
+        json!({
+            "ticket": ticket, "state": "working", "next": "task_result", "round": 1,
+            "secondsSinceTicket": 0, "message": words,
+        })
     );
-    let words = format!("Ticket {ticket}. Call task_status with this ticket to wait for it.");
-    assert_eq!(text(&result), format!("Still running. {words}"));
     assert_eq!(rig.upstream.tally("held").running(), 1, "and it runs on");
 }
 
@@ -103,7 +112,7 @@ async fn a_ticket_waits_for_the_end(era: Era) {
     let soon = json!({"ticket": ticket, "wait_seconds": 0});
     let now = client.call("task_status", soon).await.into_result();
     assert_eq!(now["structuredContent"]["state"], "working");
-    assert_eq!(now["structuredContent"]["next"], "task_status");
+    assert_eq!(now["structuredContent"]["next"], "task_result");
     let waiting = client.calling("task_status", json!({"ticket": ticket}));
     let mut waiting = tokio::spawn(waiting.send());
     let early = tokio::time::timeout(Duration::from_millis(300), &mut waiting).await;
@@ -272,7 +281,7 @@ async fn names_that_the_server_has_get_the_prefix(era: Era) {
     assert!(names(&list).ends_with(&prefixed.each_ref().map(String::as_str)));
     let result = client.call("held", json!({})).await.into_result();
     let given = &result["structuredContent"];
-    assert_eq!(given["next"], "our-task_status");
+    assert_eq!(given["next"], "our-task_result");
     let status = json!({"ticket": given["ticket"], "wait_seconds": 0});
     let own = client.call("task_status", status.clone()).await.into_text();
     assert_eq!(own, "the server's own");
@@ -280,17 +289,58 @@ async fn names_that_the_server_has_get_the_prefix(era: Era) {
     assert_eq!(ours["structuredContent"]["state"], "working");
 }
 
-/// Clients miss structured content where there is a schema, unless the result is an error.
-async fn a_tool_with_an_output_schema_says_it_in_words(era: Era) {
+/// Clients check structured content against the schema that the tool was listed with.
+async fn a_tool_with_an_output_schema_gives_a_ticket_that_fits_it(era: Era) {
     let (rig, client) = start(era).await;
+    let schema = |list: &Value, name: &str| {
+        let tools = list["tools"].as_array().unwrap();
+        let tool = tools.iter().find(|tool| tool["name"] == name).unwrap();
+        tool["outputSchema"].clone()
+    };
+    let own = schema(&listed(&rig.client(), json!({})).await, "typed");
+    let edited = schema(&listed(&client, json!({})).await, "typed");
+    let ways = edited["anyOf"].as_array().unwrap();
+    assert_eq!(ways[0]["required"], own["required"]);
     let result = client.call("typed", json!({})).await.into_result();
-    assert!(result.get("structuredContent").is_none(), "{result}");
-    assert_eq!(result["isError"], true);
-    let (_, words) = text(&result).split_once("Ticket ").unwrap();
-    let (ticket, _) = words.split_once(". ").unwrap();
+    assert!(result.get("isError").is_none(), "{result}");
+    let given = result["structuredContent"].as_object().unwrap();
+    for name in ways[1]["required"].as_array().unwrap() {
+        assert!(given.contains_key(name.as_str().unwrap()), "{name}");
+    }
+    assert!(edited.get("required").is_none(), "{edited}");
+    assert_eq!(edited["properties"]["n"], own["properties"]["n"]);
     rig.upstream.release("typed");
-    let result = ask(&client, "task_result", ticket).await;
+    let result = ask(&client, "task_result", given["ticket"].as_str().unwrap()).await;
     assert_eq!(result["structuredContent"], json!({"n": 1}));
+}
+
+async fn the_longest_wait_is_as_long_as_clients_are_patient(era: Era) {
+    let config = Config::auto("10s").terms("companion_tools = true\nfallback_after = \"2m\"");
+    let rig = Rig::start(era, config).await;
+    let list = listed(&rig.client().without_tasks(), json!({})).await;
+    let tools = list["tools"].as_array().unwrap();
+    for tool in &tools[tools.len() - 4..tools.len() - 2] {
+        let wait = &tool["inputSchema"]["properties"]["wait_seconds"];
+        assert_eq!(
+            (&wait["maximum"], &wait["default"]),
+            (&json!(115), &json!(115))
+        );
+    }
+}
+
+/// Some clients stop a model that makes the same call several times, or hears the same again.
+async fn no_two_answers_about_a_ticket_are_alike(era: Era) {
+    let (_rig, client) = start(era).await;
+    let ticket = ticket(&client, "held", json!({})).await;
+    let mut round = json!(1);
+    for next in 2..4 {
+        let asked = json!({"ticket": ticket, "round": round, "wait_seconds": 0});
+        let stands = client.call("task_result", asked).await.into_result();
+        round = stands["structuredContent"]["round"].clone();
+        assert_eq!(round, next);
+        let words = format!("Call task_result with this ticket and round {next}:");
+        assert!(text(&stands).contains(&words), "{stands}");
+    }
 }
 
 async fn tickets_of_others_are_unknown(era: Era) {
@@ -357,7 +407,7 @@ async fn a_key_leads_to_the_ticket_and_to_the_result(era: Era) {
     let mut tickets = Vec::new();
     for call in calls {
         let result = call.into_result();
-        assert_eq!(result["structuredContent"]["next"], "task_status");
+        assert_eq!(result["structuredContent"]["next"], "task_result");
         tickets.push(result["structuredContent"]["ticket"].clone());
     }
     assert!(tickets.iter().all(|ticket| ticket == &tickets[0]));

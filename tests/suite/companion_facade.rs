@@ -152,7 +152,7 @@ async fn questions_that_nobody_answers_are_in_the_ticket() {
     let given = &given["result"]["structuredContent"];
     assert_eq!(
         (&given["state"], &given["next"]),
-        (&json!("input_required"), &json!("task_status"))
+        (&json!("input_required"), &json!("task_answer"))
     );
     let ticket = &given["ticket"];
     let status = call(&session, "task_status", json!({"ticket": ticket})).await;

@@ -4,12 +4,21 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use futures_util::stream::{self, StreamExt as _};
+use hyper::Response;
 use serde_json::value::RawValue;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
-use super::{Desk, WAIT_MAX, answers};
+use super::super::body::Body;
+use super::super::call::keep_alive;
+use super::super::patience;
+use super::super::reply::{self, Rpc};
+use super::super::tasks::Shared;
+use super::{Desk, Who, answers};
 use crate::mcp::json::{Object, raw};
 use crate::mcp::result;
+use crate::mcp::sse;
 use crate::mcp::version::Era;
 use crate::runner::AnswerError;
 use crate::runner::seat::Answer;
@@ -18,7 +27,7 @@ use crate::store::ledger::{Loaded, NotApplied};
 use crate::task::id::TaskId;
 use crate::task::machine::Event;
 use crate::task::state::{Outcome, Payload, Status, Task};
-use crate::task::ticket::{self, Tool};
+use crate::task::ticket::{self, Moment, Names, Tool};
 use crate::upstream::UpstreamError;
 
 /// A store that takes longer than any of its commands may is away.
@@ -61,13 +70,69 @@ impl Refused {
     }
 }
 
+/// A call of one of our tools, and how it is answered.
+pub(in super::super) struct Asked<'a> {
+    pub(in super::super) tool: Tool,
+    pub(in super::super) id: &'a RawValue,
+    pub(in super::super) arguments: Option<&'a RawValue>,
+    /// The client reads event streams, whatever they carry.
+    pub(in super::super) streams: bool,
+    pub(in super::super) words: fn(&str, Answer) -> Rpc,
+}
+
 impl Desk<'_> {
-    /// The answer to a call of that tool. Dropped before it resolves, what was committed stays.
-    pub(in super::super) async fn answer(
-        &self,
-        tool: Tool,
-        arguments: Option<&RawValue>,
-    ) -> Answer {
+    /// Answers with one JSON body where the answer comes soon, else with a stream: nothing on the way
+    /// to a client that waits long must take the connection for a dead one. Dropped before it
+    /// resolves, what was committed stays.
+    pub(in super::super) async fn respond(&self, asked: Asked<'_>) -> Response<Body> {
+        let clerk = Clerk {
+            front: Shared::clone(self.front),
+            who: self.who.clone(),
+            names: self.names.clone(),
+            wait_max: if asked.streams {
+                self.companion.wait_max
+            } else {
+                self.companion.wait_max.min(SILENT_WAIT_MAX)
+            },
+        };
+        let (tool, words, id) = (asked.tool, asked.words, asked.id.to_owned());
+        let arguments = asked.arguments.map(ToOwned::to_owned);
+        let answering = async move {
+            let answer = clerk.answer(tool, arguments.as_deref()).await;
+            words(id.get(), answer)
+        };
+        let mut answering = answering.boxed();
+        if !asked.streams {
+            return answering.await.into_response();
+        }
+        if let Ok(rpc) = timeout(patience::MODERN, &mut answering).await {
+            return rpc.into_response();
+        }
+        let events = stream::unfold((Some(answering), keep_alive()), |state| async {
+            let (answering, mut beat) = state;
+            let mut answering = answering?;
+            tokio::select! {
+                rpc = &mut answering => Some((sse::event(&rpc.json), (None, beat))),
+                _ = beat.tick() => Some((sse::COMMENT, (Some(answering), beat))),
+            }
+        });
+        reply::event_stream(Body::Events(events.boxed()))
+    }
+}
+
+/// The longest wait without a byte of an answer.
+const SILENT_WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// Answers for one caller.
+struct Clerk {
+    front: Shared,
+    who: Who,
+    names: Names,
+    wait_max: Duration,
+}
+
+impl Clerk {
+    async fn answer(&self, tool: Tool, arguments: Option<&RawValue>) -> Answer {
         let arguments = arguments.and_then(|raw| Object::parse(raw.get()).ok());
         let answered = Box::pin(self.take(tool, &arguments.unwrap_or_default())).await;
         let text = match answered {
@@ -80,25 +145,28 @@ impl Desk<'_> {
     async fn take(&self, tool: Tool, arguments: &Object<'_>) -> Result<Answer, Refused> {
         let ticket = arguments.get_str("ticket").ok_or(NO_TICKET)?;
         let id = TaskId::parse(ticket.trim()).ok_or(Refused::Unknown)?;
-        match tool {
-            Tool::Status => {
-                let found = self.wait(id, arguments).await?;
-                Ok(self.status(&found.task))
-            }
+        let task = match tool {
+            Tool::Status => self.wait(id, arguments).await?.task,
             Tool::Result => {
                 let found = self.wait(id, arguments).await?;
-                match &found.task.outcome {
-                    Some(outcome) => self.result(&found.task, outcome).await,
-                    None => Ok(self.status(&found.task)),
+                if let Some(outcome) = &found.task.outcome {
+                    return self.result(&found.task, outcome).await;
                 }
+                found.task
             }
-            Tool::Cancel => self.cancel(id).await,
-            Tool::Answer => self.pass_answer(id, arguments).await,
-        }
-    }
-
-    fn status(&self, task: &Task) -> Answer {
-        answer_of(ticket::status(&self.names, self.who.face, task))
+            Tool::Cancel => self.cancel(id).await?,
+            Tool::Answer => self.pass_answer(id, arguments).await?,
+        };
+        let at = Moment {
+            now_ms: self.front.runner.ledger().now_ms(),
+            round: round_of(arguments).saturating_add(1),
+        };
+        Ok(answer_of(ticket::status(
+            &self.names,
+            self.who.face,
+            &task,
+            at,
+        )))
     }
 
     async fn find(&self, id: TaskId) -> Result<Loaded, Refused> {
@@ -109,7 +177,8 @@ impl Desk<'_> {
     /// The task as soon as there is something to tell: it has ended or asks, the wait is over, or
     /// raincheck is about to end.
     async fn wait(&self, id: TaskId, arguments: &Object<'_>) -> Result<Loaded, Refused> {
-        let until = Instant::now() + wait_of(arguments).min(self.companion.wait_max);
+        let asked_for = wait_of(arguments).unwrap_or(self.wait_max);
+        let until = Instant::now() + asked_for.min(self.wait_max);
         // Watched before it is read: no change is missed.
         let watch = self.front.runner.watches().watch(vec![id]);
         let mut found = self.find(id).await?;
@@ -158,7 +227,7 @@ impl Desk<'_> {
     }
 
     /// While the store is away, a call that is carried here is stopped all the same.
-    async fn cancel(&self, id: TaskId) -> Result<Answer, Refused> {
+    async fn cancel(&self, id: TaskId) -> Result<Task, Refused> {
         let committing = self.commit_cancel(id);
         tokio::pin!(committing);
         tokio::select! {
@@ -169,25 +238,25 @@ impl Desk<'_> {
         committing.await
     }
 
-    async fn commit_cancel(&self, id: TaskId) -> Result<Answer, Refused> {
+    async fn commit_cancel(&self, id: TaskId) -> Result<Task, Refused> {
         let found = self.find(id).await?;
         let cancel = Event::Cancel { reason: None };
         match self.front.runner.ledger().apply(&found, cancel).await {
-            Ok((now, _)) => Ok(self.status(&now.task)),
+            Ok((now, _)) => Ok(now.task),
             // What has ended stays so.
-            Err(NotApplied::Rejected(_, stands)) => Ok(self.status(&stands.task)),
+            Err(NotApplied::Rejected(_, stands)) => Ok(stands.task),
             Err(NotApplied::Gone) => Err(Refused::Unknown),
             Err(NotApplied::Store(error)) => Err(error.into()),
         }
     }
 
-    async fn pass_answer(&self, id: TaskId, arguments: &Object<'_>) -> Result<Answer, Refused> {
+    async fn pass_answer(&self, id: TaskId, arguments: &Object<'_>) -> Result<Task, Refused> {
         let found = self.find(id).await?;
         let (key, answer) = answers::of(&found.task, arguments)?;
         let answers = BTreeMap::from([(key, answer)]);
         let credentials = self.who.credentials.clone();
         match self.front.runner.answer(found, answers, credentials).await {
-            Ok(()) => Ok(self.status(&self.find(id).await?.task)),
+            Ok(()) => Ok(self.find(id).await?.task),
             Err(AnswerError::Busy) => Err(Refused::Said(
                 "Too many calls are under way; try again later.".into(),
             )),
@@ -197,12 +266,16 @@ impl Desk<'_> {
     }
 }
 
-/// As long as may be where nothing is said.
-fn wait_of(arguments: &Object<'_>) -> Duration {
-    let seconds = arguments.get("wait_seconds");
-    let seconds = seconds.and_then(|raw| raw.get().parse::<f64>().ok());
-    let seconds = seconds.map(|seconds| Duration::try_from_secs_f64(seconds.max(0.0)));
-    seconds.map_or(WAIT_MAX, |wait| wait.unwrap_or(WAIT_MAX))
+/// `None`: as long as may be.
+fn wait_of(arguments: &Object<'_>) -> Option<Duration> {
+    let seconds = arguments.get("wait_seconds")?.get().parse::<f64>().ok()?;
+    Duration::try_from_secs_f64(seconds.max(0.0)).ok()
+}
+
+/// Models may write any number.
+fn round_of(arguments: &Object<'_>) -> u64 {
+    let round = arguments.get("round");
+    round.and_then(|raw| raw.get().parse().ok()).unwrap_or(1)
 }
 
 fn answer_of(text: String) -> Answer {

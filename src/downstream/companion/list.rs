@@ -1,14 +1,18 @@
 //! `tools/list` with our tools in it. Pure; every other byte of the server's answer stays.
 
+use std::time::Duration;
+
 use serde_json::value::RawValue;
 
-use crate::mcp::json::{Object, Writer, raw, set};
+use super::schema::or_ticket;
+use crate::mcp::json::{Object, Writer, place_of, raw, set};
 use crate::task::ticket::{Names, Tool};
 
 const TICKET: &str =
     r#"{"type":"string","description":"The ticket that the call was answered with."}"#;
-const WAIT: &str = r#"{"type":"number","minimum":0,"maximum":30,"default":30,"description":"How long to wait for news."}"#;
-const KEY: &str = r#"{"type":"string","description":"Which question, as task_status names it."}"#;
+const ROUND: &str =
+    r#"{"type":"integer","minimum":0,"description":"The round that the last answer named."}"#;
+const KEY: &str = r#"{"type":"string","description":"Which question, as it was named."}"#;
 const ACTION: &str = r#"{"type":"string","enum":["accept","decline","cancel"]}"#;
 const CONTENT: &str = r#"{"type":"object","description":"With accept: the answer, in the shape that was asked for."}"#;
 
@@ -18,8 +22,48 @@ pub(super) fn is_last(page: &RawValue) -> bool {
     cursor.is_ok_and(|cursor| cursor.is_none_or(|cursor| cursor.get() == "null"))
 }
 
-/// The page with our tools behind the server's. `None`: it is no list of tools.
-pub(super) fn with(page: &RawValue, names: &Names) -> Option<Box<RawValue>> {
+/// The page with output schemas that a ticket fits, for the tools whose calls may become one. `None`:
+/// nothing is to be changed.
+pub(super) fn admitting_tickets(
+    page: &RawValue,
+    may_be_ticket: impl Fn(&str) -> bool,
+) -> Option<Box<RawValue>> {
+    let tools = Object::parse(page.get()).ok()?.get("tools")?.get();
+    let listed: Vec<&RawValue> = serde_json::from_str(tools).ok()?;
+    let mut all = String::with_capacity(tools.len() + 512);
+    let mut copied = 0;
+    for tool in listed {
+        let Some(edited) = admitting_ticket(tool, &may_be_ticket) else {
+            continue;
+        };
+        let place = place_of(tools, tool)?;
+        all.push_str(tools.get(copied..place.start)?);
+        all.push_str(&edited);
+        copied = place.end;
+    }
+    if copied == 0 {
+        return None;
+    }
+    all.push_str(tools.get(copied..)?);
+    set(page.get(), "tools", &all).and_then(raw).ok()
+}
+
+fn admitting_ticket(tool: &RawValue, may_be_ticket: impl Fn(&str) -> bool) -> Option<String> {
+    let read = Object::parse(tool.get()).ok()?;
+    let schema = read.get("outputSchema")?;
+    if !may_be_ticket(&read.get_str("name")?) {
+        return None;
+    }
+    match or_ticket(schema) {
+        Some(schema) => set(tool.get(), "outputSchema", &schema).ok(),
+        // Clients take any structured content of a tool without one.
+        None => Some(read.render_filtered(|key| key != "outputSchema")),
+    }
+}
+
+/// The page with our tools behind the server's. `None`: it is no list of tools. A call of ours waits
+/// for at most `wait_max`.
+pub(super) fn with(page: &RawValue, names: &Names, wait_max: Duration) -> Option<Box<RawValue>> {
     let tools = Object::parse(page.get()).ok()?.get("tools")?.get();
     let theirs = tools.strip_prefix('[')?.strip_suffix(']')?;
     let mut all = String::with_capacity(tools.len() + 2048);
@@ -30,20 +74,20 @@ pub(super) fn with(page: &RawValue, names: &Names) -> Option<Box<RawValue>> {
         if !std::mem::take(&mut is_first) {
             all.push(',');
         }
-        all.push_str(&definition(tool, &names.of(tool)));
+        all.push_str(&definition(tool, &names.of(tool), wait_max));
     }
     all.push(']');
     set(page.get(), "tools", &all).and_then(raw).ok()
 }
 
-fn definition(tool: Tool, name: &str) -> String {
+fn definition(tool: Tool, name: &str, wait_max: Duration) -> String {
     let (description, annotations) = match tool {
         Tool::Status => (
-            "Waits for a call that was answered with a ticket, and says how it stands.",
+            "How a call that was answered with a ticket stands, as soon as there is news.",
             r#"{"readOnlyHint":true,"openWorldHint":false}"#,
         ),
         Tool::Result => (
-            "The result of a call that was answered with a ticket, as the tool gave it.",
+            "Waits for the result of a call that was answered with a ticket, as the tool gives it.",
             r#"{"readOnlyHint":true,"openWorldHint":false}"#,
         ),
         Tool::Cancel => (
@@ -58,17 +102,19 @@ fn definition(tool: Tool, name: &str) -> String {
     let mut out = Writer::with_capacity(640);
     out.str("name", name)
         .str("description", description)
-        .raw("inputSchema", &schema(tool))
+        .raw("inputSchema", &schema(tool, wait_max))
         .raw("annotations", annotations);
     out.end()
 }
 
-fn schema(tool: Tool) -> String {
+fn schema(tool: Tool, wait_max: Duration) -> String {
     let mut properties = Writer::object();
     properties.raw("ticket", TICKET);
     let required = match tool {
         Tool::Status | Tool::Result => {
-            properties.raw("wait_seconds", WAIT);
+            properties
+                .raw("round", ROUND)
+                .raw("wait_seconds", &wait(wait_max));
             r#"["ticket"]"#
         }
         Tool::Cancel => r#"["ticket"]"#,
@@ -88,9 +134,23 @@ fn schema(tool: Tool) -> String {
     out.end()
 }
 
+fn wait(wait_max: Duration) -> String {
+    let seconds = wait_max.as_secs_f64();
+    let mut out = Writer::object();
+    out.str("type", "number").raw("minimum", "0");
+    out.number("maximum", seconds).number("default", seconds);
+    out.str(
+        "description",
+        "Leave it out: the longest wait takes the fewest calls.",
+    );
+    out.end()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const WAIT: Duration = Duration::from_secs(40);
 
     fn page(text: &str) -> Box<RawValue> {
         raw(text.to_owned()).unwrap()
@@ -105,6 +165,7 @@ mod tests {
         let edited = with(
             &page(r#"{ "ttlMs":0, "tools" : [ {"name":"\u0061","n":1.10} ] ,"x":1}"#),
             &names(),
+            WAIT,
         );
         let edited = edited.unwrap();
         let (before, after) = edited
@@ -116,7 +177,7 @@ mod tests {
             r#"{ "ttlMs":0, "tools" : [ {"name":"\u0061","n":1.10} "#
         );
         assert!(after.ends_with(r#"}] ,"x":1}"#), "{after}");
-        let empty = with(&page(r#"{"tools":[ ]}"#), &names()).unwrap();
+        let empty = with(&page(r#"{"tools":[ ]}"#), &names(), WAIT).unwrap();
         let empty: serde_json::Value = serde_json::from_str(empty.get()).unwrap();
         let listed: Vec<_> = empty["tools"].as_array().unwrap().iter().collect();
         assert_eq!(listed.len(), 4);
@@ -129,8 +190,19 @@ mod tests {
                 );
             }
         }
-        assert!(with(&page(r#"{"tools":{}}"#), &names()).is_none());
-        assert!(with(&page("{}"), &names()).is_none());
+        assert!(with(&page(r#"{"tools":{}}"#), &names(), WAIT).is_none());
+        assert!(with(&page("{}"), &names(), WAIT).is_none());
+    }
+
+    #[test]
+    fn schemas_of_tools_that_may_be_tickets_admit_them() {
+        let text = r#"{"tools":[ {"name":"a", "outputSchema":{"type":"object","required":["n"]} , "n":1.10},{"name":"b","outputSchema":{"type":"array"},"x":2},{"name":"c","outputSchema":{"type":"object"}},{"name":"d"}] }"#;
+        let edited = admitting_tickets(&page(text), |name| name != "c").unwrap();
+        assert_eq!(
+            edited.get(),
+            r#"{"tools":[ {"name":"a", "outputSchema":{"anyOf":[{"required":["n"]},{"required":["ticket","state","message"]}],"properties":{},"type":"object"} , "n":1.10},{"name":"b","x":2},{"name":"c","outputSchema":{"type":"object"}},{"name":"d"}] }"#
+        );
+        assert!(admitting_tickets(&page(text), |name| name == "d").is_none());
     }
 
     #[test]

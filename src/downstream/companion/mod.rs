@@ -6,13 +6,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::Response;
 use hyper::header::HeaderValue;
+use hyper::{HeaderMap, Response};
 use serde_json::value::RawValue;
 
 use super::body::Body;
 use super::call::{self, Asked};
 use super::intercept::Modern;
+use super::legacy::accepts_events;
+use super::legacy::words::Request as LegacyRequest;
+use super::patience;
 use super::reply::Rpc;
 use super::tasks::Shared;
 use super::{Front, Known, TOOLS_PATIENCE};
@@ -29,11 +32,10 @@ use crate::task::ticket::{Names, Ticket, Tool};
 mod answers;
 mod desk;
 mod list;
+mod schema;
 
-/// The longest that a call of `task_status` waits for news.
-const WAIT_MAX: Duration = Duration::from_secs(30);
-
-/// So much sooner than a call becomes a ticket a waiting one is answered: both have the same client.
+/// `task_status` and `task_result` answer this long before `fallback_after`, so that the client's own
+/// timeout, which is the same for every call, never fires first.
 const WAIT_SPARE: Duration = Duration::from_secs(5);
 
 /// What the companion tools are told.
@@ -49,7 +51,7 @@ impl Companion {
         let spared = patience.saturating_sub(WAIT_SPARE).max(patience / 2);
         Self {
             prefix: prefix.into(),
-            wait_max: spared.min(WAIT_MAX),
+            wait_max: spared,
         }
     }
 }
@@ -131,12 +133,10 @@ impl<'a> Desk<'a> {
     }
 
     /// How its client hears that it became a task.
-    pub(super) fn announce(&self, tool: &str) -> Announce {
-        let known = self.tools.as_ref().and_then(|tools| tools.get(tool));
+    pub(super) fn announce(&self) -> Announce {
         Announce::Ticket(Ticket {
             names: self.names.clone(),
             face: self.who.face,
-            has_output_schema: known.is_some_and(|known| known.has_output_schema),
         })
     }
 }
@@ -173,9 +173,37 @@ fn who(modern: &Modern<'_>, caller: Caller, credentials: Option<HeaderValue>) ->
 }
 
 /// A modern client calls one of our tools.
-pub(super) async fn call(desk: &Desk<'_>, tool: Tool, request: &Request<'_>) -> Response<Body> {
-    let answer = desk.answer(tool, request.params.get("arguments")).await;
-    Rpc::answer(request.id.get(), answer).into_response()
+pub(super) async fn call(
+    desk: &Desk<'_>,
+    tool: Tool,
+    request: &Request<'_>,
+    headers: &HeaderMap,
+) -> Response<Body> {
+    let asked = desk::Asked {
+        tool,
+        id: request.id,
+        arguments: request.params.get("arguments"),
+        streams: patience::takes_large_events(headers),
+        words: Rpc::answer,
+    };
+    desk.respond(asked).await
+}
+
+/// A legacy client does.
+pub(super) async fn legacy_call(
+    desk: &Desk<'_>,
+    tool: Tool,
+    request: &LegacyRequest<'_>,
+    headers: &HeaderMap,
+) -> Response<Body> {
+    let asked = desk::Asked {
+        tool,
+        id: request.id,
+        arguments: request.params.get("arguments"),
+        streams: accepts_events(headers) && patience::takes_large_events(headers),
+        words: |id, answer| Rpc::legacy_answer(id, answer).on_session(),
+    };
+    desk.respond(asked).await
 }
 
 /// A modern client lists the tools: the server's, and ours behind the last of them.
@@ -210,7 +238,8 @@ async fn answer_of(client: &mut Client) -> Option<Answer> {
     }
 }
 
-/// A page of the list, with our tools where it is the last one. `is_first`: it may be the only one.
+/// A page of the list, with output schemas that tickets fit, and with our tools where it is the last
+/// one. `is_first`: it may be the only one.
 pub(super) async fn with_ours(
     front: &Shared,
     who: Who,
@@ -220,6 +249,11 @@ pub(super) async fn with_ours(
     let Some(companion) = &front.companion else {
         return page;
     };
+    let may_be_ticket = |tool: &str| {
+        let plan = with_companion(front.rules.for_tool(tool).0, InputWhen::BeforeTask);
+        matches!(plan, Plan::Auto { .. })
+    };
+    let page = list::admitting_tickets(&page, may_be_ticket).unwrap_or(page);
     if !list::is_last(&page) {
         return page;
     }
@@ -233,6 +267,6 @@ pub(super) async fn with_ours(
     } else {
         Desk::open(front, who).await.map(|desk| desk.names)
     };
-    let edited = names.and_then(|names| list::with(&page, &names));
+    let edited = names.and_then(|names| list::with(&page, &names, companion.wait_max));
     edited.unwrap_or(page)
 }

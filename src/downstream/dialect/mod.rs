@@ -4,6 +4,8 @@
 //! `initialize` and `tools/list`, the calls that wish for a task, `tasks/*`, and the answers to the
 //! questions of tasks; all else is the server's own business.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use hyper::header::HeaderValue;
 use hyper::http::request::Parts;
@@ -15,6 +17,7 @@ use super::claims::{self, Claimant, InHeader};
 use super::legacy::accepts_events;
 use super::legacy::pushes::SessionKey;
 use super::legacy::words::{Request, Words};
+use super::patience;
 use super::tasks::Shared;
 use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::json::Object;
@@ -36,6 +39,9 @@ pub(super) use call::{Sent, only_as_task};
 pub(super) use edit::{Edit, relay};
 pub(super) use questions::answered;
 
+/// How long the head of an answer waits for the first word, where its client takes large events.
+const HEAD_PATIENCE: Duration = Duration::from_secs(3);
+
 /// Who asks.
 #[derive(Debug)]
 pub(super) struct Asker {
@@ -47,6 +53,8 @@ pub(super) struct Asker {
     pub(super) is_somebody: bool,
     /// Reads event streams.
     pub(super) streams: bool,
+    /// How long the head of an answer waits before it is a stream.
+    pub(super) head_patience: Duration,
     /// What its header says of an idempotency key.
     pub(super) idempotency_key: InHeader,
 }
@@ -60,6 +68,7 @@ impl Asker {
             key: SessionKey::named(&caller, headers),
             is_somebody: auth::is_somebody(headers),
             streams: accepts_events(headers),
+            head_patience: patience::of_legacy(headers, HEAD_PATIENCE),
             idempotency_key: claims::in_header(headers),
         }
     }

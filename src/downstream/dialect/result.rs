@@ -12,7 +12,7 @@ use tokio::time::{Instant, Interval};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::super::body::Body;
-use super::super::call::{HEAD_PATIENCE, keep_alive};
+use super::super::call::keep_alive;
 use super::super::legacy::pushes::SessionKey;
 use super::super::legacy::words::Request;
 use super::super::reply::{self, Rpc};
@@ -65,7 +65,7 @@ async fn wait_for(
             }
         }
     }
-    let first = match tokio::time::timeout(HEAD_PATIENCE, waiting.next()).await {
+    let first = match tokio::time::timeout(asker.head_patience, waiting.next()).await {
         Ok(Said::Answer(answer)) => return Ok(answer.into_response()),
         Ok(Said::Message(message)) => Some(message),
         Err(_elapsed) => None,

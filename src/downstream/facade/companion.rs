@@ -10,7 +10,6 @@ use tokio::time::Instant;
 use super::super::body::Body;
 use super::super::companion::{self, Desk, Who};
 use super::super::legacy::words::Request;
-use super::super::reply::Rpc;
 use super::super::tasks::Shared;
 use super::call::Asked;
 use super::session::Session;
@@ -29,14 +28,14 @@ pub(super) struct Patience {
 
 impl Patience {
     /// From now on. `None`: the call is waited for however long it takes.
-    pub(super) fn of(rule: &Rule, desk: &Desk<'_>, tool: &str) -> Option<Self> {
+    pub(super) fn of(rule: &Rule, desk: &Desk<'_>) -> Option<Self> {
         // Questions are put to the client while it waits.
         let Plan::Auto { window_ms, .. } = with_companion(rule, InputWhen::BeforeTask) else {
             return None;
         };
         Some(Self {
             until: Instant::now() + Duration::from_millis(window_ms),
-            announce: desk.announce(tool),
+            announce: desk.announce(),
         })
     }
 
@@ -75,14 +74,13 @@ fn who(session: &Session, credentials: Option<HeaderValue>) -> Who {
 }
 
 /// The answer to a call of one of our tools. `None`: it is the server's.
-pub(super) async fn answer(desk: &Desk<'_>, request: &Request<'_>) -> Option<Response<Body>> {
+pub(super) async fn answer(
+    desk: &Desk<'_>,
+    request: &Request<'_>,
+    headers: &HeaderMap,
+) -> Option<Response<Body>> {
     let tool = desk.tool(&request.params.get_str("name")?)?;
-    let answer = desk.answer(tool, request.params.get("arguments")).await;
-    Some(
-        Rpc::legacy_answer(request.id.get(), answer)
-            .on_session()
-            .into_response(),
-    )
+    Some(companion::legacy_call(desk, tool, request, headers).await)
 }
 
 /// The answer to `tools/list` with our tools in it.

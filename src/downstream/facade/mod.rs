@@ -208,7 +208,7 @@ async fn answer(
     let id = request.id.get();
     let desk = Box::pin(companion::desk(front, &parts.headers, &session, request)).await;
     if let Some(desk) = &desk
-        && let Some(answer) = Box::pin(companion::answer(desk, request)).await
+        && let Some(answer) = Box::pin(companion::answer(desk, request, &parts.headers)).await
     {
         return answer;
     }
@@ -238,7 +238,7 @@ async fn answer(
                 .and_then(|asked| asked.edited(edit.flatten()).begin(streams));
             let held = held::Call::of(front, parts, request.id, method, &request.params);
             return match begun {
-                Ok(said) => stream::answer(front, held, said, streams).await,
+                Ok(said) => stream::answer(front, held, said, &parts.headers).await,
                 Err(refused) => refused.on_session().into_response(),
             };
         }

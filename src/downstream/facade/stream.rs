@@ -4,12 +4,14 @@
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt as _};
-use hyper::Response;
+use hyper::{HeaderMap, Response};
 use tokio::sync::mpsc;
 
 use super::super::body::Body;
 use super::super::call::keep_alive;
 use super::super::held;
+use super::super::legacy::accepts_events;
+use super::super::patience;
 use super::super::reply;
 use super::super::tasks::Shared;
 use super::call::Said;
@@ -19,22 +21,27 @@ use crate::upstream::channel::session::Said as OnLine;
 /// How long the head waits for the first word, so that a challenge rides its own status.
 const HEAD_PATIENCE: Duration = Duration::from_secs(3);
 
-/// Held where it can be, so that its stream outlives its connection. `streams`: the client reads event
-/// streams.
+/// Held where it can be, so that its stream outlives its connection. The headers are the request's.
 pub(in crate::downstream) async fn answer(
     front: &Shared,
     held: Option<held::Call>,
     said: mpsc::Receiver<Said>,
-    streams: bool,
+    headers: &HeaderMap,
 ) -> Response<Body> {
+    let patience = patience::of_legacy(headers, HEAD_PATIENCE);
     match held {
-        Some(call) => hold(front, call, said).await,
-        None => respond(said, streams).await,
+        Some(call) => hold(front, call, said, patience).await,
+        None => respond(said, accepts_events(headers), patience).await,
     }
 }
 
-async fn hold(front: &Shared, call: held::Call, mut said: mpsc::Receiver<Said>) -> Response<Body> {
-    let first = match tokio::time::timeout(HEAD_PATIENCE, said.recv()).await {
+async fn hold(
+    front: &Shared,
+    call: held::Call,
+    mut said: mpsc::Receiver<Said>,
+    patience: Duration,
+) -> Response<Body> {
+    let first = match tokio::time::timeout(patience, said.recv()).await {
         Ok(Some(Said::Answer(rpc))) => return rpc.into_response(),
         Ok(first) => first,
         Err(_elapsed) => None,
@@ -51,7 +58,11 @@ async fn hold(front: &Shared, call: held::Call, mut said: mpsc::Receiver<Said>) 
 }
 
 /// Without `streams` the client hears the answer only.
-async fn respond(mut said: mpsc::Receiver<Said>, streams: bool) -> Response<Body> {
+async fn respond(
+    mut said: mpsc::Receiver<Said>,
+    streams: bool,
+    patience: Duration,
+) -> Response<Body> {
     let head = async {
         loop {
             match said.recv().await {
@@ -61,7 +72,7 @@ async fn respond(mut said: mpsc::Receiver<Said>, streams: bool) -> Response<Body
         }
     };
     let first = if streams {
-        tokio::time::timeout(HEAD_PATIENCE, head).await
+        tokio::time::timeout(patience, head).await
     } else {
         Ok(head.await)
     };

@@ -16,6 +16,7 @@ use super::words::{Relaying, Stage, Words, is_answer};
 use super::{Call, SESSION_ID};
 use crate::downstream::body::Body;
 use crate::downstream::pass::unreachable_upstream;
+use crate::downstream::patience;
 use crate::downstream::tasks::Shared;
 use crate::upstream::http::RequestBody;
 use crate::upstream::relay::{Answering, Relayed};
@@ -32,6 +33,7 @@ pub(in crate::downstream) async fn post(
     body: Bytes,
     call: Call,
 ) -> Response<Body> {
+    let patience = patience::of_legacy(&parts.headers, HEAD_PATIENCE);
     let call = stoppable(front, &parts, call);
     let upstream = Arc::clone(&front.upstream);
     let bytes_max = call.bytes_max();
@@ -40,7 +42,7 @@ pub(in crate::downstream) async fn post(
     let passing = front.passing.token();
     let mut relaying: Relaying =
         async move { upstream.relay(parts, body, bytes_max).await }.boxed();
-    let Ok(relayed) = timeout(HEAD_PATIENCE, &mut relaying).await else {
+    let Ok(relayed) = timeout(patience, &mut relaying).await else {
         let stage = Stage::Waiting(relaying);
         return super::hold_words(front, call, Words { stage, ..words }.spoken());
     };

@@ -16,6 +16,7 @@ use super::super::body::Body;
 use super::super::call::keep_alive;
 use super::super::dialect::Edit;
 use super::super::facade;
+use super::super::patience;
 use super::super::reply::{self, Rpc};
 use super::super::tasks::Shared;
 use super::super::{held, undecided};
@@ -123,10 +124,14 @@ pub(super) async fn post(
         Ok(session) => session,
         Err(unfound) => return unfound.into_response(),
     };
+    let patience = patience::of_legacy(&parts.headers, HEAD_PATIENCE);
     match session.ask(&asked).await {
         Ok(said) => match held_call(front, parts, &asked, session) {
-            Some(call) => hold(front, call, said).await,
-            None => respond(said, asked.streams, answer, edit).await,
+            Some(call) => hold(front, call, said, patience).await,
+            None => {
+                let patience = asked.streams.then_some(patience);
+                respond(said, patience, answer, edit).await
+            }
         },
         Err(untaken) => refused(&asked, untaken),
     }
@@ -261,8 +266,13 @@ fn held_call(
 }
 
 /// The same for a call that can be held: its stream outlives the connection.
-async fn hold(front: &Shared, call: held::Call, mut said: mpsc::Receiver<Said>) -> Response<Body> {
-    let first = match tokio::time::timeout(HEAD_PATIENCE, said.recv()).await {
+async fn hold(
+    front: &Shared,
+    call: held::Call,
+    mut said: mpsc::Receiver<Said>,
+    patience: Duration,
+) -> Response<Body> {
+    let first = match tokio::time::timeout(patience, said.recv()).await {
         Ok(Some(Said::Answer(answer))) => return reply::passed(answer),
         Ok(first) => first,
         Err(_elapsed) => None,
@@ -274,18 +284,15 @@ async fn hold(front: &Shared, call: held::Call, mut said: mpsc::Receiver<Said>) 
     held::hold(front, call, stream::iter(first).chain(rest).boxed())
 }
 
-/// One JSON body where the answer comes soon and alone, else a stream.
+/// One JSON body where the answer comes soon and alone, else a stream. Without a limit to the patience
+/// the client reads no streams.
 async fn respond(
     mut said: mpsc::Receiver<Said>,
-    streams: bool,
+    patience: Option<Duration>,
     answer: TaskTrackerToken,
     edit: Option<Edit>,
 ) -> Response<Body> {
-    let patience = if streams {
-        HEAD_PATIENCE
-    } else {
-        Duration::MAX
-    };
+    let patience = patience.unwrap_or(Duration::MAX);
     let first = match tokio::time::timeout(patience, said.recv()).await {
         Ok(Some(Said::Answer(answer))) => return reply::passed(edited(edit.as_ref(), answer)),
         Ok(Some(Said::Message(message))) => Some(message),

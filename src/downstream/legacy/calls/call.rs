@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
 use super::super::super::body::Body;
-use super::super::super::companion::Desk;
+use super::super::super::companion::{self, Desk};
 use super::super::super::facade::{Said, stream};
 use super::super::super::reply::Rpc;
 use super::super::super::tasks::Shared;
@@ -71,8 +71,7 @@ pub(super) async fn answer(
     if let Some(desk) = &desk
         && let Some(tool) = desk.tool(&name)
     {
-        let answer = desk.answer(tool, request.params.get("arguments")).await;
-        return Some(Rpc::legacy_answer(id, answer).into_response());
+        return Some(companion::legacy_call(desk, tool, request, &parts.headers).await);
     }
     let terms = match &desk {
         Some(desk) => Terms::of(desk, &name, rule),
@@ -133,7 +132,7 @@ impl Terms {
     fn of(desk: &Desk<'_>, tool: &str, rule: &Rule) -> Self {
         Self {
             plan: desk.plan(rule),
-            announce: desk.announce(tool),
+            announce: desk.announce(),
             known: desk.known(tool),
         }
     }
@@ -214,7 +213,7 @@ pub(in crate::downstream) async fn carry(
     }
     let (method, params) = (&request.method, &request.params);
     let held = held::Call::of(front, how.parts, request.id, method, params);
-    stream::answer(front, held, said, accepts_events(&how.parts.headers)).await
+    stream::answer(front, held, said, &how.parts.headers).await
 }
 
 /// For so long an answer may be waited for.

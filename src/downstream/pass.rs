@@ -22,16 +22,6 @@ pub(super) async fn bytes(front: &Shared, parts: Parts, body: Bytes) -> Response
     pass(front, parts, RequestBody::Ready(Full::new(body))).await
 }
 
-/// A request of whose body a part was read already.
-pub(super) async fn begun(
-    front: &Shared,
-    parts: Parts,
-    begun: Bytes,
-    rest: Incoming,
-) -> Response<Body> {
-    pass(front, parts, RequestBody::Begun(Some(begun), rest)).await
-}
-
 /// A request that may have none.
 pub(super) async fn maybe_stream(
     front: &Shared,

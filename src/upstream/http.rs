@@ -56,8 +56,6 @@ pub enum RequestBody {
     Call(Full<Bytes>),
     /// A client's body, frame by frame.
     Streamed(Incoming),
-    /// The same, of which a part was read already.
-    Begun(Option<Bytes>, Incoming),
 }
 
 impl RequestBody {
@@ -92,12 +90,7 @@ impl Body for RequestBody {
                     .poll_frame(context)
                     .map_err(|never| match never {})
             }
-            Self::Begun(begun, _) if begun.is_some() => {
-                Poll::Ready(begun.take().map(|bytes| Ok(Frame::data(bytes))))
-            }
-            Self::Streamed(body) | Self::Begun(_, body) => {
-                Pin::new(body).poll_frame(context).map_err(Into::into)
-            }
+            Self::Streamed(body) => Pin::new(body).poll_frame(context).map_err(Into::into),
         }
     }
 
@@ -105,7 +98,6 @@ impl Body for RequestBody {
         match self {
             Self::Ready(body) | Self::Call(body) => body.is_end_stream(),
             Self::Streamed(body) => body.is_end_stream(),
-            Self::Begun(begun, body) => begun.is_none() && body.is_end_stream(),
         }
     }
 
@@ -113,15 +105,6 @@ impl Body for RequestBody {
         match self {
             Self::Ready(body) | Self::Call(body) => body.size_hint(),
             Self::Streamed(body) => body.size_hint(),
-            Self::Begun(begun, body) => {
-                let mut hint = body.size_hint();
-                let begun = begun.as_ref().map_or(0, Bytes::len) as u64;
-                match hint.exact() {
-                    Some(rest) => hint.set_exact(rest + begun),
-                    None => hint.set_lower(hint.lower() + begun),
-                }
-                hint
-            }
         }
     }
 }
@@ -209,7 +192,7 @@ impl Http {
             _ if !self.connector.speaks_tls() => return None,
             RequestBody::Ready(body) => RequestBody::Ready(body.clone()),
             RequestBody::Call(body) => RequestBody::Call(body.clone()),
-            RequestBody::Streamed(_) | RequestBody::Begun(..) => return None,
+            RequestBody::Streamed(_) => return None,
         };
         let mut copy = Request::new(body);
         copy.method_mut().clone_from(request.method());

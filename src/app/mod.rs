@@ -270,6 +270,7 @@ fn downstream_settings(config: &Config) -> downstream::Settings {
         listen_task_ids_max: config.limits.listen_task_ids,
         trust_annotations: config.upstream.trust_annotations,
         pass_native_tasks: config.upstream.native_tasks == NativeTasks::Pass,
+        reads_all: config.rules.may_refuse() || config.upstream.concurrency.is_some(),
     }
 }
 

@@ -46,6 +46,7 @@ pub mod route;
 pub mod server;
 pub mod stdio;
 mod tasks;
+mod unread;
 
 use auth::Callers;
 use body::Body;
@@ -78,6 +79,8 @@ pub struct Settings {
     pub trust_annotations: bool,
     /// A modern server's own tasks are the client's business.
     pub pass_native_tasks: bool,
+    /// A rule may refuse a call: what cannot be read for certain is refused, too.
+    pub reads_all: bool,
 }
 
 /// Everything that a request needs.
@@ -170,7 +173,6 @@ async fn mcp(front: &Shared, parts: Parts, body: Incoming) -> Response<Body> {
     }
     match read(body, front.settings.body_bytes_max).await {
         Read::Whole(body) => post(front, parts, body).await,
-        Read::TooLarge(..) => Read::too_large(),
         Read::Refused(refusal) => refusal,
     }
 }
@@ -183,6 +185,9 @@ async fn post(front: &Shared, parts: Parts, body: Bytes) -> Response<Body> {
     }
     if era.is_none() && intercept::era_by_body(&body) == Era::Legacy {
         return Box::pin(legacy::post(front, parts, body)).await;
+    }
+    if let Some(refusal) = front.refuses_headers(&parts.headers) {
+        return refusal;
     }
     match intercept::modern(&body, &parts.headers) {
         Ok(Intercepted::Request(modern)) => answer(front, &parts, &body, &modern).await,
@@ -201,22 +206,19 @@ async fn post(front: &Shared, parts: Parts, body: Bytes) -> Response<Body> {
 /// What became of a request body.
 enum Read {
     Whole(Bytes),
-    /// Larger than asked for: what was read of it, and the rest.
-    TooLarge(Bytes, Incoming),
     Refused(Response<Body>),
-}
-
-impl Read {
-    fn too_large() -> Response<Body> {
-        let error = RpcError::invalid_request("Invalid request: the body is too large");
-        reply::refusal_and_close(StatusCode::PAYLOAD_TOO_LARGE, &error)
-    }
 }
 
 async fn read(mut body: Incoming, bytes_max: usize) -> Read {
     match tokio::time::timeout(BODY_PATIENCE, read_into(&mut body, bytes_max)).await {
         Ok(Ok((bytes, true))) => Read::Whole(bytes),
-        Ok(Ok((begun, false))) => Read::TooLarge(begun, body),
+        Ok(Ok((_, false))) => {
+            let error = RpcError::invalid_request("Invalid request: the body is too large");
+            Read::Refused(reply::refusal_and_close(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                &error,
+            ))
+        }
         Ok(Err(_)) => {
             let error = RpcError::parse("Parse error: the body ended early");
             Read::Refused(reply::refusal_and_close(StatusCode::BAD_REQUEST, &error))

@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::body::Incoming;
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
 
@@ -20,16 +19,6 @@ pub(super) async fn bare(front: &Shared, parts: Parts) -> Response<Body> {
 /// A request whose body was looked at and found to be the server's own business.
 pub(super) async fn bytes(front: &Shared, parts: Parts, body: Bytes) -> Response<Body> {
     pass(front, parts, RequestBody::Ready(Full::new(body))).await
-}
-
-/// A request of whose body a part was read already.
-pub(super) async fn begun(
-    front: &Shared,
-    parts: Parts,
-    begun: Bytes,
-    rest: Incoming,
-) -> Response<Body> {
-    pass(front, parts, RequestBody::Begun(Some(begun), rest)).await
 }
 
 pub(super) async fn again(front: &Shared, parts: &Parts, body: Bytes) -> Response<Body> {

@@ -57,8 +57,6 @@ pub enum RequestBody {
     Ready(Full<Bytes>),
     /// A call of a tool.
     Call(Full<Bytes>),
-    /// A client's body, frame by frame, of which a part was read already.
-    Begun(Option<Bytes>, Incoming),
 }
 
 impl RequestBody {
@@ -93,32 +91,18 @@ impl Body for RequestBody {
                     .poll_frame(context)
                     .map_err(|never| match never {})
             }
-            Self::Begun(begun, _) if begun.is_some() => {
-                Poll::Ready(begun.take().map(|bytes| Ok(Frame::data(bytes))))
-            }
-            Self::Begun(_, body) => Pin::new(body).poll_frame(context).map_err(Into::into),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Ready(body) | Self::Call(body) => body.is_end_stream(),
-            Self::Begun(begun, body) => begun.is_none() && body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Ready(body) | Self::Call(body) => body.size_hint(),
-            Self::Begun(begun, body) => {
-                let mut hint = body.size_hint();
-                let begun = begun.as_ref().map_or(0, Bytes::len) as u64;
-                match hint.exact() {
-                    Some(rest) => hint.set_exact(rest + begun),
-                    None => hint.set_lower(hint.lower() + begun),
-                }
-                hint
-            }
         }
     }
 }
@@ -207,7 +191,6 @@ impl Http {
             _ if !self.connector.speaks_tls() => return None,
             RequestBody::Ready(body) => RequestBody::Ready(body.clone()),
             RequestBody::Call(body) => RequestBody::Call(body.clone()),
-            RequestBody::Begun(..) => return None,
         };
         let mut copy = Request::new(body);
         copy.method_mut().clone_from(request.method());

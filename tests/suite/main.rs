@@ -79,3 +79,4 @@ mod stdio_sessions;
 mod store_down;
 mod strict;
 mod unanswered;
+mod unread;

@@ -29,6 +29,7 @@ use crate::task::view;
 use crate::upstream::Outgoing;
 use crate::upstream::wrapped::Upstream;
 
+mod alarm;
 mod answer;
 mod attended;
 mod budget;

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use super::Runner;
+use super::alarm::Alarm;
 use crate::mcp::error::Reason;
 use crate::store::StoreError;
 use crate::store::ledger::Loaded;
@@ -35,6 +36,8 @@ struct Memory {
     known: BTreeSet<Incarnation>,
     /// Tasks that stayed in the due index although they were looked at.
     passed: usize,
+    /// Why a sweep did not go through.
+    alarm: Alarm,
 }
 
 /// A task of an index, as its record stands.
@@ -57,13 +60,14 @@ impl Runner {
             reconciled: Instant::now(),
             known: BTreeSet::new(),
             passed: 0,
+            alarm: Alarm::default(),
         };
         let work = async {
             while beats.changed().await.is_ok() {
-                beats.mark_unchanged();
                 if let Err(error) = self.sweep(&mut memory).await {
-                    // That the store is away is said once, by the heartbeat.
-                    if *self.store_answers.borrow() {
+                    // That the store is away is told by the heartbeat.
+                    let is_news = memory.alarm.fails(error.kind(), Instant::now());
+                    if is_news && *self.store_answers.borrow() {
                         warn!(%error, "the store did not answer the sweeper");
                     }
                     self.contact_broke();
@@ -75,15 +79,17 @@ impl Runner {
     }
 
     async fn sweep(self: &Arc<Self>, memory: &mut Memory) -> Result<(), StoreError> {
-        self.recover_all(&mut memory.known).await?;
-        self.settle_doubts().await?;
-        self.look_at_due(&mut memory.passed).await?;
+        // A part of the store may fail by itself (a slot of a cluster, a right that was taken away):
+        // what can be done beside it is done.
+        let mut swept = self.recover_all(&mut memory.known).await;
+        swept = swept.and(self.settle_doubts().await);
+        swept = swept.and(self.look_at_due(&mut memory.passed).await);
         let now = Instant::now();
         if now.saturating_duration_since(memory.reconciled) >= self.settings.lease.max(RECONCILE) {
             memory.reconciled = now;
-            self.reconcile().await?;
+            swept = swept.and(self.reconcile().await);
         }
-        Ok(())
+        swept
     }
 
     /// `known` are the lost owners that were told of before.

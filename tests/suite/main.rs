@@ -66,6 +66,7 @@ mod queued;
 mod races;
 mod reach;
 mod recovery;
+mod redis_errs;
 mod redis_fleet;
 mod redis_tls;
 mod replicas;

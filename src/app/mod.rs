@@ -27,6 +27,7 @@ use crate::admin::server::{Probes, Token};
 use crate::config::{self, Config, NativeTasks};
 use crate::downstream::auth::Callers;
 use crate::downstream::companion::Companion;
+use crate::downstream::discover::StandIns;
 use crate::downstream::facade::Facade;
 use crate::downstream::legacy::carried::Carried;
 use crate::downstream::route::Names;
@@ -105,6 +106,9 @@ impl App {
         let opened = open(&config, &services, &stop).await?;
         let key = opened.store.caller_key().await.map_err(line)?;
         let (upstream, upstream_tls) = wrap(&config, open_files, &services)?;
+        let is_asked = lines.is_none() && (!upstream.has_address() || config.companion.is_some());
+        let early = start_early(Arc::clone(&upstream), is_asked);
+        services.spawn(stop.clone().run_until_cancelled_owned(early));
         let rules = Arc::new(config.rules.clone());
         let patience = Patience {
             read: config.store.read_patience,
@@ -150,6 +154,7 @@ impl App {
             native_tools: Arc::default(),
             holds: Arc::default(),
             facade: Facade::default(),
+            stand_ins: StandIns::default(),
             companion: companion(&config),
         };
         Ok(Self {
@@ -294,12 +299,13 @@ fn wrap(
     }
     let upstream = Upstream::new(&settings, services.clone());
     let upstream = Arc::new(upstream.map_err(line)?);
-    if !upstream.speaks_http() {
-        // `npx` may have to fetch the server first: nobody should have to wait for that.
-        let early = Arc::clone(&upstream);
-        services.spawn(async move { early.era(None).await.map(drop) });
-    }
     Ok((upstream, settings.tls))
+}
+
+/// Nobody should have to wait for what can be known before. The one client of a pipe says soon itself
+/// in which words the program is to be spoken to. With companion tools a list must have them at once.
+async fn start_early(upstream: Arc<Upstream>, is_asked: bool) {
+    upstream.start_early(is_asked).await;
 }
 
 async fn probes(

@@ -12,8 +12,8 @@ use crate::config::{Command, Config, Wrapped};
 use crate::mcp::error::Reason;
 use crate::mcp::json::Object;
 use crate::mcp::result;
-use crate::upstream::{Obstacle, UpstreamError};
 use crate::upstream::wrapped::DiscoverError;
+use crate::upstream::{Obstacle, UpstreamError};
 
 /// What is wrong, from how the asking failed and what was seen on the way.
 pub(super) fn words(error: &DiscoverError, seen: Option<&Obstacle>, config: &Config) -> String {

@@ -32,7 +32,7 @@ mod cancels;
 mod claims;
 pub mod companion;
 pub mod dialect;
-mod discover;
+pub mod discover;
 pub mod facade;
 mod heartbeat;
 pub mod held;
@@ -54,6 +54,7 @@ use call::Asked;
 use companion::{Companion, Desk};
 use dialect::delivery::Deliveries;
 use dialect::native::NativeTools;
+use discover::{Listed, StandIns};
 use facade::Facade;
 use held::live::Holds;
 use intercept::{Intercepted, Modern};
@@ -107,6 +108,7 @@ pub struct Front {
     /// The calls of legacy clients that are kept for them here.
     pub holds: Arc<Holds>,
     pub facade: Facade,
+    pub stand_ins: StandIns,
     /// Tools for clients without Tasks, where they are wanted.
     pub companion: Option<Companion>,
 }
@@ -266,9 +268,10 @@ async fn answer(
     let caller = front.callers.of(&parts.headers);
     let credentials = front.credentials(&parts.headers);
     match &*modern.request.method {
-        "server/discover" => discover::answer(front, modern, caller, credentials)
-            .await
-            .into_response(),
+        "server/discover" => {
+            let answer = discover::answer(front, parts, modern, caller, credentials);
+            Box::pin(answer).await.into_response()
+        }
         method if method.starts_with("tasks/") => {
             let answered = Box::pin(front.tasks(modern, caller, credentials.clone())).await;
             match answered {
@@ -324,11 +327,11 @@ async fn forward(
         Ok(era) => era,
         Err(error) => return undecided(request.id, error),
     };
-    let is_listed = companion::is_listed(front, modern);
+    let listed = Listed::of(front, modern, &caller);
     let may_pass = if is_call {
         claim.is_none() && may_stream_past(front, modern, rule, &name)
     } else {
-        !is_listed
+        listed.is_none()
     };
     let can_pass = front.upstream.speaks_http() && may_pass;
     if era == Era::Modern && plan == Plan::Held && can_pass {
@@ -357,8 +360,8 @@ async fn forward(
             Err(error) => return Rpc::error(request.id.get(), &error).into_response(),
         }
     }
-    if is_listed {
-        return Box::pin(companion::list(front, &asked, rule.clone())).await;
+    if let Some(listed) = listed {
+        return Box::pin(listed.answer(front, &asked, rule.clone())).await;
     }
     match claim {
         Some(claim) => Box::pin(claims::carry(front, &asked, claim, plan, rule.clone())).await,

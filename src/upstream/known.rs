@@ -207,7 +207,7 @@ impl Known {
         let web = match self.server.way() {
             Way::Posts(web) => web,
             Way::Lines(lines) => {
-                let found = lines.probe().await.ok()?;
+                let found = lines.probe_anew().await.ok()?;
                 if (known, found) != (Era::Modern, Era::Legacy) {
                     return Some(found);
                 }
@@ -239,7 +239,10 @@ impl Known {
         self.sessions.forget();
         match self.server.way() {
             Way::Posts(web) => web.origin.tools.clear(),
-            Way::Lines(lines) => lines.tools().clear(),
+            Way::Lines(lines) => {
+                lines.end_early();
+                lines.tools().clear();
+            }
         }
         tracing::warn!(era = ?found, "the upstream is of another era now");
     }

@@ -72,6 +72,7 @@ mod redis_tls;
 mod replicas;
 mod restart;
 mod results;
+mod slow_start;
 mod sse;
 mod stdio;
 mod stdio_front;

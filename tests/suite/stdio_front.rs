@@ -20,7 +20,7 @@ in_both_eras!(
 );
 
 /// The process, and its two pipes. Whatever it writes must be a message.
-struct Launched {
+pub(crate) struct Launched {
     child: Child,
     input: Option<ChildStdin>,
     output: Lines<BufReader<ChildStdout>>,
@@ -31,13 +31,20 @@ struct Launched {
 
 impl Launched {
     fn new(config: Config, upstream: &Upstream) -> Self {
+        Self::with(&["--upstream", &upstream.url()], &config)
+    }
+
+    pub(crate) fn with(arguments: &[&str], config: &Config) -> Self {
         let directory = TempDir::new();
         let file = directory.path().join("raincheck.toml");
         std::fs::write(&file, config.text()).unwrap();
         let log = std::fs::File::create(directory.path().join("log")).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_raincheck"))
-            .args(["stdio", "--upstream", &upstream.url(), "--config"])
+            .arg("stdio")
+            .args(arguments)
+            .arg("--config")
             .arg(file)
+            .env("XDG_STATE_HOME", directory.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(log)
@@ -64,7 +71,7 @@ impl Launched {
         input.write_all(b"\n").await.unwrap();
     }
 
-    async fn say(&mut self, message: Value) {
+    pub(crate) async fn say(&mut self, message: Value) {
         self.write(&message.to_string()).await;
     }
 
@@ -89,7 +96,7 @@ impl Launched {
         self.hear(&format!("the answer to {id}"), is_it).await
     }
 
-    async fn request(&mut self, id: Value, method: &str, params: Value) -> Value {
+    pub(crate) async fn request(&mut self, id: Value, method: &str, params: Value) -> Value {
         self.say(json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
             .await;
         self.answer(id).await
@@ -107,7 +114,7 @@ impl Launched {
         unreachable!()
     }
 
-    async fn initialize(&mut self) {
+    pub(crate) async fn initialize(&mut self) {
         let params = json!({
             "protocolVersion": "2025-11-25",
             "capabilities": {"elicitation": {}},
@@ -119,7 +126,7 @@ impl Launched {
             .await;
     }
 
-    async fn ended(&mut self) {
+    pub(crate) async fn ended(&mut self) {
         self.input = None;
         let status = within(PATIENCE, "the process ends", self.child.wait()).await;
         assert!(status.unwrap().success());
@@ -127,7 +134,7 @@ impl Launched {
 }
 
 /// Params of a modern client that knows tasks and answers questions.
-fn modern(mut params: Value) -> Value {
+pub(crate) fn modern(mut params: Value) -> Value {
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientInfo": {"name": "c", "version": "1"},

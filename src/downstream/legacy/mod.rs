@@ -14,6 +14,7 @@ use super::{Read, cancels, claims, dialect, facade, held, pass, read};
 pub(super) mod calls;
 pub mod carried;
 mod contact;
+mod leaving;
 mod lines;
 pub mod pushes;
 mod stream;
@@ -136,6 +137,11 @@ async fn other_answer(front: &Shared, parts: Parts, body: Option<Incoming>) -> R
     }
     if !front.upstream.is_decided() {
         return Box::pin(contact::other(front, parts, body)).await;
+    }
+    if parts.method == Method::DELETE
+        && let Some(answered) = leaving::answer(front, &parts)
+    {
+        return answered;
     }
     if !front.upstream.speaks_http() {
         return lines::answer(front, &parts);

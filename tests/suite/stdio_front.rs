@@ -1,6 +1,7 @@
 //! `raincheck stdio`: the same server for a client that launches it and speaks over its pipes.
 
 use std::process::Stdio;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
@@ -27,10 +28,17 @@ struct Launched {
     /// Messages that came before they were asked for.
     early: Vec<Value>,
     directory: TempDir,
+    /// Where its tasks live.
+    state: Arc<TempDir>,
 }
 
 impl Launched {
     fn new(config: Config, upstream: &Upstream) -> Self {
+        Self::with_state(config, upstream, Arc::new(TempDir::new()))
+    }
+
+    /// Where another process ran, or runs.
+    fn with_state(config: Config, upstream: &Upstream, state: Arc<TempDir>) -> Self {
         let directory = TempDir::new();
         let file = directory.path().join("raincheck.toml");
         std::fs::write(&file, config.text()).unwrap();
@@ -38,6 +46,7 @@ impl Launched {
         let mut child = Command::new(env!("CARGO_BIN_EXE_raincheck"))
             .args(["stdio", "--upstream", &upstream.url(), "--config"])
             .arg(file)
+            .env("XDG_STATE_HOME", state.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(log)
@@ -50,6 +59,7 @@ impl Launched {
             child,
             early: Vec::new(),
             directory,
+            state,
         }
     }
 
@@ -190,6 +200,31 @@ async fn a_question_waits_in_the_task(era: Era) {
             .unwrap()
             .contains("Ada")
     );
+}
+
+/// A client that is started again polls what it polled before.
+#[tokio::test]
+async fn a_task_is_found_by_the_next_process() {
+    let upstream = Upstream::start(Era::Legacy).await;
+    let make = async |client: &mut Launched| {
+        let held = modern(call("held", json!({})));
+        client.request(json!(1), "tools/call", held).await["result"].clone()
+    };
+    let mut one = Launched::new(Config::always(), &upstream);
+    let task = make(&mut one).await;
+    // Another session of the same client, at the same time.
+    let state = Arc::clone(&one.state);
+    let mut other = Launched::with_state(Config::always(), &upstream, Arc::clone(&state));
+    let others = make(&mut other).await;
+    assert_ne!(task["taskId"], others["taskId"]);
+    one.child.kill().await.unwrap();
+    other.ended().await;
+    let mut again = Launched::with_state(Config::always(), &upstream, Arc::clone(&state));
+    for task in [task, others] {
+        let found = again.until(&task, "failed").await;
+        assert_eq!(found["taskId"], task["taskId"]);
+    }
+    again.ended().await;
 }
 
 /// What closing the connection is over HTTP.

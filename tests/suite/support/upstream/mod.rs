@@ -25,6 +25,7 @@ mod legacy;
 mod modern;
 mod own;
 mod resumable;
+mod sessions;
 mod tools;
 
 pub(crate) use legacy::Greeting;
@@ -359,19 +360,6 @@ impl Upstream {
         within(PATIENCE, &sentence, event).await.unwrap();
     }
 
-    /// How many sessions were ended by their clients.
-    pub(crate) fn sessions_ended(&self) -> usize {
-        ended(&self.shared.received.borrow())
-    }
-
-    pub(crate) async fn until_sessions_ended(&self, count: usize) {
-        let mut received = self.shared.received.subscribe();
-        let event = received.wait_for(|all| ended(all) >= count);
-        within(PATIENCE, "the end of a session", event)
-            .await
-            .unwrap();
-    }
-
     /// Waits until somebody listens to what belongs to no call.
     pub(crate) async fn until_listened(&self) {
         self.until_listening(1).await;
@@ -412,10 +400,6 @@ impl Upstream {
     pub(crate) fn forget_sessions(&self) {
         self.shared.sessions.lock().unwrap().clear();
     }
-}
-
-fn ended(all: &[Received]) -> usize {
-    all.iter().filter(|one| one.verb == Method::DELETE).count()
 }
 
 fn resumed(all: &[Received]) -> usize {

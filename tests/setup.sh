@@ -9,7 +9,7 @@
 #   python-legacy    mcp 1.30.0 \ tests/conformance/          the plain upstreams
 #   python-modern    mcp 2.3.0  / requirements-*.txt
 #   python-fastmcp2, python-fastmcp3, python-fastmcp4,        the frameworks and servers that raincheck wraps in
-#   python-memorygraph, python-servers                        tests/interop: requirements-*.txt there
+#   python-memorygraph, python-servers, python-agents         tests/interop: requirements-*.txt there
 #   npm-conformance  the official suite                       tests/conformance/package-lock.json
 #   npm-interop      clients and servers written by others    tests/interop/package-lock.json
 #   cargo-nextest    when missing                             tests run with plain `cargo test` where it cannot be had
@@ -33,7 +33,7 @@ main() {
     "ensure_npm interop" "ensure_npm conformance" \
     "ensure_python legacy conformance mcp" "ensure_python modern conformance mcp" \
     "ensure_python fastmcp2 interop fastmcp" "ensure_python fastmcp3 interop fastmcp" "ensure_python fastmcp4 interop fastmcp" \
-    "ensure_python memorygraph interop memorygraph" "ensure_python servers interop mcp_server_git"
+    "ensure_python memorygraph interop memorygraph" "ensure_python servers interop mcp_server_git" "ensure_python agents interop agents"
   # The modules next to the clients: Node looks for packages in folders above a script.
   ln -sfn "$CACHE/npm-interop/node_modules" "$TESTS/interop/node_modules"
   ensure_nextest

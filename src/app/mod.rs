@@ -12,6 +12,7 @@ use tracing::{info, warn};
 
 mod door;
 mod reload;
+mod slots;
 mod store;
 mod upstream;
 

@@ -6,14 +6,14 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::{AppError, line};
+use super::{AppError, line, slots};
 use crate::clock::{Anchored, Clock, System};
 use crate::config::{self, Config, Location, SealKey, Secret};
 use crate::store::Store;
 use crate::store::embedded::{Embedded, Look, seal_key};
 use crate::store::memory::Memory;
 use crate::store::redis::{Namespace, Options, Redis, Tls, Wait};
-use crate::store::seal::Sealer;
+use crate::store::seal::{Master, Sealer};
 
 /// The store that the configuration names, with what belongs to it.
 pub(super) struct Opened {
@@ -34,28 +34,16 @@ pub(super) async fn open(
 ) -> Result<Opened, AppError> {
     let system: Arc<dyn Clock> = Arc::new(System);
     match &config.store.location {
-        Location::Memory => Ok(Opened {
-            store: Arc::new(Memory::new(Arc::clone(&system))),
-            clock: system,
-            shared_clock: None,
-            exclusive: true,
-            embedded: None,
-            sealer: None,
-        }),
+        Location::Memory => Ok(in_memory(system)),
         Location::Embedded(path) => {
             let store = Embedded::open(path, Arc::clone(&system)).map_err(line)?;
             let key = seal_key(path).map_err(|error| {
                 AppError(format!("the seal key beside {}: {error}", path.display()))
             })?;
-            let store = Arc::new(store);
-            Ok(Opened {
-                store: Arc::clone(&store) as Arc<dyn Store>,
-                clock: system,
-                shared_clock: None,
-                exclusive: true,
-                embedded: Some(store),
-                sealer: Some(Sealer::new("", &key, None)),
-            })
+            Ok(embedded(store, &key, system))
+        }
+        Location::Slots(path) => {
+            Ok(slots::open(path, &system).unwrap_or_else(|| in_memory(system)))
         }
         Location::Redis { url, namespace } => {
             let options = options(config, url, namespace)?;
@@ -83,6 +71,29 @@ pub(super) async fn open(
     }
 }
 
+fn in_memory(clock: Arc<dyn Clock>) -> Opened {
+    Opened {
+        store: Arc::new(Memory::new(Arc::clone(&clock))),
+        clock,
+        shared_clock: None,
+        exclusive: true,
+        embedded: None,
+        sealer: None,
+    }
+}
+
+pub(super) fn embedded(store: Embedded, key: &Master, clock: Arc<dyn Clock>) -> Opened {
+    let store = Arc::new(store);
+    Opened {
+        store: Arc::clone(&store) as Arc<dyn Store>,
+        clock,
+        shared_clock: None,
+        exclusive: true,
+        embedded: Some(store),
+        sealer: Some(Sealer::new("", key, None)),
+    }
+}
+
 /// How long a look at the store may take.
 const LOOK: Duration = Duration::from_secs(5);
 
@@ -91,7 +102,8 @@ const LOOK: Duration = Duration::from_secs(5);
 pub async fn look(config: &Config) -> Result<Look, AppError> {
     let looking = async {
         match &config.store.location {
-            Location::Memory => Ok(Look::Free),
+            // There is one for everybody.
+            Location::Memory | Location::Slots(_) => Ok(Look::Free),
             Location::Embedded(path) => {
                 let path = path.clone();
                 let looking = tokio::task::spawn_blocking(move || Embedded::look(&path));

@@ -166,6 +166,9 @@ fn store(location: &Location, look: Look) -> String {
                 }
             }
         }
+        Location::Slots(path) => {
+            format!("{}: one of several, for one process each", path.display())
+        }
         Location::Redis { namespace, .. } => format!("Redis, namespace {namespace}"),
     }
 }
@@ -178,7 +181,7 @@ fn recovery(config: &Config) -> String {
     let own = "only by a replica of the same id, the server being its own";
     let text = match &config.store.location {
         Location::Memory => "a call whose process dies is lost with it",
-        Location::Embedded(_) => {
+        Location::Embedded(_) | Location::Slots(_) => {
             "the next start resumes a call where the server's streams allow it"
         }
         Location::Redis { .. } if config.store.seal_key.is_none() => {

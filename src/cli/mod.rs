@@ -74,8 +74,8 @@ struct OneClient {
     #[arg(
         long,
         value_name = "URL",
-        help = "Where tasks live: redis://HOST, redb:PATH or memory: [default: memory:, for as long \
-                as this process]"
+        help = "Where tasks live: redis://HOST, redb:PATH or memory: [default: a file of its own in \
+                the state directory]"
     )]
     store: Option<String>,
     #[command(flatten)]
@@ -130,7 +130,7 @@ impl OneClient {
     fn load(self) -> Result<Config, Failure> {
         self.common.load(Flags {
             store: self.store,
-            default_store: Some("memory:"),
+            for_one_client: true,
             ..Flags::default()
         })
     }

@@ -11,8 +11,9 @@ use super::host::Host;
 use super::problem::Problem;
 use super::scalar::{FromText, word};
 use super::{
-    Admin, Auth, Config, Drain, EraChoice, Limits, Listen, LogFormat, NativeTasks, Replica,
-    SessionUse, Telemetry, Tls, TransportChoice, Upstream, companion, file, rules, store, wrapped,
+    Admin, Auth, Config, Drain, EraChoice, Limits, Listen, Location, LogFormat, NativeTasks,
+    Replica, SessionUse, Telemetry, Tls, TransportChoice, Upstream, companion, file, rules, store,
+    wrapped,
 };
 
 impl Config {
@@ -20,13 +21,19 @@ impl Config {
         file: file::File,
         host: &Host,
         environment: &[(String, String)],
+        for_one_client: bool,
     ) -> Result<Self, Problem> {
         let listen = Listen::try_from(file.listen)?;
         let upstream = wrapped::upstream(&file.upstream, environment)?;
         let admin = admin(file.admin, &listen)?;
-        let usual_file = || usual_file(&listen, &upstream, host);
+        let usual = || {
+            if for_one_client {
+                return Some(usual_slots(&upstream, host));
+            }
+            usual_file(&listen, &upstream, host).map(Location::Embedded)
+        };
         Ok(Self {
-            store: store::store(file.store, usual_file)?,
+            store: store::store(file.store, usual)?,
             companion: companion::companion(&file.tasks)?,
             rules: rules::rules(&file.tasks, file.tools)?,
             replica: replica(file.replica, host)?,
@@ -132,6 +139,22 @@ pub(super) fn tls(
 /// not meet.
 fn usual_file(listen: &Listen, upstream: &Upstream, host: &Host) -> Option<PathBuf> {
     let text = format!("{} {}", upstream.server.identity(), listen.address);
+    state_file(&text, host)
+}
+
+/// Files for each pair of upstream and working directory: a client that is started again in its project
+/// finds the tasks of the server that it wraps there.
+fn usual_slots(upstream: &Upstream, host: &Host) -> Location {
+    let directory = host.working_directory.as_deref().unwrap_or(Path::new(""));
+    let text = format!(
+        "{} stdio {}",
+        upstream.server.identity(),
+        directory.display()
+    );
+    state_file(&text, host).map_or(Location::Memory, Location::Slots)
+}
+
+fn state_file(text: &str, host: &Host) -> Option<PathBuf> {
     let hash = digest(&SHA256, text.as_bytes());
     let name = u64::from_be_bytes(*hash.as_ref().first_chunk()?);
     let directory: &Path = host.state_directory.as_deref()?;

@@ -8,6 +8,7 @@ pub(super) struct Host {
     pub(super) name: Option<String>,
     /// `$XDG_STATE_HOME`, else `~/.local/state`.
     pub(super) state_directory: Option<PathBuf>,
+    pub(super) working_directory: Option<PathBuf>,
 }
 
 impl Host {
@@ -31,6 +32,7 @@ impl Host {
         Self {
             name,
             state_directory,
+            working_directory: std::env::current_dir().ok(),
         }
     }
 }

@@ -21,8 +21,8 @@ pub struct Flags {
     pub store: Option<String>,
     pub namespace: Option<String>,
     pub log: Option<String>,
-    /// Where tasks live if nobody says so.
-    pub default_store: Option<&'static str>,
+    /// Several processes may run with the same settings, one for each client that starts one.
+    pub for_one_client: bool,
     /// What is written after `--`: the program to wrap and its arguments.
     pub command: Vec<String>,
 }
@@ -37,14 +37,15 @@ pub fn environment() -> Vec<(String, String)> {
 /// Reads, layers and checks. Every error is one line with its fix.
 pub fn load(flags: &Flags, environment: &[(String, String)]) -> Result<Config, ConfigError> {
     let file = flags.config.as_deref().map(file_layer).transpose()?;
-    let mut layers: Vec<Layer> = std::iter::once(default_layer(flags))
-        .chain(file)
+    let mut layers: Vec<Layer> = file
+        .into_iter()
         .chain([environment_layer(environment), flag_layer(flags)])
         .collect();
     only_one_server(&mut layers);
     let figment = layers.into_iter().fold(Figment::new(), Figment::merge);
     let file: File = figment.extract().map_err(explain)?;
-    Config::check(file, &Host::new(environment), environment)
+    let host = Host::new(environment);
+    Config::check(file, &host, environment, flags.for_one_client)
         .map_err(|problem| problem.located(&figment))
 }
 
@@ -131,19 +132,6 @@ fn header_name(mut path: Vec<String>) -> Vec<String> {
         *name = name.replace('_', "-");
     }
     path
-}
-
-/// What this command has instead of what holds where nothing is written.
-fn default_layer(flags: &Flags) -> Layer {
-    let mut settings = Dict::new();
-    if let Some(url) = flags.default_store {
-        let path = ["store", "url"].map(str::to_owned);
-        insert(&mut settings, &path, &Value::from(url));
-    }
-    Layer {
-        name: "default".into(),
-        settings,
-    }
 }
 
 /// Where a variable's value goes. What the wrapped program's own variables are called is not ours

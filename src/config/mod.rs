@@ -209,6 +209,8 @@ pub enum Location {
     Memory,
     /// The file; its directory may not exist yet.
     Embedded(PathBuf),
+    /// One of several files of that name, whichever no other process has.
+    Slots(PathBuf),
     Redis {
         url: Secret,
         /// Part of every key: two services on one Redis never meet.

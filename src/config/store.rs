@@ -6,10 +6,10 @@ use super::checked::{positive, tls};
 use super::problem::Problem;
 use super::{Location, SealKey, Secret, Store, StoreTls, Wait, file};
 
-/// Where tasks live and what is asked of it. `usual_file` is where they live if nothing is said.
+/// Where tasks live and what is asked of it. `usual` is where they live if nothing is said.
 pub(super) fn store(
     file: file::Store,
-    usual_file: impl FnOnce() -> Option<PathBuf>,
+    usual: impl FnOnce() -> Option<Location>,
 ) -> Result<Store, Problem> {
     let refused = |text: &str| Problem::new("store.url", text);
     let over_tls = file
@@ -17,12 +17,12 @@ pub(super) fn store(
         .as_ref()
         .is_some_and(|url| url.expose().starts_with("rediss"));
     let location = match file.url {
-        None => Location::Embedded(usual_file().ok_or_else(|| {
+        None => usual().ok_or_else(|| {
             refused(
                 "not set, and there is no usual place either (neither XDG_STATE_HOME nor HOME is \
                  set); write --store redb:/path/to/file",
             )
-        })?),
+        })?,
         Some(url) => match url.expose().split_once(':') {
             Some(("memory", "")) => Location::Memory,
             Some(("redb", path)) if path.starts_with('~') => {

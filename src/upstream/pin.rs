@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::channel::Line;
 use super::channel::session::Session as ClientLine;
@@ -55,6 +56,15 @@ impl Pin {
             Some(Held::Client(lease)) => lease.session.has_id(),
             Some(Held::ClientLine(_)) => true,
             Some(Held::Session(_) | Held::Line(_)) | None => false,
+        }
+    }
+
+    /// Keeps a client's own session at the server while the token lives, though its client ends it.
+    pub fn keep(&self) -> Option<TaskTrackerToken> {
+        match &*self.held() {
+            Some(Held::Client(lease)) => Some(lease.session.needed().token()),
+            Some(Held::ClientLine(session)) => Some(session.needed().token()),
+            Some(Held::Session(_) | Held::Line(_)) | None => None,
         }
     }
 

@@ -14,7 +14,7 @@ use tokio::sync::OnceCell;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use super::client_session::{Identity, Shared};
+use super::client_session::{Identity, Needed, Shared};
 use super::http::RequestBody;
 use super::legacy::hearers::Hearers;
 use super::legacy::standing;
@@ -46,6 +46,8 @@ pub(super) struct Session {
     /// What was declared to the server, as JSON.
     declared: Arc<str>,
     beside: Beside,
+    /// Where it is a client's own.
+    needed: Needed,
 }
 
 /// What goes on beside a session's calls, until it ends.
@@ -137,6 +139,7 @@ impl Session {
     /// From here on it is not ours to close, nor to hear.
     pub(super) fn leave(&self) {
         self.left.store(true, Ordering::Release);
+        self.needed.set_elsewhere(true);
         // Other calls of this process may go on there.
         if !self.shared {
             self.beside.end();
@@ -146,6 +149,7 @@ impl Session {
     /// From here on it is.
     pub(super) fn hold(&self) {
         self.left.store(false, Ordering::Release);
+        self.needed.set_elsewhere(false);
     }
 
     /// What `initialize` answered.
@@ -172,6 +176,7 @@ impl Session {
             left: AtomicBool::new(false),
             declared,
             beside: Beside::new(services, Unasked::Own(OnceCell::new())),
+            needed: Needed::default(),
         })
     }
 
@@ -197,6 +202,7 @@ impl Session {
             left: AtomicBool::new(true),
             declared,
             beside: Beside::new(services, Unasked::Own(OnceCell::new())),
+            needed: Needed::default(),
         })
     }
 
@@ -224,6 +230,7 @@ impl Session {
             left: AtomicBool::new(true),
             declared: "{}".into(),
             beside: Beside::new(services, unasked),
+            needed: Needed::default(),
         }
     }
 
@@ -238,6 +245,10 @@ impl Session {
             Unasked::Client(shared) => Some(shared),
             Unasked::Own(_) | Unasked::Unheard => None,
         }
+    }
+
+    pub(super) fn needed(&self) -> &Needed {
+        &self.needed
     }
 
     /// Its client has ended it.

@@ -87,6 +87,17 @@ async fn a_call_becomes_a_ticket_which_leads_to_its_result() {
 }
 
 #[tokio::test]
+async fn a_ticket_outlives_the_session_that_asked() {
+    let (rig, session) = start().await;
+    let ticket = ticket(&session, "held", json!({})).await;
+    assert_eq!(session.http(hyper::Method::DELETE).send().await.status, 200);
+    let other = Session::open(rig.client()).await;
+    rig.upstream.release("held");
+    let result = call(&other, "task_result", json!({"ticket": ticket})).await;
+    assert_eq!(said(result), "released");
+}
+
+#[tokio::test]
 async fn the_list_ends_with_the_tools() {
     let (rig, session) = start().await;
     let listed = names(&session).await;

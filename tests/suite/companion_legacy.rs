@@ -1,6 +1,7 @@
 //! Legacy clients whose calls take long: tickets on their sessions, in front of a server with an
 //! address and of a program.
 
+use hyper::Method;
 use serde_json::{Value, json};
 
 use crate::redis_server::RedisServer;
@@ -14,7 +15,7 @@ const NAMES: [&str; 4] = ["task_status", "task_result", "task_cancel", "task_ans
 /// Tickets after a moment for what waits.
 fn config() -> Config {
     patient()
-        .tool("{held,steps,hold}", "fallback_after = \"100ms\"")
+        .tool("{held,steps,hold,slow}", "fallback_after = \"100ms\"")
         .tool("ask", "fallback_after = \"2s\"")
 }
 
@@ -85,6 +86,12 @@ impl Session {
         let result = self.call(tool, arguments).await;
         let ticket = result["structuredContent"]["ticket"].as_str();
         ticket.unwrap_or_else(|| panic!("{result}")).to_owned()
+    }
+
+    async fn end(&self) -> u16 {
+        let end = self.client.http(Method::DELETE, "/mcp");
+        let end = end.header("mcp-protocol-version", "2025-06-18");
+        end.header(SESSION, &self.name).send().await.status
     }
 
     async fn names(&self) -> Vec<String> {
@@ -373,6 +380,46 @@ async fn an_answer_that_comes_while_the_ticket_is_made_is_not_lost() {
     assert!(ticket.is_string(), "{given}");
     let result = session.call("task_result", json!({"ticket": ticket})).await;
     assert_eq!(text(&result), "Ada");
+}
+
+/// As of a client that opens a session for each call, and ends it with the answer.
+#[tokio::test]
+async fn a_ticket_outlives_the_session_that_asked() {
+    let (rig, session) = over_http().await;
+    let ticket = session.ticket("held", json!({})).await;
+    let others = Session::open(rig.client()).await;
+    for _ in 0..2 {
+        assert_eq!(session.end().await, 200, "at once");
+    }
+    let soon = json!({"ticket": ticket, "wait_seconds": 0});
+    let status = others.call("task_status", soon).await;
+    assert_eq!(status["structuredContent"]["state"], "working");
+    let ended = || rig.upstream.sessions_ended();
+    assert_eq!((rig.upstream.tally("held").cancelled, ended()), (0, 0));
+    rig.upstream.release("held");
+    let result = others.call("task_result", json!({"ticket": ticket})).await;
+    assert_eq!(text(&result), "released");
+    // Behind the call, once.
+    rig.upstream.until_sessions_ended(1).await;
+    assert_eq!(others.end().await, 200, "nothing runs there");
+    assert_eq!(ended(), 2);
+}
+
+#[tokio::test]
+async fn a_ticket_outlives_the_session_that_asked_a_program() {
+    let (proxy, session) = over_lines().await;
+    let ticket = session.ticket("slow", json!({"ms": 2_000})).await;
+    assert_eq!(session.end().await, 200, "at once");
+    let others = Session::open(Client::of(proxy.address())).await;
+    let result = others.call("task_result", json!({"ticket": ticket})).await;
+    assert_eq!(text(&result), "slept");
+    // Whether it is over can only be asked for.
+    let gone = async || {
+        let ping = session.request(json!(1), "ping", json!({}));
+        ping.send().await.status == 404
+    };
+    let over = async { while !gone().await {} };
+    within(PATIENCE, "the end of the session", over).await;
 }
 
 #[tokio::test]

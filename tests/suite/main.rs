@@ -54,6 +54,7 @@ mod held;
 mod held_carried;
 mod held_replicas;
 mod held_resumed;
+mod large_results;
 mod lifecycle;
 mod listen;
 mod malformed;

@@ -1,6 +1,7 @@
 //! `raincheck stdio`: the same server for a client that launches it and speaks over its pipes.
 
 use std::process::Stdio;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
@@ -27,6 +28,8 @@ pub(crate) struct Launched {
     /// Messages that came before they were asked for.
     early: Vec<Value>,
     directory: TempDir,
+    /// Where its tasks live.
+    state: Arc<TempDir>,
 }
 
 impl Launched {
@@ -35,6 +38,11 @@ impl Launched {
     }
 
     pub(crate) fn with(arguments: &[&str], config: &Config) -> Self {
+        Self::with_state(arguments, config, Arc::new(TempDir::new()))
+    }
+
+    /// Where another process ran, or runs.
+    fn with_state(arguments: &[&str], config: &Config, state: Arc<TempDir>) -> Self {
         let directory = TempDir::new();
         let file = directory.path().join("raincheck.toml");
         std::fs::write(&file, config.text()).unwrap();
@@ -44,7 +52,7 @@ impl Launched {
             .args(arguments)
             .arg("--config")
             .arg(file)
-            .env("XDG_STATE_HOME", directory.path())
+            .env("XDG_STATE_HOME", state.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(log)
@@ -57,6 +65,7 @@ impl Launched {
             child,
             early: Vec::new(),
             directory,
+            state,
         }
     }
 
@@ -197,6 +206,33 @@ async fn a_question_waits_in_the_task(era: Era) {
             .unwrap()
             .contains("Ada")
     );
+}
+
+/// A client that is started again polls what it polled before.
+#[tokio::test]
+async fn a_task_is_found_by_the_next_process() {
+    let upstream = Upstream::start(Era::Legacy).await;
+    let make = async |client: &mut Launched| {
+        let held = modern(call("held", json!({})));
+        client.request(json!(1), "tools/call", held).await["result"].clone()
+    };
+    let mut one = Launched::new(Config::always(), &upstream);
+    let task = make(&mut one).await;
+    // Another session of the same client, at the same time.
+    let state = Arc::clone(&one.state);
+    let url = upstream.url();
+    let to_it = ["--upstream", url.as_str()];
+    let mut other = Launched::with_state(&to_it, &Config::always(), Arc::clone(&state));
+    let others = make(&mut other).await;
+    assert_ne!(task["taskId"], others["taskId"]);
+    one.child.kill().await.unwrap();
+    other.ended().await;
+    let mut again = Launched::with_state(&to_it, &Config::always(), Arc::clone(&state));
+    for task in [task, others] {
+        let found = again.until(&task, "failed").await;
+        assert_eq!(found["taskId"], task["taskId"]);
+    }
+    again.ended().await;
 }
 
 /// What closing the connection is over HTTP.

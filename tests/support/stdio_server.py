@@ -13,6 +13,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 
 MODE = sys.argv[1]
 MODERN = "2026-07-28"
@@ -44,7 +45,7 @@ def notify(method, params):
     write({"jsonrpc": "2.0", "method": method, "params": params})
 
 
-TOOLS = "echo hold release progress logs burst ask ask_twice input exit segv garbage stderr long no_newline unfinished "
+TOOLS = "echo hold slow release progress logs burst ask ask_twice input exit segv garbage stderr long no_newline unfinished "
 TOOLS += "unreadable holding freeze close_stdout twice wrong_id orphan pid env seen changed"
 
 
@@ -61,6 +62,8 @@ def call(id, params):
             if arguments["nonce"] in freed:
                 return text(id, arguments["nonce"])
             held[arguments["nonce"]] = id
+        case "slow":
+            threading.Timer(arguments["ms"] / 1000, text, (id, arguments.get("says", "") * arguments.get("times", 1) or "slept")).start()
         case "release":
             for nonce in arguments["nonces"]:
                 freed.add(nonce)

@@ -190,7 +190,7 @@ impl Entry {
             upstream,
             store: options.store.clone(),
             namespace: options.namespace.clone(),
-            default_store: Some("memory:"),
+            for_one_client: true,
             command,
             ..Flags::default()
         };

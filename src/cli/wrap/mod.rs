@@ -51,7 +51,7 @@ struct Options {
         long,
         value_name = "URL",
         conflicts_with = "undo",
-        help = "Where its tasks live, such as redis://HOST [default: in its memory]"
+        help = "Where its tasks live, such as redis://HOST [default: a file in the state directory]"
     )]
     store: Option<String>,
     #[arg(

@@ -15,6 +15,7 @@ use super::{Front, Read, cancels, dialect, facade, held, pass, read};
 pub(super) mod calls;
 pub mod carried;
 mod contact;
+mod leaving;
 mod lines;
 pub mod pushes;
 mod stream;
@@ -151,6 +152,11 @@ async fn other_answer(front: &Shared, parts: Parts) -> Response<Body> {
     }
     if !front.upstream.is_decided() {
         return Box::pin(contact::other(front, parts)).await;
+    }
+    if parts.method == Method::DELETE
+        && let Some(answered) = leaving::answer(front, &parts)
+    {
+        return answered;
     }
     if !front.upstream.speaks_http() {
         return lines::answer(front, &parts);

@@ -63,7 +63,8 @@ impl Carrier {
         self.window = None;
         self.deadline = Instant::now() + Duration::from_millis(self.call.rule.max_duration_ms);
         self.resumable = None;
-        self.kept = Some(Kept::new(loaded, charge));
+        let pin = self.call.outgoing.pin.as_ref();
+        self.kept = Some(Kept::new(loaded, charge, pin));
         self.look_ahead_later();
         Ok(())
     }

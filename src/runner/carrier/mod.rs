@@ -11,6 +11,7 @@ use futures_util::StreamExt as _;
 use hyper::header::HeaderValue;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::warn;
 
 use super::carried::Carrying;
@@ -27,7 +28,7 @@ use crate::store::ledger::Loaded;
 use crate::task::id::{Fence, TaskId};
 use crate::task::policy::{InputWhen, Plan};
 use crate::task::state::{Digest, Leg, Task};
-use crate::upstream::{self, Exchange, Outgoing, UpstreamError};
+use crate::upstream::{self, Exchange, Outgoing, Pin, UpstreamError};
 
 mod claimed;
 mod ending;
@@ -95,16 +96,19 @@ struct Kept {
     /// The leg that is carried.
     leg: Leg,
     charge: Charge,
+    /// The client's own session, which outlives its client's DELETE.
+    _session: Option<TaskTrackerToken>,
 }
 
 impl Kept {
-    fn new(loaded: Loaded, charge: Charge) -> Self {
+    fn new(loaded: Loaded, charge: Charge, pin: Option<&Pin>) -> Self {
         let (fence, leg) = (loaded.task.fence, loaded.task.leg);
         Self {
             loaded,
             fence,
             leg,
             charge,
+            _session: pin.and_then(Pin::keep),
         }
     }
 }
@@ -263,7 +267,7 @@ impl Carrier {
             call,
             seat: None,
             exchange: None,
-            kept: Some(Kept::new(loaded, charge)),
+            kept: Some(Kept::new(loaded, charge, None)),
             // A call that another replica sent is at the server already, and counted there.
             turn: Turn::Over,
             look_ahead: None,

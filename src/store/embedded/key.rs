@@ -1,10 +1,12 @@
 //! The seal key beside the file: made at first use, readable by its owner only.
 
 use std::ffi::OsString;
-use std::fs::OpenOptions;
+use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+
+use aws_lc_rs::hmac;
 
 use super::super::seal::Master;
 
@@ -32,6 +34,51 @@ pub fn seal_key(store: &Path) -> io::Result<Master> {
     Ok(key)
 }
 
+/// The same for stores of several processes, which may all make it at the same time: one wins.
+pub fn shared_key(store: &Path) -> io::Result<Master> {
+    let path = beside(store);
+    if let Some(directory) = path.parent() {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)?;
+    }
+    match read(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        answered => return answered,
+    }
+    let mut key = [0; 32];
+    getrandom::fill(&mut key).map_err(io::Error::other)?;
+    // It is whole before it has its name.
+    let mut whole = OsString::from(&path);
+    whole.push(format!(".{}", uuid::Uuid::new_v4().simple()));
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&whole)?;
+    file.write_all(&key)?;
+    file.sync_all()?;
+    let named = std::fs::hard_link(&whole, &path);
+    std::fs::remove_file(&whole)?;
+    match named {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        Ok(()) | Err(_) => read(&path),
+    }
+}
+
+/// The key that callers are hashed under in stores that share the seal key.
+pub fn callers_key(master: &Master) -> [u8; 32] {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, master);
+    let tag = hmac::sign(&key, b"raincheck callers");
+    let mut derived = [0; 32];
+    for (to, from) in derived.iter_mut().zip(tag.as_ref()) {
+        *to = *from;
+    }
+    derived
+}
+
 fn read(path: &Path) -> io::Result<Master> {
     let mut key = [0; 32];
     OpenOptions::new()
@@ -52,6 +99,20 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
+
+    #[test]
+    fn all_who_make_a_shared_key_at_once_have_the_same() {
+        let name = format!("raincheck-key-{}", uuid::Uuid::new_v4());
+        let store = std::env::temp_dir().join(name);
+        let keys: Vec<_> = std::thread::scope(|scope| {
+            let making = || scope.spawn(|| shared_key(&store));
+            let all: Vec<_> = std::iter::repeat_with(making).take(8).collect();
+            all.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        std::fs::remove_file(beside(&store)).unwrap();
+        let first = keys[0].as_ref().unwrap();
+        assert!(keys.iter().all(|key| key.as_ref().unwrap() == first));
+    }
 
     #[test]
     fn it_is_made_once_and_for_its_owner_only() {

@@ -4,7 +4,7 @@
 //! fsync; reads see what was last committed and do not wait for it. An answered write is on disk.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -25,10 +25,11 @@ use tables::Edit;
 use writer::{Order, Writer};
 
 pub use file::OpenError;
-pub use key::seal_key;
+pub use key::{callers_key, seal_key, shared_key};
 pub use look::Look;
 
 mod file;
+mod gather;
 mod key;
 mod look;
 mod notes;
@@ -65,6 +66,28 @@ impl Embedded {
         let file = File::new(path);
         let database = file.open().map_err(|error| claim.explain(error))?;
         claim.sign();
+        Self::start(database, clock, path, move || file.open(), Some(claim))
+    }
+
+    /// The same for one of several files, which have the caller key in common. What the others hold, whose
+    /// processes have ended, is here from now on.
+    pub fn open_one_of(
+        path: &Path,
+        others: &[PathBuf],
+        caller_key: &[u8; 32],
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, OpenError> {
+        let claim = Claim::new(path);
+        let file = File::new(path);
+        let database = file.open().map_err(|error| claim.explain(error))?;
+        claim.sign();
+        tables::prepare(&database, caller_key)
+            .map_err(|error| OpenError::unreadable(path, error))?;
+        for other in others.iter().filter(|other| other.exists()) {
+            if let Err(error) = gather::gather(&database, other, caller_key) {
+                tracing::warn!(file = %other.display(), %error, "the tasks of an earlier process cannot be read");
+            }
+        }
         Self::start(database, clock, path, move || file.open(), Some(claim))
     }
 

@@ -62,6 +62,23 @@ pub(super) fn prepare(
     Ok(Some(key))
 }
 
+/// Forgets all but the key.
+pub(super) fn empty(database: &Database) -> Result<(), redb::Error> {
+    let transaction = database.begin_write()?;
+    transaction.delete_table(RECORDS)?;
+    transaction.delete_table(REQUESTS)?;
+    transaction.delete_table(RESULTS)?;
+    transaction.delete_table(INDEX)?;
+    transaction.delete_table(DUE)?;
+    transaction.delete_table(EXPIRY)?;
+    transaction.delete_table(RESULT_EXPIRY)?;
+    transaction.delete_table(LISTS)?;
+    transaction.delete_table(shelf::NOTES)?;
+    transaction.delete_table(shelf::NOTE_EXPIRY)?;
+    transaction.delete_table(shelf::ENTRIES)?;
+    Ok(transaction.commit()?)
+}
+
 /// Whether it can be prepared, where it was before. Writes nothing.
 pub(super) fn is_of_this_format(database: &ReadOnlyDatabase) -> Result<bool, redb::Error> {
     let transaction = database.begin_read()?;

@@ -20,6 +20,7 @@ use super::running::{self, Running, Stray, Unanswered};
 use crate::mcp::error::{Failure, Reason, RpcError};
 use crate::mcp::json::{Object, Writer, string};
 use crate::mcp::meta::PROGRESS_TOKEN;
+use crate::upstream::client_session::Needed;
 use crate::upstream::heard::Message;
 use crate::upstream::legacy::response;
 use crate::upstream::request_id::{RequestId, is_beside_clients};
@@ -50,6 +51,7 @@ pub struct Session {
     pub goes_on: bool,
     mouth: Mouth,
     table: Mutex<Table>,
+    needed: Needed,
 }
 
 struct Table {
@@ -95,7 +97,12 @@ impl Session {
                 news: Unread::default(),
                 used: Instant::now(),
             }),
+            needed: Needed::default(),
         })
+    }
+
+    pub(in crate::upstream) fn needed(&self) -> &Needed {
+        &self.needed
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {

@@ -20,10 +20,12 @@ use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
 
 mod buffer;
+mod needed;
 mod registry;
 mod shared;
 mod stream;
 
+pub(super) use needed::Needed;
 pub(super) use registry::{ClientSessions, Identity};
 pub(super) use shared::Shared;
 pub use shared::{News, OUR_EVENT_IDS, Unheard};
@@ -66,6 +68,29 @@ impl ClientSession {
         };
         let shared = session.shared().ok_or(Unheard::Failed(none))?;
         Box::pin(shared.hear(session, parts)).await
+    }
+
+    fn needed(&self) -> &Needed {
+        match &self.0 {
+            Kind::Web { session, .. } => session.needed(),
+            Kind::Line(session) => session.needed(),
+        }
+    }
+
+    /// Calls that became tasks run there.
+    pub fn is_needed(&self) -> bool {
+        self.needed().is_needed()
+    }
+
+    /// True for the first that asks: whoever is told so ends the session when it is needed no more.
+    pub fn begin_to_end(&self) -> bool {
+        self.needed().begin_to_end()
+    }
+
+    /// Resolves when no such call runs there any more. False where another replica carries one on.
+    pub async fn needed_no_more(&self) -> bool {
+        self.needed().no_more().await;
+        !self.needed().is_elsewhere()
     }
 
     /// The client ended it: whatever of ours runs there has failed, and nobody knows its effect.

@@ -24,6 +24,7 @@ mod legacy;
 mod modern;
 mod own;
 mod resumable;
+mod sessions;
 mod tools;
 
 pub(crate) use legacy::Greeting;

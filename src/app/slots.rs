@@ -1,0 +1,100 @@
+//! Store files for processes that are started by clients: one of several, for one process each.
+//!
+//! Two sessions of one client start the same command twice at the same time, and a file belongs to one
+//! process. Each takes a file that is free, and what the other free files hold: a client that resumes a
+//! session finds its tasks in whichever file they were.
+
+use std::cmp::Reverse;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use tracing::{info, warn};
+
+use super::store::{Opened, embedded};
+use super::{AppError, line};
+use crate::clock::Clock;
+use crate::store::embedded::{Embedded, callers_key, shared_key};
+use crate::store::seal::Master;
+
+/// Processes with a file each, of one server in one directory; more keep their tasks in memory.
+const SLOTS_MAX: usize = 16;
+
+/// `None`: none of them can be had, which is no reason not to serve.
+pub(super) fn open(path: &Path, clock: &Arc<dyn Clock>) -> Option<Opened> {
+    let opened = shared_key(path)
+        .map_err(line)
+        .and_then(|key| one_of(path, &key, clock));
+    opened
+        .map_err(|why| warn!(%why, "tasks live in memory and end with this process"))
+        .ok()
+}
+
+fn one_of(path: &Path, key: &Master, clock: &Arc<dyn Clock>) -> Result<Opened, AppError> {
+    let slots = by_use(path);
+    let mut last = None;
+    for (place, slot) in slots.iter().enumerate() {
+        let others = slots.iter().enumerate();
+        let others: Vec<PathBuf> = others
+            .filter(|(other, _)| *other != place)
+            .map(|(_, slot)| slot.clone())
+            .collect();
+        let callers = callers_key(key);
+        match Embedded::open_one_of(slot, &others, &callers, Arc::clone(clock)) {
+            Ok(store) => {
+                info!(file = %slot.display(), "tasks live in a file");
+                return Ok(embedded(store, key, Arc::clone(clock)));
+            }
+            Err(why) => last = Some(line(why)),
+        }
+    }
+    Err(last.unwrap_or_else(|| AppError("there is no store file".to_owned())))
+}
+
+/// The files that were used last first, and those that are not there yet last.
+fn by_use(path: &Path) -> Vec<PathBuf> {
+    let mut slots: Vec<(Option<SystemTime>, PathBuf)> = (0..SLOTS_MAX)
+        .map(|number| slot(path, number))
+        .map(|slot| (used(&slot), slot))
+        .collect();
+    // Stable: those that are not there yet keep their order.
+    slots.sort_by_key(|(used, _)| Reverse(*used));
+    slots.into_iter().map(|(_, slot)| slot).collect()
+}
+
+fn used(path: &Path) -> Option<SystemTime> {
+    std::fs::metadata(path).ok()?.modified().ok()
+}
+
+fn slot(path: &Path, number: usize) -> PathBuf {
+    match number {
+        0 => path.into(),
+        number => path.with_extension(format!("{number}.redb")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_file_that_was_used_last_comes_first() {
+        let directory = std::env::temp_dir().join(format!("raincheck-{}", uuid::Uuid::new_v4()));
+        std::fs::create_dir(&directory).unwrap();
+        let path = directory.join("a.redb");
+        for (name, age) in [("a.redb", 9), ("a.3.redb", 1), ("a.1.redb", 5)] {
+            let file = std::fs::File::create(directory.join(name)).unwrap();
+            let modified = SystemTime::now() - Duration::from_secs(age);
+            file.set_modified(modified).unwrap();
+        }
+        let order: Vec<_> = by_use(&path)
+            .into_iter()
+            .map(|slot| slot.file_name().unwrap().to_str().unwrap().to_owned())
+            .collect();
+        std::fs::remove_dir_all(&directory).unwrap();
+        assert_eq!(order[..4], ["a.3.redb", "a.1.redb", "a.redb", "a.2.redb"]);
+        assert_eq!(order.len(), SLOTS_MAX);
+    }
+}

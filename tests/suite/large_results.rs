@@ -1,0 +1,54 @@
+//! Results above 1 MiB, for clients that refuse an event of that size: the official Python client 2.x and
+//! FastMCP 4, known by the name of their HTTP library.
+
+use serde_json::json;
+
+use crate::support::client::{Answer, Client};
+use crate::support::{Config, Era, Rig};
+
+const LIMITED: &str = "python-httpx2/2.16.2";
+const JSON: &str = "application/json";
+const EVENTS: &str = "text/event-stream";
+
+fn kind(answer: &Answer) -> &str {
+    answer.headers["content-type"].to_str().unwrap()
+}
+
+/// Nobody can come back to a stream of 2026-07-28, so there is none while nothing is said.
+#[tokio::test]
+async fn a_modern_answer_stays_one_body_while_nothing_is_said() {
+    let rig = Rig::start(Era::Legacy, Config::auto("10s")).await;
+    let client = rig.client().without_tasks();
+    let answer = client.call("slow", json!({"ms": 4_000})).await;
+    assert_eq!(kind(&answer), JSON);
+}
+
+async fn called_over_lines(agent: &str, arguments: serde_json::Value) -> Answer {
+    let proxy = Config::auto("10s").run("legacy").await;
+    let client = Client::of(proxy.address());
+    let initialize = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {},
+        "clientInfo": {"name": "mcp", "version": "0.1.0"},
+    }});
+    let hello = client.post(initialize.to_string()).send().await;
+    let session = hello.headers["mcp-session-id"].to_str().unwrap().to_owned();
+    let params = json!({"name": "slow", "arguments": arguments});
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+    let call = client.post(call.to_string());
+    let call = call
+        .header("mcp-session-id", &session)
+        .header("mcp-protocol-version", "2025-11-25")
+        .header("user-agent", agent);
+    call.send().await
+}
+
+/// In 2025-11-25 the early stream is what a call survives by: only who cannot bear it goes without.
+#[tokio::test]
+async fn a_legacy_stream_begins_late_only_for_who_cannot_bear_it() {
+    let arguments = json!({"ms": 1_500, "says": "x", "times": 2 << 20});
+    let answer = called_over_lines(LIMITED, arguments.clone()).await;
+    assert_eq!(kind(&answer), JSON);
+    assert!(answer.text.len() > 2 << 20);
+    let answer = called_over_lines("node", arguments).await;
+    assert_eq!(kind(&answer), EVENTS);
+}

@@ -8,8 +8,9 @@ use hyper::{HeaderMap, Method, Response};
 
 use super::body::Body;
 use super::dialect::{Edit, Looked};
+use super::intake::{Read, read};
 use super::tasks::Shared;
-use super::{Read, cancels, claims, dialect, facade, held, pass, read};
+use super::{cancels, claims, dialect, facade, held, pass, sent};
 
 pub(super) mod calls;
 pub mod carried;
@@ -28,8 +29,11 @@ pub(super) async fn answer(front: &Shared, parts: Parts, body: Incoming) -> Resp
     if parts.method != Method::POST {
         return other(front, parts, Some(body)).await;
     }
-    match read(body, front.settings.body_bytes_max).await {
-        Read::Whole(body) => Box::pin(post(front, parts, body)).await,
+    match read(front, body).await {
+        Read::Whole(body) => {
+            let bytes = body.len();
+            sent::asked_with(bytes, Box::pin(post(front, parts, body)).await)
+        }
         // What is too large to look at is the server's own business, where it can be passed on.
         Read::TooLarge(begun, rest) => {
             let reads = facade::serves(front, &parts.headers).await;

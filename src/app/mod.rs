@@ -34,6 +34,7 @@ use crate::downstream::legacy::carried::Carried;
 use crate::downstream::route::Names;
 use crate::downstream::stdio::Lines;
 use crate::downstream::{self, Front};
+use crate::room::Room;
 use crate::runner::{self, Runner};
 use crate::store::embedded::Embedded;
 use crate::store::ledger::{Ledger, Patience};
@@ -115,7 +116,8 @@ impl App {
             read: config.store.read_patience,
             create: config.store.create_patience,
         };
-        let settings = runner_settings(&config, &opened);
+        let room = Room::new(config.limits.buffer_bytes_max);
+        let settings = runner_settings(&config, &opened, &room);
         let (store, clock) = (opened.store, opened.clock);
         let notes = Notebook::new(Arc::clone(&store), Arc::clone(&clock), patience);
         let ledger = Ledger::new(store, clock, patience);
@@ -146,6 +148,7 @@ impl App {
             rules,
             callers: Callers::new(&key),
             settings: downstream_settings(&config),
+            room,
             closing: CancellationToken::new(),
             passing: TaskTracker::new(),
             carried: Carried::default(),
@@ -358,8 +361,9 @@ fn watch(
 }
 
 /// What the runner is told.
-fn runner_settings(config: &Config, opened: &Opened) -> runner::Settings {
+fn runner_settings(config: &Config, opened: &Opened, room: &Arc<Room>) -> runner::Settings {
     runner::Settings {
+        room: Arc::clone(room),
         calls_max: config.limits.calls,
         concurrency: config.upstream.concurrency,
         lease: config.replica.lease,

@@ -3,8 +3,7 @@
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use http_body_util::BodyExt as _;
+use bytes::Bytes;
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{AUTHORIZATION, HeaderValue};
 use hyper::http::request::Parts;
@@ -18,6 +17,7 @@ use crate::mcp::error::RpcError;
 use crate::mcp::tools::Tool;
 use crate::mcp::version::Era;
 use crate::mcp::{params, request};
+use crate::room::Room;
 use crate::runner::seat::Answer;
 use crate::runner::{Announce, Runner};
 use crate::store::notebook::Notebook;
@@ -36,13 +36,16 @@ pub mod discover;
 pub mod facade;
 mod heartbeat;
 pub mod held;
+mod intake;
 mod intercept;
 pub mod legacy;
 mod listen;
 mod pass;
 mod patience;
+mod patient;
 mod reply;
 pub mod route;
+mod sent;
 pub mod server;
 pub mod stdio;
 mod tasks;
@@ -57,15 +60,13 @@ use dialect::native::NativeTools;
 use discover::{Listed, StandIns};
 use facade::Facade;
 use held::live::Holds;
+use intake::{Read, read};
 use intercept::{Intercepted, Modern};
 use legacy::carried::Carried;
 use legacy::pushes::Pushes;
 use reply::Rpc;
 use route::{Door, Names};
 use tasks::{Answered, Shared};
-
-/// How long a request body may take to arrive.
-const BODY_PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long a call waits for the list of tools that its headers are checked against.
 const TOOLS_PATIENCE: Duration = Duration::from_secs(5);
@@ -92,6 +93,8 @@ pub struct Front {
     pub rules: Arc<Rules>,
     pub callers: Callers,
     pub settings: Settings,
+    /// For what is read from clients and written to them.
+    pub room: Arc<Room>,
     /// Cancelled when streams without an end of their own must come to one.
     pub closing: CancellationToken,
     /// The answers that pass through now.
@@ -173,8 +176,11 @@ async fn mcp(front: &Shared, parts: Parts, body: Incoming) -> Response<Body> {
         }
         return legacy::answer(front, parts, body).await;
     }
-    match read(body, front.settings.body_bytes_max).await {
-        Read::Whole(body) => post(front, parts, body).await,
+    match read(front, body).await {
+        Read::Whole(body) => {
+            let bytes = body.len();
+            sent::asked_with(bytes, post(front, parts, body).await)
+        }
         Read::Refused(refusal) => refusal,
     }
 }
@@ -203,60 +209,6 @@ async fn post(front: &Shared, parts: Parts, body: Bytes) -> Response<Body> {
             reply::refusal(StatusCode::BAD_REQUEST, &error)
         }
     }
-}
-
-/// What became of a request body.
-enum Read {
-    Whole(Bytes),
-    Refused(Response<Body>),
-}
-
-async fn read(mut body: Incoming, bytes_max: usize) -> Read {
-    match tokio::time::timeout(BODY_PATIENCE, read_into(&mut body, bytes_max)).await {
-        Ok(Ok((bytes, true))) => Read::Whole(bytes),
-        Ok(Ok((_, false))) => {
-            let error = RpcError::invalid_request("Invalid request: the body is too large");
-            Read::Refused(reply::refusal_and_close(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                &error,
-            ))
-        }
-        Ok(Err(_)) => {
-            let error = RpcError::parse("Parse error: the body ended early");
-            Read::Refused(reply::refusal_and_close(StatusCode::BAD_REQUEST, &error))
-        }
-        Err(_elapsed) => {
-            let error = RpcError::invalid_request("Invalid request: the body came too slowly");
-            Read::Refused(reply::refusal_and_close(
-                StatusCode::REQUEST_TIMEOUT,
-                &error,
-            ))
-        }
-    }
-}
-
-/// True where it was read to its end.
-async fn read_into(body: &mut Incoming, bytes_max: usize) -> Result<(Bytes, bool), hyper::Error> {
-    let mut read = Bytes::new();
-    let mut more = BytesMut::new();
-    while let Some(frame) = body.frame().await {
-        let Ok(data) = frame?.into_data() else {
-            continue;
-        };
-        // Most come in one piece.
-        if read.is_empty() && more.is_empty() {
-            read = data;
-        } else {
-            if more.is_empty() {
-                more.extend_from_slice(&std::mem::take(&mut read));
-            }
-            more.extend_from_slice(&data);
-        }
-        if read.len() + more.len() > bytes_max {
-            return Ok((if more.is_empty() { read } else { more.freeze() }, false));
-        }
-    }
-    Ok((if more.is_empty() { read } else { more.freeze() }, true))
 }
 
 async fn answer(

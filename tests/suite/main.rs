@@ -46,6 +46,7 @@ mod facade;
 mod facade_bounds;
 mod facade_ends;
 mod facade_replicas;
+mod floods;
 mod framing;
 mod get_stream;
 mod headers;

@@ -8,9 +8,10 @@ use hyper::{HeaderMap, Method, Response};
 
 use super::body::Body;
 use super::dialect::{Edit, Looked};
+use super::intake::{Read, read};
 use super::reply::Rpc;
 use super::tasks::Shared;
-use super::{Front, Read, cancels, dialect, facade, held, pass, read};
+use super::{Front, cancels, dialect, facade, held, pass, sent};
 
 pub(super) mod calls;
 pub mod carried;
@@ -31,8 +32,11 @@ pub(super) async fn answer(front: &Shared, parts: Parts, body: Incoming) -> Resp
     if parts.method != Method::POST {
         return other(front, parts).await;
     }
-    match read(body, front.settings.body_bytes_max).await {
-        Read::Whole(body) => Box::pin(post(front, parts, body)).await,
+    match read(front, body).await {
+        Read::Whole(body) => {
+            let bytes = body.len();
+            sent::asked_with(bytes, Box::pin(post(front, parts, body)).await)
+        }
         Read::Refused(refusal) => refusal,
     }
 }

@@ -19,6 +19,7 @@ pub mod downstream;
 pub mod failpoint;
 pub mod mcp;
 pub mod runner;
+pub mod socket;
 pub mod store;
 pub mod task;
 pub mod telemetry;

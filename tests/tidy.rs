@@ -13,18 +13,21 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tls", &[]),
     ("drain", &[]),
     ("failpoint", &[]),
+    ("socket", &[]),
     ("telemetry", &[]),
     ("task", &["mcp"]),
     ("config", &["task"]),
     ("store", &["clock", "failpoint", "mcp", "task"]),
-    ("upstream", &["failpoint", "mcp", "tls"]),
+    ("upstream", &["failpoint", "mcp", "socket", "tls"]),
     (
         "runner",
         &["clock", "failpoint", "mcp", "store", "task", "upstream"],
     ),
     (
         "downstream",
-        &["clock", "mcp", "runner", "store", "task", "tls", "upstream"],
+        &[
+            "clock", "mcp", "runner", "socket", "store", "task", "tls", "upstream",
+        ],
     ),
     (
         "admin",
@@ -177,6 +180,7 @@ const MODULES: &[&str] = &[
     "failpoint",
     "mcp",
     "runner",
+    "socket",
     "store",
     "task",
     "telemetry",

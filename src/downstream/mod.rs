@@ -1,18 +1,18 @@
 //! THE CLIENTS WE SERVE: from a request to the part that answers it.
 
-use std::sync::{Arc, Once};
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
-use hyper::body::{Body as _, Incoming};
+use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::warn;
 
 use crate::mcp::error::RpcError;
 use crate::mcp::tools::Tool;
@@ -33,18 +33,21 @@ mod claims;
 pub mod companion;
 pub mod dialect;
 mod discover;
+mod door;
 pub mod facade;
 mod heartbeat;
 pub mod held;
 mod intercept;
 pub mod legacy;
 mod listen;
+mod open;
 mod pass;
 mod reply;
 pub mod route;
 pub mod server;
 pub mod stdio;
 mod tasks;
+pub mod way;
 
 use auth::Callers;
 use body::Body;
@@ -60,6 +63,7 @@ use legacy::pushes::Pushes;
 use reply::Rpc;
 use route::{Door, Names};
 use tasks::{Answered, Shared};
+use way::RequestWay;
 
 /// How long a request body may take to arrive.
 const BODY_PATIENCE: Duration = Duration::from_secs(30);
@@ -71,6 +75,7 @@ const TOOLS_PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub names: Names,
+    pub way: RequestWay,
     pub body_bytes_max: usize,
     pub listen_task_ids_max: usize,
     /// What the server calls read-only or idempotent may be run again.
@@ -111,51 +116,13 @@ pub struct Front {
 
 /// Answers one request. Dropped before it resolves, the client is gone: what it asked for is
 /// cancelled unless it was announced.
-async fn handle(front: Shared, request: Request<Incoming>) -> Response<Body> {
-    let (parts, body) = request.into_parts();
-    let names = &front.settings.names;
-    if !names.host_is_ours(&parts.uri, &parts.headers) {
-        tell_of_host(&parts);
-        let error = RpcError::invalid_request(
-            "Invalid request: Host is not a name of this server (listen.allowed_hosts)",
-        );
-        return reply::refusal_and_close(StatusCode::FORBIDDEN, &error);
+async fn handle(front: Shared, request: Request<Incoming>, peer: SocketAddr) -> Response<Body> {
+    let (mut parts, body) = request.into_parts();
+    match door::open(&front, &mut parts, &body, peer) {
+        Ok(Door::ProtectedResource) => pass::bare(&front, parts).await,
+        Ok(Door::Mcp) => mcp(&front, parts, body).await,
+        Err(refusal) => *refusal,
     }
-    if !names.origin_is_ours(&parts.headers) {
-        let error = RpcError::invalid_request(
-            "Invalid request: Origin is not allowed (listen.allowed_origins)",
-        );
-        return reply::refusal_and_close(StatusCode::FORBIDDEN, &error);
-    }
-    let door = names.door(&parts.uri);
-    let Some(door) = door.filter(|door| *door == Door::Mcp || front.upstream.has_address()) else {
-        return reply::empty(StatusCode::NOT_FOUND);
-    };
-    if !door.takes(&parts.method) {
-        return reply::closing(reply::not_allowed(door.methods()));
-    }
-    // It goes nowhere, and whoever has the head only must not wait for it, or read it as something else.
-    if parts.method != Method::POST && !body.is_end_stream() {
-        let error = RpcError::invalid_request("Invalid request: only a POST has a body");
-        return reply::refusal_and_close(StatusCode::BAD_REQUEST, &error);
-    }
-    match door {
-        Door::ProtectedResource => pass::bare(&front, parts).await,
-        Door::Mcp => mcp(&front, parts, body).await,
-    }
-}
-
-/// Once in the life of the process: whoever sends such requests must not fill the log.
-fn tell_of_host(parts: &Parts) {
-    static TOLD: Once = Once::new();
-    TOLD.call_once(|| {
-        let host = route::host_as_written(&parts.uri, &parts.headers);
-        warn!(
-            host,
-            "a request was refused for its Host, and others will be; a name that clients write \
-             belongs in listen.allowed_hosts"
-        );
-    });
 }
 
 async fn mcp(front: &Shared, parts: Parts, body: Incoming) -> Response<Body> {
@@ -294,13 +261,9 @@ async fn forward(
 ) -> Response<Body> {
     let request = &modern.request;
     let is_call = request.method == "tools/call";
-    let name = if is_call {
-        match tool_name(request) {
-            Ok(name) => name,
-            Err(error) => return Rpc::error(request.id.get(), &error).into_response(),
-        }
-    } else {
-        String::new()
+    let name = match is_call.then(|| tool_name(request)).transpose() {
+        Ok(name) => name.unwrap_or_default(),
+        Err(error) => return Rpc::error(request.id.get(), &error).into_response(),
     };
     let rule = front.rules.for_tool(&name).0;
     let desk = Box::pin(companion::desk(front, modern, caller, credentials.as_ref())).await;
@@ -339,6 +302,7 @@ async fn forward(
         headers: &parts.headers,
         caller,
         credentials,
+        client_headers: front.upstream.client_headers(&parts.headers),
         era,
         repeatable: false,
         // A task of ours must not become one of the server's.

@@ -10,6 +10,8 @@
 #   program              the same server, run by raincheck over standard input and output
 #   plain                plain.mjs: clients without Tasks (mcp 1.30 and 2.3, SDK 1.32, client 2.4, fastmcp 3 and 4), in front of each
 #   patience             patience.mjs: some of them that give up after a minute, and a tool of five; `PATIENCE_SCALE=1` at full size
+#   desync               desync.mjs: a Node server that answers before it reads, and clients that announce bytes that never come
+#   peer                 peer.mjs: who a FastMCP server takes a client for that lies about its address
 #   wrapped              wrapped.mjs: every server in rows.mjs, wrapped unmodified; `node wrapped.mjs ROW..` runs some
 set -euo pipefail
 # shellcheck source=tests/lib.sh
@@ -23,12 +25,12 @@ lane() {
     rust_clients "$dir" || FAILED=yes
     return
   fi
-  if [ "$1" = wrapped ] || [ "$1" = plain ] || [ "$1" = patience ]; then
-    RAINCHECK=$(raincheck_path) SCRATCH=$dir node_tests "$1.mjs" "$dir"
-    [ -z "${FAILED:-}" ] || find "$dir" -name raincheck.log -exec grep -hv stdio::stderr {} + | tail -n 60
-    return
-  fi
   case $1 in
+    wrapped | plain | patience | desync | peer)
+      RAINCHECK=$(raincheck_path) SCRATCH=$dir node_tests "$1.mjs" "$dir"
+      [ -z "${FAILED:-}" ] || find "$dir" -name raincheck.log -exec grep -hv stdio::stderr {} + | tail -n 60
+      return
+      ;;
     everything) everything "$dir" streamableHttp mcp ;;
     sse) everything "$dir" sse sse ;;
     program) UPSTREAM= ;;
@@ -93,7 +95,7 @@ rust_clients() {
 }
 
 LANES=("$@")
-[ $# -gt 0 ] || LANES=(patience wrapped plain rmcp legacy legacy-sse modern dialect-legacy dialect-modern everything sse program)
+[ $# -gt 0 ] || LANES=(patience wrapped plain desync peer rmcp legacy legacy-sse modern dialect-legacy dialect-modern everything sse program)
 
 arm
 scratch

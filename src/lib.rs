@@ -20,6 +20,7 @@ pub mod failpoint;
 pub mod mcp;
 pub mod room;
 pub mod runner;
+pub mod socket;
 pub mod store;
 pub mod task;
 pub mod telemetry;

@@ -15,6 +15,8 @@ mod example;
 mod layers;
 #[path = "config/mistakes.rs"]
 mod mistakes;
+#[path = "config/network.rs"]
+mod network;
 #[path = "config/readme.rs"]
 mod readme;
 #[path = "config/wrapped.rs"]

@@ -14,11 +14,12 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("drain", &[]),
     ("failpoint", &[]),
     ("room", &[]),
+    ("socket", &[]),
     ("telemetry", &[]),
     ("task", &["mcp"]),
     ("config", &["task"]),
     ("store", &["clock", "failpoint", "mcp", "task"]),
-    ("upstream", &["failpoint", "mcp", "tls"]),
+    ("upstream", &["failpoint", "mcp", "socket", "tls"]),
     (
         "runner",
         &[
@@ -34,7 +35,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "downstream",
         &[
-            "clock", "mcp", "room", "runner", "store", "task", "tls", "upstream",
+            "clock", "mcp", "room", "runner", "socket", "store", "task", "tls", "upstream",
         ],
     ),
     (
@@ -189,6 +190,7 @@ const MODULES: &[&str] = &[
     "mcp",
     "room",
     "runner",
+    "socket",
     "store",
     "task",
     "telemetry",

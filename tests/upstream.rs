@@ -76,6 +76,7 @@ fn call(tool: &str) -> Outgoing {
         capabilities: r#"{"elicitation":{}}"#.into(),
         name: Some(tool.into()),
         param_headers: [].into(),
+        headers: [].into(),
         wants_progress: true,
         log_level: None,
         retry: None,

@@ -1,10 +1,12 @@
 //! The probe listener: `/livez`, `/readyz`, `/drain/<token>`, and nothing else.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
@@ -26,7 +28,11 @@ use super::drain::Drain;
 use super::health::Health;
 
 /// An orchestrator asks one question at a time; more connections wait to be accepted.
-const CONNECTIONS_MAX: usize = 128;
+const CONNECTIONS_MAX: usize = 256;
+
+/// Of these so many may have asked nothing yet: one more, and the oldest of them is closed. Whoever has
+/// something to ask does so at once, and must not wait behind those who have not.
+const SILENT_MAX: usize = 128;
 
 /// How long the head of a request may take.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(3);
@@ -95,6 +101,7 @@ impl Probes {
         let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         let connections = TaskTracker::new();
         let accepting = async {
+            let mut silent = VecDeque::new();
             loop {
                 let Ok(permit) = Arc::clone(&permits).acquire_owned().await else {
                     return;
@@ -102,8 +109,10 @@ impl Probes {
                 match self.listener.accept().await {
                     Ok((stream, _)) => {
                         let answers = Arc::clone(&self.answers);
+                        let visitor = Arc::new(Visitor::default());
+                        make_room(&mut silent, &visitor);
                         connections.spawn(async move {
-                            answers.speak(stream).await;
+                            answers.speak(stream, &visitor).await;
                             drop(permit);
                         });
                     }
@@ -121,6 +130,27 @@ impl Probes {
     }
 }
 
+/// One connection.
+#[derive(Debug, Default)]
+struct Visitor {
+    has_asked: AtomicBool,
+    sent_away: CancellationToken,
+}
+
+/// Takes a new one in, and sends the oldest silent one away if there are too many.
+fn make_room(silent: &mut VecDeque<Weak<Visitor>>, new: &Arc<Visitor>) {
+    silent.retain(|visitor| {
+        let visitor = visitor.upgrade();
+        visitor.is_some_and(|visitor| !visitor.has_asked.load(Ordering::Relaxed))
+    });
+    if silent.len() >= SILENT_MAX
+        && let Some(oldest) = silent.pop_front().and_then(|oldest| oldest.upgrade())
+    {
+        oldest.sent_away.cancel();
+    }
+    silent.push_back(Arc::downgrade(new));
+}
+
 /// What a request asks for.
 #[derive(Debug, PartialEq, Eq)]
 enum Asked {
@@ -132,8 +162,9 @@ enum Asked {
 }
 
 impl Answers {
-    async fn speak(self: Arc<Self>, stream: TcpStream) {
+    async fn speak(self: Arc<Self>, stream: TcpStream, visitor: &Visitor) {
         let service = service_fn(|request: Request<Incoming>| {
+            visitor.has_asked.store(true, Ordering::Relaxed);
             let answers = Arc::clone(&self);
             async move { Ok::<_, Infallible>(answers.answer(&request).await) }
         });
@@ -142,9 +173,9 @@ impl Answers {
             .timer(TokioTimer::new())
             .header_read_timeout(HEADER_TIMEOUT)
             .keep_alive(false)
-            .serve_connection(TokioIo::new(stream), service)
-            .await;
-        if let Err(error) = served {
+            .serve_connection(TokioIo::new(stream), service);
+        let served = visitor.sent_away.run_until_cancelled(served).await;
+        if let Some(Err(error)) = served {
             debug!(%error, "a probe's connection ended with an error");
         }
     }

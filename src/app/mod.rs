@@ -33,6 +33,7 @@ use crate::downstream::facade::Facade;
 use crate::downstream::legacy::carried::Carried;
 use crate::downstream::route::Names;
 use crate::downstream::stdio::Lines;
+use crate::downstream::way::RequestWay;
 use crate::downstream::{self, Front};
 use crate::room::Room;
 use crate::runner::{self, Runner};
@@ -274,6 +275,11 @@ fn downstream_settings(config: &Config) -> downstream::Settings {
             hosts: listen.allowed_hosts,
             origins: listen.allowed_origins,
             address: listen.address.ip(),
+        },
+        way: RequestWay {
+            trusted: listen.trusted_proxies,
+            said: config.upstream.forward_headers.clone(),
+            over_tls: listen.tls.is_some(),
         },
         body_bytes_max: config.limits.body_bytes_max,
         listen_task_ids_max: config.limits.listen_task_ids,

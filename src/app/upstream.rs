@@ -36,6 +36,7 @@ pub fn settings(config: &Config) -> Result<Settings, String> {
         })
         .collect::<HeaderMap>();
     Ok(Settings {
+        forward_headers: config.upstream.forward_headers.clone(),
         children_max: config.upstream.children_max,
         transport: match config.upstream.transport {
             TransportChoice::Auto => Transport::Auto,

@@ -58,7 +58,8 @@ fn report(
     inspection: Result<&Inspection, &str>,
 ) -> Report {
     let mut verdicts = vec![("config", Ok("every setting is right".to_owned()))];
-    let exposure = config.exposure().map_err(|e| e.to_string());
+    let exposure = config.exposure().and_then(|()| config.circle());
+    let exposure = exposure.map_err(|e| e.to_string());
     verdicts.push(("listen", exposure.map(|()| listening(config))));
     if let Some(certificate) = certificate {
         verdicts.push((

@@ -207,6 +207,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Run(settings) => {
             let config = settings.load()?;
             config.exposure()?;
+            config.circle()?;
             log(&config.telemetry)?;
             run::run(config)
         }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
+use ipnet::IpNet;
 use tracing_subscriber::EnvFilter;
 
 use super::host::Host;
@@ -99,9 +100,24 @@ impl TryFrom<file::Listen> for Listen {
             h2c: file.h2c,
             allowed_hosts: lower(file.allowed_hosts),
             allowed_origins: lower(file.allowed_origins),
+            trusted_proxies: trusted(&file.trusted_proxies)?,
             tls: tls("listen.tls", file.tls.certificate, file.tls.key)?,
         })
     }
+}
+
+/// Addresses and networks.
+fn trusted(written: &[String]) -> Result<Vec<IpNet>, Problem> {
+    let parsed = written.iter().map(|text| {
+        let address = text.parse::<IpAddr>().map(IpNet::from);
+        address.or_else(|_| text.parse::<IpNet>()).map_err(|_| {
+            let text = format!(
+                "{text:?} is neither an address nor a network; write \"10.0.0.7\" or \"10.0.0.0/8\""
+            );
+            Problem::new("listen.trusted_proxies", text)
+        })
+    });
+    parsed.collect()
 }
 
 /// Names are not looked up: what is listened on must not depend on a name server.

@@ -41,6 +41,8 @@ pub(super) struct Listen {
     pub(super) allowed_hosts: Vec<String>,
     #[serde(deserialize_with = "list")]
     pub(super) allowed_origins: Vec<String>,
+    #[serde(deserialize_with = "list")]
+    pub(super) trusted_proxies: Vec<String>,
     pub(super) tls: Tls,
 }
 
@@ -52,6 +54,7 @@ impl Default for Listen {
             h2c: false,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
+            trusted_proxies: Vec::new(),
             tls: Tls::default(),
         }
     }
@@ -102,6 +105,8 @@ pub(super) struct Upstream {
     pub(super) native_tasks: NativeTasks,
     pub(super) tls: ClientTls,
     pub(super) headers: BTreeMap<String, Value>,
+    #[serde(deserialize_with = "list")]
+    pub(super) forward_headers: Vec<String>,
 }
 
 impl Default for Upstream {
@@ -125,6 +130,7 @@ impl Default for Upstream {
             native_tasks: NativeTasks::Hide,
             tls: ClientTls::default(),
             headers: BTreeMap::new(),
+            forward_headers: Vec::new(),
         }
     }
 }

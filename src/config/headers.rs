@@ -44,6 +44,51 @@ pub(super) fn headers(written: &BTreeMap<String, file::Value>) -> Result<Vec<Hea
         .collect()
 }
 
+/// What raincheck decides itself, whatever is configured. Beside `proxy-*` and `x-http-*`.
+const NEVER: [&str; 6] = [
+    "authorization",
+    "via",
+    "x-method-override",
+    "x-original-url",
+    "x-rewrite-url",
+    "idempotency-key",
+];
+
+/// Client headers that go to the server although it is on another machine.
+pub(super) fn forwarded(written: &[String]) -> Result<Vec<HeaderName>, Problem> {
+    let named = written.iter().map(|name| {
+        let refused = |text: String| {
+            Err(Problem::new(
+                "upstream.forward_headers",
+                format!("{name:?} {text}"),
+            ))
+        };
+        let Ok(parsed) = name.parse::<HeaderName>() else {
+            return refused("is not the name of a header; write \"x-api-key\"".into());
+        };
+        if parsed.as_str() != name {
+            return refused(format!("must be in lower case: {:?}", parsed.as_str()));
+        }
+        if name == "authorization" {
+            return refused(
+                "is never forwarded to another machine: a client's token is for this server; set \
+                 upstream.headers.authorization"
+                    .into(),
+            );
+        }
+        let is_ours = RESERVED.contains(&&**name) || NEVER.contains(&&**name);
+        if is_ours
+            || ["mcp-", "proxy-", "x-http-"]
+                .iter()
+                .any(|begin| name.starts_with(begin))
+        {
+            return refused("belongs to HTTP, to MCP or to raincheck; take it out".into());
+        }
+        Ok(parsed)
+    });
+    named.collect()
+}
+
 fn header(name: &str, value: &Secret) -> Result<Header, Problem> {
     let refused = |text: &str| Problem::new(format!("upstream.headers.{name}"), text);
     let parsed: HeaderName = name

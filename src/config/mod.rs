@@ -3,9 +3,12 @@
 //! What the user wrote is [`file`]; how it is found and layered is [`load`]. Named by `app` and
 //! `cli` only: every part takes a small struct of its own.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
+
+use hyper::header::HeaderName;
+use ipnet::IpNet;
 
 use crate::task::policy::{Limit, Rules};
 
@@ -63,6 +66,39 @@ impl Config {
     }
 }
 
+impl Config {
+    /// Refuses our own listener as the server: each request would be sent again by the one that it is
+    /// sent by. What only other names or machines hide is found by [`Via`](hyper::header::VIA).
+    pub fn circle(&self) -> Result<(), ConfigError> {
+        let Wrapped::Url(url) = &self.upstream.server else {
+            return Ok(());
+        };
+        let usual = if url.scheme_str() == Some("https") {
+            443
+        } else {
+            80
+        };
+        let listens = self.listen.address;
+        let host = url.host().unwrap_or_default();
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let is_us = if host.eq_ignore_ascii_case("localhost") {
+            listens.ip().is_unspecified() || self.listen.is_loopback()
+        } else {
+            host.parse::<IpAddr>().is_ok_and(|ip| {
+                let (ip, own) = (ip.to_canonical(), listens.ip().to_canonical());
+                ip == own || ip.is_unspecified() || (own.is_unspecified() && ip.is_loopback())
+            })
+        };
+        if listens.port() == 0 || url.port_u16().unwrap_or(usual) != listens.port() || !is_us {
+            return Ok(());
+        }
+        Err(ConfigError::new(format!(
+            "upstream.url: {listens} is where raincheck itself listens; write the address of the \
+             MCP server, or change listen.address"
+        )))
+    }
+}
+
 /// Where clients reach us.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listen {
@@ -76,6 +112,8 @@ pub struct Listen {
     pub allowed_hosts: Vec<String>,
     /// `Origin` values beyond loopback ones, lower case, `scheme://host[:port]`.
     pub allowed_origins: Vec<String>,
+    /// What they say of a request's way is believed.
+    pub trusted_proxies: Vec<IpNet>,
     pub tls: Option<Tls>,
 }
 
@@ -100,6 +138,9 @@ pub struct Upstream {
     pub tls: UpstreamTls,
     /// In every request to it, instead of the client's of the same name.
     pub headers: Vec<Header>,
+    /// Client headers that go to a server on another machine, too, and those of a request's way that
+    /// raincheck says itself.
+    pub forward_headers: Vec<HeaderName>,
     pub era: EraChoice,
     pub session: SessionUse,
     pub sessions_max: usize,

@@ -7,7 +7,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use hyper::Uri;
 
 use super::checked::{PERMITS_MAX, positive, tls};
-use super::headers::headers;
+use super::headers::{forwarded, headers};
 use super::problem::Problem;
 use super::{EraChoice, Secret, Socket, TransportChoice, Upstream, UpstreamTls, concurrency, file};
 
@@ -131,6 +131,7 @@ pub(super) fn upstream(
     Ok(Upstream {
         tls: client_tls(file, &server)?,
         headers: headers(&file.headers)?,
+        forward_headers: forwarded(&file.forward_headers)?,
         shared,
         trust_annotations: file.trust_annotations,
         native_tasks: file.native_tasks,
@@ -237,6 +238,12 @@ fn address_only(file: &file::Upstream) -> Result<(), Problem> {
         return Err(refused(
             "transport",
             "is for a server with a URL, and this one is run by raincheck; take it out",
+        ));
+    }
+    if !file.forward_headers.is_empty() {
+        return Err(refused(
+            "forward_headers",
+            "is for a server with a URL, and this one is a command, which has no headers; take it out",
         ));
     }
     if file.headers.is_empty() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream::{self, BoxStream, StreamExt as _};
-use hyper::header::{HeaderName, HeaderValue};
+use hyper::header::HeaderValue;
 use hyper::{HeaderMap, Response};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, Interval};
@@ -28,7 +28,7 @@ use crate::runner::{Announce, Call, NotBegun};
 use crate::task::id::Caller;
 use crate::task::policy::{Plan, Rule};
 use crate::task::state::Digest;
-use crate::upstream::Outgoing;
+use crate::upstream::{ClientHeaders, Outgoing};
 
 /// Between comments on a quiet stream.
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -39,6 +39,7 @@ pub(super) struct Asked<'a> {
     pub(super) headers: &'a HeaderMap,
     pub(super) caller: Caller,
     pub(super) credentials: Option<HeaderValue>,
+    pub(super) client_headers: ClientHeaders,
     pub(super) era: Era,
     /// The server calls the tool safe to repeat, and is believed.
     pub(super) repeatable: bool,
@@ -105,6 +106,7 @@ fn outgoing(asked: &Asked<'_>, rule: &Rule) -> Outgoing {
         capabilities: meta.capabilities.get().into(),
         name: request.name().as_deref().map(Arc::from),
         param_headers: param_headers(asked.headers),
+        headers: Arc::clone(&asked.client_headers),
         wants_progress: may_become_task || meta.progress_token.is_some(),
         log_level: meta.log_level.as_deref().map(Arc::from),
         retry: None,
@@ -114,7 +116,7 @@ fn outgoing(asked: &Asked<'_>, rule: &Rule) -> Outgoing {
     }
 }
 
-fn param_headers(headers: &HeaderMap) -> Arc<[(HeaderName, HeaderValue)]> {
+fn param_headers(headers: &HeaderMap) -> ClientHeaders {
     headers
         .iter()
         .filter(|(name, _)| name.as_str().starts_with("mcp-param-"))

@@ -1,17 +1,17 @@
 //! THE CLIENTS WE SERVE: from a request to the part that answers it.
 
-use std::sync::{Arc, Once};
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::body::{Body as _, Incoming};
+use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::warn;
 
 use crate::mcp::error::RpcError;
 use crate::mcp::tools::Tool;
@@ -33,6 +33,7 @@ mod claims;
 pub mod companion;
 pub mod dialect;
 pub mod discover;
+mod door;
 pub mod facade;
 mod heartbeat;
 pub mod held;
@@ -40,6 +41,7 @@ mod intake;
 mod intercept;
 pub mod legacy;
 mod listen;
+mod open;
 mod pass;
 mod patience;
 mod patient;
@@ -50,6 +52,7 @@ pub mod server;
 pub mod stdio;
 mod tasks;
 mod unread;
+pub mod way;
 
 use auth::Callers;
 use body::Body;
@@ -67,6 +70,7 @@ use legacy::pushes::Pushes;
 use reply::Rpc;
 use route::{Door, Names};
 use tasks::{Answered, Shared};
+use way::RequestWay;
 
 /// How long a call waits for the list of tools that its headers are checked against.
 const TOOLS_PATIENCE: Duration = Duration::from_secs(5);
@@ -75,6 +79,7 @@ const TOOLS_PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub names: Names,
+    pub way: RequestWay,
     pub body_bytes_max: usize,
     pub listen_task_ids_max: usize,
     /// What the server calls read-only or idempotent may be run again.
@@ -120,51 +125,13 @@ pub struct Front {
 
 /// Answers one request. Dropped before it resolves, the client is gone: what it asked for is
 /// cancelled unless it was announced.
-async fn handle(front: Shared, request: Request<Incoming>) -> Response<Body> {
-    let (parts, body) = request.into_parts();
-    let names = &front.settings.names;
-    if !names.host_is_ours(&parts.uri, &parts.headers) {
-        tell_of_host(&parts);
-        let error = RpcError::invalid_request(
-            "Invalid request: Host is not a name of this server (listen.allowed_hosts)",
-        );
-        return reply::refusal_and_close(StatusCode::FORBIDDEN, &error);
+async fn handle(front: Shared, request: Request<Incoming>, peer: SocketAddr) -> Response<Body> {
+    let (mut parts, body) = request.into_parts();
+    match door::open(&front, &mut parts, &body, peer) {
+        Ok(Door::ProtectedResource) => pass::bare(&front, parts).await,
+        Ok(Door::Mcp) => mcp(&front, parts, body).await,
+        Err(refusal) => *refusal,
     }
-    if !names.origin_is_ours(&parts.headers) {
-        let error = RpcError::invalid_request(
-            "Invalid request: Origin is not allowed (listen.allowed_origins)",
-        );
-        return reply::refusal_and_close(StatusCode::FORBIDDEN, &error);
-    }
-    let door = names.door(&parts.uri);
-    let Some(door) = door.filter(|door| *door == Door::Mcp || front.upstream.has_address()) else {
-        return reply::empty(StatusCode::NOT_FOUND);
-    };
-    if !door.takes(&parts.method) {
-        return reply::closing(reply::not_allowed(door.methods()));
-    }
-    // It goes nowhere, and whoever has the head only must not wait for it, or read it as something else.
-    if parts.method != Method::POST && !body.is_end_stream() {
-        let error = RpcError::invalid_request("Invalid request: only a POST has a body");
-        return reply::refusal_and_close(StatusCode::BAD_REQUEST, &error);
-    }
-    match door {
-        Door::ProtectedResource => pass::bare(&front, parts).await,
-        Door::Mcp => mcp(&front, parts, body).await,
-    }
-}
-
-/// Once in the life of the process: whoever sends such requests must not fill the log.
-fn tell_of_host(parts: &Parts) {
-    static TOLD: Once = Once::new();
-    TOLD.call_once(|| {
-        let host = route::host_as_written(&parts.uri, &parts.headers);
-        warn!(
-            host,
-            "a request was refused for its Host, and others will be; a name that clients write \
-             belongs in listen.allowed_hosts"
-        );
-    });
 }
 
 async fn mcp(front: &Shared, parts: Parts, body: Incoming) -> Response<Body> {
@@ -252,13 +219,9 @@ async fn forward(
 ) -> Response<Body> {
     let request = &modern.request;
     let is_call = request.method == "tools/call";
-    let name = if is_call {
-        match tool_name(request) {
-            Ok(name) => name,
-            Err(error) => return Rpc::error(request.id.get(), &error).into_response(),
-        }
-    } else {
-        String::new()
+    let name = match is_call.then(|| tool_name(request)).transpose() {
+        Ok(name) => name.unwrap_or_default(),
+        Err(error) => return Rpc::error(request.id.get(), &error).into_response(),
     };
     let rule = front.rules.for_tool(&name).0;
     let desk = Box::pin(companion::desk(front, modern, caller, credentials.as_ref())).await;
@@ -297,6 +260,7 @@ async fn forward(
         headers: &parts.headers,
         caller,
         credentials,
+        client_headers: front.upstream.client_headers(&parts.headers),
         era,
         repeatable: false,
         // A task of ours must not become one of the server's.

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use hyper::header::{HOST, HeaderValue, ORIGIN};
+use hyper::header::{HOST, HeaderName, HeaderValue, ORIGIN};
 use hyper::http::Uri;
 use hyper::{HeaderMap, Method};
 
@@ -30,6 +30,8 @@ impl Door {
         methods.any(|known| known == method.as_str())
     }
 }
+
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 const PROTECTED_RESOURCE: &str = "/.well-known/oauth-protected-resource";
 
@@ -60,18 +62,25 @@ impl Names {
     pub(super) fn host_is_ours(&self, uri: &Uri, headers: &HeaderMap) -> bool {
         let mut values = headers.get_all(HOST).iter();
         let (first, second) = (values.next(), values.next());
-        let host = match (first, second) {
-            (Some(value), None) => value.to_str().ok(),
-            // HTTP/2 has it in the authority.
-            (None, None) => uri.authority().map(hyper::http::uri::Authority::as_str),
-            (_, Some(_)) => None,
-        };
-        host.is_some_and(|host| self.is_ours(host_of(host)))
+        // HTTP/2 has it here, and HTTP/1.1 may have both.
+        let authority = uri.authority().map(hyper::http::uri::Authority::as_str);
+        let is_ours = |name: &str| host_of(name).is_some_and(|host| self.is_ours(host));
+        let is_named = first.is_some() || authority.is_some();
+        is_named
+            && second.is_none()
+            && first.is_none_or(|value| value.to_str().is_ok_and(is_ours))
+            && authority.is_none_or(is_ours)
     }
 
-    /// Absent for everything but browsers.
+    /// Absent for everything but browsers, which leave it out of some requests of strange pages, too, and
+    /// then say so in another header.
     pub(super) fn origin_is_ours(&self, headers: &HeaderMap) -> bool {
-        headers.get_all(ORIGIN).iter().all(|value| {
+        let mut origins = headers.get_all(ORIGIN).iter().peekable();
+        if origins.peek().is_none() {
+            let mut sites = headers.get_all(SEC_FETCH_SITE).iter();
+            return !sites.any(|site| site.as_bytes().eq_ignore_ascii_case(b"cross-site"));
+        }
+        origins.all(|value| {
             let Ok(origin) = value.to_str() else {
                 return false;
             };
@@ -85,7 +94,8 @@ impl Names {
             let authority = origin
                 .strip_prefix("http://")
                 .or_else(|| origin.strip_prefix("https://"));
-            authority.is_some_and(|authority| self.is_ours(host_of(authority)))
+            let host = authority.and_then(host_of);
+            host.is_some_and(|host| self.is_ours(host))
         })
     }
 
@@ -120,14 +130,19 @@ pub(super) fn host_as_written(uri: &Uri, headers: &HeaderMap) -> String {
         .collect()
 }
 
-/// The host of an authority, without port and brackets.
-fn host_of(authority: &str) -> &str {
-    if let Some(rest) = authority.strip_prefix('[') {
-        return rest.split_once(']').map_or("", |(host, _)| host);
-    }
-    authority
-        .rsplit_once(':')
-        .map_or(authority, |(host, _)| host)
+/// The host of an authority that is one, without port and brackets.
+fn host_of(authority: &str) -> Option<&str> {
+    let (host, rest) = match authority.strip_prefix('[') {
+        Some(rest) => rest.split_once(']')?,
+        None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
+    };
+    let is_port = |port: &str| {
+        !port.is_empty()
+            && port.bytes().all(|byte| byte.is_ascii_digit())
+            && port.parse::<u16>().is_ok()
+    };
+    let port = rest.strip_prefix(':');
+    (rest.is_empty() || port.is_some_and(is_port)).then_some(host)
 }
 
 #[cfg(test)]
@@ -168,9 +183,35 @@ mod tests {
             "127.0.0.1.nip.io",
             "",
             "[::1",
+            "[::1]evil.example",
+            "[::1]:8440:80",
+            "localhost:evil.example",
+            "localhost:80@evil.example",
+            "localhost:",
+            "localhost:+80",
+            "localhost:65536",
+            "localhost:80:80",
+            "evil@localhost",
         ] {
             assert!(!check(evil), "{evil}");
         }
+    }
+
+    #[test]
+    fn a_name_is_ours_wherever_it_is_written() {
+        let check = |uri: &'static str, hosts: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            for host in hosts {
+                headers.append(HOST, HeaderValue::from_static(host));
+            }
+            names().host_is_ours(&Uri::from_static(uri), &headers)
+        };
+        assert!(check("http://localhost/mcp", &[]));
+        assert!(check("http://localhost/mcp", &["127.0.0.1:1"]));
+        assert!(!check("http://evil.example/mcp", &["localhost"]));
+        assert!(!check("http://localhost/mcp", &["evil.example"]));
+        assert!(!check("/mcp", &["localhost", "localhost"]));
+        assert!(!check("/mcp", &[]));
     }
 
     #[test]
@@ -211,8 +252,44 @@ mod tests {
             "https://localhost.evil.example",
             "file://x",
             "http://app.example.com",
+            "http://localhost:evil.example",
+            "http://localhost:80 http://evil.example",
+            "http://localhost/",
+            "http://[::1]x",
         ] {
             assert!(!check(evil), "{evil}");
+        }
+    }
+
+    #[test]
+    fn a_strange_page_says_so_where_it_has_no_origin() {
+        let check = |written: &[(&'static str, &'static str)]| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in written {
+                headers.append(*name, HeaderValue::from_static(value));
+            }
+            names().origin_is_ours(&headers)
+        };
+        assert!(!check(&[("sec-fetch-site", "cross-site")]));
+        for ours in ["same-origin", "same-site", "none"] {
+            assert!(check(&[("sec-fetch-site", ours)]), "{ours}");
+        }
+        let origin = ("origin", "https://app.example.com");
+        assert!(check(&[("sec-fetch-site", "cross-site"), origin]));
+    }
+
+    #[test]
+    fn each_door_takes_what_it_knows() {
+        for method in [Method::POST, Method::GET, Method::DELETE] {
+            assert!(Door::Mcp.takes(&method), "{method}");
+        }
+        assert!(Door::ProtectedResource.takes(&Method::GET));
+        assert!(!Door::ProtectedResource.takes(&Method::POST));
+        for method in ["TRACE", "OPTIONS", "HEAD", "PUT", "get", "POST, GET"] {
+            let Ok(method) = Method::from_bytes(method.as_bytes()) else {
+                continue;
+            };
+            assert!(!Door::Mcp.takes(&method), "{method}");
         }
     }
 

@@ -6,7 +6,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::body::Incoming;
 use hyper::service::service_fn;
+use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulConnection;
 use socket2::SockRef;
@@ -17,10 +19,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
+use super::open::{Counted, Open};
 use super::patient::{Patient, Streams};
 use super::sent::Sent;
 use super::tasks::Shared;
 use super::{Front, handle};
+use crate::socket;
 use crate::tls::kept::Kept;
 
 /// How a connection may behave.
@@ -85,9 +89,10 @@ impl Server {
                 () = close.cancelled() => break,
             };
             match accepted {
-                Ok((stream, _)) => {
+                Ok((stream, peer)) => {
                     let connection = Connection {
                         front: Arc::clone(&front),
+                        peer,
                         settings: self.settings.clone(),
                         stop: stop.clone(),
                     };
@@ -117,16 +122,25 @@ const UNSENT_MAX: usize = 64 * 1024;
 /// The same in the kernel, beside what is on its way.
 const UNREAD_MAX: u32 = 256 * 1024;
 
+/// What one HTTP/2 connection may ask for at once, and may send before it is read.
+const STREAMS_MAX: u32 = 128;
+const STREAM_WINDOW: u32 = 64 * 1024;
+const CONNECTION_WINDOW: u32 = 256 * 1024;
+const HEADER_LIST_MAX: u32 = 16 * 1024;
+
 struct Connection {
     front: Shared,
+    peer: SocketAddr,
     settings: Settings,
     stop: CancellationToken,
 }
 
 impl Connection {
     async fn serve(self, stream: TcpStream) {
-        // Events must not wait for more of them.
-        let _ = stream.set_nodelay(true);
+        if let Err(error) = socket::prepare(&stream) {
+            debug!(%error, "a connection was gone at once");
+            return;
+        }
         // What the kernel takes for a client that does not read counts nowhere.
         let _ = SockRef::from(&stream).set_tcp_notsent_lowat(UNREAD_MAX);
         let stream = Patient::new(stream, Arc::clone(&self.front.room));
@@ -145,47 +159,79 @@ impl Connection {
     where
         S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
     {
-        let front = Arc::clone(&self.front);
-        let streams = Streams::new(Arc::clone(&front.room));
+        if self.settings.h2c {
+            return Box::pin(self.speak_either(stream)).await;
+        }
+        let (front, peer) = (Arc::clone(&self.front), self.peer);
         let service = service_fn(move |request| {
             let front = Arc::clone(&front);
+            async move { Ok::<_, Infallible>(answer(front, request, peer).await) }
+        });
+        let mut builder = hyper::server::conn::http1::Builder::new();
+        builder
+            .max_buf_size(UNSENT_MAX)
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.settings.header_timeout);
+        let connection = builder.serve_connection(TokioIo::new(stream), service);
+        until_stopped(connection, self.stop).await;
+    }
+
+    /// HTTP/1.1 or HTTP/2, as the first bytes say.
+    async fn speak_either<S>(self, stream: S)
+    where
+        S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+    {
+        let (front, peer) = (Arc::clone(&self.front), self.peer);
+        let streams = Streams::new(Arc::clone(&front.room));
+        let open = Open::default();
+        let counted = open.clone();
+        let service = service_fn(move |request| {
+            let (front, request_open) = (Arc::clone(&front), counted.begin());
             async move {
-                let version = request.version();
-                // Apart: what a request takes is given back while its stream of events lasts.
-                let room = Arc::clone(&front.room);
-                let response = Box::pin(handle(front, request)).await;
-                Ok::<_, Infallible>(Sent::of(response, &room, version))
+                let response = answer(front, request, peer).await;
+                Ok::<_, Infallible>(response.map(|body| Counted::new(body, request_open)))
             }
         });
-        let io = TokioIo::new(stream);
-        if self.settings.h2c {
-            let mut builder = hyper_util::server::conn::auto::Builder::new(streams);
-            builder
-                .http1()
-                .max_buf_size(UNSENT_MAX)
-                .timer(TokioTimer::new())
-                .header_read_timeout(self.settings.header_timeout);
-            builder
-                .http2()
-                .timer(TokioTimer::new())
-                .max_concurrent_streams(256)
-                // Room for one piece of a stream: a body that is asked for the piece after the next
-                // knows that the one before was sent.
-                .max_send_buf_size(1);
-            Box::pin(until_stopped(
-                builder.serve_connection(io, service),
-                self.stop,
-            ))
-            .await;
-        } else {
-            let mut builder = hyper::server::conn::http1::Builder::new();
-            builder
-                .max_buf_size(UNSENT_MAX)
-                .timer(TokioTimer::new())
-                .header_read_timeout(self.settings.header_timeout);
-            until_stopped(builder.serve_connection(io, service), self.stop).await;
+        let mut builder = hyper_util::server::conn::auto::Builder::new(streams);
+        builder
+            .http1()
+            .max_buf_size(UNSENT_MAX)
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.settings.header_timeout);
+        builder
+            .http2()
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(STREAMS_MAX)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_header_list_size(HEADER_LIST_MAX)
+            // Room for one piece of a stream: a body that is asked for the piece after the next
+            // knows that the one before was sent.
+            .max_send_buf_size(1);
+        let connection = builder.serve_connection(TokioIo::new(stream), service);
+        let limit = self.settings.header_timeout;
+        // Neither the first bytes nor what is between two requests has a limit of its own there.
+        let idle = self.stop.child_token();
+        let watching = async {
+            open.is_idle_for(limit).await;
+            idle.cancel();
+            // The peer may never say that it heard.
+            open.is_idle_for(limit).await;
+        };
+        tokio::select! {
+            () = until_stopped(connection, idle.clone()) => {}
+            () = watching => debug!("a connection that asked for nothing was closed"),
         }
     }
+}
+
+/// Answers one request, over either protocol.
+async fn answer(front: Shared, request: Request<Incoming>, peer: SocketAddr) -> Response<Sent> {
+    let version = request.version();
+    let room = Arc::clone(&front.room);
+    // Apart: what a request takes is given back while its stream of events lasts.
+    let response = Box::pin(handle(front, request, peer)).await;
+    Sent::of(response, &room, version)
 }
 
 /// Serves a connection to its end; once stopped, it takes no new request.

@@ -74,6 +74,7 @@ pub(super) fn next(
                 ))
             })
             .collect(),
+        headers: [].into(),
         wants_progress: true,
         log_level: None,
         retry: (task.round > 0).then(|| retry(task)),

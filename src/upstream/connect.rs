@@ -10,13 +10,13 @@ use std::time::Duration;
 use hyper::Uri;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 
 use super::obstacle::Obstacle;
 use super::settings::Settings;
+use crate::socket;
 use crate::tls::TlsError;
 use crate::tls::client::{self, Files};
 use crate::tls::kept::Kept;
@@ -132,16 +132,7 @@ impl Connector {
             Place::Tcp { host, port, tls } => (&**host, *port, tls),
         };
         let stream = TcpStream::connect((host, port)).await?;
-        stream.set_nodelay(true)?;
-        // A peer that vanished without a word is noticed within a minute.
-        let keepalive = TcpKeepalive::new()
-            .with_time(Duration::from_secs(15))
-            .with_interval(Duration::from_secs(15))
-            .with_retries(3);
-        let socket = SockRef::from(&stream);
-        socket.set_tcp_keepalive(&keepalive)?;
-        #[cfg(target_os = "linux")]
-        socket.set_tcp_user_timeout(Some(Duration::from_secs(30)))?;
+        socket::prepare(&stream)?;
         match tls {
             None => Ok(Box::new(stream)),
             Some(tls) => {

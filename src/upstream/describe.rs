@@ -233,6 +233,7 @@ fn own(
         capabilities,
         name: None,
         param_headers: [].into(),
+        headers: [].into(),
         wants_progress: false,
         log_level: None,
         retry: None,

@@ -2,7 +2,8 @@
 //! that stays behind.
 
 use hyper::HeaderMap;
-use hyper::header::{CONNECTION, HeaderName};
+use hyper::header::{CONNECTION, HeaderName, HeaderValue, VIA};
+use uuid::Uuid;
 
 const HOP_BY_HOP: [&str; 10] = [
     "connection",
@@ -17,20 +18,53 @@ const HOP_BY_HOP: [&str; 10] = [
     "upgrade",
 ];
 
-/// Removes them, and whatever `Connection` names.
-pub(super) fn strip(headers: &mut HeaderMap) {
-    let named: Vec<HeaderName> = headers
+/// What `Connection` names.
+pub(super) fn named(headers: &HeaderMap) -> Vec<HeaderName> {
+    headers
         .get_all(CONNECTION)
         .iter()
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
         .filter_map(|name| HeaderName::try_from(name.trim()).ok())
-        .collect();
-    for name in named {
+        .collect()
+}
+
+pub(super) fn is_hop(name: &str) -> bool {
+    HOP_BY_HOP.contains(&name)
+}
+
+/// Removes them, and whatever `Connection` names.
+pub(super) fn strip(headers: &mut HeaderMap) {
+    for name in named(headers) {
         headers.remove(name);
     }
     for name in HOP_BY_HOP {
         headers.remove(name);
+    }
+}
+
+/// The name of this process in `Via`, where every proxy that a request went through names itself (RFC 9110, 7.6.3): a
+/// request that comes back with it goes in a circle.
+#[derive(Debug)]
+pub(super) struct Mark(HeaderValue);
+
+impl Mark {
+    pub(super) fn random() -> Self {
+        let random = Uuid::new_v4().simple().to_string();
+        let value = HeaderValue::try_from(format!("1.1 raincheck-{random}"));
+        Self(value.unwrap_or_else(|_| HeaderValue::from_static("1.1 raincheck")))
+    }
+
+    /// Beside the names of those before us: the circle may be larger.
+    pub(super) fn put(&self, headers: &mut HeaderMap) {
+        headers.append(VIA, self.0.clone());
+    }
+
+    pub(super) fn is_in(&self, headers: &HeaderMap) -> bool {
+        headers.get_all(VIA).iter().any(|value| {
+            let mut hops = value.as_bytes().split(|byte| *byte == b',');
+            hops.any(|hop| hop.trim_ascii() == self.0.as_bytes())
+        })
     }
 }
 
@@ -49,6 +83,10 @@ const BODY: [&str; 11] = [
     "repr-digest",
 ];
 
+pub(super) fn is_body(name: &str) -> bool {
+    BODY.contains(&name)
+}
+
 /// Removes them where a request goes on without its body, or with another one.
 pub(super) fn strip_body(headers: &mut HeaderMap) {
     for name in BODY {
@@ -59,6 +97,21 @@ pub(super) fn strip_body(headers: &mut HeaderMap) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_circle_is_known_by_our_name_only() {
+        let (ours, other) = (Mark::random(), Mark::random());
+        let mut headers = HeaderMap::new();
+        assert!(!ours.is_in(&headers));
+        other.put(&mut headers);
+        assert!(!ours.is_in(&headers));
+        ours.put(&mut headers);
+        assert!(ours.is_in(&headers) && other.is_in(&headers));
+        let text = ours.0.to_str().unwrap();
+        let folded = format!("1.1 gate, {text} , 2 edge");
+        headers.insert(VIA, folded.parse().unwrap());
+        assert!(ours.is_in(&headers) && !other.is_in(&headers));
+    }
 
     #[test]
     fn what_belongs_to_a_connection_stays_there() {

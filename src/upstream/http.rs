@@ -24,7 +24,7 @@ use tokio_util::task::TaskTracker;
 
 use super::connect::Connector;
 use super::heard::INVALID;
-use super::hop;
+use super::hop::{self, Mark};
 use super::obstacle::{Obstacle, Obstacles};
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason, SideEffect};
@@ -113,6 +113,8 @@ pub struct Http {
     connector: Connector,
     /// Of ours, in every request.
     headers: HeaderMap,
+    /// Names us in every request, and nobody else.
+    mark: Mark,
     pool: Arc<Pool>,
     drivers: TaskTracker,
     /// For the operator.
@@ -124,16 +126,27 @@ impl Http {
         Self {
             connector,
             headers,
+            mark: Mark::random(),
             pool: Arc::default(),
             drivers,
             obstacles: Obstacles::default(),
         }
     }
 
+    /// Loopback or a socket.
+    pub(super) fn is_local(&self) -> bool {
+        self.connector.is_local()
+    }
+
     /// Whether a client's own credentials may go there: it is local, and none of ours take their
     /// place.
     pub(super) fn takes_credentials(&self) -> bool {
         self.connector.is_local() && !self.headers.contains_key(AUTHORIZATION)
+    }
+
+    /// Whether a request that came to us was sent from here.
+    pub(super) fn has_sent(&self, headers: &HeaderMap) -> bool {
+        self.mark.is_in(headers)
     }
 
     /// Sends one request. Dropped before it resolves, the connection is closed: the server sees
@@ -146,6 +159,7 @@ impl Http {
             request.headers_mut().insert(name, value.clone());
         }
         frame(&mut request);
+        self.mark.put(request.headers_mut());
         while let Some(sender) = self.pool.take().await {
             match self.send_over(sender, request).await {
                 Ok(response) => return Ok(response),

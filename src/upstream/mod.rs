@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
-use hyper::header::{HeaderName, HeaderValue};
+use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
 
 use crate::mcp::error::{Failure, Reason, SideEffect};
@@ -16,6 +16,7 @@ pub mod channel;
 pub mod client_session;
 mod connect;
 mod describe;
+mod forward;
 mod handshake;
 mod heard;
 mod hop;
@@ -45,6 +46,7 @@ mod turns;
 mod wanted;
 pub mod wrapped;
 
+pub use forward::ClientHeaders;
 pub use obstacle::Obstacle;
 pub use pin::Pin;
 
@@ -65,7 +67,9 @@ pub struct Outgoing {
     /// What `Mcp-Name` must say, unencoded; for methods that have it.
     pub name: Option<Arc<str>>,
     /// The client's `Mcp-Param-*` headers.
-    pub param_headers: Arc<[(HeaderName, HeaderValue)]>,
+    pub param_headers: ClientHeaders,
+    /// What else the client's headers say, as far as the server is told. In memory only.
+    pub headers: ClientHeaders,
     /// Ask for progress notifications.
     pub wants_progress: bool,
     /// The least severe log level that the client asked for on this request.
@@ -83,10 +87,16 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    /// Whether it could be sent from what is stored of it: it needs neither credentials nor the
-    /// client's own session.
+    /// Whether it could be sent from what is stored of it: it needs neither what only its client can
+    /// say nor the client's own session.
     pub fn is_anybodys(&self) -> bool {
-        self.credentials.is_none() && !self.pin.as_ref().is_some_and(Pin::is_a_clients)
+        !self.is_personal() && !self.pin.as_ref().is_some_and(Pin::is_a_clients)
+    }
+
+    /// Whether the server may know the client by what is sent: credentials, a cookie, a key. Nobody
+    /// stores it.
+    pub fn is_personal(&self) -> bool {
+        self.credentials.is_some() || forward::may_identify(&self.headers)
     }
 
     /// What is left of a request that another process sent: what it still wants to hear.
@@ -99,6 +109,7 @@ impl Outgoing {
             capabilities,
             name: None,
             param_headers: [].into(),
+            headers: [].into(),
             wants_progress: true,
             log_level: None,
             retry: None,

@@ -150,7 +150,7 @@ impl Conversation {
         if let Some(name) = &outgoing.name {
             head = head.header(NAME, &*encode(name));
         }
-        for (name, value) in outgoing.param_headers.iter() {
+        for (name, value) in outgoing.param_headers.iter().chain(&*outgoing.headers) {
             head = head.header(name, value);
         }
         head

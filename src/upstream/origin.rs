@@ -3,14 +3,16 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue, ORIGIN};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
 use hyper::http::request;
-use hyper::{Method, Request, Response, Uri};
+use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 
 use super::cache::Cache;
+use super::forward::{ClientHeaders, Forward};
 use super::hop;
 use super::http::{Http, RequestBody, ResponseBody};
 use super::request_id::RequestId;
+use super::settings::Settings;
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::tools::Tools;
@@ -35,6 +37,7 @@ pub(super) struct Origin {
     /// Path and query of the MCP endpoint.
     path: Uri,
     host: HeaderValue,
+    forward: Forward,
     pub(super) message_bytes_max: usize,
     next_id: AtomicU64,
     /// Each caller's tools, as last listed.
@@ -42,7 +45,7 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    pub(super) fn new(url: &Uri, http: Http, message_bytes_max: usize) -> Option<Self> {
+    pub(super) fn new(url: &Uri, http: Http, settings: &Settings) -> Option<Self> {
         let authority = url.authority()?.as_str();
         // Credentials in a URL are none of the server's name.
         let authority = authority
@@ -50,10 +53,14 @@ impl Origin {
             .map_or(authority, |(_, host)| host);
         let path = url.path_and_query().map_or("/", |path| path.as_str());
         Some(Self {
+            forward: Forward {
+                is_local: http.is_local(),
+                further: settings.forward_headers.as_slice().into(),
+            },
             http,
             path: path.parse().ok()?,
             host: HeaderValue::try_from(authority).ok()?,
-            message_bytes_max,
+            message_bytes_max: settings.message_bytes_max,
             next_id: AtomicU64::new(1),
             tools: Cache::default(),
         })
@@ -117,21 +124,29 @@ impl Origin {
         self.http.send(request).await
     }
 
-    /// Passes a client's request on, but for what belongs to its connection to us.
+    /// What of a client's headers goes to the server with a request that is carried.
+    pub(super) fn carried(&self, headers: &HeaderMap) -> ClientHeaders {
+        self.forward.carried(headers)
+    }
+
+    /// Passes a client's request on, with those of its headers that the server is told.
     pub(super) async fn pass(
         &self,
         mut parts: request::Parts,
         body: RequestBody,
         well_known: Option<&str>,
     ) -> Result<Response<ResponseBody>, Failure> {
-        hop::strip(&mut parts.headers);
-        parts.headers.remove(ORIGIN);
+        self.forward.strip(&mut parts.headers);
         if !self.http.takes_credentials() {
             parts.headers.remove(AUTHORIZATION);
         }
         self.readdress(&mut parts, well_known);
         let request = Request::from_parts(parts, body);
         let mut response = self.http.send(request).await?;
+        // Nobody asked for it, and a client that believes it reads what follows as something else.
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            return Err(Failure::new(Reason::UpstreamHttp, SideEffect::None));
+        }
         hop::strip(response.headers_mut());
         Ok(response)
     }

@@ -127,7 +127,7 @@ impl Web {
         let url: Uri = settings.url.parse().map_err(|_| UrlError::Scheme)?;
         let connector = Connector::new(&url, settings)?;
         let http = Http::new(connector, settings.headers.clone(), services.clone());
-        let origin = Origin::new(&url, http, settings.message_bytes_max).ok_or(UrlError::Scheme)?;
+        let origin = Origin::new(&url, http, settings).ok_or(UrlError::Scheme)?;
         let origin = Arc::new(origin);
         let sessions = Sessions::new(
             Arc::clone(&origin),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::HeaderMap;
+use hyper::header::HeaderName;
 
 use super::stdio::Program;
 use crate::mcp::version::Era;
@@ -21,6 +22,8 @@ pub struct Settings {
     pub tls: Option<Arc<Kept<rustls::ClientConfig>>>,
     /// Sent with every request, instead of the client's of the same name.
     pub headers: HeaderMap,
+    /// Client headers that go to a server on another machine, too.
+    pub forward_headers: Vec<HeaderName>,
     /// The program to run instead.
     pub command: Option<Program>,
     /// Processes of it at the same time.
@@ -44,6 +47,7 @@ impl Default for Settings {
             socket: None,
             tls: None,
             headers: HeaderMap::new(),
+            forward_headers: Vec::new(),
             command: None,
             children_max: 32,
             transport: Transport::Auto,

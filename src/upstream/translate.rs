@@ -182,6 +182,7 @@ mod tests {
             capabilities: "{}".into(),
             name: None,
             param_headers: [].into(),
+            headers: [].into(),
             wants_progress: true,
             log_level: None,
             retry: None,

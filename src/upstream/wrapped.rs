@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hyper::header::{AUTHORIZATION, HeaderValue};
 use hyper::http::request::Parts;
-use hyper::{Method, Response};
+use hyper::{HeaderMap, Method, Response};
 use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -15,6 +15,7 @@ use super::channel::session::Session;
 pub use super::channel::sessions::Line;
 pub use super::connect::UrlError;
 use super::describe::BESIDE_MAX;
+use super::forward::ClientHeaders;
 use super::http::{RequestBody, ResponseBody};
 use super::known::{Known, is_refusal};
 use super::listen::{self, Wish};
@@ -105,6 +106,23 @@ impl Upstream {
     pub fn forwards_credentials(&self) -> bool {
         match &self.server {
             Server::Web(web) => web.origin.http.takes_credentials(),
+            Server::Program(_) => false,
+        }
+    }
+
+    /// What of a client's headers goes to the server with a request of its that is carried, beside its
+    /// credentials.
+    pub fn client_headers(&self, headers: &HeaderMap) -> ClientHeaders {
+        match &self.server {
+            Server::Web(web) => web.origin.carried(headers),
+            Server::Program(_) => [].into(),
+        }
+    }
+
+    /// Whether a request came from this very process: its server is, by some way, itself.
+    pub fn has_sent(&self, headers: &HeaderMap) -> bool {
+        match &self.server {
+            Server::Web(web) => web.origin.http.has_sent(headers),
             Server::Program(_) => false,
         }
     }

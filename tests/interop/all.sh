@@ -13,6 +13,8 @@
 #   agents               agents.mjs: langchain-mcp-adapters, pydantic-ai and openai-agents, whose calls become tickets
 #   large                large.mjs: results of 2 MiB, for clients that refuse events of 1 MiB
 #   spellings            spellings.mjs: a call that a rule refuses, spelled in thirty ways, in front of server-everything and fastmcp 3
+#   desync               desync.mjs: a Node server that answers before it reads, and clients that announce bytes that never come
+#   peer                 peer.mjs: who a FastMCP server takes a client for that lies about its address
 #   wrapped              wrapped.mjs: every server in rows.mjs, wrapped unmodified; `node wrapped.mjs ROW..` runs some
 set -euo pipefail
 # shellcheck source=tests/lib.sh
@@ -20,22 +22,18 @@ source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 HERE=$TESTS/interop
 
 lane() {
-  local scripted dir=$SCRATCH/$1
+  local dir=$SCRATCH/$1
   mkdir "$dir"
   if [ "$1" = rmcp ]; then
     rust_clients "$dir" || FAILED=yes
     return
   fi
   case $1 in
-    wrapped | plain | patience | agents | large | spellings) scripted=yes ;;
-    *) scripted= ;;
-  esac
-  if [ -n "$scripted" ]; then
-    RAINCHECK=$(raincheck_path) SCRATCH=$dir node_tests "$1.mjs" "$dir"
-    [ -z "${FAILED:-}" ] || find "$dir" -name raincheck.log -exec grep -hv stdio::stderr {} + | tail -n 60
-    return
-  fi
-  case $1 in
+    wrapped | plain | patience | agents | large | spellings | desync | peer)
+      RAINCHECK=$(raincheck_path) SCRATCH=$dir node_tests "$1.mjs" "$dir"
+      [ -z "${FAILED:-}" ] || find "$dir" -name raincheck.log -exec grep -hv stdio::stderr {} + | tail -n 60
+      return
+      ;;
     everything) everything "$dir" streamableHttp mcp ;;
     sse) everything "$dir" sse sse ;;
     program) UPSTREAM= ;;
@@ -100,7 +98,7 @@ rust_clients() {
 }
 
 LANES=("$@")
-[ $# -gt 0 ] || LANES=(patience wrapped plain agents large spellings rmcp legacy legacy-sse modern dialect-legacy dialect-modern everything sse program)
+[ $# -gt 0 ] || LANES=(patience wrapped plain agents large spellings desync peer rmcp legacy legacy-sse modern dialect-legacy dialect-modern everything sse program)
 
 arm
 scratch

@@ -65,6 +65,7 @@ pub(super) fn on_session(
         capabilities: ASKABLE.into(),
         name: request.params.get_str("name").as_deref().map(Arc::from),
         param_headers: [].into(),
+        headers: front.upstream.client_headers(headers),
         wants_progress: true,
         log_level: None,
         retry: None,

@@ -33,7 +33,7 @@ use crate::runner::seat::{Answer, Reply};
 use crate::runner::{Announce, Call};
 use crate::task::policy::{Plan, Rule, plan};
 use crate::task::state::Digest;
-use crate::upstream::{Outgoing, Retry};
+use crate::upstream::{ClientHeaders, Outgoing, Retry};
 
 /// Messages that wait for the client, beside the answer.
 const MESSAGES_MAX: usize = 64;
@@ -68,7 +68,8 @@ pub(super) struct Asked {
     pub(super) params: Arc<str>,
     arguments: Option<Box<RawValue>>,
     name: Option<Arc<str>>,
-    param_headers: Arc<[(HeaderName, HeaderValue)]>,
+    param_headers: ClientHeaders,
+    client_headers: ClientHeaders,
     progress_token: Option<Box<RawValue>>,
     pub(super) credentials: Option<HeaderValue>,
     pub(super) rule: Rule,
@@ -123,6 +124,7 @@ impl Asked {
             arguments: request.params.get("arguments").map(ToOwned::to_owned),
             name: name.as_deref().map(Into::into),
             param_headers: [].into(),
+            client_headers: front.upstream.client_headers(headers),
             progress_token: meta.get("progressToken").map(ToOwned::to_owned),
             credentials: front.credentials(headers),
             rule,
@@ -225,7 +227,7 @@ impl Asked {
     }
 
     /// `Mcp-Param-*`, which a legacy client knows nothing of.
-    async fn mirrored(&self) -> Arc<[(HeaderName, HeaderValue)]> {
+    async fn mirrored(&self) -> ClientHeaders {
         let Some(name) = self.name.as_deref().filter(|_| self.is_call()) else {
             return [].into();
         };
@@ -361,6 +363,7 @@ impl Asked {
             capabilities: self.capabilities(),
             name: self.name.clone(),
             param_headers: Arc::clone(&self.param_headers),
+            headers: Arc::clone(&self.client_headers),
             wants_progress: self.progress_token.is_some() || self.patience.is_some(),
             log_level: Some(log_level.into()),
             retry,

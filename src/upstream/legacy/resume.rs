@@ -34,7 +34,7 @@ impl Conversation {
     }
 
     pub(super) fn has_become_resumable(&mut self) -> bool {
-        if self.told_resumable || self.outgoing.credentials.is_some() {
+        if self.told_resumable || self.outgoing.is_personal() {
             return false;
         }
         let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);

@@ -108,7 +108,11 @@ impl Conversation {
             self.hearing = Some(joined);
         }
         let method = &self.outgoing.method;
-        let sent = self.origin.request(session.post(), method, body).await;
+        let client = &*self.outgoing.headers;
+        let head = client.iter().fold(session.post(), |head, (name, value)| {
+            head.header(name, value)
+        });
+        let sent = self.origin.request(head, method, body).await;
         let response = sent.map_err(|failure| Untaken::End(Event::Failed(failure)))?;
         match heard::judge(response, self.origin.message_bytes_max).await {
             Heard::Messages(messages) => {

@@ -3,8 +3,10 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::StreamExt as _;
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::Frame;
 use hyper::client::conn::http2;
@@ -16,13 +18,16 @@ use rustls::{ClientConfig, RootCertStore};
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use crate::authority::Authority;
 use crate::support::{Client, Config, PATIENCE, Proxy, TempDir, within};
 
+mod corpus;
 mod early;
 
+use corpus::Way;
 use early::Early;
 
 const ROUNDS: usize = 20;
@@ -238,4 +243,82 @@ async fn other_methods_are_not_passed_on() {
     let posted = client.http(Method::POST, "/.well-known/oauth-protected-resource");
     assert_eq!(posted.send().await.status, 405);
     assert!(rig.server.seen().is_empty(), "{:?}", rig.server.seen());
+}
+
+/// How long a request that may have no end is waited for.
+const LISTENED: Duration = Duration::from_millis(400);
+
+/// Sends the bytes, and reads what there is to read.
+async fn send(address: SocketAddr, bytes: &[u8]) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let mut answer = Vec::new();
+    // Refused at once, a long one may not be taken to its end.
+    let sending = async {
+        let _ = stream.write_all(bytes).await;
+        let _ = stream.read_to_end(&mut answer).await;
+    };
+    let _ = timeout(LISTENED, sending).await;
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// Each of the corpus, and an honest caller after it.
+async fn no_canary_gets_through(era: &str, wire: Wire, way: Way) {
+    let rig = Rig::start(era, wire).await;
+    let address = rig.proxy.address();
+    let http1 = way.corpus();
+    let mut attacks: Vec<(String, Vec<u8>)> = http1
+        .into_iter()
+        .map(|(name, text)| (name, text.into_bytes()))
+        .collect();
+    assert!(attacks.len() >= 55, "{}", attacks.len());
+    if wire == Wire::Http2 {
+        let http2 = corpus::over_http2(&way).into_iter();
+        attacks.extend(http2.map(|(name, bytes)| (format!("HTTP/2: {name}"), bytes)));
+    }
+    let callers = attacks.len();
+    let trying = attacks.into_iter().enumerate().map(|(number, attack)| {
+        let way = &way;
+        async move {
+            send(address, &attack.1).await;
+            let lines = format!("X-Caller: {number}\r\nConnection: close\r\n");
+            let honest = send(address, way.post(&lines).as_bytes()).await;
+            assert!(honest.starts_with("HTTP/1.1 200"), "{}: {honest}", attack.0);
+        }
+    });
+    let trying = futures_util::stream::iter(trying).buffer_unordered(16);
+    within(PATIENCE * 4, "the corpus", trying.collect::<Vec<()>>()).await;
+    let seen = rig.server.seen();
+    for head in &seen {
+        assert_eq!(head.fault, None, "{head:?}");
+        assert_eq!(head.header("x-canary"), None, "{head:?}");
+        let target = head.line.split(' ').nth(1).unwrap_or_default();
+        assert_eq!(target.split('?').next(), Some("/mcp"), "{head:?}");
+    }
+    for number in 0..callers {
+        let number = number.to_string();
+        let arrived = seen
+            .iter()
+            .filter(|head| head.header("x-caller") == Some(&*number));
+        assert_eq!(arrived.count(), 1, "caller {number}");
+    }
+}
+
+#[tokio::test]
+async fn no_canary_gets_through_to_a_modern_server() {
+    no_canary_gets_through("modern", Wire::Http1, Way::modern()).await;
+}
+
+#[tokio::test]
+async fn no_canary_gets_through_to_a_legacy_server() {
+    no_canary_gets_through("legacy", Wire::Http1, Way::legacy()).await;
+}
+
+#[tokio::test]
+async fn no_canary_gets_through_on_a_session() {
+    no_canary_gets_through("legacy", Wire::Http1, Way::session()).await;
+}
+
+#[tokio::test]
+async fn no_canary_gets_through_over_http2() {
+    no_canary_gets_through("legacy", Wire::Http2, Way::session()).await;
 }

@@ -99,6 +99,7 @@ pub(super) async fn answer(
     };
     let mut call = call(&from, request, (terms, rule), pin);
     call.repeatable &= front.settings.trust_annotations;
+    call.outgoing.headers = front.upstream.client_headers(&parts.headers);
     let how = Carry {
         parts,
         request,
@@ -296,6 +297,7 @@ fn call(
         capabilities: Arc::clone(&from.who.capabilities),
         name: Some(name.as_ref().into()),
         param_headers: [].into(),
+        headers: [].into(),
         wants_progress: true,
         log_level: None,
         retry: None,

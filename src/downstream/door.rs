@@ -1,0 +1,99 @@
+//! What is refused before anybody looks at it, and what is put right.
+
+use std::net::SocketAddr;
+use std::sync::Once;
+
+use hyper::body::{Body as _, Incoming};
+use hyper::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
+use hyper::http::request::Parts;
+use hyper::{Method, Response, StatusCode};
+use tracing::{error, warn};
+
+use super::body::Body;
+use super::reply;
+use super::route::{self, Door};
+use super::tasks::Shared;
+use crate::mcp::error::RpcError;
+
+/// Which door a request came to, if it may.
+pub(super) fn open(
+    front: &Shared,
+    parts: &mut Parts,
+    body: &Incoming,
+    peer: SocketAddr,
+) -> Result<Door, Box<Response<Body>>> {
+    let names = &front.settings.names;
+    if !names.host_is_ours(&parts.uri, &parts.headers) {
+        tell_of_host(parts);
+        let error = RpcError::invalid_request(
+            "Invalid request: Host is not a name of this server (listen.allowed_hosts)",
+        );
+        return Err(refused(StatusCode::FORBIDDEN, &error));
+    }
+    if !names.origin_is_ours(&parts.headers) {
+        let error = RpcError::invalid_request(
+            "Invalid request: Origin is not allowed (listen.allowed_origins)",
+        );
+        return Err(refused(StatusCode::FORBIDDEN, &error));
+    }
+    let door = names.door(&parts.uri);
+    let door = door.filter(|door| *door == Door::Mcp || front.upstream.has_address());
+    let door = door.ok_or_else(|| Box::new(reply::empty(StatusCode::NOT_FOUND)))?;
+    if !door.takes(&parts.method) {
+        return Err(Box::new(reply::closing(reply::not_allowed(door.methods()))));
+    }
+    framed(parts, body)?;
+    if front.upstream.has_sent(&parts.headers) {
+        tell_of_circle();
+        let error = RpcError::internal(
+            "This request went in a circle: the server behind raincheck is raincheck itself \
+             (upstream.url)",
+        );
+        return Err(refused(StatusCode::LOOP_DETECTED, &error));
+    }
+    front.settings.way.settle(parts, peer);
+    Ok(door)
+}
+
+fn refused(status: StatusCode, error: &RpcError) -> Box<Response<Body>> {
+    Box::new(reply::refusal_and_close(status, error))
+}
+
+/// Nobody may read the end of a request elsewhere than we do, on this connection or the next.
+fn framed(parts: &Parts, body: &Incoming) -> Result<(), Box<Response<Body>>> {
+    let told_twice =
+        parts.headers.contains_key(CONTENT_LENGTH) && parts.headers.contains_key(TRANSFER_ENCODING);
+    let text = if told_twice {
+        "Invalid request: Content-Length and Transfer-Encoding"
+    } else if parts.method != Method::POST && !body.is_end_stream() {
+        // It goes nowhere, and whoever has the head only would wait for it.
+        "Invalid request: only a POST has a body"
+    } else {
+        return Ok(());
+    };
+    let error = RpcError::invalid_request(text);
+    Err(refused(StatusCode::BAD_REQUEST, &error))
+}
+
+/// Once in the life of the process: whoever sends such requests must not fill the log.
+fn tell_of_host(parts: &Parts) {
+    static TOLD: Once = Once::new();
+    TOLD.call_once(|| {
+        let host = route::host_as_written(&parts.uri, &parts.headers);
+        warn!(
+            host,
+            "a request was refused for its Host, and others will be; a name that clients write \
+             belongs in listen.allowed_hosts"
+        );
+    });
+}
+
+fn tell_of_circle() {
+    static TOLD: Once = Once::new();
+    TOLD.call_once(|| {
+        error!(
+            "a request came back to the raincheck that sent it: upstream.url leads here; write \
+             the address of the MCP server"
+        );
+    });
+}

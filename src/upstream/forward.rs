@@ -1,0 +1,289 @@
+//! Which of a client's headers go to the server: one rule, whether its request passes or is carried.
+
+use std::sync::Arc;
+
+use hyper::HeaderMap;
+use hyper::header::{AUTHORIZATION, COOKIE, HeaderName, HeaderValue};
+
+use super::hop;
+
+/// What a client says of itself beside its message.
+pub type ClientHeaders = Arc<[(HeaderName, HeaderValue)]>;
+
+/// These go nowhere. What a request is for is said once, in its first line, and not in a header that some
+/// servers believe instead.
+const NEVER: [&str; 9] = [
+    "content-length",
+    "expect",
+    "host",
+    "origin",
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
+    "x-original-url",
+    "x-rewrite-url",
+];
+
+/// What any server is told, beside `mcp-*`: nothing of it says who the client is.
+const ANYWHERE: [&str; 9] = [
+    "accept",
+    "baggage",
+    "content-encoding",
+    "content-type",
+    "last-event-id",
+    "traceparent",
+    "tracestate",
+    "user-agent",
+    "via",
+];
+
+/// What raincheck says itself where it carries a request, beside `content-*` and `mcp-*`.
+const OURS: [&str; 5] = [
+    "accept",
+    "accept-encoding",
+    "authorization",
+    "idempotency-key",
+    "last-event-id",
+];
+
+/// Without these a call is the same one. Any other header may be what the server knows its client by: a call that
+/// came with one is sent again by nobody else, who would not have it.
+const HARMLESS: [&str; 16] = [
+    "accept-charset",
+    "accept-language",
+    "baggage",
+    "cache-control",
+    "dnt",
+    "forwarded",
+    "pragma",
+    "priority",
+    "referer",
+    "traceparent",
+    "tracestate",
+    "user-agent",
+    "via",
+    "x-correlation-id",
+    "x-real-ip",
+    "x-request-id",
+];
+
+/// The rule for one server.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Forward {
+    /// On this machine: proxy and server are one resource, and what is sent stays here.
+    pub(super) is_local: bool,
+    /// To any other server these go, too. Lower case.
+    pub(super) further: Arc<[HeaderName]>,
+}
+
+impl Forward {
+    fn takes(&self, name: &HeaderName) -> bool {
+        let text = name.as_str();
+        if NEVER.contains(&text) || text.starts_with("proxy-") {
+            return false;
+        }
+        self.is_local
+            || text.starts_with("mcp-")
+            || ANYWHERE.contains(&text)
+            || self.further.contains(name)
+    }
+
+    /// Leaves what goes to the server in a request that passes. `Authorization` has a rule of its own.
+    pub(super) fn strip(&self, headers: &mut HeaderMap) {
+        hop::strip(headers);
+        let refused: Vec<HeaderName> = headers
+            .keys()
+            .filter(|name| **name != AUTHORIZATION && !self.takes(name))
+            .cloned()
+            .collect();
+        for name in refused {
+            headers.remove(name);
+        }
+        join_cookies(headers);
+    }
+
+    /// The same of a request that is carried, but for what raincheck says there itself.
+    pub(super) fn carried(&self, headers: &HeaderMap) -> ClientHeaders {
+        let named = hop::named(headers);
+        let goes = |name: &HeaderName| {
+            let text = name.as_str();
+            let is_ours = OURS.contains(&text)
+                || text.starts_with("mcp-")
+                || text.starts_with("content-")
+                || hop::is_body(text);
+            !is_ours && !hop::is_hop(text) && !named.contains(name) && self.takes(name)
+        };
+        let kept = headers.iter().filter(|(name, _)| goes(name));
+        let kept = kept.map(|(name, value)| (name.clone(), value.clone()));
+        // Most have one, if any.
+        if headers.get_all(COOKIE).iter().nth(1).is_none() {
+            return kept.collect();
+        }
+        let mut joined: HeaderMap = kept.collect();
+        join_cookies(&mut joined);
+        let joined = joined.iter();
+        joined
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect()
+    }
+}
+
+/// Whether the server may know its client by one of these.
+pub(super) fn may_identify(headers: &ClientHeaders) -> bool {
+    headers.iter().any(|(name, _)| {
+        let text = name.as_str();
+        !HARMLESS.contains(&text) && !text.starts_with("sec-") && !text.starts_with("x-forwarded-")
+    })
+}
+
+/// HTTP/2 may take cookies apart, and HTTP/1.1 has one header of them (RFC 9113, 8.2.3).
+fn join_cookies(headers: &mut HeaderMap) {
+    let cookies: Vec<&[u8]> = headers
+        .get_all(COOKIE)
+        .iter()
+        .map(HeaderValue::as_bytes)
+        .collect();
+    if cookies.len() > 1
+        && let Ok(joined) = HeaderValue::from_bytes(&cookies.join(&b"; "[..]))
+    {
+        headers.insert(COOKIE, joined);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(written: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in written {
+            headers.append(
+                HeaderName::from_static(name),
+                HeaderValue::from_static(value),
+            );
+        }
+        headers
+    }
+
+    fn names<'a>(names: impl Iterator<Item = &'a HeaderName>) -> Vec<&'a str> {
+        let mut names: Vec<&str> = names.map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        names
+    }
+
+    fn local() -> Forward {
+        Forward {
+            is_local: true,
+            ..Forward::default()
+        }
+    }
+
+    fn request() -> HeaderMap {
+        headers(&[
+            ("accept", "application/json"),
+            ("authorization", "Bearer a"),
+            ("connection", "x-mine"),
+            ("content-length", "3"),
+            ("content-type", "application/json"),
+            ("cookie", "a=1"),
+            ("cookie", "b=2"),
+            ("expect", "100-continue"),
+            ("host", "localhost"),
+            ("http2-settings", "x"),
+            ("mcp-session-id", "s"),
+            ("proxy-authorization", "Basic x"),
+            ("traceparent", "00-1-2-01"),
+            ("user-agent", "suite"),
+            ("x-api-key", "k"),
+            ("x-http-method-override", "DELETE"),
+            ("x-mine", "1"),
+            ("x-original-url", "/admin"),
+            ("x-rewrite-url", "/admin"),
+            ("x-tenant", "t"),
+        ])
+    }
+
+    #[test]
+    fn a_server_on_this_machine_hears_all_but_what_misleads_it() {
+        let mut passed = request();
+        local().strip(&mut passed);
+        assert_eq!(
+            names(passed.keys()),
+            [
+                "accept",
+                "authorization",
+                "content-type",
+                "cookie",
+                "mcp-session-id",
+                "traceparent",
+                "user-agent",
+                "x-api-key",
+                "x-tenant",
+            ]
+        );
+        assert_eq!(passed[COOKIE], "a=1; b=2");
+    }
+
+    #[test]
+    fn any_other_server_hears_what_it_needs() {
+        let mut passed = request();
+        let further = [HeaderName::from_static("x-tenant")].into();
+        let remote = Forward {
+            is_local: false,
+            further,
+        };
+        remote.strip(&mut passed);
+        assert_eq!(
+            names(passed.keys()),
+            [
+                "accept",
+                "authorization",
+                "content-type",
+                "mcp-session-id",
+                "traceparent",
+                "user-agent",
+                "x-tenant",
+            ]
+        );
+        let carried = remote.carried(&request());
+        assert_eq!(
+            names(carried.iter().map(|(name, _)| name)),
+            ["traceparent", "user-agent", "x-tenant"]
+        );
+    }
+
+    #[test]
+    fn a_call_that_is_carried_says_the_same_of_its_client() {
+        let carried = local().carried(&request());
+        assert_eq!(
+            names(carried.iter().map(|(name, _)| name)),
+            [
+                "cookie",
+                "traceparent",
+                "user-agent",
+                "x-api-key",
+                "x-tenant"
+            ]
+        );
+        let cookie = carried.iter().find(|(name, _)| *name == COOKIE);
+        assert_eq!(cookie.unwrap().1, "a=1; b=2");
+    }
+
+    #[test]
+    fn what_may_name_a_client_is_told_from_what_does_not() {
+        let of = |written: &[(&'static str, &'static str)]| {
+            may_identify(&local().carried(&headers(written)))
+        };
+        assert!(!of(&[]));
+        assert!(!of(&[
+            ("accept-language", "*"),
+            ("sec-fetch-mode", "cors"),
+            ("user-agent", "node"),
+            ("traceparent", "00-1-2-01"),
+            ("x-forwarded-for", "192.0.2.1"),
+        ]));
+        for one in ["cookie", "x-api-key", "x-tenant"] {
+            assert!(of(&[("user-agent", "node"), (one, "1")]), "{one}");
+        }
+    }
+}

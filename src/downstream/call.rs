@@ -17,7 +17,6 @@ use super::heartbeat::{self, Heartbeat};
 use super::intercept::Modern;
 use super::reply::{self, Rpc};
 use super::tasks::Shared;
-use crate::mcp::error::RpcError;
 use crate::mcp::request::Request;
 use crate::mcp::version::Era;
 use crate::mcp::{input, sse};
@@ -220,11 +219,7 @@ pub(super) async fn respond(
             let first = Some(notification);
             reply::event_stream(Body::Events(events(id, client, first, heartbeat)))
         }
-        Ok(None) => Rpc::error(
-            id.get(),
-            &RpcError::internal("The call ended without an answer"),
-        )
-        .into_response(),
+        Ok(None) => Rpc::abandoned(id.get()).into_response(),
         Err(_elapsed) => reply::event_stream(Body::Events(events(id, client, None, heartbeat))),
     }
 }

@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::{Desk, WAIT_MAX, answers};
+use crate::mcp::error::SideEffect;
 use crate::mcp::json::{Object, raw};
 use crate::mcp::result;
 use crate::mcp::version::Era;
@@ -206,5 +207,8 @@ fn wait_of(arguments: &Object<'_>) -> Duration {
 }
 
 fn answer_of(text: String) -> Answer {
-    raw(text).map_or(Answer::StoreUnavailable, Answer::Result)
+    raw(text).map_or(
+        Answer::StoreUnavailable(SideEffect::Unknown),
+        Answer::Result,
+    )
 }

@@ -16,7 +16,6 @@ use super::intercept::Modern;
 use super::reply::Rpc;
 use super::tasks::Shared;
 use super::{Front, Known, TOOLS_PATIENCE};
-use crate::mcp::error::RpcError;
 use crate::mcp::request::Request;
 use crate::mcp::tools::Tools;
 use crate::mcp::version::Era;
@@ -192,10 +191,7 @@ pub(super) async fn list(front: &Shared, asked: &Asked<'_>, rule: Rule) -> Respo
             Answer::Result(with_ours(front, who, result, is_whole).await)
         }
         Some(answer) => answer,
-        None => {
-            let error = RpcError::internal("The call ended without an answer");
-            return Rpc::error(id, &error).into_response();
-        }
+        None => return Rpc::abandoned(id).into_response(),
     };
     Rpc::answer(id, answer).guarded(Some(client.into_guard()))
 }

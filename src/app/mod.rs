@@ -28,6 +28,7 @@ use crate::config::{self, Config, NativeTasks};
 use crate::downstream::auth::Callers;
 use crate::downstream::companion::Companion;
 use crate::downstream::facade::Facade;
+use crate::downstream::legacy::agreed::Agreed;
 use crate::downstream::legacy::carried::Carried;
 use crate::downstream::route::Names;
 use crate::downstream::stdio::Lines;
@@ -148,6 +149,7 @@ impl App {
             notes,
             deliveries: Arc::default(),
             native_tools: Arc::default(),
+            agreed: Agreed::default(),
             holds: Arc::default(),
             facade: Facade::default(),
             companion: companion(&config),

@@ -11,6 +11,7 @@ use super::dialect::{Edit, Looked};
 use super::tasks::Shared;
 use super::{Read, cancels, claims, dialect, facade, held, pass, read};
 
+pub mod agreed;
 pub(super) mod calls;
 pub mod carried;
 mod contact;
@@ -46,6 +47,7 @@ pub(super) async fn answer(front: &Shared, parts: Parts, body: Incoming) -> Resp
 
 /// A message, whose body was read.
 pub(super) async fn post(front: &Shared, parts: Parts, body: Bytes) -> Response<Body> {
+    let parts = agreed::completed(front, parts);
     if facade::serves(front, &parts.headers).await {
         return Box::pin(facade::post(front, &parts, body)).await;
     }
@@ -119,6 +121,7 @@ pub(super) fn accepts_events(headers: &HeaderMap) -> bool {
 
 /// GET and DELETE. Without a body: from a client that speaks no HTTP itself.
 pub(super) async fn other(front: &Shared, parts: Parts, body: Option<Incoming>) -> Response<Body> {
+    let parts = agreed::completed(front, parts);
     if let Some(replayed) = held::resume(front, &parts).await {
         return replayed;
     }

@@ -30,6 +30,7 @@ use crate::downstream::auth::Callers;
 use crate::downstream::companion::Companion;
 use crate::downstream::discover::StandIns;
 use crate::downstream::facade::Facade;
+use crate::downstream::legacy::agreed::Agreed;
 use crate::downstream::legacy::carried::Carried;
 use crate::downstream::route::Names;
 use crate::downstream::stdio::Lines;
@@ -157,6 +158,7 @@ impl App {
             notes,
             deliveries: Arc::default(),
             native_tools: Arc::default(),
+            agreed: Agreed::default(),
             holds: Arc::default(),
             facade: Facade::default(),
             stand_ins: StandIns::default(),

@@ -23,7 +23,7 @@ pub(super) fn words(error: &DiscoverError, seen: Option<&Obstacle>, config: &Con
         DiscoverError::Failed(failure) => failure,
     };
     let server = &config.upstream.server;
-    let message = failure.message();
+    let message = failure.sentence();
     match (seen, failure.reason) {
         (Some(Obstacle::NotStarted(why)), _) => not_started(why, server),
         (

@@ -18,7 +18,6 @@ use super::intercept::Modern;
 use super::patience;
 use super::reply::{self, Rpc};
 use super::tasks::Shared;
-use crate::mcp::error::RpcError;
 use crate::mcp::request::Request;
 use crate::mcp::version::Era;
 use crate::mcp::{input, sse};
@@ -221,10 +220,7 @@ pub(super) async fn respond(
                 return Rpc::answer(id.get(), answer).guarded(Some(client.into_guard()));
             }
             Some(Reply::Relay(notification)) => Some(notification),
-            None => {
-                let error = RpcError::internal("The call ended without an answer");
-                return Rpc::error(id.get(), &error).into_response();
-            }
+            None => return Rpc::abandoned(id.get()).into_response(),
         },
         () = patience => None,
         // The first beat is said on the stream.

@@ -13,7 +13,7 @@ use super::legacy::pushes::SessionKey;
 use super::legacy::words::Request as LegacyRequest;
 use super::reply::Rpc;
 use super::tasks::Shared;
-use crate::mcp::error::RpcError;
+use crate::mcp::error::{RpcError, SideEffect};
 use crate::mcp::json::{Object, set, string};
 use crate::mcp::meta::IDEMPOTENCY_KEY;
 use crate::runner::Call;
@@ -138,7 +138,7 @@ pub(super) fn hide_key(outgoing: &mut Outgoing) {
 pub(super) fn refused(id: &RawValue, why: &NotClaimed) -> Rpc {
     match why {
         NotClaimed::OtherCall => Rpc::error(id.get(), &other_call()),
-        NotClaimed::StoreUnavailable => Rpc::store_unavailable(id.get()),
+        NotClaimed::StoreUnavailable => Rpc::store_lost(id.get(), SideEffect::None),
         NotClaimed::NotBegun(why) => Rpc::not_begun(id.get(), why.reason()),
     }
 }

@@ -113,6 +113,7 @@ pub struct Front {
     /// Whose tasks are told of on them.
     pub deliveries: Arc<Deliveries>,
     pub native_tools: Arc<NativeTools>,
+    pub agreed: legacy::agreed::Agreed,
     /// The calls of legacy clients that are kept for them here.
     pub holds: Arc<Holds>,
     pub facade: Facade,

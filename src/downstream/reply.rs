@@ -48,7 +48,7 @@ impl Rpc {
         match answer {
             Answer::Result(result) => Self::result(id, result.get()),
             Answer::Failed(failure) => Self::failure(id, failure),
-            Answer::StoreUnavailable => Self::store_unavailable(id),
+            Answer::StoreUnavailable(effect) => Self::store_lost(id, effect),
             Answer::Error(error) => {
                 let json = result::error_for_client(error.error);
                 let mut rpc = Self::upstream_error(id, &json, error.status);
@@ -64,19 +64,24 @@ impl Rpc {
             Answer::Error(error) if !matches!(error.status, 401 | 403) => {
                 Self::new(id, "error", error.error.get(), StatusCode::OK)
             }
-            Answer::Error(_) | Answer::Result(_) | Answer::Failed(_) | Answer::StoreUnavailable => {
-                Self::answer(id, answer)
-            }
+            Answer::Error(_)
+            | Answer::Result(_)
+            | Answer::Failed(_)
+            | Answer::StoreUnavailable(_) => Self::answer(id, answer),
         }
     }
 
     /// An error of the wrapped server. Its own HTTP status counts where it had one to say; a
-    /// legacy server says 200 whatever the error is.
+    /// legacy server says 200 whatever the error is. Never 404: that is for methods which raincheck
+    /// does not know, and clients lose the error behind it.
     fn upstream_error(id: &str, error: &RawValue, status: u16) -> Self {
-        let mapped = status_of(result::error_code(error).unwrap_or(code::INTERNAL));
+        let mapped = match result::error_code(error) {
+            Some(code::METHOD_NOT_FOUND) | None => StatusCode::OK,
+            Some(number) => status_of(number),
+        };
         let own = StatusCode::from_u16(status)
             .ok()
-            .filter(StatusCode::is_client_error);
+            .filter(|own| own.is_client_error() && *own != StatusCode::NOT_FOUND);
         Self::new(id, "error", error.get(), own.unwrap_or(mapped))
     }
 
@@ -86,6 +91,19 @@ impl Rpc {
             status: StatusCode::SERVICE_UNAVAILABLE,
             ..Self::error(id, &error)
         }
+    }
+
+    /// The same for a call, which may run all the same.
+    pub(super) fn store_lost(id: &str, effect: SideEffect) -> Self {
+        Self {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            ..Self::failure(id, Failure::new(Reason::StoreLost, effect))
+        }
+    }
+
+    /// A call whose carrier ended without a word.
+    pub(super) fn abandoned(id: &str) -> Self {
+        Self::failure(id, Failure::new(Reason::OwnerLost, SideEffect::Unknown))
     }
 
     pub(super) fn busy(id: &str) -> Self {

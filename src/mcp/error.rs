@@ -8,6 +8,11 @@ use super::json::{Object, Writer, quote};
 
 const EFFECT: &str = "io.raincheck/effect";
 const NONE: &str = "none";
+const UNKNOWN: &str = "unknown";
+
+/// What [`SideEffect`] means for another call.
+const NONE_WORDS: &str = "it did not run; it can be called again";
+const UNKNOWN_WORDS: &str = "it may have run, look before calling again";
 
 /// Codes of JSON-RPC 2.0 and of revision 2026-07-28 (basic, Error Codes).
 pub mod code {
@@ -92,6 +97,21 @@ impl RpcError {
         )
     }
 
+    /// The server asks for what the client cannot be asked for; `capability` is what the client would
+    /// have to declare. The call may have run so far.
+    pub fn cannot_ask(capability: &str) -> Self {
+        let message = format!(
+            "The server asks for {capability}, which this client does not declare; {UNKNOWN_WORDS}"
+        );
+        let data = format!(
+            r#"{{"requiredCapabilities":{{{}:{{}}}},{}:{}}}"#,
+            quote(capability),
+            quote(EFFECT),
+            quote(UNKNOWN)
+        );
+        Self::new(code::MISSING_CLIENT_CAPABILITY, message).with_data(data)
+    }
+
     /// The error object as JSON.
     pub fn to_json(&self) -> String {
         let mut out = Writer::object();
@@ -130,8 +150,8 @@ pub enum Reason {
     UpstreamHttp,
     UpstreamUnauthorized,
     UpstreamTooLarge,
+    UpstreamTooDeep,
     StoreLost,
-    CancelledByDisconnect,
     AnswerRefused,
     Busy,
     QueueFull,
@@ -150,11 +170,82 @@ impl Reason {
             Self::UpstreamHttp => "upstream_http",
             Self::UpstreamUnauthorized => "upstream_unauthorized",
             Self::UpstreamTooLarge => "upstream_too_large",
+            Self::UpstreamTooDeep => "upstream_too_deep",
             Self::StoreLost => "store_lost",
-            Self::CancelledByDisconnect => "cancelled_by_disconnect",
             Self::AnswerRefused => "answer_refused",
             Self::Busy => "busy",
             Self::QueueFull => "queue_full",
+        }
+    }
+
+    /// Every reason that clients can meet, in the order in which the README lists them; those that share
+    /// a word once.
+    pub const ALL: [Self; 14] = [
+        Self::UpstreamUnreachable,
+        Self::UpstreamUnauthorized,
+        Self::UpstreamHttp,
+        Self::UpstreamReset,
+        Self::UpstreamInvalid,
+        Self::UpstreamTooLarge,
+        Self::UpstreamTooDeep,
+        Self::Deadline,
+        Self::AnswerRefused,
+        Self::OwnerLost,
+        Self::Shutdown,
+        Self::StoreLost,
+        Self::Busy,
+        Self::QueueFull,
+    ];
+
+    /// What happened and whether the call may have run: a row of the README's table.
+    pub fn described(self) -> (&'static str, &'static str) {
+        match self {
+            Self::UpstreamUnreachable => (
+                "the server could not be reached, or its process not started",
+                "none",
+            ),
+            Self::UpstreamUnauthorized => ("it refused the credentials (401, 403)", "none"),
+            Self::UpstreamHttp => (
+                "it refused with another HTTP error",
+                "none for statuses that come before a handler (400, 404, 405, 406, 411, 413, 414, \
+                 415, 421, 426, 428, 429, 431, and 503 with `Retry-After`), else unknown",
+            ),
+            Self::UpstreamReset => (
+                "the connection broke, or the server's process ended, before the answer",
+                "unknown",
+            ),
+            Self::UpstreamInvalid => ("the answer was not valid MCP", "unknown"),
+            Self::UpstreamTooLarge => ("the answer was larger than `result_bytes_max`", "unknown"),
+            Self::UpstreamTooDeep => (
+                "the answer was nested more than 4096 levels deep",
+                "unknown",
+            ),
+            Self::Deadline | Self::AnswerLost => (
+                "`max_duration` or `input_timeout` was over, or a server without sessions lost the \
+                 answer to its question; the server was told to stop",
+                "unknown; none if nothing of the call was sent yet",
+            ),
+            Self::AnswerRefused => (
+                "the client refused to answer a question without which the call cannot go on",
+                "unknown",
+            ),
+            Self::OwnerLost => (
+                "the raincheck that carried the call died",
+                "none if the call had not been sent, else unknown",
+            ),
+            Self::Shutdown => (
+                "it was stopped, and the call outlasted `drain.grace`",
+                "unknown; none if nothing of the call was sent yet",
+            ),
+            Self::StoreLost => (
+                "the store could not keep the task (HTTP 503 where it does not answer)",
+                "none or unknown",
+            ),
+            Self::Busy => ("`limits.calls` are under way (HTTP 503)", "none"),
+            Self::QueueFull => (
+                "as many calls wait for their turn as may (HTTP 503)",
+                "none",
+            ),
         }
     }
 
@@ -173,11 +264,11 @@ impl Reason {
             Self::UpstreamHttp => "The server refused the call with an HTTP error",
             Self::UpstreamUnauthorized => "The server did not accept the credentials of this call",
             Self::UpstreamTooLarge => "The server's answer was larger than allowed",
+            Self::UpstreamTooDeep => "The server's answer was nested more deeply than allowed",
             Self::StoreLost => "The proxy's store could not keep this task",
-            Self::CancelledByDisconnect => "The client went away before it heard of this task",
             Self::AnswerRefused => "The client refused to answer a question of the server",
-            Self::Busy => "Too many calls are under way; try again later",
-            Self::QueueFull => "Too many calls wait for the server already; try again later",
+            Self::Busy => "Too many calls are under way",
+            Self::QueueFull => "Too many calls wait for the server already",
         }
     }
 }
@@ -207,9 +298,9 @@ impl Failure {
     pub fn to_error(self) -> RpcError {
         let effect = match self.effect {
             SideEffect::None => NONE,
-            SideEffect::Unknown => "unknown",
+            SideEffect::Unknown => UNKNOWN,
         };
-        RpcError::internal(self.reason.sentence()).with_data(format!(
+        RpcError::new(code::INTERNAL, self.message()).with_data(format!(
             r#"{{"io.raincheck/reason":{},{}:{}}}"#,
             quote(self.reason.word()),
             quote(EFFECT),
@@ -217,7 +308,45 @@ impl Failure {
         ))
     }
 
-    pub fn message(self) -> &'static str {
+    /// What happened, and what it means for another call. Many clients show a model the message of an
+    /// error and drop its data.
+    pub fn message(self) -> String {
+        let effect = match (self.effect, self.reason) {
+            // The same credentials would be refused again.
+            (SideEffect::None, Reason::UpstreamUnauthorized) => "it did not run",
+            (SideEffect::None, _) => NONE_WORDS,
+            (SideEffect::Unknown, _) => UNKNOWN_WORDS,
+        };
+        format!("{}; {effect}", self.sentence())
+    }
+
+    /// What happened.
+    pub fn sentence(self) -> &'static str {
         self.reason.sentence()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_message_says_what_its_data_says() {
+        for reason in Reason::ALL {
+            for (effect, word, says) in [
+                (SideEffect::None, NONE, "; it did not run"),
+                (
+                    SideEffect::Unknown,
+                    UNKNOWN,
+                    "; it may have run, look before",
+                ),
+            ] {
+                let error = Failure::new(reason, effect).to_error();
+                assert!(error.message.contains(says), "{}", error.message);
+                let data = error.data.clone().unwrap();
+                assert!(data.contains(&format!(r#""{EFFECT}":"{word}""#)), "{data}");
+                assert_eq!(says_not_run(&error.to_raw()), effect == SideEffect::None);
+            }
+        }
     }
 }

@@ -78,14 +78,112 @@ fn is_same(header: &str, body: &RawValue) -> bool {
     if *text == *header {
         return true;
     }
-    // Numbers are compared as numbers: 42.0 is 42.
-    matches!((header.parse::<f64>(), text.parse::<f64>()), (Ok(a), Ok(b)) if a.total_cmp(&b).is_eq())
+    // Numbers are compared as numbers, and exactly: 42.0 is 42, and 9007199254740993 is not
+    // 9007199254740992, which it would be as a float.
+    match (Decimal::read(header), Decimal::read(&text)) {
+        (Some(header), Some(body)) => header == body,
+        (None, _) | (_, None) => false,
+    }
+}
+
+/// A JSON number without loss: its digits from the first to the last that is not zero, and the power
+/// of ten of the last one.
+#[derive(Debug, PartialEq, Eq)]
+struct Decimal {
+    is_negative: bool,
+    digits: String,
+    exponent: i64,
+}
+
+impl Decimal {
+    /// `None`: no number as JSON writes it, or one with an exponent that nobody means.
+    fn read(text: &str) -> Option<Self> {
+        let (is_negative, text) = match text.strip_prefix('-') {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        };
+        let (mantissa, exponent) = match text.split_once(['e', 'E']) {
+            Some((mantissa, exponent)) => (mantissa, exponent_of(exponent)?),
+            None => (text, 0),
+        };
+        let (whole, fraction) = match mantissa.split_once('.') {
+            Some((_, "")) => return None,
+            Some((whole, fraction)) => (whole, fraction),
+            None => (mantissa, ""),
+        };
+        let is_number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
+        let has_padding = whole.len() > 1 && whole.starts_with('0');
+        if whole.is_empty() || has_padding || !is_number(whole) || !is_number(fraction) {
+            return None;
+        }
+        let all = [whole, fraction].concat();
+        let digits = all.trim_end_matches('0');
+        let zeros = i64::try_from(all.len() - digits.len()).ok()?;
+        let exponent = exponent - i64::try_from(fraction.len()).ok()? + zeros;
+        let digits = digits.trim_start_matches('0');
+        if digits.is_empty() {
+            return Some(Self {
+                is_negative: false,
+                digits: String::new(),
+                exponent: 0,
+            });
+        }
+        Some(Self {
+            is_negative,
+            digits: digits.to_owned(),
+            exponent,
+        })
+    }
+}
+
+/// At most nine digits, so that no sum overflows.
+fn exponent_of(text: &str) -> Option<i64> {
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let fits = (1..=9).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
+    text.strip_prefix('+')
+        .unwrap_or(text)
+        .parse()
+        .ok()
+        .filter(|_| fits)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::mcp::tools::Tools;
+
+    #[test]
+    fn numbers_are_compared_exactly() {
+        let is_same = |header: &str, body: &str| {
+            is_same(header, &RawValue::from_string(body.to_owned()).unwrap())
+        };
+        for (header, body) in [
+            ("42.0", "42"),
+            ("4.2e1", "42"),
+            ("-0.50", "-5E-1"),
+            ("1e400", "10e399"),
+            ("0", "-0.0"),
+            ("12345678901234567890123", "12345678901234567890123.0"),
+        ] {
+            assert!(is_same(header, body), "{header} {body}");
+        }
+        for (header, body) in [
+            ("9007199254740993", "9007199254740992"),
+            ("0.1", "0.10000000000000000001"),
+            ("1e999", "2e999"),
+            ("42", "-42"),
+            ("inf", "1e999"),
+            ("+42", "42"),
+            ("042", "42"),
+            ("42.", "42"),
+            (".5", "0.5"),
+            ("", "0"),
+            ("1e1000000000000", "1e1000000000001"),
+            ("true", "1"),
+        ] {
+            assert!(!is_same(header, body), "{header} {body}");
+        }
+    }
 
     #[test]
     fn headers_mirror_arguments() {

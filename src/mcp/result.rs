@@ -34,6 +34,26 @@ pub fn result_type(result: &RawValue) -> Result<ResultType, Fault> {
     )
 }
 
+/// A legacy server's result without a `resultType` of the server's own. The word means nothing before
+/// 2026-07-28: such a result is always complete, whatever else it says, and its call must not be sent
+/// again.
+pub fn without_type(result: Box<RawValue>) -> Box<RawValue> {
+    let rest = Object::parse(result.get()).ok().and_then(|object| {
+        let is_type = |key: &str| key == "resultType";
+        let types: Vec<_> = object.iter().filter(|(key, _)| is_type(key)).collect();
+        let is_fit = match types.as_slice() {
+            [] => true,
+            [(_, word)] => word.get() == "\"complete\"",
+            _ => false,
+        };
+        (!is_fit).then(|| object.render_filtered(|key| !is_type(key)))
+    });
+    match rest.map(raw) {
+        Some(Ok(rest)) => rest,
+        Some(Err(_)) | None => result,
+    }
+}
+
 /// The result as a task keeps it: `resultType` added where a legacy server gave none, and the
 /// server's `related-task` removed. Every other byte stays.
 pub fn for_task(result: Box<RawValue>) -> Result<Box<RawValue>, Fault> {
@@ -216,6 +236,29 @@ mod tests {
         let done = r#"{"resultType":"complete" , "content":[]}"#;
         assert_eq!(for_task(boxed(done)).unwrap().get(), done);
         assert!(for_task(boxed("[]")).is_err());
+    }
+
+    #[test]
+    fn a_legacy_result_has_no_type_but_complete() {
+        for (said, expected) in [
+            (r#"{"a":1.10 }"#, r#"{"a":1.10 }"#),
+            (
+                r#"{ "resultType":"complete" }"#,
+                r#"{ "resultType":"complete" }"#,
+            ),
+            (
+                r#"{"resultType":"input_required","requestState":"s"}"#,
+                r#"{"requestState":"s"}"#,
+            ),
+            (
+                r#"{"resultType":"complete","a":1.10,"resultType":"task"}"#,
+                r#"{"a":1.10}"#,
+            ),
+            (r#"{"resultType":7}"#, "{}"),
+            ("[]", "[]"),
+        ] {
+            assert_eq!(without_type(boxed(said)).get(), expected);
+        }
     }
 
     #[test]

@@ -120,6 +120,23 @@ impl Decoder {
     }
 }
 
+/// The stream with these milliseconds to wait in place of each that it names. A line without its end
+/// stays: the rest of it may follow.
+pub fn with_retry(stream: &[u8], ms: u64) -> Vec<u8> {
+    let is_ending = |byte: &u8| matches!(byte, b'\n' | b'\r');
+    let mut out = Vec::with_capacity(stream.len() + 8);
+    for line in stream.split_inclusive(is_ending) {
+        match line.last().filter(|byte| is_ending(byte)) {
+            Some(ending) if line.starts_with(b"retry:") => {
+                out.extend_from_slice(format!("retry: {ms}").as_bytes());
+                out.push(*ending);
+            }
+            _ => out.extend_from_slice(line),
+        }
+    }
+    out
+}
+
 /// A comment that keeps a quiet connection alive.
 pub const COMMENT: Bytes = Bytes::from_static(b":\n\n");
 
@@ -198,6 +215,13 @@ mod tests {
             decoder.feed(chunk, |event| events.push(event)).unwrap();
         }
         events
+    }
+
+    #[test]
+    fn a_pause_is_replaced_where_it_is_whole() {
+        let said = b"id: 1\r\nretry: 50\r\ndata: retry: 7\n\nretry:9\n\nretry: 1";
+        let told = b"id: 1\r\nretry: 1000\r\ndata: retry: 7\n\nretry: 1000\n\nretry: 1";
+        assert_eq!(with_retry(said, 1000), told);
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::mcp::version::Era;
 use crate::store::ledger::{Loaded, NotApplied};
 use crate::store::notes::{Kind, Name};
 use crate::task::id::TaskId;
-use crate::task::machine::Event;
+use crate::task::machine::{CancelReason, Event};
 use crate::task::policy::InputWhen;
 use crate::task::state::{Outcome, Payload, Progress, WhenLeft};
 use crate::task::view_2025;
@@ -116,7 +116,7 @@ impl Runner {
 
     async fn disconnect(&self, loaded: &Loaded) {
         let event = Event::Cancel {
-            reason: Some(Reason::CancelledByDisconnect),
+            reason: Some(CancelReason::Disconnect),
         };
         // Found again by its deadline.
         let _ = self.ledger.apply(loaded, event).await;
@@ -150,7 +150,7 @@ impl Attendant {
                 Ok(Some(loaded)) => self.loaded = loaded,
                 Ok(None) => return Answer::Failed(self.loaded.task.failure(Reason::StoreLost)),
                 // The mark is gone, the change is not.
-                Err(_) if self.is_due() => return Answer::StoreUnavailable,
+                Err(_) if self.is_due() => return self.store_unavailable(),
                 Err(_) => look_again = Some(Instant::now() + LOOK_AGAIN),
             }
         }
@@ -230,13 +230,18 @@ impl Attendant {
                 let kept = self.runner.ledger.load_kept(task).await.ok().flatten();
                 let text = kept.and_then(|bytes| String::from_utf8(bytes.to_vec()).ok());
                 text.and_then(|text| RawValue::from_string(text).ok())
-                    .map_or(Answer::StoreUnavailable, |result| self.fit(result))
+                    .map_or_else(|| self.store_unavailable(), |result| self.fit(result))
             }
             Outcome::Failed(error) => Answer::Error(own(error.clone())),
             Outcome::Cancelled => {
                 Answer::Error(own(RpcError::internal("The call was cancelled").to_raw()))
             }
         }
+    }
+
+    fn store_unavailable(&self) -> Answer {
+        let effect = self.loaded.task.failure(Reason::StoreLost).effect;
+        Answer::StoreUnavailable(effect)
     }
 
     /// The result that a client would have had without a record.
@@ -353,7 +358,10 @@ fn pause(loaded: &Loaded) -> Option<Duration> {
 }
 
 fn answer_of(json: String) -> Answer {
-    RawValue::from_string(json).map_or(Answer::StoreUnavailable, Answer::Result)
+    RawValue::from_string(json).map_or(
+        Answer::StoreUnavailable(SideEffect::Unknown),
+        Answer::Result,
+    )
 }
 
 fn own(error: Box<RawValue>) -> UpstreamError {

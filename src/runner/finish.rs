@@ -16,7 +16,7 @@ use crate::store::StoreError;
 use crate::store::ledger::{INLINE_BYTES_MAX, Loaded, NotApplied};
 use crate::task::id::Fence;
 use crate::task::machine::{Event, OwnerEvent, Rejected};
-use crate::task::state::{Outcome, Payload, Task};
+use crate::task::state::{Outcome, Payload, Progress, Task};
 
 /// So long a full store may make room for a result; then the task fails in a few bytes instead.
 const FULL_PATIENCE: Duration = Duration::from_secs(30);
@@ -36,12 +36,22 @@ pub(super) struct Attempts<'a> {
 }
 
 impl Runner {
-    /// Writes how the call ended, as the owner of that fence.
-    pub(super) async fn finish(&self, loaded: &Loaded, fence: Fence, mut end: End) {
+    /// Writes how the call ended, as the owner of that fence, and the last that was heard of its
+    /// progress.
+    pub(super) async fn finish(
+        &self,
+        loaded: &Loaded,
+        fence: Fence,
+        mut end: End,
+        progress: Option<Progress>,
+    ) {
         let mut attempts = self.attempts(&loaded.task);
         let (mut room, mut full_since) = (None, None);
         loop {
-            let why = match self.try_finish(loaded, fence, &end).await {
+            let why = match self
+                .try_finish(loaded, fence, &end, progress.as_ref())
+                .await
+            {
                 Ok(()) => return,
                 Err(why) => why,
             };
@@ -88,7 +98,13 @@ impl Runner {
         }
     }
 
-    async fn try_finish(&self, loaded: &Loaded, fence: Fence, end: &End) -> Result<(), StoreError> {
+    async fn try_finish(
+        &self,
+        loaded: &Loaded,
+        fence: Fence,
+        end: &End,
+        progress: Option<&Progress>,
+    ) -> Result<(), StoreError> {
         let (outcome, message) = match end {
             Ok(result) if result.get().len() > INLINE_BYTES_MAX => {
                 let bytes = Bytes::copy_from_slice(result.get().as_bytes());
@@ -105,7 +121,12 @@ impl Runner {
                 (Outcome::Failed(error.clone()), message)
             }
         };
-        let event = Event::Owner(fence, OwnerEvent::Ended { outcome, message });
+        let ended = OwnerEvent::Ended {
+            outcome,
+            message,
+            progress: progress.cloned(),
+        };
+        let event = Event::Owner(fence, ended);
         hit(Point::EndBefore);
         match self.ledger.apply(loaded, event).await {
             Ok(_) => {

@@ -43,6 +43,7 @@ mod heartbeat;
 mod leg;
 mod outcome;
 pub mod parked;
+pub mod pauses;
 mod recovery;
 pub mod seat;
 mod sweeper;

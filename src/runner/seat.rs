@@ -9,7 +9,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
 use crate::failpoint::{Point, hit};
-use crate::mcp::error::Failure;
+use crate::mcp::error::{Failure, SideEffect};
 use crate::mcp::input::QUESTIONS_MAX;
 use crate::upstream::{self, UpstreamError};
 
@@ -33,8 +33,8 @@ pub enum Answer {
     Result(Box<RawValue>),
     Error(UpstreamError),
     Failed(Failure),
-    /// The store did not take the task in time; nothing was sent to the server.
-    StoreUnavailable,
+    /// The store did not answer in time. Whether the call may have run.
+    StoreUnavailable(SideEffect),
 }
 
 /// The client's answer to a question that was relayed to it.

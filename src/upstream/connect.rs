@@ -1,17 +1,19 @@
 //! One connection to the wrapped server: TCP, TLS over it, or a Unix socket.
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use hyper::Uri;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::{TcpStream, UnixStream, lookup_host};
 use tokio_rustls::TlsConnector;
 
 use super::obstacle::Obstacle;
@@ -20,6 +22,12 @@ use crate::socket;
 use crate::tls::TlsError;
 use crate::tls::client::{self, Files};
 use crate::tls::kept::Kept;
+
+/// How long an address is tried alone (RFC 8305, Connection Attempt Delay).
+const HEAD_START: Duration = Duration::from_millis(250);
+
+/// Addresses of one name that are tried.
+const ADDRESSES_MAX: usize = 16;
 
 /// A connected byte stream.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -131,7 +139,8 @@ impl Connector {
             Place::Unix(path) => return Ok(Box::new(UnixStream::connect(path).await?)),
             Place::Tcp { host, port, tls } => (&**host, *port, tls),
         };
-        let stream = TcpStream::connect((host, port)).await?;
+        let addresses = lookup_host((host, port)).await?.take(ADDRESSES_MAX);
+        let stream = first_of(addresses.collect()).await?;
         socket::prepare(&stream)?;
         match tls {
             None => Ok(Box::new(stream)),
@@ -158,6 +167,42 @@ impl Connector {
             Place::Tcp { .. } => Obstacle::NoConnection(error.to_string()),
         }
     }
+}
+
+/// The first connection to one of these addresses. An address that is silent holds up nobody: the next
+/// one is tried beside it (RFC 8305), of the other family where there is one.
+async fn first_of(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
+    let mut waiting = in_turn(addresses).into_iter();
+    let mut trying = FuturesUnordered::new();
+    let mut failed = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    loop {
+        let next = waiting.next();
+        let is_more = next.is_some();
+        trying.extend(next.map(TcpStream::connect));
+        tokio::select! {
+            tried = trying.next() => match tried {
+                Some(Ok(stream)) => return Ok(stream),
+                // The next one goes at once.
+                Some(Err(error)) => failed = error,
+                None => return Err(failed),
+            },
+            () = tokio::time::sleep(HEAD_START), if is_more => {}
+        }
+    }
+}
+
+/// The families by turns, each in the order of the resolver.
+fn in_turn(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    let first_is_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
+    let (first, second): (Vec<_>, Vec<_>) = addresses
+        .into_iter()
+        .partition(|address| address.is_ipv6() == first_is_v6);
+    let longer = first.len().max(second.len());
+    let (mut first, mut second) = (first.into_iter(), second.into_iter());
+    (0..longer)
+        .flat_map(|_| [first.next(), second.next()])
+        .flatten()
+        .collect()
 }
 
 impl Place {
@@ -204,5 +249,60 @@ impl std::fmt::Debug for Connector {
         f.debug_struct("Connector")
             .field("timeout", &self.timeout)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use socket2::{Domain, Socket, Type};
+
+    use super::*;
+
+    fn address(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn families_take_turns() {
+        let all = ["[::1]:1", "[::2]:1", "[::3]:1", "127.0.0.1:1"].map(address);
+        let turns = ["[::1]:1", "127.0.0.1:1", "[::2]:1", "[::3]:1"].map(address);
+        assert_eq!(in_turn(all.into()), turns);
+        assert_eq!(in_turn(Vec::new()), []);
+    }
+
+    /// An address that takes no connection and says nothing: its queue is full.
+    async fn silent() -> (Socket, Vec<TcpStream>, SocketAddr) {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind(&address("127.0.0.1:0").into()).unwrap();
+        socket.listen(0).unwrap();
+        let here = socket.local_addr().unwrap().as_socket().unwrap();
+        let mut queue = Vec::new();
+        loop {
+            let connecting = TcpStream::connect(here);
+            match tokio::time::timeout(Duration::from_millis(200), connecting).await {
+                Ok(connected) => queue.push(connected.unwrap()),
+                Err(_elapsed) => return (socket, queue, here),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_silent_address_holds_up_no_other() {
+        let (_socket, _queue, silent) = silent().await;
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let there = listener.local_addr().unwrap();
+        let refused = address("127.0.0.1:9");
+        for addresses in [
+            vec![silent, there],
+            vec![refused, silent, there],
+            vec![there, silent],
+            vec![silent, refused, there],
+        ] {
+            let connected = tokio::time::timeout(Duration::from_secs(5), first_of(addresses));
+            let stream = connected.await.expect("in time").unwrap();
+            assert_eq!(stream.peer_addr().unwrap(), there);
+        }
+        assert!(first_of(vec![refused, refused]).await.is_err());
+        assert!(first_of(Vec::new()).await.is_err());
     }
 }

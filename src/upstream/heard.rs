@@ -18,11 +18,14 @@ use super::later;
 use super::refusal;
 use super::relay::Said;
 use crate::mcp::error::{Failure, Reason, SideEffect};
-use crate::mcp::json::{Fault, Object, scan};
+use crate::mcp::json::{Fault, Object, mend};
 use crate::mcp::sse::{Decoder, SseEvent, SseFault};
 
 /// An error body larger than this is not read.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
+
+/// Some servers begin a body with it, and HTTP clients skip it.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// What a response to a request of ours turned out to be.
 #[derive(Debug)]
@@ -95,7 +98,8 @@ async fn error_text(body: ResponseBody) -> String {
 /// The error object of a JSON-RPC error body, whatever id it has: a server that could not read the
 /// request could not read the id.
 fn error_of(text: &str) -> Option<Box<RawValue>> {
-    let object = Object::parse(scan(text.as_bytes()).ok()?).ok()?;
+    let text = mend(text).ok()?;
+    let object = Object::parse(&text).ok()?;
     let error = object.get("error")?;
     Object::parse(error.get()).ok()?.get("code")?;
     Some(error.to_owned())
@@ -352,6 +356,9 @@ async fn read_json(body: &mut ResponseBody, bytes_max: usize) -> Result<String, 
         }
         text.extend_from_slice(&data);
     }
+    if text.starts_with(BYTE_ORDER_MARK) {
+        text.drain(..BYTE_ORDER_MARK.len());
+    }
     String::from_utf8(text).map_err(|_| INVALID)
 }
 
@@ -366,6 +373,10 @@ pub(super) const LATER: Failure = Failure {
 };
 pub(super) const TOO_LARGE: Failure = Failure {
     reason: Reason::UpstreamTooLarge,
+    effect: SideEffect::Unknown,
+};
+const TOO_DEEP: Failure = Failure {
+    reason: Reason::UpstreamTooDeep,
     effect: SideEffect::Unknown,
 };
 pub(super) const RESET: Failure = Failure {
@@ -433,11 +444,11 @@ fn read_id(text: &str, failure: Failure, is_utf8: bool) -> Result<Message, Failu
 }
 
 fn read_whole(text: &str) -> Result<Message, Failure> {
-    let text = scan(text.as_bytes()).map_err(|fault| match fault {
-        Fault::Depth => TOO_LARGE,
+    let text = mend(text).map_err(|fault| match fault {
+        Fault::Depth => TOO_DEEP,
         Fault::Utf8 | Fault::ByteOrderMark | Fault::Surrogate | Fault::Syntax => INVALID,
     })?;
-    let object = Object::parse(text).map_err(|_| INVALID)?;
+    let object = Object::parse(&text).map_err(|_| INVALID)?;
     let id = object.get("id").map(|id| Box::from(id.get()));
     let params = object.get("params").map(ToOwned::to_owned);
     if let Some(method) = object.get_str("method") {

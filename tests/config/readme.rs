@@ -67,27 +67,61 @@ fn the_same_call_of_the_readme_is_the_same_call() {
     assert_eq!((of("deploy_web"), of("other")), (Some(60_000), None));
 }
 
-/// What fails is listed for the user, each reason once.
+/// What fails is listed for the user: the table is what the code says of its reasons, no more and no less.
 #[test]
 fn the_readme_lists_every_reason() {
     use raincheck::mcp::error::Reason;
     let readme = include_str!("../../README.md");
-    for reason in [
-        Reason::OwnerLost,
-        Reason::Shutdown,
-        Reason::Deadline,
-        Reason::UpstreamUnreachable,
-        Reason::UpstreamReset,
-        Reason::UpstreamInvalid,
-        Reason::UpstreamHttp,
-        Reason::UpstreamUnauthorized,
-        Reason::UpstreamTooLarge,
-        Reason::StoreLost,
-        Reason::CancelledByDisconnect,
-        Reason::Busy,
-        Reason::QueueFull,
-    ] {
-        let row = format!("\n| `{}` |", reason.word());
-        assert_eq!(readme.matches(&row).count(), 1, "{}", reason.word());
+    let (_, table) = readme.split_once("| `io.raincheck/reason` |").unwrap();
+    let (table, _) = table.split_once("\n\n").unwrap();
+    let listed: Vec<_> = table.lines().skip(2).collect();
+    let said: Vec<_> = Reason::ALL
+        .map(|reason| {
+            let (happened, effect) = reason.described();
+            format!("| `{}` | {happened} | {effect} |", reason.word())
+        })
+        .into();
+    assert_eq!(listed, said, "the table would be:\n{}", said.join("\n"));
+}
+
+/// No reason is listed that nothing gives, and none is given that is not listed.
+#[test]
+fn every_reason_is_given_somewhere() {
+    use raincheck::mcp::error::Reason;
+    let words: Vec<_> = Reason::ALL.iter().map(|reason| reason.word()).collect();
+    let given = given_reasons(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
+    for reason in Reason::ALL {
+        assert!(given.contains(&format!("{reason:?}")), "{reason:?}");
     }
+    let listed = Reason::ALL.map(|reason| format!("{reason:?}"));
+    for name in given {
+        let is_known = listed.contains(&name) || name == format!("{:?}", Reason::AnswerLost);
+        assert!(is_known, "{name} is not listed");
+    }
+    assert!(words.contains(&Reason::AnswerLost.word()));
+}
+
+/// What stands behind `Reason::` in the source, but where the reasons are made.
+fn given_reasons(folder: &std::path::Path) -> std::collections::BTreeSet<String> {
+    let mut given = std::collections::BTreeSet::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            given.extend(given_reasons(&path));
+        } else if !path.ends_with("mcp/error.rs") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            let names = text.split("Reason::").zip(text.split("Reason::").skip(1));
+            for (before, name) in names {
+                let name: String = name
+                    .chars()
+                    .take_while(char::is_ascii_alphanumeric)
+                    .collect();
+                // Another word may end so.
+                if !before.ends_with(char::is_alphanumeric) && name != "ALL" {
+                    given.insert(name);
+                }
+            }
+        }
+    }
+    given
 }

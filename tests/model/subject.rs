@@ -114,6 +114,13 @@ impl Subject {
     async fn event(&self, task: usize, op: &Op) -> Event {
         let now = &self.tasks[task].now.task;
         let owner = |event| Event::Owner(now.fence, event);
+        let ended = |outcome| {
+            owner(OwnerEvent::Ended {
+                outcome,
+                message: None,
+                progress: None,
+            })
+        };
         let claimed = |by: &usize, takeover| Event::Claimed {
             fence: now.fence,
             by: self.replicas[*by].clone(),
@@ -151,17 +158,8 @@ impl Subject {
                 }),
                 resume: None,
             }),
-            Op::Finish { large } => {
-                let payload = self.payload(now, *large).await;
-                owner(OwnerEvent::Ended {
-                    outcome: Outcome::Completed(payload),
-                    message: None,
-                })
-            }
-            Op::Fail => owner(OwnerEvent::Ended {
-                outcome: Outcome::Failed(raw(r#"{"code":1,"message":"no"}"#)),
-                message: None,
-            }),
+            Op::Finish { large } => ended(Outcome::Completed(self.payload(now, *large).await)),
+            Op::Fail => ended(Outcome::Failed(raw(r#"{"code":1,"message":"no"}"#))),
             Op::Cancel => Event::Cancel { reason: None },
             Op::Tick => Event::Tick,
             Op::Announce => Event::Announced,

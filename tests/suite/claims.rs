@@ -236,6 +236,8 @@ async fn what_did_not_run_may_run_under_its_key(era: Era) {
         let failed = echo("a").send().await.json();
         let data = &failed["error"]["data"];
         assert_eq!(data["io.raincheck/effect"], "none", "{failed}");
+        let message = failed["error"]["message"].as_str().unwrap();
+        assert!(message.ends_with("; it did not run; it can be called again"));
     }
     rig.upstream = Upstream::start_at(era, address).await;
     assert_eq!(echo("b").send().await.refusal(), (400, -32602));

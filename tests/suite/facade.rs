@@ -36,7 +36,11 @@ impl Session {
         .await
     }
 
-    async fn declaring(client: Client, version: &'static str, capabilities: Value) -> Self {
+    pub(crate) async fn declaring(
+        client: Client,
+        version: &'static str,
+        capabilities: Value,
+    ) -> Self {
         let message = initialize(version, capabilities);
         let answer = client.post(message.to_string()).send().await;
         assert_eq!(answer.status, 200, "{}", answer.body);

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::facade::{Session, question};
+use crate::facade::{Session, accept, question};
 use crate::support::stream::Stream;
 use crate::support::{Config, Era, PATIENCE, Rig, within};
 
@@ -21,6 +21,8 @@ fn assert_ended(error: &Value, reason: &str) {
     assert_eq!(error["code"], -32603, "{error}");
     assert_eq!(error["data"]["io.raincheck/reason"], reason, "{error}");
     assert_eq!(error["data"]["io.raincheck/effect"], "unknown", "{error}");
+    let message = error["message"].as_str().unwrap();
+    assert!(message.ends_with("; it may have run, look before calling again"));
 }
 
 #[tokio::test]
@@ -44,6 +46,59 @@ async fn a_drain_ends_a_call_that_waits_for_its_client() {
     assert_ended(&error_after(&mut stream, &asked).await, "shutdown");
     let ended = within(PATIENCE, "the process's end", rig.proxy.ended()).await;
     assert!(ended.success());
+}
+
+/// It is called again after longer and longer pauses, as long as the call may last.
+#[tokio::test]
+async fn a_server_that_only_wants_to_be_called_again_is_waited_for() {
+    let config = Config::never().terms("max_duration = \"6s\"");
+    let rig = Rig::start(Era::Modern, config).await;
+    let session = Session::open(rig.client()).await;
+    let come_back = |id, times: u32| session.calling(id, "come_back", json!({"times": times}));
+    let answer = come_back(1, 2).send().await.json();
+    assert_eq!(answer["result"]["content"][0]["text"], "here", "{answer}");
+    assert_eq!(rig.upstream.tally("come_back").started, 3);
+    let answer = come_back(2, 1000).send().await.json();
+    assert_ended(&answer["error"], "deadline");
+    // At once, after 1 s and after 3 s.
+    assert_eq!(rig.upstream.tally("come_back").started, 3 + 3);
+}
+
+#[tokio::test]
+async fn a_server_that_asks_without_end_is_not_asked_without_end() {
+    let rig = Rig::start(Era::Modern, Config::never()).await;
+    let session = Session::open(rig.client()).await;
+    let mut stream = session.calling(1, "ask_on", json!({})).stream().await;
+    for _ in 0..16 {
+        let asked = question(&mut stream).await;
+        assert_eq!(session.reply(&asked, accept("Ada")).await, 202);
+    }
+    let error = stream.next().await["error"].take();
+    assert_ended(&error, "upstream_invalid");
+    assert_eq!(rig.upstream.tally("ask_on").started, 17);
+}
+
+/// Its client hears what it would have to declare, whether it said so before or says so now.
+#[tokio::test]
+async fn a_question_that_the_client_cannot_be_asked_names_what_it_needs() {
+    let rig = Rig::start(Era::Modern, Config::never()).await;
+    let mute = Session::open(rig.client()).await;
+    let unasked = mute.calling(1, "sample", json!({})).send().await.json();
+    let sampling = json!({"sampling": {}});
+    let liar = Session::declaring(rig.client(), "2025-11-25", sampling.clone()).await;
+    let mut stream = liar.calling(1, "sample", json!({})).stream().await;
+    let asked = stream.next().await;
+    assert_eq!(asked["method"], "sampling/createMessage", "{asked}");
+    let error = json!({"code": -32601, "message": "Method not found"});
+    let refusal = json!({"jsonrpc": "2.0", "id": asked["id"], "error": error});
+    assert_eq!(liar.post(&refusal).send().await.status, 202);
+    for answer in [unasked, stream.next().await] {
+        let error = &answer["error"];
+        assert_eq!(error["code"], -32021, "{answer}");
+        assert_eq!(error["data"]["requiredCapabilities"], sampling, "{answer}");
+        let message = error["message"].as_str().unwrap();
+        assert!(message.ends_with("; it may have run, look before calling again"));
+    }
 }
 
 /// A client's patience with a handshake is shorter than a slow server's answer.

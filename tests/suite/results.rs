@@ -1,10 +1,11 @@
 //! Results are kept byte for byte, but for two edits, whatever their size and the store.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::redis_server::RedisServer;
+use crate::support::answer::Task;
 use crate::support::upstream::FAITHFUL;
-use crate::support::{Config, Era, Rig, in_both_eras};
+use crate::support::{Config, Era, PATIENCE, Rig, in_both_eras, within};
 
 in_both_eras!(
     a_kept_result_keeps_its_bytes,
@@ -14,7 +15,34 @@ in_both_eras!(
     a_large_result_in_a_file,
     a_large_result_in_redis,
     a_result_over_the_limit_fails_honestly,
+    a_result_is_kept_however_deep_and_half_it_is,
+    an_error_about_a_method_is_no_missing_page,
+    a_completed_task_shows_its_last_progress,
 );
+
+/// The words of 2026-07-28 mean nothing in a result of 2025: it is not a question, and its call is not
+/// sent again.
+#[tokio::test]
+async fn a_legacy_result_is_complete_whatever_it_says() {
+    let asks = r#"{"resultType":"input_required","requestState":"s","inputRequests":{"k":{"method":"elicitation/create","params":{"message":"m"}}},"content":[]}"#;
+    let says_task = r#"{"resultType":"task","taskId":"x","content":[]}"#;
+    let empty = r#"{"resultType":"input_required","content":[]}"#;
+    for result in [asks, says_task, empty] {
+        for config in [Config::always(), Config::auto("10s"), Config::never()] {
+            let rig = Rig::start(Era::Legacy, config).await;
+            let client = rig.client();
+            let answer = client.call("verbatim", json!({"result": result})).await;
+            let mut said = answer.json()["result"].take();
+            if said["resultType"] == "task" && said["taskId"] != "x" {
+                let task = answer.into_task();
+                said = client.until(&task, "completed").await["result"].take();
+            }
+            assert_eq!(said["resultType"], "complete", "{said}");
+            assert_eq!(said["content"], json!([]), "{said}");
+            assert_eq!(rig.upstream.tally("verbatim").started, 1, "{result}");
+        }
+    }
+}
 
 const LARGE: usize = 1 << 20;
 
@@ -97,4 +125,64 @@ async fn a_result_over_the_limit_fails_honestly(era: Era) {
     assert_eq!(state["error"]["code"], -32603, "{state}");
     assert_eq!(data["io.raincheck/reason"], "upstream_too_large", "{state}");
     assert_eq!(data["io.raincheck/effect"], "unknown", "{state}");
+}
+
+/// The tool has run: its result is not lost for a text cut in the middle of an emoji, nor for a tree.
+async fn a_result_is_kept_however_deep_and_half_it_is(era: Era) {
+    let redis = RedisServer::start();
+    let tree = format!("{}{}", "[".repeat(4000), "]".repeat(4000));
+    let kind = match era {
+        Era::Legacy => "",
+        Era::Modern => r#""resultType":"complete","#,
+    };
+    let (said, kept) = (r#""text":"cut \ud83d""#, r#""text":"cut \ufffd""#);
+    let result = format!(r#"{{{kind}"content":[{{"type":"text",{said}}}],"x":{tree}}}"#);
+    for config in [
+        Config::auto("10s"),
+        Config::always(),
+        Config::always().embedded(),
+        Config::always().redis(&redis.url()),
+    ] {
+        let rig = Rig::start(era, config).await;
+        let client = rig.client();
+        let call = client.calling("verbatim", json!({"result": result}));
+        let mut answer = call.send().await.text;
+        if answer.contains(r#""taskId""#) {
+            let task = serde_json::from_str::<Value>(&answer).unwrap()["result"].take();
+            let task = Task::by_id(task["taskId"].as_str().unwrap());
+            answer = within(PATIENCE, "the task ends", async {
+                loop {
+                    let state = client.asking("tasks/get", &task).send().await.text;
+                    if !state.contains(r#""status":"working""#) {
+                        return state;
+                    }
+                }
+            })
+            .await;
+        }
+        assert!(
+            answer.contains(kept) && answer.contains(&tree),
+            "{answer:.200}"
+        );
+        assert_eq!(rig.upstream.tally("verbatim").started, 1);
+    }
+}
+
+/// 404 is for methods that raincheck does not know. Clients lose the error behind it.
+async fn an_error_about_a_method_is_no_missing_page(era: Era) {
+    let rig = Rig::start(era, Config::auto("10s")).await;
+    let answer = rig.client().call("no_method", json!({})).await;
+    assert_eq!(answer.refusal(), (200, -32601));
+    assert_eq!(answer.json()["error"]["message"], "no such method");
+}
+
+/// Also where the last of it came too soon after the one before to be written down by itself.
+async fn a_completed_task_shows_its_last_progress(era: Era) {
+    let rig = Rig::start(era, Config::always()).await;
+    let client = rig.client();
+    rig.upstream.release("steps");
+    let task = client.call("steps", json!({"n": 4})).await.into_task();
+    let state = client.until(&task, "completed").await;
+    let progress = &state["_meta"]["io.raincheck/progress"];
+    assert_eq!(progress["progress"].as_f64(), Some(4.0), "{state}");
 }

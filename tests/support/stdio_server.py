@@ -114,6 +114,8 @@ def call(id, params):
             for left in range(arguments["bytes"], 0, -(1 << 20)):
                 OUT.write(b"x" * min(left, 1 << 20))
             OUT.flush()
+        case "large":
+            text(id, "x" * arguments["bytes"])
         case "no_newline":
             OUT.write(json.dumps({"jsonrpc": "2.0", "id": id, "result": {"content": []}}).encode())
             OUT.flush()
@@ -123,7 +125,7 @@ def call(id, params):
             OUT.flush()
             os._exit(0)
         case "unreadable":
-            words = {"half": b'"\\ud83d"', "deep": b"[" * 70 + b"]" * 70, "bytes": b'"\xff"'}[arguments["how"]]
+            words = {"half": b'"\\ud83d"', "deep": b"[" * 5000 + b"]" * 5000, "bytes": b'"\xff"'}[arguments["how"]]
             OUT.write(b'{"jsonrpc":"2.0","id":%s,"result":{"x":%s}}\n' % (json.dumps(id).encode(), words))
             OUT.flush()
         case "close_stdout":

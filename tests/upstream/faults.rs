@@ -67,7 +67,8 @@ async fn every_fault_has_its_word() {
             (Reply::json(200, ""), "upstream_invalid unknown"),
             (Reply::json(200, "{\"id\":"), "upstream_invalid unknown"),
             (Reply::json(200, r#"{"id":77777,"result":{}}"#), "upstream_invalid unknown"),
-            (Reply::json(200, &"[".repeat(100)), "upstream_too_large unknown"),
+            (Reply::json(200, &"[".repeat(100)), "upstream_invalid unknown"),
+            (Reply::json(200, &"[".repeat(5000)), "upstream_too_deep unknown"),
             (
                 Reply::json(200, "{}").header("content-type", "text/html"),
                 "upstream_invalid unknown",
@@ -81,7 +82,7 @@ async fn every_fault_has_its_word() {
             (Reply::events(&["junk"]), "upstream_invalid unknown"),
             // Where it could be come back to, nothing better comes.
             (
-                Reply::sse("id: 1\ndata: {\"id\":ID,\"result\":{\"a\":\"\\ud83d\"}}\n\n"),
+                Reply::sse("id: 1\ndata: {\"id\":ID,\"result\":{},\"error\":{}}\n\n"),
                 "upstream_invalid unknown",
             ),
             (Reply::raw(b"junk\r\n\r\n"), "upstream_invalid unknown"),
@@ -109,6 +110,38 @@ async fn every_fault_has_its_word() {
             assert_eq!(outcome(&upstream(&server), era).await, expected, "{era:?} {reply:?}");
             assert_eq!(server.calls(), 1, "never sent twice");
         }
+    }
+}
+
+/// The tool has run: what clients can be helped to read is no fault.
+#[tokio::test]
+async fn a_result_is_not_lost_for_how_it_is_written() {
+    let deep = format!("{}{}", "[".repeat(4000), "]".repeat(4000));
+    let deep = format!(r#"{{"content":{deep}}}"#);
+    for era in BOTH {
+        for (said, expected) in [
+            (r#"{"a":"\ud83d"}"#, r#"{"a":"\ufffd"}"#),
+            (
+                r#"{"\uDE00":"\ud83d\ude00"}"#,
+                r#"{"\ufffd":"\ud83d\ude00"}"#,
+            ),
+            (&*deep, &*deep),
+        ] {
+            let message = format!(r#"{{"id":ID,"result":{said}}}"#);
+            for reply in [
+                Reply::json(200, &message),
+                Reply::json(200, &format!("\u{feff}{message}")),
+                Reply::events(&[&message]),
+            ] {
+                let server = Server::start(reply).await;
+                let said = outcome(&upstream(&server), era).await;
+                assert!(said == format!("result {expected}"), "{era:?} {said:.99}");
+            }
+        }
+        let error = r#"{"code":-32050,"message":"\ud83d"}"#;
+        let server = Server::start(Reply::error(400, error)).await;
+        let expected = r#"error 400 {"code":-32050,"message":"\ufffd"}"#;
+        assert_eq!(outcome(&upstream(&server), era).await, expected);
     }
 }
 

@@ -16,6 +16,7 @@ use super::super::patience;
 use super::super::reply::{self, Rpc};
 use super::super::tasks::Shared;
 use super::{Desk, Who, answers};
+use crate::mcp::error::SideEffect;
 use crate::mcp::json::{Object, raw};
 use crate::mcp::result;
 use crate::mcp::sse;
@@ -279,5 +280,8 @@ fn round_of(arguments: &Object<'_>) -> u64 {
 }
 
 fn answer_of(text: String) -> Answer {
-    raw(text).map_or(Answer::StoreUnavailable, Answer::Result)
+    raw(text).map_or(
+        Answer::StoreUnavailable(SideEffect::Unknown),
+        Answer::Result,
+    )
 }

@@ -20,7 +20,6 @@ use super::patience;
 use super::reply::Rpc;
 use super::tasks::Shared;
 use super::{Front, Known, TOOLS_PATIENCE};
-use crate::mcp::error::RpcError;
 use crate::mcp::request::Request;
 use crate::mcp::tools::Tools;
 use crate::mcp::version::Era;

@@ -170,10 +170,7 @@ impl NotMade {
         match self {
             Self::Refused(why) => claims::refused(id, &why),
             Self::Answered(answer) => Rpc::answer(id.get(), answer),
-            Self::Lost => {
-                let error = RpcError::internal("The call ended without an answer");
-                Rpc::error(id.get(), &error)
-            }
+            Self::Lost => Rpc::abandoned(id.get()),
         }
     }
 }

@@ -9,9 +9,11 @@ use hyper::header::CONTENT_LENGTH;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Response};
 use serde_json::value::RawValue;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::super::auth;
 use super::super::body::Body;
+use super::super::legacy::agreed;
 use super::super::legacy::words::Request;
 use super::super::pass;
 use super::super::tasks::Shared;
@@ -19,6 +21,7 @@ use super::native::NativeTools;
 use crate::mcp::json::{Object, set};
 use crate::mcp::sse;
 use crate::mcp::tasks_2025::{Support, with_capabilities, with_support};
+use crate::task::id::Caller;
 use crate::task::policy::{Mode, Rule, Rules};
 use crate::upstream::http::RequestBody;
 use crate::upstream::relay::{Answering, Relayed, Said};
@@ -68,6 +71,10 @@ impl Edit {
         self.edited(&message).unwrap_or(message)
     }
 
+    fn is_of_initialize(&self) -> bool {
+        matches!(self.what, What::Initialize(_))
+    }
+
     fn edited(&self, message: &str) -> Option<String> {
         let object = Object::parse(message).ok()?;
         let is_answer = object.get("id")?.get() == self.id.get();
@@ -109,6 +116,7 @@ pub(in crate::downstream) async fn relay(
     edit: Edit,
 ) -> Response<Body> {
     let answer = front.passing.token();
+    let caller = front.callers.of(&parts.headers);
     let bytes_max = usize::try_from(front.rules.result_bytes_max()).unwrap_or(usize::MAX);
     let body = RequestBody::Ready(Full::new(body));
     let mut answering = match front.upstream.relay(parts, body, bytes_max).await {
@@ -125,30 +133,58 @@ pub(in crate::downstream) async fn relay(
     let mut head = answering.head.clone();
     head.headers.remove(CONTENT_LENGTH);
     if answering.is_stream() {
-        let events = stream::unfold((answering, edit, answer), |mut reading| async {
-            let event = next_event(&mut reading.0, &reading.1).await?;
+        let reading = Reading {
+            front: Arc::clone(front),
+            caller,
+            head: head.headers.clone(),
+            answering,
+            edit,
+            _answer: answer,
+        };
+        let events = stream::unfold(reading, |mut reading| async {
+            let event = reading.next_event().await?;
             Some((event, reading))
         });
         return Response::from_parts(head, Body::Events(events.boxed()));
     }
     match answering.next().await {
-        Ok(Some(said)) => Response::from_parts(head, Body::ready(edit.apply(said.text))),
+        Ok(Some(said)) => {
+            if edit.is_of_initialize() {
+                agreed::note(front, &caller, &head.headers, &said.text);
+            }
+            Response::from_parts(head, Body::ready(edit.apply(said.text)))
+        }
         Ok(None) => Response::from_parts(head, Body::Empty),
         Err(failure) => pass::unreachable_upstream(failure),
     }
 }
 
-async fn next_event(answering: &mut Answering, edit: &Edit) -> Option<Bytes> {
-    let Said { text, event_id } = answering.next().await.ok()??;
-    let message = if text.is_empty() {
-        Bytes::from_static(b"data: \n\n")
-    } else {
-        sse::event(&edit.apply(text))
-    };
-    Some(match event_id {
-        Some(id) => [format!("id: {id}\n").as_bytes(), &message].concat().into(),
-        None => message,
-    })
+/// An answer that comes as events.
+struct Reading {
+    front: Shared,
+    caller: Caller,
+    head: HeaderMap,
+    answering: Box<Answering>,
+    edit: Edit,
+    _answer: TaskTrackerToken,
+}
+
+impl Reading {
+    async fn next_event(&mut self) -> Option<Bytes> {
+        let Said { text, event_id } = self.answering.next().await.ok()??;
+        if self.edit.is_of_initialize() {
+            agreed::note(&self.front, &self.caller, &self.head, &text);
+        }
+        let message = if text.is_empty() {
+            Bytes::from_static(b"data: \n\n")
+        } else {
+            sse::event(&self.edit.apply(text))
+        };
+        Some(match event_id {
+            Some(id) => [format!("id: {id}\n").as_bytes(), &message].concat().into(),
+            None => message,
+        })
+    }
 }
 
 #[cfg(test)]

@@ -9,14 +9,14 @@ use super::super::body::Body;
 use super::super::reply;
 use super::super::tasks::{ANSWERS_BYTES_MAX, Shared};
 use super::Asker;
-use crate::mcp::error::{Reason, RpcError};
+use crate::mcp::error::RpcError;
 use crate::mcp::input;
 use crate::mcp::json::{Object, string};
 use crate::mcp::tasks_2025;
 use crate::runner::AnswerError;
 use crate::store::ledger::{Loaded, NotApplied};
 use crate::task::id::TaskId;
-use crate::task::machine::Event;
+use crate::task::machine::{CancelReason, Event};
 use crate::task::state::Leg;
 use crate::task::view_2025;
 
@@ -87,7 +87,7 @@ async fn take(
 /// without an answer it cannot go on.
 async fn give_up(front: &Shared, loaded: &Loaded) -> Result<(), NotApplied> {
     let event = Event::Cancel {
-        reason: Some(Reason::AnswerRefused),
+        reason: Some(CancelReason::AnswerRefused),
     };
     match front.runner.ledger().apply(loaded, event).await {
         Ok(_) | Err(NotApplied::Rejected(..) | NotApplied::Gone) => Ok(()),

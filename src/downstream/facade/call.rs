@@ -29,6 +29,7 @@ use crate::mcp::result::{self, ResultType};
 use crate::mcp::tasks_2025::Wish;
 use crate::mcp::version::Era;
 use crate::mcp::{input, params};
+use crate::runner::pauses::Pauses;
 use crate::runner::seat::{Answer, Reply};
 use crate::runner::{Announce, Call};
 use crate::task::policy::{Plan, Rule, plan};
@@ -41,11 +42,9 @@ const MESSAGES_MAX: usize = 64;
 /// How long a client that does not read holds its call up; then it misses a message.
 const SLOW_CLIENT: Duration = Duration::from_secs(5);
 
-/// Times that a server may ask within one call.
+/// Times that a server may ask within one call. One that asks nothing may want to be called again as
+/// long as the call may last.
 const ROUNDS_MAX: usize = 16;
-
-/// Before a server that asks nothing, and yet wants to be called again, is.
-const PAUSE: Duration = Duration::from_secs(1);
 
 /// How often it is looked whether another replica ended the session.
 const LOOK: Duration = Duration::from_secs(16);
@@ -264,7 +263,9 @@ impl Asked {
         let id = self.id.get();
         let invalid = || Failure::new(Reason::UpstreamInvalid, SideEffect::Unknown);
         let mut retry = None;
-        for _ in 0..ROUNDS_MAX {
+        let mut rounds = 0;
+        let mut pauses = Pauses::default();
+        loop {
             let result = match self.leg(said, retry.take()).await {
                 Ok(result) => result,
                 Err(rpc) => return rpc,
@@ -284,10 +285,15 @@ impl Asked {
             let Ok(asked) = input::requests_of(&result) else {
                 return Rpc::failure(id, invalid());
             };
-            if asked.requests.is_empty() {
-                tokio::time::sleep(PAUSE).await;
-            }
-            match Box::pin(self.ask(said, &result, &asked.requests)).await {
+            let answered = if asked.requests.is_empty() {
+                self.pause(pauses.longer()).await.map(|()| "{}".to_owned())
+            } else if rounds < ROUNDS_MAX {
+                rounds += 1;
+                Box::pin(self.ask(said, &result, &asked.requests)).await
+            } else {
+                return Rpc::failure(id, invalid());
+            };
+            match answered {
                 Ok(answers) => {
                     retry = Some(Retry {
                         input_responses: answers.into(),
@@ -297,10 +303,24 @@ impl Asked {
                 Err(instead) => return instead,
             }
         }
-        Rpc::error(
-            id,
-            &RpcError::internal("The server asked too often within one call"),
-        )
+    }
+
+    /// The server works on the call and wants to be called again. The pause ends with its client's
+    /// patience: the next leg makes a ticket of the call.
+    async fn pause(&self, pause: Duration) -> Result<(), Rpc> {
+        let now = Instant::now();
+        let patience = self.patience.as_ref().map(|patience| patience.until);
+        let until = patience
+            .filter(|until| *until > now)
+            .map_or(now + pause, |until| until.min(now + pause));
+        let reason = tokio::select! {
+            biased;
+            () = self.front.runner.halt().cancelled() => Reason::Shutdown,
+            () = tokio::time::sleep_until(self.deadline) => Reason::Deadline,
+            () = tokio::time::sleep_until(until) => return Ok(()),
+        };
+        let failure = Failure::new(reason, SideEffect::Unknown);
+        Err(Rpc::failure(self.id.get(), failure))
     }
 
     /// Only these may be answered with a question (2026-07-28, Multi Round-Trip Requests).
@@ -315,8 +335,16 @@ impl Asked {
         retry: Option<Retry>,
     ) -> Result<Box<RawValue>, Rpc> {
         let id = self.id.get();
+        // A leg before this one may have done something.
+        let is_first = retry.is_none();
+        let effect_of = |leg| if is_first { leg } else { SideEffect::Unknown };
         let begun = self.front.runner.call(self.call(retry));
-        let mut client = begun.map_err(|refused| Rpc::not_begun(id, refused.reason()))?;
+        let mut client = begun.map_err(|refused| {
+            if is_first {
+                return Rpc::not_begun(id, refused.reason());
+            }
+            Rpc::failure(id, Failure::new(refused.reason(), SideEffect::Unknown))
+        })?;
         loop {
             match client.next().await {
                 Some(Reply::Relay(notification)) => {
@@ -330,15 +358,15 @@ impl Asked {
                             error.error = words::error(&self.method, error.error);
                             Err(Rpc::error_as_it_is(id, error))
                         }
-                        Answer::Failed(_) | Answer::StoreUnavailable => {
-                            Err(Rpc::answer(id, answer))
+                        Answer::Failed(Failure { reason, effect }) => {
+                            Err(Rpc::failure(id, Failure::new(reason, effect_of(effect))))
+                        }
+                        Answer::StoreUnavailable(effect) => {
+                            Err(Rpc::store_lost(id, effect_of(effect)))
                         }
                     };
                 }
-                None => {
-                    let error = RpcError::internal("The call ended without an answer");
-                    return Err(Rpc::error(id, &error));
-                }
+                None => return Err(Rpc::abandoned(id)),
             }
         }
     }

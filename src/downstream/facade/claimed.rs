@@ -81,7 +81,7 @@ fn answer_in_words(id: &str, answer: Answer) -> Rpc {
             error.error = words::error(METHOD, error.error);
             Rpc::error_as_it_is(id, error)
         }
-        Answer::Failed(_) | Answer::StoreUnavailable => Rpc::answer(id, answer),
+        Answer::Failed(_) | Answer::StoreUnavailable(_) => Rpc::answer(id, answer),
     };
     rpc.on_session()
 }

@@ -138,6 +138,10 @@ async fn put_one(
     let answer = match (message.get("result"), message.get("error")) {
         (Some(result), _) if input::answers(request, result) => result.to_owned(),
         (None, Some(error)) if kind != Kind::Elicitation => {
+            // Its own word for a method that it has not would be taken for the call's.
+            if input::cannot_be_asked(error) {
+                return no_answer(kind);
+            }
             return Err(Unanswered(error.to_owned()));
         }
         _ => no_answer(kind)?,
@@ -214,9 +218,10 @@ fn no_answer(kind: Kind) -> Result<Box<RawValue>, Unanswered> {
         Kind::Elicitation => {
             raw(CANCELLED.to_owned()).map_err(|_| Unanswered::with("The client did not answer"))
         }
-        Kind::Sampling | Kind::Roots => Err(Unanswered::with(
-            "The server asks for what this client does not give",
-        )),
+        Kind::Sampling | Kind::Roots => {
+            let error = RpcError::cannot_ask(kind.capability());
+            Err(Unanswered(error.to_raw()))
+        }
     }
 }
 

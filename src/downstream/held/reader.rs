@@ -25,7 +25,7 @@ use crate::task::id::{Incarnation, TaskId};
 use crate::upstream::channel::session::Said;
 
 /// When a client that is cut off should come back.
-const RETRY_MS: u64 = 1000;
+pub(super) const RETRY_MS: u64 = 1000;
 
 /// How often the log of a call that another replica carries is looked at.
 const LOOK: Duration = Duration::from_secs(1);

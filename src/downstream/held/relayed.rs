@@ -9,16 +9,19 @@ use futures_util::FutureExt as _;
 use http_body_util::Full;
 use hyper::Response;
 use hyper::http::request::Parts;
+use hyper::http::response::Parts as ResponseHead;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
 
+use super::reader::RETRY_MS;
 use super::words::{Relaying, Stage, Words, is_answer};
 use super::{Call, SESSION_ID};
 use crate::downstream::body::Body;
 use crate::downstream::pass::unreachable_upstream;
 use crate::downstream::patience;
 use crate::downstream::tasks::Shared;
-use crate::upstream::http::RequestBody;
+use crate::mcp::sse;
+use crate::upstream::http::{RequestBody, ResponseBody};
 use crate::upstream::relay::{Answering, Relayed};
 
 /// How long the response head waits for the server's, so that errors ride their own status.
@@ -56,7 +59,7 @@ pub(in crate::downstream) async fn post(
         Ok(Relayed::Answer(mut answering)) => {
             front.upstream.answered_over_http();
             if !needs_hold(&mut answering, &call.id).await {
-                let (head, begun, body) = answering.untouched();
+                let (head, begun, body) = untouched(*answering);
                 let body = Body::Passed {
                     begun: Some(begun).filter(|begun| !begun.is_empty()),
                     body,
@@ -95,6 +98,19 @@ fn stoppable(front: &Shared, parts: &Parts, call: Call) -> Call {
             tracing::debug!("a server could not be told that nobody waits");
         }
     })
+}
+
+/// The server's own stream, but for a pause that would not outlast a restart of ours: clients come
+/// back a few times only, and would have given up by then.
+fn untouched(answering: Answering) -> (ResponseHead, Bytes, ResponseBody) {
+    let pause = answering.retry();
+    let (head, begun, body) = answering.untouched();
+    let is_short = pause.is_some_and(|pause| pause < Duration::from_millis(RETRY_MS));
+    // What has a length is no stream that goes on.
+    if is_short && !head.headers.contains_key(CONTENT_LENGTH) {
+        return (head, sse::with_retry(&begun, RETRY_MS).into(), body);
+    }
+    (head, begun, body)
 }
 
 /// Not what is answered at once, and no stream to which its server lets its client come back.

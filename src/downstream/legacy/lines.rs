@@ -20,8 +20,8 @@ use super::super::patience;
 use super::super::reply::{self, Rpc};
 use super::super::tasks::Shared;
 use super::super::{held, undecided};
-use super::accepts_events;
 use super::stream::{Place, Source, read};
+use super::{accepts_events, agreed};
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::{Object, scan};
@@ -178,9 +178,12 @@ async fn initialize(
         let again = Bytes::copy_from_slice(asked.text.as_bytes());
         return Box::pin(facade::post(front, parts, again)).await;
     }
-    let mut response = reply::passed(edited(edit, answer));
+    let said = edited(edit, answer);
+    let mut response = reply::passed(said.clone());
     if agreed && let Ok(id) = HeaderValue::try_from(&*id) {
         response.headers_mut().insert(SESSION_ID, id);
+        let caller = front.callers.of(&parts.headers);
+        agreed::note(front, &caller, response.headers(), &said);
         unknown.becomes_known();
     }
     response

@@ -13,6 +13,7 @@ use super::reply::Rpc;
 use super::tasks::Shared;
 use super::{Front, cancels, dialect, facade, held, pass, sent};
 
+pub mod agreed;
 pub(super) mod calls;
 pub mod carried;
 mod contact;
@@ -46,6 +47,7 @@ pub(super) async fn post(front: &Shared, parts: Parts, body: Bytes) -> Response<
     if let Some(refusal) = front.refuses_message(&parts, &body) {
         return refusal;
     }
+    let parts = agreed::completed(front, parts);
     if facade::serves(front, &parts.headers).await {
         return Box::pin(facade::post(front, &parts, body)).await;
     }
@@ -139,6 +141,7 @@ pub(super) fn accepts_events(headers: &HeaderMap) -> bool {
 
 /// GET and DELETE.
 pub(super) async fn other(front: &Shared, parts: Parts) -> Response<Body> {
+    let parts = agreed::completed(front, parts);
     if let Some(replayed) = held::resume(front, &parts).await {
         return replayed;
     }

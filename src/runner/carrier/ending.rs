@@ -59,8 +59,9 @@ impl Carrier {
         match &self.kept {
             Some(kept) => {
                 let failure = kept.loaded.task.failure(reason);
+                let end = Err(failure.to_error().to_raw());
                 self.runner
-                    .finish(&kept.loaded, kept.fence, Err(failure.to_error().to_raw()))
+                    .finish(&kept.loaded, kept.fence, end, None)
                     .await;
             }
             None if opened => {

@@ -164,7 +164,8 @@ impl Carrier {
         }
         if self.keep(events, announced).await.is_err() {
             self.cancel_upstream().await;
-            self.answer(Answer::StoreUnavailable).await;
+            self.answer(Answer::StoreUnavailable(SideEffect::Unknown))
+                .await;
             return Flow::Done;
         }
         self.announce().await;
@@ -237,12 +238,16 @@ impl Carrier {
         }
     }
 
-    pub(super) async fn on_result(&mut self, result: Box<RawValue>) -> Flow {
-        let asks = matches!(
-            result::result_type(&result),
-            Ok(result::ResultType::InputRequired)
-        );
-        if self.kept.is_none() && asks && self.asks_in_task() {
+    pub(super) async fn on_result(&mut self, mut result: Box<RawValue>) -> Flow {
+        // What passes to a legacy client keeps its bytes.
+        if self.call.era == Era::Legacy && (self.kept.is_some() || self.call.face == Era::Modern) {
+            result = result::without_type(result);
+        }
+        let asks = || {
+            let kind = result::result_type(&result);
+            kind == Ok(result::ResultType::InputRequired)
+        };
+        if self.kept.is_none() && self.call.era == Era::Modern && self.asks_in_task() && asks() {
             // The question belongs in a task: it is announced together with what is asked.
             return self.on_asks_first(result).await;
         }
@@ -339,7 +344,11 @@ impl Carrier {
         };
         self.end_turn();
         if let Some(kept) = &self.kept {
-            self.runner.finish(&kept.loaded, kept.fence, end).await;
+            let heard = self.progress.newest.take();
+            let progress = heard.and_then(|(_, progress)| progress);
+            self.runner
+                .finish(&kept.loaded, kept.fence, end, progress)
+                .await;
         }
         self.wait_for_settlement().await
     }

@@ -10,12 +10,12 @@ use super::super::seat::{Answer, Reply};
 use super::super::{leg, parked};
 use super::{Carrier, Charge, Flow, Kept};
 use crate::failpoint::{Point, hit};
-use crate::mcp::error::{Reason, SideEffect};
+use crate::mcp::error::SideEffect;
 use crate::mcp::input;
 use crate::mcp::version::Era;
 use crate::store::ledger::{Loaded, NotApplied, NotCreated, Tried};
 use crate::task::id::{Fence, TaskId};
-use crate::task::machine::{Effect, Event, OwnerEvent, Step, step};
+use crate::task::machine::{CancelReason, Effect, Event, OwnerEvent, Step, step};
 use crate::task::policy::OnOwnerLost;
 use crate::task::state::{Leg, Task, WhenLeft};
 use crate::upstream;
@@ -252,7 +252,7 @@ impl Carrier {
     pub(super) async fn commit_cancel(&mut self) {
         let Some(kept) = &mut self.kept else { return };
         let event = Event::Cancel {
-            reason: Some(Reason::CancelledByDisconnect),
+            reason: Some(CancelReason::Disconnect),
         };
         match self.runner.ledger.apply(&kept.loaded, event).await {
             Ok((loaded, _)) => kept.loaded = loaded,

@@ -42,7 +42,7 @@ mod yielded;
 use claimed::Waiting;
 pub(super) use claimed::{Begun, Claimed};
 use heard::PendingProgress;
-use rounds::Pauses;
+use rounds::NextLeg;
 
 /// Questions that a server asks together are shown together: after the first, so long for more.
 const GATHER: Duration = Duration::from_millis(50);
@@ -74,7 +74,7 @@ pub(super) struct Carrier {
     resumable: Option<Instant>,
     /// When to read the record again, where a change could not be read or an answer not be sent.
     look_again: Option<Instant>,
-    pauses: Pauses,
+    next_leg: NextLeg,
     /// Another process sent the call: of its request only what is stored is known.
     adopted: bool,
     /// The server made a task of its own of the call, which is followed to its end.
@@ -195,7 +195,7 @@ impl Carrier {
             progress: PendingProgress::default(),
             resumable: None,
             look_again: None,
-            pauses: Pauses::default(),
+            next_leg: NextLeg::default(),
             adopted: false,
             follows: false,
             carried: Arc::default(),
@@ -280,7 +280,7 @@ impl Carrier {
             progress: PendingProgress::default(),
             resumable: None,
             look_again: None,
-            pauses: Pauses::default(),
+            next_leg: NextLeg::default(),
             adopted: false,
             follows: false,
             carried,
@@ -307,7 +307,8 @@ impl Carrier {
         ) {
             // Durable first: a client that never heard of the task left nothing running.
             if self.keep(Vec::new(), true).await.is_err() {
-                self.answer(Answer::StoreUnavailable).await;
+                self.answer(Answer::StoreUnavailable(SideEffect::None))
+                    .await;
                 return;
             }
             self.announce().await;
@@ -362,7 +363,7 @@ impl Carrier {
         let progress_due = self.progress_due();
         let (window, gather, resumable) = (self.window, self.gather, self.resumable);
         let (look_again, look_ahead) = (self.look_again, self.look_ahead);
-        let (hand_over_at, next_leg) = (self.hand_over_at, self.pauses.until);
+        let (hand_over_at, next_leg) = (self.hand_over_at, self.next_leg.at);
         let may_hand_over = self.turn.waits() && self.may_hand_over();
         let tool = self.call.outgoing.name.as_deref().unwrap_or_default();
         let (runner, turn) = (&self.runner, &mut self.turn);

@@ -1,13 +1,13 @@
 //! The rounds of a modern server: each ends a leg, and the next leg goes with what was answered.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tokio::time::Instant;
 use tracing::warn;
 
 use super::super::leg;
+use super::super::pauses::Pauses;
 use super::{Carrier, Flow, stopped};
 use crate::mcp::error::Reason;
 use crate::mcp::input;
@@ -15,17 +15,11 @@ use crate::store::ledger::NotApplied;
 use crate::task::machine::{Effect, OwnerEvent, Rejected};
 use crate::task::state::{Leg, Task};
 
-/// A server that has nothing to ask and wants to be called again is called after so long, and each
-/// time later.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LAST_PAUSE: Duration = Duration::from_secs(10);
-
-/// Of the call of such a server.
+/// When the next leg goes of the call of a server that has nothing to ask.
 #[derive(Default)]
-pub(super) struct Pauses {
-    /// When the next leg goes.
-    pub(super) until: Option<Instant>,
-    last: Duration,
+pub(super) struct NextLeg {
+    pub(super) at: Option<Instant>,
+    pauses: Pauses,
 }
 
 impl Carrier {
@@ -96,15 +90,14 @@ impl Carrier {
 
     /// The server has nothing to ask: it works on the call, which keeps its place meanwhile.
     pub(super) fn next_leg_later(&mut self) -> Flow {
-        let pause = (self.pauses.last * 2).clamp(FIRST_PAUSE, LAST_PAUSE);
-        self.pauses.last = pause;
-        self.pauses.until = Some(Instant::now() + pause);
+        let pause = self.next_leg.pauses.longer();
+        self.next_leg.at = Some(Instant::now() + pause);
         self.exchange = None;
         Flow::Continue
     }
 
     pub(super) fn next_leg(&mut self) -> Flow {
-        self.pauses.until = None;
+        self.next_leg.at = None;
         if let Some(kept) = &self.kept {
             let task = &kept.loaded.task;
             self.call.outgoing.retry = (task.round > 0).then(|| leg::retry(task));

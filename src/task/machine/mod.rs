@@ -27,8 +27,8 @@ pub enum Event {
     },
     /// A parked call becomes a task that the client hears of.
     Announced,
-    /// The client asked for it, or went away before it heard of the task.
-    Cancel { reason: Option<Reason> },
+    /// The client asked for it; or the reason why it is cancelled without that.
+    Cancel { reason: Option<CancelReason> },
     /// Time has passed.
     Tick,
     /// The owner of that fence carries the call no more, and nobody else can.
@@ -40,6 +40,15 @@ pub enum Event {
         reach: Reach,
         takeover: Takeover,
     },
+}
+
+/// Why a call is cancelled that its client did not cancel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CancelReason {
+    /// The client went away before it heard of the task.
+    Disconnect,
+    /// The client refused to answer a question, and the server waits for answers only: the call fails.
+    AnswerRefused,
 }
 
 /// How a finder carries a lost owner's call on.
@@ -85,6 +94,8 @@ pub enum OwnerEvent {
     Ended {
         outcome: Outcome,
         message: Option<Box<str>>,
+        /// What was heard last and not written down yet.
+        progress: Option<Progress>,
     },
     /// The server was told that nobody waits.
     Told,
@@ -126,6 +137,9 @@ pub enum Rejected {
     OutOfTurn,
 }
 
+/// The status message of a task that was cancelled because its client went away.
+const LEFT: &str = "The client went away before it heard of this task";
+
 /// Decides what `event` does to `task` at `now_ms`. The revision is the store's business.
 pub fn step(task: &Task, event: Event, now_ms: u64) -> Result<Step, Rejected> {
     let mut next = task.clone();
@@ -152,8 +166,11 @@ pub fn step(task: &Task, event: Event, now_ms: u64) -> Result<Step, Rejected> {
             next.announced = true;
             None
         }
+        Event::Cancel {
+            reason: Some(CancelReason::AnswerRefused),
+        } => fail(&mut next, task.failure(Reason::AnswerRefused)),
         Event::Cancel { reason } => {
-            next.status_message = reason.map(|r| task.failure(r).message().into());
+            next.status_message = reason.map(|_| LEFT.into());
             end(&mut next, Outcome::Cancelled)
         }
         Event::Tick if task.due_ms().is_some_and(|due| due <= now_ms) => {
@@ -256,7 +273,14 @@ fn owner_step(task: &mut Task, event: OwnerEvent, now_ms: u64) -> Result<Option<
             Ok(ask_round(task, requests, request_state, now_ms))
         }
         OwnerEvent::Delivered { key } => delivered(task, &key),
-        OwnerEvent::Ended { outcome, message } => {
+        OwnerEvent::Ended {
+            outcome,
+            message,
+            progress,
+        } => {
+            if progress.is_some() && !falls(task, progress.as_ref()) {
+                task.progress = progress;
+            }
             task.status_message = message;
             end(task, outcome);
             // The server itself ended the call.

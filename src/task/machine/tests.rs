@@ -123,6 +123,7 @@ impl Letter {
             owner(OwnerEvent::Ended {
                 outcome,
                 message: None,
+                progress: None,
             })
         };
         match self {
@@ -160,6 +161,7 @@ impl Letter {
                 OwnerEvent::Ended {
                     outcome: Outcome::Cancelled,
                     message: None,
+                    progress: None,
                 },
             ),
             Self::Abandon => Event::Abandoned {

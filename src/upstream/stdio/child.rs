@@ -16,12 +16,13 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
 use super::lines::{Lines, Refused, TooLong};
+use super::overlong::{Overlong, Verdict};
 use super::spawner::Spawner;
 use super::{Program, stderr};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::upstream::channel::health::Health;
 use crate::upstream::channel::mouth::{Ear, End, Mouth, Outbound, Pace};
-use crate::upstream::heard;
+use crate::upstream::heard::{self, Message};
 use crate::upstream::obstacle::{Obstacle, Obstacles};
 
 /// How long a child may take to end by itself, once its standard input is closed and again after
@@ -336,15 +337,31 @@ async fn read(
     let mut garbage = Garbage { pid, lines: 0 };
     let mut pace = Pace::default();
     let mut buffer = vec![0; 64 * 1024];
+    let mut overlong: Option<Overlong> = None;
     while let Ok(count @ 1..) = stdout.read(&mut buffer).await {
         let mut bytes = buffer.get(..count).unwrap_or_default();
-        loop {
+        while !bytes.is_empty() {
+            if let Some(skipped) = &mut overlong {
+                match skipped.next(&mut bytes) {
+                    Verdict::Open => {}
+                    Verdict::Nobodys => return End::TooLarge,
+                    Verdict::Answer(id) => {
+                        overlong = None;
+                        ear.heard(too_large(id), "");
+                    }
+                }
+                continue;
+            }
             match lines.next(&mut bytes) {
                 Ok(Some(line)) => hear(line, ear, &mut garbage),
                 Ok(None) => break,
                 Err(Refused) => {
                     warn!(pid, bytes_max, "the server wrote a line that is too long");
-                    return End::TooLarge;
+                    let mut begun = Overlong::default();
+                    if begun.next(&mut &*lines.take_refused()) == Verdict::Nobodys {
+                        return End::TooLarge;
+                    }
+                    overlong = Some(begun);
                 }
             }
             pace.heard().await;
@@ -353,6 +370,15 @@ async fn read(
     // Complete all the same, if it is a message.
     hear(lines.rest(), ear, &mut garbage);
     End::Gone
+}
+
+/// An answer that was not kept.
+fn too_large(id: Box<str>) -> Message {
+    Message::Unreadable {
+        id,
+        failure: heard::TOO_LARGE,
+        is_utf8: false,
+    }
 }
 
 fn hear(line: &[u8], ear: &impl Ear, garbage: &mut Garbage) {

@@ -37,15 +37,23 @@ impl Lines {
     }
 
     /// Takes from the next bytes up to the end of a line, and gives the line without its end. `None`:
-    /// they were all taken, and complete no line.
+    /// they were all taken, and complete no line. Refused, what fits is held, and the rest is left.
     pub(super) fn next(&mut self, bytes: &mut &[u8]) -> Result<Option<&[u8]>, Refused> {
         self.forget_found();
-        let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else {
-            return self.hold(std::mem::take(bytes)).map(|()| None);
-        };
-        let (line, rest) = bytes.split_at_checked(end).unwrap_or((bytes, &[]));
+        let all = *bytes;
+        let room = self.bytes_max.saturating_sub(self.held.len());
+        let end = all.iter().position(|byte| *byte == b'\n');
+        let (line, rest) = all
+            .split_at_checked(end.unwrap_or(all.len()))
+            .unwrap_or((all, &[]));
         *bytes = rest.get(1..).unwrap_or_default();
-        self.hold(line)?;
+        if let Err(refused) = self.hold(line) {
+            *bytes = all.get(room..).unwrap_or_default();
+            return Err(refused);
+        }
+        if end.is_none() {
+            return Ok(None);
+        }
         self.is_found = true;
         Ok(Some(self.held.strip_suffix(b"\r").unwrap_or(&self.held)))
     }
@@ -54,6 +62,11 @@ impl Lines {
     pub(super) fn rest(&mut self) -> &[u8] {
         self.forget_found();
         &self.held
+    }
+
+    /// What was held of a line that was refused. The next one begins behind it.
+    pub(super) fn take_refused(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.held)
     }
 
     fn forget_found(&mut self) {
@@ -105,6 +118,13 @@ mod tests {
         let mut lines = Lines::new(4, TooLong::Refuse);
         assert_eq!(split(&mut lines, &[b"1234\n12", b"34\n"]).unwrap().len(), 2);
         assert_eq!(split(&mut lines, &[b"123", b"45"]), Err(Refused));
+        assert_eq!(lines.take_refused(), b"1234");
+        let mut bytes = &b"abcdef\ngh"[..];
+        assert_eq!(lines.next(&mut bytes), Err(Refused));
+        assert_eq!(
+            (lines.take_refused(), bytes),
+            (b"abcd".to_vec(), &b"ef\ngh"[..])
+        );
         let mut lines = Lines::new(4, TooLong::Clip);
         assert_eq!(
             split(&mut lines, &[b"123", b"456", b"789\nab\n"]).unwrap(),

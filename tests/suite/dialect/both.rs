@@ -27,6 +27,7 @@ in_front_of_both!(
     a_result_is_waited_for,
     a_question_is_put_where_the_result_is_waited_for,
     a_refusal_is_no_decision,
+    a_session_is_of_the_version_that_it_agreed_on,
     a_task_is_cancelled_once,
     the_callers_own_tasks_are_listed,
     a_task_is_its_callers,
@@ -93,6 +94,18 @@ async fn a_question_is_put_where_the_result_is_waited_for<F: Future<Output = Fro
     session.reply(&question, "result", accept("Bob")).await;
     let result = session.result(&task).await;
     assert_eq!(result["content"][0]["text"], "Ada");
+}
+
+/// Some clients leave the header out.
+async fn a_session_is_of_the_version_that_it_agreed_on<F: Future<Output = Front>>(
+    front: impl Fn(Config) -> F,
+) {
+    let front = front(Config::always()).await;
+    let session = front.session().await;
+    let params = json!({"name": "ask", "arguments": {}, "task": {}});
+    let call = session.asking("tools/call", params);
+    let made = call.without("mcp-protocol-version").send().await;
+    assert_task(&made.into_result()["task"], "working");
 }
 
 async fn a_refusal_is_no_decision<F: Future<Output = Front>>(front: impl Fn(Config) -> F) {

@@ -10,7 +10,11 @@ async fn every_fault_has_its_word_and_the_next_call_its_line() {
     let upstream = run(&small);
     for (tool, arguments, expected) in [
         ("cut", "{}", "upstream_reset unknown"),
-        ("unreadable", "{}", "upstream_invalid unknown"),
+        (
+            "unreadable",
+            "{}",
+            r#"result {"content":[{"type":"text","text":"\ufffd"}]}"#,
+        ),
         ("not_utf8", "{}", "upstream_reset unknown"),
         ("long", r#"{"bytes":1048577}"#, "upstream_too_large unknown"),
     ] {

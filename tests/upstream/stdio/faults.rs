@@ -17,12 +17,12 @@ async fn every_fault_has_its_word_and_the_next_call_its_child() {
             (
                 "unreadable",
                 r#"{"how":"half"}"#,
-                "upstream_invalid unknown",
+                r#"result {"x":"\ufffd"}"#,
             ),
             (
                 "unreadable",
                 r#"{"how":"deep"}"#,
-                "upstream_too_large unknown",
+                "upstream_too_deep unknown",
             ),
             (
                 "unreadable",
@@ -36,6 +36,28 @@ async fn every_fault_has_its_word_and_the_next_call_its_child() {
             assert_eq!(outcome, expected, "{tool}");
             assert_eq!(text(&upstream, era, "echo", r#"{"text":"on"}"#).await, "on");
         }
+    }
+}
+
+/// The program goes on, and so do the calls beside the one whose answer is too large.
+#[tokio::test]
+async fn a_result_that_is_too_large_ends_its_own_call_only() {
+    for era in BOTH {
+        let mut settings = of(mode(era));
+        settings.message_bytes_max = 1 << 20;
+        let upstream = run(&settings);
+        let neighbour = begun(&upstream, era, call_with("hold", r#"{"nonce":"n"}"#)).await;
+        let large = call_with("large", r#"{"bytes":3000000}"#);
+        let end = outcome_of(upstream.begin(era, large)).await;
+        assert_eq!(end, "upstream_too_large unknown");
+        assert_eq!(text(&upstream, era, "echo", r#"{"text":"on"}"#).await, "on");
+        let release = call_with("release", r#"{"nonces":["n"]}"#);
+        assert!(
+            outcome_of(upstream.begin(era, release))
+                .await
+                .starts_with("result")
+        );
+        assert!(outcome_of(neighbour).await.starts_with("result"));
     }
 }
 

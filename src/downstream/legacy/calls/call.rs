@@ -212,10 +212,7 @@ pub(in crate::downstream) async fn carry(
             let refused = claims::refused(request.id, &why);
             return refused.on_session().into_response();
         }
-        Err(_) => {
-            let error = RpcError::internal("The call ended without an answer");
-            return Rpc::error(request.id.get(), &error).into_response();
-        }
+        Err(_) => return Rpc::abandoned(request.id.get()).into_response(),
     }
     let (method, params) = (&request.method, &request.params);
     let held = held::Call::of(front, how.parts, request.id, method, params);

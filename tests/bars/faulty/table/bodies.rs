@@ -1,7 +1,7 @@
 //! What is HTTP with a body that is no answer.
 
 use super::super::script::{Act, Asked, CANARY, json, page, reply};
-use super::{Fault, INVALID, TOO_LARGE, fault};
+use super::{COMPLETED, Fault, INVALID, TOO_DEEP, fault};
 
 #[expect(clippy::too_many_lines, reason = "a table, read line by line")]
 pub(super) fn faults() -> Vec<Fault> {
@@ -15,7 +15,7 @@ pub(super) fn faults() -> Vec<Fault> {
         fault("json-and-more", INVALID, |asked| {
             vec![json(200, &[], &format!("{}{CANARY}", asked.answer()))]
         }),
-        fault("byte-order-mark", INVALID, |asked| {
+        fault("byte-order-mark", COMPLETED, |asked| {
             vec![json(200, &[], &format!("\u{feff}{}", asked.answer()))]
         }),
         fault("no-utf-8", INVALID, |asked| {
@@ -33,14 +33,18 @@ pub(super) fn faults() -> Vec<Fault> {
                 .collect();
             vec![reply(200, "application/json; charset=utf-16", &[], &bytes)]
         }),
-        fault("lone-surrogate", INVALID, |asked| {
+        fault("lone-surrogate", COMPLETED, |asked| {
             result(asked, r#"{"content":[],"x":"\ud800"}"#)
         }),
         fault("control-character", INVALID, |asked| {
             result(asked, "{\"content\":[],\"x\":\"\u{1}\"}")
         }),
-        fault("too-deep", TOO_LARGE, |asked| {
+        fault("deep", COMPLETED, |asked| {
             let deep = format!("{}{}", "[".repeat(100), "]".repeat(100));
+            result(asked, &format!(r#"{{"content":[],"x":{deep}}}"#))
+        }),
+        fault("too-deep", TOO_DEEP, |asked| {
+            let deep = format!("{}{}", "[".repeat(5000), "]".repeat(5000));
             result(asked, &format!(r#"{{"content":{deep}}}"#))
         }),
         fault("result-that-is-none", INVALID, |asked| {

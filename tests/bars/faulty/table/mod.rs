@@ -57,6 +57,7 @@ pub(crate) const BUSY: &str = "The server is busy";
 pub(crate) const RESET: Want = failed("upstream_reset", "unknown");
 pub(crate) const INVALID: Want = failed("upstream_invalid", "unknown");
 pub(crate) const TOO_LARGE: Want = failed("upstream_too_large", "unknown");
+pub(crate) const TOO_DEEP: Want = failed("upstream_too_deep", "unknown");
 pub(crate) const NOT_RUN: Want = failed("upstream_http", "none");
 pub(crate) const DEADLINE: Want = failed("deadline", "unknown").cancelled();
 pub(crate) const COMPLETED: Want = want(End::Completed);

@@ -1,7 +1,7 @@
 //! Streams of events that say something wrong, or end too early.
 
 use super::super::script::{Act, Asked, CANARY, chunk, cut, event, events, page, stream};
-use super::{COMPLETED, Fault, INVALID, RESET, TOO_LARGE, fault};
+use super::{COMPLETED, Fault, INVALID, RESET, TOO_DEEP, fault};
 
 pub(super) fn faults() -> Vec<Fault> {
     let mut all = wrong();
@@ -36,8 +36,8 @@ fn wrong() -> Vec<Fault> {
                 chunk(&event(&asked.answer())),
             ]
         }),
-        fault("event-too-deep", TOO_LARGE, |asked| {
-            let deep = format!("{}{}", "[".repeat(100), "]".repeat(100));
+        fault("event-too-deep", TOO_DEEP, |asked| {
+            let deep = format!("{}{}", "[".repeat(5000), "]".repeat(5000));
             let id = &asked.id;
             events(&[event(&format!(
                 r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":{deep}}}}}"#

@@ -122,8 +122,15 @@ async fn call(shared: &Arc<Shared>, params: &Value, id: Value) -> Response<Body>
     tokio::spawn(run(Arc::clone(shared), call, out));
     match said.recv().await {
         Some(Said::Answer(text)) => {
-            let code = serde_json::from_str::<Value>(&text).unwrap()["error"]["code"].as_i64();
-            http::json(if code == Some(-32602) { 400 } else { 200 }, text)
+            // A result may be nested too deeply for this.
+            let message = serde_json::from_str::<Value>(&text).unwrap_or_default();
+            let code = message["error"]["code"].as_i64();
+            let status = match code {
+                Some(-32602) => 400,
+                Some(-32601) => 404,
+                _ => 200,
+            };
+            http::json(status, text)
         }
         first => http::events(first, said),
     }

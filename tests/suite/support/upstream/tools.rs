@@ -99,6 +99,16 @@ impl Call {
             "ask_two" => self.ask(out, &["first", "second"]).await,
             "ask_twice" => self.ask_twice(out).await,
             "come_back" => self.come_back(),
+            "no_method" => End::Error(r#"{"code":-32601,"message":"no such method"}"#.into()),
+            // Of a modern server: asks for what few clients can give.
+            "sample" => End::Asks(
+                json!({"resultType": "input_required", "inputRequests": {"s": {
+                    "method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 1},
+                }}})
+                .to_string(),
+            ),
+            // Of a modern server: asks again, whatever is answered.
+            "ask_on" => asks(&["name"], "on"),
             "typed" => {
                 shared.released(self.nonce()).await;
                 let kind = self.kind();

@@ -64,6 +64,7 @@ macro_rules! with_rules {
             kept::a_lease_that_ended_is_reported_and_a_renewed_one_is_not,
             kept::a_retired_incarnation_is_not_reported,
             kept::a_forgotten_task_leaves_the_index,
+            kept::a_forgotten_task_stays_and_may_come_back,
             kept::the_caller_key_is_stable,
             notes::a_claim_stands_and_others_are_told_what_stands,
             notes::of_racing_claims_exactly_one_wins,

@@ -85,7 +85,9 @@ fn progress_of(message: &str, token: &RawValue) -> Option<f64> {
     let is_own =
         own.get() == token.get() || (string(own).is_some() && string(own) == string(token));
     let progress = is_own.then(|| params.get("progress"))??;
-    progress.get().parse().ok()
+    let progress: f64 = progress.get().parse().ok()?;
+    // From one without an end no next one could be told.
+    progress.is_finite().then_some(progress)
 }
 
 fn notification(token: &RawValue, progress: f64) -> String {

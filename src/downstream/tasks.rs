@@ -133,7 +133,13 @@ impl Front {
         let committing = self.commit_cancel(modern, caller);
         tokio::pin!(committing);
         tokio::select! {
-            answered = &mut committing => return answered,
+            answered = &mut committing => {
+                // It may refuse at once.
+                if let (Err(Refusal::Store), Ok(id)) = (&answered, named(modern)) {
+                    self.runner.stop(id, &caller);
+                }
+                return answered;
+            }
             () = tokio::time::sleep(STORE_IS_AWAY) => {}
         }
         if let Ok(id) = named(modern) {

@@ -74,21 +74,18 @@ impl Runner {
             self.store_answers
                 .send_if_modified(|last| std::mem::replace(last, answers) != answers);
             let now = Instant::now();
-            match beaten {
-                Err(error) => {
-                    if alarm.fails(error.kind(), now) {
-                        warn!(%error, "the store does not answer; until it does no call becomes a task");
-                    }
-                    self.contact_broke();
+            if let Err(error) = beaten {
+                if alarm.fails(error.kind(), now) {
+                    warn!(%error, "the store does not answer; until it does no call becomes a task");
                 }
-                Ok(()) => {
-                    if alarm.works() {
-                        info!("the store answers again");
-                    }
-                    if now.saturating_duration_since(began) > BEAT {
-                        self.contact_broke();
-                    }
-                }
+                self.contact_broke();
+                continue;
+            }
+            if alarm.works() {
+                info!("the store answers again");
+            }
+            if now.saturating_duration_since(began) > BEAT {
+                self.contact_broke();
             }
         }
     }

@@ -57,8 +57,9 @@ impl Runner {
         }
         let loaded = match self.look(id).await? {
             Look::Record(loaded) => *loaded,
-            Look::Unreadable => return Ok(()),
-            Look::Gone => {
+            Look::Newer => return Ok(()),
+            // Left in the index, its owner would never be forgotten.
+            Look::Gone | Look::Unreadable => {
                 let store = self.ledger.store();
                 return store.forget(id, Some(&dead.incarnation)).await;
             }

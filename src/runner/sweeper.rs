@@ -44,7 +44,10 @@ struct Memory {
 pub(super) enum Look {
     Record(Box<Loaded>),
     Gone,
+    /// No raincheck can read it: nothing can be done for its task.
     Unreadable,
+    /// A newer raincheck looks after it.
+    Newer,
 }
 
 impl Runner {
@@ -117,8 +120,12 @@ impl Runner {
         match self.ledger.load(id).await {
             Ok(Some(loaded)) => Ok(Look::Record(Box::new(loaded))),
             Ok(None) => Ok(Look::Gone),
-            Err(error @ (StoreError::Corrupt(_) | StoreError::Newer)) => {
-                debug!(task = ?id, %error, "a record is left to others");
+            Err(StoreError::Newer) => {
+                debug!(task = ?id, "a record is left to newer replicas");
+                Ok(Look::Newer)
+            }
+            Err(error @ StoreError::Corrupt(_)) => {
+                warn!(task = ?id, %error, "a task cannot be looked after; it stays until it expires");
                 Ok(Look::Unreadable)
             }
             Err(error @ (StoreError::Unavailable(_) | StoreError::Full)) => Err(error),
@@ -145,8 +152,9 @@ impl Runner {
                 Look::Record(loaded) => {
                     self.settle(&loaded, Event::Tick, Reason::Deadline).await;
                 }
-                Look::Unreadable => *passed += 1,
-                Look::Gone => store.forget(id, None).await?,
+                Look::Newer => *passed += 1,
+                // At the head of the index it would keep others waiting.
+                Look::Gone | Look::Unreadable => store.forget(id, None).await?,
             }
         }
         Ok(())
@@ -172,8 +180,8 @@ impl Runner {
                 // A drain left it to other replicas, which find it here or in the due index.
                 Look::Record(loaded) if loaded.task.released => {}
                 Look::Record(loaded) => self.abandon(&loaded, Reason::StoreLost).await,
-                Look::Unreadable => {}
-                Look::Gone => store.forget(id, Some(&self.incarnation)).await?,
+                Look::Newer => {}
+                Look::Gone | Look::Unreadable => store.forget(id, Some(&self.incarnation)).await?,
             }
         }
         Ok(())

@@ -21,6 +21,9 @@ use crate::task::state::{Outcome, Payload, Task};
 /// polls of a working task never carry them.
 pub const INLINE_BYTES_MAX: usize = 16 * 1024;
 
+/// Bytes of an error that a full store has room for: those of our own are shorter.
+const SHORT_ERROR: usize = 1024;
+
 /// How long a store that does not answer is asked again.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
@@ -260,6 +263,7 @@ impl Ledger {
             request: None,
             // What a client may have been told: that it is, that it was heard, how it ended.
             durable: before.is_none() || task.is_ended(),
+            ends: before.is_some_and(|before| ends(task, before)),
             listed: task.listed,
         })
     }
@@ -272,6 +276,17 @@ impl Ledger {
     ) -> Result<Commit, StoreError> {
         patiently(Instant::now() + patience, || self.store.commit(write)).await
     }
+}
+
+/// Whether a full store must take it, so that cancel and expiry work there: a cancel, an end with a
+/// short reason, and what follows an end. Results have to wait for room.
+fn ends(task: &Task, before: &Task) -> bool {
+    before.is_ended()
+        || match &task.outcome {
+            Some(Outcome::Cancelled) => true,
+            Some(Outcome::Failed(error)) => error.get().len() <= SHORT_ERROR,
+            Some(Outcome::Completed(_)) | None => false,
+        }
 }
 
 /// What one try came to.

@@ -67,6 +67,9 @@ pub struct Write {
     /// Somebody will rely on it: where the operator asked for more than the store's own word (a
     /// replica's, a disk's), it is `Done` only with that, and else in doubt.
     pub durable: bool,
+    /// It ends its task and adds next to nothing: a full store takes it, and all else only whole or not
+    /// at all.
+    pub ends: bool,
     /// With create: [`Store::listed`] names it to its caller, for as long as the record stands.
     pub listed: bool,
 }
@@ -243,7 +246,8 @@ pub trait Store: notes::Notes {
     /// The tasks that were created to be listed for this caller and have not expired, in no order.
     async fn listed(&self, caller: &Caller) -> Result<Vec<TaskId>, StoreError>;
 
-    /// Takes an id whose record no longer exists off the due index, and off this incarnation's.
+    /// Takes an id whose record no longer exists, or cannot be read, off the due index, and off this
+    /// incarnation's. The record stays; its next commit enters it again.
     async fn forget(&self, id: TaskId, incarnation: Option<&Incarnation>)
     -> Result<(), StoreError>;
 

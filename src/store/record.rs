@@ -55,6 +55,7 @@ const OLDEST: u32 = 1;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::task::state::Progress;
 
     const TASK: &str = r#"{"id":"00000000-0000-4000-8000-000000000000","caller":[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0],"method":"tools/call","name":"t","created_ms":1,"updated_ms":1,"deadline_ms":2,"ttl_ms":2,"poll_interval_ms":1,"announced":true,"fence":1,"leg":"queued","what_comes_later":7}"#;
 
@@ -71,6 +72,41 @@ mod tests {
             let error = decode(wrong.as_bytes()).unwrap_err();
             assert!(matches!(error, StoreError::Corrupt(_)), "{wrong}");
         }
+    }
+
+    #[test]
+    fn what_is_written_can_be_read() {
+        let mut task = decode(format!("1 {TASK}").as_bytes()).unwrap().task;
+        let numbers = [0.0, -1.5, 1e300, f64::MIN_POSITIVE];
+        for progress in numbers {
+            let total = Some(progress);
+            task.progress = Some(Progress { progress, total });
+            let read = decode(&encode(&task, FORMAT).unwrap()).unwrap().task;
+            assert_eq!(read.progress, task.progress);
+        }
+        for number in [f64::INFINITY, f64::NEG_INFINITY, f64::NAN] {
+            for (progress, total) in [(number, None), (1.0, Some(number))] {
+                task.progress = Some(Progress { progress, total });
+                let error = encode(&task, FORMAT).unwrap_err();
+                assert!(matches!(error, StoreError::Corrupt(_)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_record_with_a_number_that_was_lost_is_read() {
+        for progress in [
+            r#"{"progress":null}"#,
+            r#"{"progress":null,"total":1}"#,
+            "null",
+        ] {
+            let text = TASK.replacen('{', &format!(r#"{{"progress":{progress},"#), 1);
+            let read = decode(format!("1 {text}").as_bytes()).unwrap().task;
+            assert_eq!(read.progress, None);
+        }
+        let text = TASK.replacen('{', r#"{"progress":{"progress":2.0,"total":null},"#, 1);
+        let read = decode(format!("1 {text}").as_bytes()).unwrap().task;
+        assert_eq!(read.progress.unwrap().total, None);
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! A status is never stored: it follows from the outcome and the open questions, so that
 //! "input required, but nothing asked" cannot be written down.
 
-use serde::{Deserialize, Serialize};
+use serde::ser::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use super::id::{Caller, Fence, Incarnation, TaskId};
@@ -78,7 +79,11 @@ pub struct Task {
     pub request_state: Option<Box<str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status_message: Option<Box<str>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "Progress::known"
+    )]
     pub progress: Option<Progress>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
@@ -217,11 +222,47 @@ impl Digest {
 }
 
 /// The latest progress of the server, numbers as it wrote them.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Progress {
+    #[serde(serialize_with = "finite")]
     pub progress: f64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "finite_too")]
     pub total: Option<f64>,
+}
+
+impl Progress {
+    /// Earlier versions wrote `null` for a number that JSON does not have: that is no progress, and
+    /// the rest of the record counts.
+    fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Self>, D::Error> {
+        #[derive(Deserialize)]
+        struct Written {
+            progress: Option<f64>,
+            #[serde(default)]
+            total: Option<f64>,
+        }
+        let written = Option::<Written>::deserialize(deserializer)?;
+        Ok(written.and_then(|Written { progress, total }| {
+            progress.map(|progress| Self { progress, total })
+        }))
+    }
+}
+
+/// Refuses a number that would be read back as `null`.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn finite<S: Serializer>(number: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    if number.is_finite() {
+        serializer.serialize_f64(*number)
+    } else {
+        Err(S::Error::custom("a number that JSON does not have"))
+    }
+}
+
+#[expect(clippy::ref_option, reason = "serde's signature")]
+fn finite_too<S: Serializer>(number: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+    match number {
+        Some(number) => finite(number, serializer),
+        None => serializer.serialize_none(),
+    }
 }
 
 /// How a task ended. Never changes.

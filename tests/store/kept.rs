@@ -291,6 +291,30 @@ pub(crate) async fn a_forgotten_task_leaves_the_index(rig: &Rig) {
     assert_eq!(rig.due(10, 10).await, [lasting.id]);
 }
 
+/// As one that cannot be read: nobody has to do anything about it, until somebody writes it again.
+pub(crate) async fn a_forgotten_task_stays_and_may_come_back(rig: &Rig) {
+    let a = Incarnation::new("a");
+    let create = Write {
+        due_ms: Some(1),
+        keep_for: Some(a.clone()),
+        ..rig.create()
+    };
+    done(rig.store.commit(&create).await.unwrap());
+    rig.store.forget(create.id, Some(&a)).await.unwrap();
+    assert!(rig.store.indexed(&a).await.unwrap().is_empty());
+    assert!(rig.due(10, 10).await.is_empty());
+    let stands = rig.store.load(create.id).await.unwrap().unwrap();
+    assert_eq!(stands.record, create.record);
+    let next = Write {
+        due_ms: Some(2),
+        keep_for: Some(a.clone()),
+        ..update(&create, 1, "next")
+    };
+    done(rig.store.commit(&next).await.unwrap());
+    assert_eq!(rig.store.indexed(&a).await.unwrap(), [create.id]);
+    assert_eq!(rig.due(10, 10).await, [create.id]);
+}
+
 pub(crate) async fn the_caller_key_is_stable(rig: &Rig) {
     let key = rig.store.caller_key().await.unwrap();
     assert_ne!(key, [0; 32]);

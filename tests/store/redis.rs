@@ -136,6 +136,24 @@ async fn a_full_server_refuses_new_tasks_but_nobody_is_taken_for_dead() {
     assert!(store.load(refused.id).await.unwrap().is_none());
     assert_eq!(store.indexed(&mine).await.unwrap(), [create.id]);
     assert!(store.load(create.id).await.unwrap().is_some());
+    // What goes on with a task waits for room, whole; its end does not.
+    let on = Write {
+        keep_for: Some(mine.clone()),
+        ..update(&create, 1, "on")
+    };
+    let full = store.commit(&on).await;
+    assert!(matches!(full, Err(StoreError::Full)), "{full:?}");
+    let stands = store.load(create.id).await.unwrap().unwrap();
+    assert_eq!(stands.record, create.record);
+    let end = Write {
+        ends: true,
+        drop_from: Some(mine.clone()),
+        ..update(&create, 1, "ended")
+    };
+    assert_eq!(done(store.commit(&end).await.unwrap()), 2);
+    assert_eq!(done(store.commit(&end).await.unwrap()), 2);
+    assert!(store.indexed(&mine).await.unwrap().is_empty());
+    assert!(store.due(u64::MAX >> 12, 10).await.unwrap().is_empty());
     let beat = store
         .beat(Some(&mine), Duration::from_mins(1))
         .await

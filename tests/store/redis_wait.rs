@@ -93,6 +93,7 @@ async fn what_the_server_cannot_wait_for_is_refused_at_the_start() {
 fn durable() -> raincheck::store::Write {
     raincheck::store::Write {
         durable: true,
+        ends: false,
         listed: false,
         ..create_until(hour())
     }

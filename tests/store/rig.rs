@@ -163,6 +163,7 @@ pub(crate) fn create_until(expires_ms: u64) -> Write {
         keep_for: None,
         request: None,
         durable: false,
+        ends: false,
         listed: false,
     }
 }
@@ -181,6 +182,7 @@ pub(crate) fn update(write: &Write, revision: u64, record: &'static str) -> Writ
         keep_for: None,
         request: None,
         durable: false,
+        ends: false,
         listed: false,
         ..write.clone()
     }

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::held_replicas::allow_bytes;
 use crate::recovery::{Pair, record_key};
 use crate::support::client::Task;
 use crate::support::shape::assert_state;
@@ -13,6 +14,7 @@ in_both_eras!(
     a_listener_anywhere_hears_of_every_change,
     a_parked_call_is_come_back_to_anywhere,
     a_newer_record_is_told_and_not_changed,
+    a_full_store_takes_a_cancel,
 );
 
 fn answers(asked: &Value, name: &str) -> Value {
@@ -111,6 +113,58 @@ async fn a_newer_record_is_told_and_not_changed(era: Era) {
     let update = client.update(&task, answers(&asked, "ann")).await;
     assert_eq!(update.refusal(), (503, -32603));
     assert_eq!(pair.record(&task).await, newer);
+}
+
+/// And an end by the deadline: both free more than they take.
+async fn a_full_store_takes_a_cancel(era: Era) {
+    let pair = Pair::start(era, "max_duration = \"3s\"").await;
+    let client = pair.at_a();
+    let held = client.call("held", json!({})).await.into_task();
+    let late = client.call("never", json!({})).await.into_task();
+    pair.upstream.until_started("held").await;
+    allow_bytes(&pair.redis, 1);
+    pair.at_b().cancel(&held).await.assert_acknowledged();
+    assert_state(&client.get(&held).await, "cancelled");
+    pair.upstream
+        .until("held", "cancelled", |tally| tally.cancelled == 1)
+        .await;
+    let state = client.until(&late, "failed").await;
+    assert_eq!(state["error"]["data"]["io.raincheck/reason"], "deadline");
+    // New tasks need room.
+    let refused = client.call("echo", json!({"text": "x"})).await;
+    assert_eq!(refused.refusal(), (503, -32603));
+}
+
+/// Nobody can do anything for its task, and it keeps nobody from what can be done for others.
+#[tokio::test]
+async fn an_unreadable_record_stands_in_nobodys_way() {
+    let mut pair = Pair::start(Era::Legacy, "max_duration = \"4s\"").await;
+    let client = pair.at_a();
+    let broken = client.call("never", json!({})).await.into_task();
+    let other = client.call("never", json!({})).await.into_task();
+    let mut redis = pair.connect().await;
+    let mut write = redis::cmd("HSET");
+    write.arg(record_key(&broken)).arg("d").arg("1 {");
+    write.exec_async(&mut redis).await.unwrap();
+    pair.a.kill();
+    pair.at_b().until(&other, "failed").await;
+    let mut look = redis::pipe();
+    look.cmd("ZCARD").arg("{suite:live}");
+    look.cmd("ZCARD").arg("{suite:00}:due");
+    let forgotten = async {
+        loop {
+            let (living, due): (u64, u64) = look.query_async(&mut redis).await.unwrap();
+            if (living, due) == (1, 0) {
+                return;
+            }
+        }
+    };
+    within(
+        PATIENCE,
+        "its owner and its deadline are forgotten",
+        forgotten,
+    )
+    .await;
 }
 
 /// Cancelled elsewhere while its owner is frozen: whoever finds it tells the server.

@@ -13,6 +13,7 @@ in_both_eras!(
     a_task_is_not_called_unknown,
     what_needs_no_store_is_not_touched,
     a_frozen_store_is_waited_for,
+    a_call_becomes_a_task_when_the_store_is_back,
     a_cancel_stops_the_call_at_once_and_is_written_later,
     what_ends_meanwhile_is_written_later,
 );
@@ -103,6 +104,39 @@ async fn a_frozen_store_is_waited_for(era: Era) {
     redis.thaw();
     let state = get.await;
     assert_eq!(state["status"], "working");
+}
+
+/// The store blinked at the end of the grace window, and of the patience of a client without Tasks.
+async fn a_call_becomes_a_task_when_the_store_is_back(era: Era) {
+    let mut redis = RedisServer::start();
+    let terms = "companion_tools = true\nfallback_after = \"100ms\"";
+    let config = Config::auto("100ms").terms(terms).redis(&redis.url());
+    let rig = Rig::start(era, config).await;
+    let (client, plain) = (rig.client(), rig.client().without_tasks());
+    for client in [&client, &plain] {
+        let quick = client.call("echo", json!({"text": ""})).await;
+        assert_eq!(quick.into_text(), "");
+    }
+    redis.kill();
+    let blink = async {
+        rig.proxy.until_said("could not become a task yet", 2).await;
+        redis.restart();
+    };
+    let becomes = client.call("held", json!({"nonce": "a"}));
+    let issued = plain.call("held", json!({"nonce": "b"}));
+    let (becomes, issued, ()) = tokio::join!(becomes, issued, blink);
+    let task = becomes.into_task();
+    let issued = issued.into_result();
+    assert!(
+        issued["structuredContent"]["ticket"].is_string(),
+        "{issued}"
+    );
+    rig.upstream.release("a");
+    rig.upstream.release("b");
+    client.until(&task, "completed").await;
+    for nonce in ["a", "b"] {
+        assert_eq!(rig.upstream.tally(nonce).started, 1);
+    }
 }
 
 /// The client hears that the store is away, and the server that nobody waits.

@@ -232,7 +232,13 @@ impl Clerk {
         let committing = self.commit_cancel(id);
         tokio::pin!(committing);
         tokio::select! {
-            cancelled = &mut committing => return cancelled,
+            cancelled = &mut committing => {
+                // It may refuse at once.
+                if let Err(Refused::Store) = &cancelled {
+                    self.front.runner.stop(id, &self.who.caller);
+                }
+                return cancelled;
+            }
             () = tokio::time::sleep(STORE_IS_AWAY) => {}
         }
         self.front.runner.stop(id, &self.who.caller);

@@ -13,6 +13,7 @@ use super::{Asker, delivery};
 use crate::mcp::base64;
 use crate::mcp::error::{RpcError, code};
 use crate::mcp::json::Object;
+use crate::store::StoreError;
 use crate::store::ledger::{Loaded, NotApplied};
 use crate::task::id::TaskId;
 use crate::task::machine::Event;
@@ -82,7 +83,13 @@ async fn cancel(front: &Shared, asker: &Asker, params: &Object<'_>) -> Result<St
     let committing = commit_cancel(front, asker, id);
     tokio::pin!(committing);
     tokio::select! {
-        answered = &mut committing => return answered,
+        answered = &mut committing => {
+            // It may refuse at once.
+            if let Err(Refusal::Store) = &answered {
+                front.runner.stop(id, &asker.caller);
+            }
+            return answered;
+        }
         () = tokio::time::sleep(STORE_IS_AWAY) => {}
     }
     front.runner.stop(id, &asker.caller);
@@ -134,7 +141,12 @@ async fn list(front: &Shared, asker: &Asker, params: &Object<'_>) -> Result<Stri
         .buffer_unordered(READ_AT_ONCE);
     let mut tasks = Vec::new();
     while let Some(found) = reading.next().await {
-        if let Some(Loaded { task, .. }) = found? {
+        let found = match found {
+            // Of one task that cannot be read the others are told all the same.
+            Err(StoreError::Corrupt(_) | StoreError::Newer) => None,
+            found => found?,
+        };
+        if let Some(Loaded { task, .. }) = found {
             let place = Reverse((task.created_ms, task.id));
             if after.is_none_or(|after| place > Reverse(after)) {
                 tasks.push((place, view_2025::task(&task, ledger.now_ms())));

@@ -97,7 +97,9 @@ impl Carrier {
 
     pub(super) async fn on_progress(&mut self, params: &RawValue) -> Flow {
         if self.kept.is_some() {
-            self.progress.newest = read_progress(params);
+            if let Some(read) = read_progress(params) {
+                self.progress.newest = Some(read);
+            }
         } else if let Some(token) = self.call.progress_token.clone() {
             // The server echoes raincheck's token; the client knows its own.
             if let Ok(params) = set(params.get(), "progressToken", token.get()) {
@@ -354,13 +356,17 @@ impl Carrier {
     }
 }
 
-/// What a poller may see of a progress notification.
+/// Digits of a number of progress; a longer one is as good as none.
+const DIGITS_MAX: usize = 64;
+
+/// What a poller may see of a progress notification. A number that no record can hold (1e999, or four
+/// hundred digits) is none.
 fn read_progress(params: &RawValue) -> Option<(Option<Box<str>>, Option<Progress>)> {
     let object = Object::parse(params.get()).ok()?;
     let number = |key| {
-        object
-            .get(key)
-            .and_then(|raw| raw.get().parse::<f64>().ok())
+        let text = object.get(key)?.get();
+        let number: f64 = text.parse().ok()?;
+        (text.len() <= DIGITS_MAX && number.is_finite()).then_some(number)
     };
     let progress = Progress {
         progress: number("progress")?,
@@ -374,4 +380,26 @@ fn read_progress(params: &RawValue) -> Option<(Option<Box<str>>, Option<Progress
         |text| Box::from(&*text),
     );
     Some((Some(message), Some(progress)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(params: &str) -> Option<Progress> {
+        let params = RawValue::from_string(params.to_owned()).unwrap();
+        read_progress(&params)?.1
+    }
+
+    #[test]
+    fn only_numbers_that_a_record_can_hold_are_progress() {
+        let known = read(r#"{"progress":1.5,"total":3}"#).unwrap();
+        assert_eq!((known.progress, known.total), (1.5, Some(3.0)));
+        let long = "9".repeat(400);
+        for none in ["1e999", "-1e999", "\"1\"", "null", &long] {
+            assert_eq!(read(&format!(r#"{{"progress":{none}}}"#)), None, "{none}");
+            let known = read(&format!(r#"{{"progress":1,"total":{none}}}"#)).unwrap();
+            assert_eq!(known.total, None, "{none}");
+        }
+    }
 }

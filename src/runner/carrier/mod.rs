@@ -47,6 +47,10 @@ use rounds::NextLeg;
 /// Questions that a server asks together are shown together: after the first, so long for more.
 const GATHER: Duration = Duration::from_millis(50);
 
+/// A task that the store did not take at the end of its window is made after so long, as soon as the
+/// store answers.
+const WINDOW_AGAIN: Duration = Duration::from_secs(1);
+
 pub(super) struct Carrier {
     runner: Arc<Runner>,
     call: Call,
@@ -62,6 +66,8 @@ pub(super) struct Carrier {
     hand_over_at: Instant,
     /// The end of the grace window, while the answer may still be plain.
     window: Option<Instant>,
+    /// The store did not take the task at the end of the window.
+    window_failed: bool,
     /// When the call is given up, whatever it waits for.
     deadline: Instant,
     /// Questions of a legacy server that came before there was a record, and when to show them.
@@ -189,6 +195,7 @@ impl Carrier {
             look_ahead: None,
             hand_over_at: now,
             window,
+            window_failed: false,
             deadline,
             asked: Vec::new(),
             gather: None,
@@ -273,6 +280,7 @@ impl Carrier {
             look_ahead: None,
             hand_over_at: Instant::now(),
             window: None,
+            window_failed: false,
             deadline: Instant::now() + Duration::from_millis(left),
             asked: Vec::new(),
             gather: None,
@@ -421,8 +429,14 @@ impl Carrier {
 
     /// The grace window is over: from here on it is a task.
     async fn on_window(&mut self) -> Flow {
-        self.window = None;
+        // Questions that were just asked make the record, unless none of them can be kept.
+        self.window = self.gather;
         if self.kept.is_some() || self.gather.is_some() {
+            return Flow::Continue;
+        }
+        if self.window_failed && !*self.runner.store_answers.borrow() {
+            // What the server says would wait for a store that is known to be away.
+            self.window = Some(Instant::now() + WINDOW_AGAIN);
             return Flow::Continue;
         }
         self.forget_passed().await;
@@ -434,7 +448,12 @@ impl Carrier {
                 self.announce().await;
             }
             // The call stays held on this connection: it runs already.
-            Err(why) => warn!(error = %why, "a call could not become a task and stays held"),
+            Err(why) => {
+                if !std::mem::replace(&mut self.window_failed, true) {
+                    warn!(error = %why, "a call could not become a task yet and stays held");
+                }
+                self.window = Some(Instant::now() + WINDOW_AGAIN);
+            }
         }
         Flow::Continue
     }

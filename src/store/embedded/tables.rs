@@ -177,6 +177,7 @@ impl<'t> Tables<'t> {
                     .insert((*expires_ms, id.as_bytes(), fence.0), ())?;
             }
             Edit::Forget { id, incarnation } => {
+                self.undue(*id)?;
                 if let Some(incarnation) = incarnation {
                     self.index.remove((incarnation.as_str(), id.as_bytes()))?;
                 }
@@ -235,6 +236,33 @@ impl<'t> Tables<'t> {
             .records
             .get(id.as_bytes())?
             .map(|row| Found::from(row.value())))
+    }
+
+    /// Takes a record off the due index.
+    fn undue(&mut self, id: TaskId) -> Result<(), redb::Error> {
+        let Some(found) = self.found(id)? else {
+            return Ok(());
+        };
+        let Some(due_ms) = found.due_ms else {
+            return Ok(());
+        };
+        let id = id.as_bytes();
+        self.due.remove((due_ms, id))?;
+        let Stored {
+            version,
+            caller,
+            record,
+        } = &found.stored;
+        let row = (
+            version.revision.0,
+            version.nonce.0,
+            caller.as_bytes(),
+            found.expires_ms,
+            None,
+            record.as_ref(),
+        );
+        self.records.insert(id, row)?;
+        Ok(())
     }
 
     fn sweep(&mut self, now_ms: u64) -> Result<(), redb::Error> {

@@ -131,6 +131,7 @@ fn create() -> Write {
         keep_for: None,
         request: None,
         durable: false,
+        ends: false,
         listed: false,
     }
 }

@@ -77,7 +77,7 @@ impl Store for Memory {
             .get(&write.id)
             .map_or(0, |entry| entry.stored.record.len());
         let added = write.record.len() + write.request.as_ref().map_or(0, Bytes::len);
-        if added > freed && state.bytes - freed + added > self.limit {
+        if !write.ends && added > freed && state.bytes - freed + added > self.limit {
             return Err(StoreError::Full);
         }
         state.apply(write, revision);
@@ -173,6 +173,10 @@ impl Store for Memory {
         incarnation: Option<&Incarnation>,
     ) -> Result<(), StoreError> {
         let mut state = self.current();
+        let entry = state.records.get_mut(&id);
+        if let Some(due_ms) = entry.and_then(|entry| entry.due_ms.take()) {
+            state.due.remove(&(due_ms, id));
+        }
         if let Some(incarnation) = incarnation {
             state.unindex(incarnation, id);
         }
@@ -394,6 +398,7 @@ mod tests {
             keep_for: Some(Incarnation::new("a")),
             request: None,
             durable: false,
+            ends: false,
             listed: true,
         }
     }

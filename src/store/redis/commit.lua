@@ -3,7 +3,7 @@
 --       ARGV[11] is 1) and the caller's list (if ARGV[13] is 1, only with create).
 -- ARGV: 1 expected revision ('' creates), 2 expected nonce, 3 new revision, 4 new nonce, 5 caller,
 --       6 record, 7 expiry ms, 8 due ms or '', 9 id, 10 leaves, 11 joins, 12 log length,
---       13 listed, 14 request, where there is one.
+--       13 listed, 14 ends, 15 request, where there is one.
 -- Revisions stay text: Lua's numbers are exact only to 2^53.
 local found = redis.call('HMGET', KEYS[1], 'r', 'w')
 local r, w = found[1], found[2]
@@ -20,7 +20,9 @@ end
 local indexes = #KEYS - tonumber(ARGV[13])
 local list = KEYS[indexes + 1]
 
--- The growing write first: a full Redis refuses the first write of a script or none.
+-- A full Redis refuses the first write of a script or none. The end of a task begins with a write that
+-- is always allowed, so that cancel and expiry work there. All else begins with the growing write.
+if ARGV[14] == '1' then redis.call('ZREM', KEYS[3], ARGV[9]) end
 if r then
   -- The expiry was fixed with create and stays.
   redis.call('HSET', KEYS[1], 'd', ARGV[6], 'r', ARGV[3], 'w', ARGV[4])
@@ -46,8 +48,8 @@ end
 if r then
   redis.call('XADD', KEYS[4], 'MAXLEN', '~', ARGV[12], '*', 'i', ARGV[9], 'r', ARGV[3])
   outlives(KEYS[4])
-elseif ARGV[14] and left > 0 then
-  redis.call('SET', KEYS[2], ARGV[14], 'PXAT', ARGV[7])
+elseif ARGV[15] and left > 0 then
+  redis.call('SET', KEYS[2], ARGV[15], 'PXAT', ARGV[7])
 end
 
 if ARGV[8] ~= '' and left > 0 then

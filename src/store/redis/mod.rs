@@ -200,7 +200,8 @@ impl Redis {
             .arg(u8::from(leave.is_some()))
             .arg(u8::from(write.keep_for.is_some()))
             .arg(LOG_LENGTH)
-            .arg(u8::from(list.is_some()));
+            .arg(u8::from(list.is_some()))
+            .arg(u8::from(write.ends));
         if let Some(request) = &write.request {
             command.arg(request.as_ref());
         }

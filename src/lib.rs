@@ -18,6 +18,7 @@ pub mod config;
 pub mod downstream;
 pub mod failpoint;
 pub mod mcp;
+pub mod room;
 pub mod runner;
 pub mod store;
 pub mod task;

@@ -13,6 +13,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tls", &[]),
     ("drain", &[]),
     ("failpoint", &[]),
+    ("room", &[]),
     ("telemetry", &[]),
     ("task", &["mcp"]),
     ("config", &["task"]),
@@ -20,11 +21,21 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("upstream", &["failpoint", "mcp", "tls"]),
     (
         "runner",
-        &["clock", "failpoint", "mcp", "store", "task", "upstream"],
+        &[
+            "clock",
+            "failpoint",
+            "mcp",
+            "room",
+            "store",
+            "task",
+            "upstream",
+        ],
     ),
     (
         "downstream",
-        &["clock", "mcp", "runner", "store", "task", "tls", "upstream"],
+        &[
+            "clock", "mcp", "room", "runner", "store", "task", "tls", "upstream",
+        ],
     ),
     (
         "admin",
@@ -176,6 +187,7 @@ const MODULES: &[&str] = &[
     "drain",
     "failpoint",
     "mcp",
+    "room",
     "runner",
     "store",
     "task",

@@ -49,7 +49,7 @@ use raincheck::mcp::error::SideEffect;
 use raincheck::mcp::version::Era;
 use raincheck::upstream::http::RequestBody;
 use raincheck::upstream::wrapped::{
-    DiscoverError, ListenEvent, Listening, SessionMode, Settings, Transport, Upstream,
+    DiscoverError, Line, ListenEvent, Listening, SessionMode, Settings, Transport, Upstream,
 };
 use raincheck::upstream::{Answer, Event, Exchange, Outgoing, Retry};
 use server::{Reply, Server};

@@ -28,11 +28,13 @@ use crate::admin::server::{Probes, Token};
 use crate::config::{self, Config, NativeTasks};
 use crate::downstream::auth::Callers;
 use crate::downstream::companion::Companion;
+use crate::downstream::discover::StandIns;
 use crate::downstream::facade::Facade;
 use crate::downstream::legacy::carried::Carried;
 use crate::downstream::route::Names;
 use crate::downstream::stdio::Lines;
 use crate::downstream::{self, Front};
+use crate::room::Room;
 use crate::runner::{self, Runner};
 use crate::store::embedded::Embedded;
 use crate::store::ledger::{Ledger, Patience};
@@ -106,12 +108,16 @@ impl App {
         let opened = open(&config, &services, &stop).await?;
         let key = opened.store.caller_key().await.map_err(line)?;
         let (upstream, upstream_tls) = wrap(&config, open_files, &services)?;
+        let is_asked = lines.is_none() && (!upstream.has_address() || config.companion.is_some());
+        let early = start_early(Arc::clone(&upstream), is_asked);
+        services.spawn(stop.clone().run_until_cancelled_owned(early));
         let rules = Arc::new(config.rules.clone());
         let patience = Patience {
             read: config.store.read_patience,
             create: config.store.create_patience,
         };
-        let settings = runner_settings(&config, &opened);
+        let room = Room::new(config.limits.buffer_bytes_max);
+        let settings = runner_settings(&config, &opened, &room);
         let (store, clock) = (opened.store, opened.clock);
         let notes = Notebook::new(Arc::clone(&store), Arc::clone(&clock), patience);
         let ledger = Ledger::new(store, clock, patience);
@@ -142,6 +148,7 @@ impl App {
             rules,
             callers: Callers::new(&key),
             settings: downstream_settings(&config),
+            room,
             closing: CancellationToken::new(),
             passing: TaskTracker::new(),
             carried: Carried::default(),
@@ -151,6 +158,7 @@ impl App {
             native_tools: Arc::default(),
             holds: Arc::default(),
             facade: Facade::default(),
+            stand_ins: StandIns::default(),
             companion: companion(&config),
         };
         Ok(Self {
@@ -271,6 +279,7 @@ fn downstream_settings(config: &Config) -> downstream::Settings {
         listen_task_ids_max: config.limits.listen_task_ids,
         trust_annotations: config.upstream.trust_annotations,
         pass_native_tasks: config.upstream.native_tasks == NativeTasks::Pass,
+        reads_all: config.rules.may_refuse() || config.upstream.concurrency.is_some(),
     }
 }
 
@@ -294,12 +303,13 @@ fn wrap(
     }
     let upstream = Upstream::new(&settings, services.clone());
     let upstream = Arc::new(upstream.map_err(line)?);
-    if !upstream.speaks_http() {
-        // `npx` may have to fetch the server first: nobody should have to wait for that.
-        let early = Arc::clone(&upstream);
-        services.spawn(async move { early.era(None).await.map(drop) });
-    }
     Ok((upstream, settings.tls))
+}
+
+/// Nobody should have to wait for what can be known before. The one client of a pipe says soon itself
+/// in which words the program is to be spoken to. With companion tools a list must have them at once.
+async fn start_early(upstream: Arc<Upstream>, is_asked: bool) {
+    upstream.start_early(is_asked).await;
 }
 
 async fn probes(
@@ -351,8 +361,9 @@ fn watch(
 }
 
 /// What the runner is told.
-fn runner_settings(config: &Config, opened: &Opened) -> runner::Settings {
+fn runner_settings(config: &Config, opened: &Opened, room: &Arc<Room>) -> runner::Settings {
     runner::Settings {
+        room: Arc::clone(room),
         calls_max: config.limits.calls,
         concurrency: config.upstream.concurrency,
         lease: config.replica.lease,

@@ -87,7 +87,7 @@ fn report(
     verdicts.push((
         "upstream",
         match inspection {
-            Ok(found) => Ok(format!("{server} answers{}", named(found))),
+            Ok(found) => Ok(format!("{server} answers{}{}", named(found), start(found))),
             Err(why) => Err(format!("{server}: {why}")),
         },
     ));
@@ -133,6 +133,13 @@ pub(super) fn name(place: Option<usize>) -> String {
 
 fn limited(limit: Limit, of: &str) -> String {
     format!("{} {of}, {} wait", limit.at_once, limit.queue)
+}
+
+/// What every client of a fresh process waits for.
+fn start(found: &Inspection) -> String {
+    let took = found.started_in;
+    took.map(|took| format!(", {:.1} s after its start", took.as_secs_f64()))
+        .unwrap_or_default()
 }
 
 fn listening(config: &Config) -> String {
@@ -281,6 +288,7 @@ mod tests {
             server: Some("slow-server 1.0".into()),
             capabilities: vec!["tools".into(), "logging".into()],
             tools: vec!["build".into(), "greet\u{1b}[2J".into()],
+            started_in: None,
         }
     }
 

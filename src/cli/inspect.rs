@@ -1,7 +1,7 @@
 //! What `raincheck check` learns from the wrapped server.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
@@ -27,6 +27,8 @@ pub(super) struct Inspection {
     pub(super) capabilities: Vec<String>,
     /// Names, sorted.
     pub(super) tools: Vec<String>,
+    /// How long a program took to start and to say what it is.
+    pub(super) started_in: Option<Duration>,
 }
 
 /// Asks the wrapped server, without credentials and without a caller's name.
@@ -61,8 +63,10 @@ async fn patiently<T>(server: &Wrapped, asking: impl Future<Output = T>) -> Resu
 }
 
 async fn ask(upstream: &Upstream) -> Result<Inspection, DiscoverError> {
+    let from = Instant::now();
     let era = upstream.era(None).await?;
     let discovered = upstream.discover(NOBODY, None, "{}").await?;
+    let started_in = (!upstream.has_address()).then(|| from.elapsed());
     let capabilities = names(discovered.capabilities.get());
     let tools = if capabilities.iter().any(|name| name == "tools") {
         upstream.tools(NOBODY, None, Arc::from("{}")).await?
@@ -83,6 +87,7 @@ async fn ask(upstream: &Upstream) -> Result<Inspection, DiscoverError> {
         server,
         capabilities,
         tools,
+        started_in,
     })
 }
 

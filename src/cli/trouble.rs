@@ -10,13 +10,16 @@ use hyper::header::AUTHORIZATION;
 use super::table::{duration, printable};
 use crate::config::{Command, Config, Wrapped};
 use crate::mcp::error::Reason;
-use crate::upstream::Obstacle;
+use crate::mcp::json::Object;
+use crate::mcp::result;
 use crate::upstream::wrapped::DiscoverError;
+use crate::upstream::{Obstacle, UpstreamError};
 
 /// What is wrong, from how the asking failed and what was seen on the way.
 pub(super) fn words(error: &DiscoverError, seen: Option<&Obstacle>, config: &Config) -> String {
     let failure = match error {
         DiscoverError::Unauthorized(error) => return unauthorized(error.status, config),
+        DiscoverError::Refused(error) => return answered(error),
         DiscoverError::Failed(failure) => failure,
     };
     let server = &config.upstream.server;
@@ -70,6 +73,16 @@ fn unauthorized(status: u16, config: &Config) -> String {
             "it wants credentials (HTTP {status}); it is not on this machine, so clients' own are not \
              forwarded: set upstream.headers.authorization"
         )
+    }
+}
+
+/// An error of the server's own.
+fn answered(error: &UpstreamError) -> String {
+    let object = Object::parse(error.error.get()).unwrap_or_default();
+    let code = result::error_code(&error.error).unwrap_or_default();
+    match object.get_str("message") {
+        Some(message) => format!("it answered with the error {code}: {}", printable(&message)),
+        None => format!("it answered with the error {code}"),
     }
 }
 

@@ -253,9 +253,16 @@ impl TryFrom<file::Limits> for Limits {
             let text = "calls and connections are limited to 1000000";
             return Err(Problem::new("limits", text));
         }
+        let buffer_bytes_max = usize::try_from(file.buffer_bytes_max.0).unwrap_or(usize::MAX);
+        if buffer_bytes_max / 2 < body_bytes_max {
+            let text = "must be at least twice limits.body_bytes_max: the largest request would \
+                        never have room";
+            return Err(Problem::new("limits.buffer_bytes_max", text));
+        }
         positive("limits.header_timeout", file.header_timeout)?;
         Ok(Self {
             body_bytes_max,
+            buffer_bytes_max,
             calls: file.calls,
             connections: file.connections,
             header_timeout: file.header_timeout,

@@ -385,6 +385,8 @@ pub(super) struct Limits {
     #[serde(deserialize_with = "scalar")]
     pub(super) body_bytes_max: Size,
     #[serde(deserialize_with = "scalar")]
+    pub(super) buffer_bytes_max: Size,
+    #[serde(deserialize_with = "scalar")]
     pub(super) calls: usize,
     #[serde(deserialize_with = "scalar")]
     pub(super) connections: usize,
@@ -398,6 +400,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             body_bytes_max: Size(4 << 20),
+            buffer_bytes_max: Size(128 << 20),
             calls: 16_384,
             connections: 16_384,
             header_timeout: Duration::from_secs(10),

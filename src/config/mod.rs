@@ -262,6 +262,8 @@ pub struct Auth {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     pub body_bytes_max: usize,
+    /// Of requests that are read and answers that are written, together.
+    pub buffer_bytes_max: usize,
     pub calls: usize,
     pub connections: usize,
     pub header_timeout: Duration,

@@ -44,6 +44,14 @@ impl Body {
         }
     }
 
+    /// All that there is, where it is there.
+    pub(super) fn bytes_mut(&mut self) -> Option<&mut Bytes> {
+        match self {
+            Self::Ready { bytes, .. } => bytes.as_mut(),
+            Self::Empty | Self::Events(_) | Self::Passed { .. } => None,
+        }
+    }
+
     /// For HTTP/2, where a reset discards what was taken from the body and not yet sent. A second
     /// piece, white space, is behind the answer: the connection, which has room for one piece
     /// only, asks for what comes after it when the answer itself is on the wire.

@@ -1,25 +1,56 @@
 //! `server/discover`: what the wrapped server can do, plus Tasks. Answered in time whatever the
-//! server does: clients give up on a discovery that hangs.
+//! server does: clients give up on a discovery that hangs, and what they hear of it they do not ask again.
+//!
+//! Where nothing is known of the server yet, it may have everything: what it turns out not to have is
+//! an empty list to whoever was told so.
 
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use hyper::Response;
 use hyper::header::HeaderValue;
+use hyper::http::request::Parts;
 use serde_json::value::RawValue;
 
+use super::body::Body;
+use super::call::Asked;
+use super::held::Piped;
 use super::intercept::Modern;
 use super::reply::Rpc;
 use super::tasks::Shared;
-use crate::mcp::json::{Object, Writer, is_object};
+use super::{Front, companion};
+use crate::mcp::error::code;
+use crate::mcp::json::{Object, Writer, is_object, raw};
 use crate::mcp::meta::TASKS_EXTENSION;
+use crate::mcp::result;
 use crate::mcp::version::{Era, MODERN};
+use crate::runner::seat::Answer;
 use crate::task::id::Caller;
+use crate::task::policy::Rule;
 use crate::upstream::wrapped::{DiscoverError, Discovered};
 
-/// The shortest patience of a real client is 5 s.
+/// The shortest patience of a real client over HTTP is 5 s.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// Until the server was reached once.
-const UNKNOWN_CAPABILITIES: &str = r#"{"tools":{"listChanged":true}}"#;
+/// Of one over a pipe it is 2.9 s, of which its own start and ours are a part. Nor does anybody wait for
+/// a program to start, or for what is known already.
+const SOON: Duration = Duration::from_millis(800);
+
+/// Until the server was reached once. A client never asks for what is missing here.
+const UNKNOWN_CAPABILITIES: &str = r#"{"tools":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"prompts":{"listChanged":true},"completions":{},"logging":{}}"#;
+
+/// What lists are asked for with, and where they are in the answer.
+const LISTS: [(&str, &str); 4] = [
+    ("tools/list", "tools"),
+    ("prompts/list", "prompts"),
+    ("resources/list", "resources"),
+    ("resources/templates/list", "resourceTemplates"),
+];
+
+/// Callers that are remembered to have been told that the server may have everything.
+const CALLERS_MAX: usize = 1024;
 
 /// What raincheck's own face serves in front of a legacy server: its modern one, and the
 /// server's sessions passed through.
@@ -27,27 +58,126 @@ const WITH_LEGACY: &str = r#"["2026-07-28","2025-11-25","2025-06-18","2025-03-26
 
 pub(super) async fn answer(
     front: &Shared,
+    parts: &Parts,
     modern: &Modern<'_>,
     caller: Caller,
     credentials: Option<HeaderValue>,
 ) -> Rpc {
     let id = modern.request.id.get();
     let capabilities = modern.meta.capabilities.get();
-    let asked = front
-        .upstream
-        .discover(*caller.as_bytes(), credentials, capabilities);
-    match tokio::time::timeout(PATIENCE, asked).await {
+    let upstream = &front.upstream;
+    let is_piped = parts.extensions.get::<Piped>().is_some();
+    let is_known = || upstream.last_discovered(*caller.as_bytes()).is_some();
+    let patience = if is_piped || !upstream.has_address() || is_known() {
+        SOON
+    } else {
+        PATIENCE
+    };
+    let asked = upstream.discover(*caller.as_bytes(), credentials, capabilities);
+    match tokio::time::timeout(patience, asked).await {
         Ok(Ok(discovered)) => Rpc::result(id, &result(&discovered, front.upstream.known_era())),
         // An OAuth client must see the challenge, not a guess.
-        Ok(Err(DiscoverError::Unauthorized(error))) => {
-            Rpc::answer(id, crate::runner::seat::Answer::Error(error))
+        // Nor may what the server refuses to one caller be what it said to another.
+        Ok(Err(DiscoverError::Unauthorized(error) | DiscoverError::Refused(error))) => {
+            Rpc::answer(id, Answer::Error(error))
         }
         Ok(Err(DiscoverError::Failed(_))) | Err(_) => {
-            let known = front.upstream.last_discovered();
-            let known = known.map(|known| result(&known, front.upstream.known_era()));
-            Rpc::result(id, &known.unwrap_or_else(unknown))
+            let known = upstream.last_discovered(*caller.as_bytes());
+            let known = known.map(|known| result(&known, upstream.known_era()));
+            let text = known.unwrap_or_else(|| {
+                front.stand_ins.note(caller);
+                stand_in()
+            });
+            Rpc::result(id, &text)
         }
     }
+}
+
+/// Who was told that the server may have everything, before it had said what it has.
+#[derive(Debug, Default)]
+pub struct StandIns {
+    /// Nobody else need look.
+    any: AtomicBool,
+    callers: Mutex<HashSet<[u8; 16]>>,
+}
+
+impl StandIns {
+    fn note(&self, caller: Caller) {
+        let mut callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
+        if callers.len() >= CALLERS_MAX {
+            callers.clear();
+        }
+        callers.insert(*caller.as_bytes());
+        self.any.store(true, Ordering::Relaxed);
+    }
+
+    fn was_told(&self, caller: &Caller) -> bool {
+        let told = || {
+            let callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
+            callers.contains(caller.as_bytes())
+        };
+        self.any.load(Ordering::Relaxed) && told()
+    }
+}
+
+/// A list that does not pass as the server gives it.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Listed {
+    /// Our tools are in it.
+    WithOurs,
+    /// It is empty where the server has none.
+    MaybeEmpty,
+}
+
+impl Listed {
+    pub(super) fn of(front: &Front, modern: &Modern<'_>, caller: &Caller) -> Option<Self> {
+        if companion::is_listed(front, modern) {
+            return Some(Self::WithOurs);
+        }
+        let is_list = member(&modern.request.method).is_some();
+        (is_list && front.stand_ins.was_told(caller)).then_some(Self::MaybeEmpty)
+    }
+
+    pub(super) async fn answer(
+        self,
+        front: &Shared,
+        asked: &Asked<'_>,
+        rule: Rule,
+    ) -> Response<Body> {
+        match self {
+            Self::WithOurs => companion::list(front, asked, rule).await,
+            Self::MaybeEmpty => list(front, asked, rule).await,
+        }
+    }
+}
+
+fn member(method: &str) -> Option<&'static str> {
+    let list = LISTS.iter().find(|(list, _)| *list == method);
+    list.map(|(_, member)| *member)
+}
+
+async fn list(front: &Shared, asked: &Asked<'_>, rule: Rule) -> Response<Body> {
+    let (answer, client) = match companion::listed(front, asked, rule).await {
+        Ok(listed) => listed,
+        Err(refused) => return refused,
+    };
+    let method = &*asked.modern.request.method;
+    let answer = match answer {
+        Answer::Error(error)
+            if result::error_code(&error.error) == Some(code::METHOD_NOT_FOUND) =>
+        {
+            empty(method).map_or(Answer::Error(error), Answer::Result)
+        }
+        answer => answer,
+    };
+    Rpc::answer(asked.modern.request.id.get(), answer).guarded(Some(client.into_guard()))
+}
+
+fn empty(method: &str) -> Option<Box<RawValue>> {
+    let mut out = Writer::object();
+    out.str("resultType", "complete").raw(member(method)?, "[]");
+    out.number("ttlMs", 0).str("cacheScope", "private");
+    raw(out.end()).ok()
 }
 
 fn result(discovered: &Discovered, era: Option<Era>) -> String {
@@ -72,7 +202,7 @@ fn result(discovered: &Discovered, era: Option<Era>) -> String {
     out.end()
 }
 
-fn unknown() -> String {
+fn stand_in() -> String {
     let mut out = Writer::object();
     out.str("resultType", "complete")
         .raw("supportedVersions", "[\"2026-07-28\"]");

@@ -19,6 +19,7 @@ use super::body::Body;
 use super::call::keep_alive;
 use super::intercept::Modern;
 use super::reply::{self, Rpc};
+use super::sent;
 use super::tasks::Shared;
 use crate::mcp::error::RpcError;
 use crate::mcp::json::{Object, Writer, is_object, prepend, quote, set, string};
@@ -55,10 +56,13 @@ pub(super) async fn answer(
         .filter_map(|text| TaskId::parse(text))
         .collect();
     // Watched before they are read, so that no change falls in between.
-    let watch = front.runner.watches().watch(ids.clone());
+    let mut watch = front.runner.watches().watch(ids.clone());
     let Ok(granted) = granted(front, &caller, ids).await else {
         return Rpc::store_unavailable(id).into_response();
     };
+    // Anybody can name ids, and many.
+    watch.keep_only(&granted);
+    let kept = id.len() + filter.others.len();
     // Whoever listens may be the first to speak of this server: its era decides how it is asked.
     let _ = front.upstream.era_soon(credentials.clone()).await;
     let leg = Leg {
@@ -84,7 +88,8 @@ pub(super) async fn answer(
         closing: front.closing.clone(),
         ended: false,
     };
-    reply::event_stream(Body::Events(subscription.into_stream().boxed()))
+    let events = Body::Events(subscription.into_stream().boxed());
+    sent::asked_with(kept, reply::event_stream(events))
 }
 
 /// What a client wants to hear of.

@@ -3,9 +3,8 @@
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use http_body_util::BodyExt as _;
-use hyper::body::Incoming;
+use bytes::Bytes;
+use hyper::body::{Body as _, Incoming};
 use hyper::header::{AUTHORIZATION, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
@@ -18,6 +17,7 @@ use crate::mcp::error::RpcError;
 use crate::mcp::tools::Tool;
 use crate::mcp::version::Era;
 use crate::mcp::{params, request};
+use crate::room::Room;
 use crate::runner::seat::Answer;
 use crate::runner::{Announce, Runner};
 use crate::store::notebook::Notebook;
@@ -32,20 +32,24 @@ mod cancels;
 mod claims;
 pub mod companion;
 pub mod dialect;
-mod discover;
+pub mod discover;
 pub mod facade;
 mod heartbeat;
 pub mod held;
+mod intake;
 mod intercept;
 pub mod legacy;
 mod listen;
 mod pass;
 mod patience;
+mod patient;
 mod reply;
 pub mod route;
+mod sent;
 pub mod server;
 pub mod stdio;
 mod tasks;
+mod unread;
 
 use auth::Callers;
 use body::Body;
@@ -53,17 +57,16 @@ use call::Asked;
 use companion::{Companion, Desk};
 use dialect::delivery::Deliveries;
 use dialect::native::NativeTools;
+use discover::{Listed, StandIns};
 use facade::Facade;
 use held::live::Holds;
+use intake::{Read, read};
 use intercept::{Intercepted, Modern};
 use legacy::carried::Carried;
 use legacy::pushes::Pushes;
 use reply::Rpc;
 use route::{Door, Names};
 use tasks::{Answered, Shared};
-
-/// How long a request body may take to arrive.
-const BODY_PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long a call waits for the list of tools that its headers are checked against.
 const TOOLS_PATIENCE: Duration = Duration::from_secs(5);
@@ -78,6 +81,8 @@ pub struct Settings {
     pub trust_annotations: bool,
     /// A modern server's own tasks are the client's business.
     pub pass_native_tasks: bool,
+    /// A rule may refuse a call: what cannot be read for certain is refused, too.
+    pub reads_all: bool,
 }
 
 /// Everything that a request needs.
@@ -88,6 +93,8 @@ pub struct Front {
     pub rules: Arc<Rules>,
     pub callers: Callers,
     pub settings: Settings,
+    /// For what is read from clients and written to them.
+    pub room: Arc<Room>,
     /// Cancelled when streams without an end of their own must come to one.
     pub closing: CancellationToken,
     /// The answers that pass through now.
@@ -104,6 +111,7 @@ pub struct Front {
     /// The calls of legacy clients that are kept for them here.
     pub holds: Arc<Holds>,
     pub facade: Facade,
+    pub stand_ins: StandIns,
     /// Tools for clients without Tasks, where they are wanted.
     pub companion: Option<Companion>,
 }
@@ -128,13 +136,21 @@ async fn handle(front: Shared, request: Request<Incoming>) -> Response<Body> {
         );
         return reply::refusal_and_close(StatusCode::FORBIDDEN, &error);
     }
-    match names.door(&parts.uri) {
-        None => reply::empty(StatusCode::NOT_FOUND),
-        Some(Door::ProtectedResource) if !front.upstream.has_address() => {
-            reply::empty(StatusCode::NOT_FOUND)
-        }
-        Some(Door::ProtectedResource) => pass::stream(&front, parts, body).await,
-        Some(Door::Mcp) => mcp(&front, parts, body).await,
+    let door = names.door(&parts.uri);
+    let Some(door) = door.filter(|door| *door == Door::Mcp || front.upstream.has_address()) else {
+        return reply::empty(StatusCode::NOT_FOUND);
+    };
+    if !door.takes(&parts.method) {
+        return reply::closing(reply::not_allowed(door.methods()));
+    }
+    // It goes nowhere, and whoever has the head only must not wait for it, or read it as something else.
+    if parts.method != Method::POST && !body.is_end_stream() {
+        let error = RpcError::invalid_request("Invalid request: only a POST has a body");
+        return reply::refusal_and_close(StatusCode::BAD_REQUEST, &error);
+    }
+    match door {
+        Door::ProtectedResource => pass::bare(&front, parts).await,
+        Door::Mcp => mcp(&front, parts, body).await,
     }
 }
 
@@ -156,13 +172,15 @@ async fn mcp(front: &Shared, parts: Parts, body: Incoming) -> Response<Body> {
     // Sessions are the legacy world.
     if parts.method != Method::POST || era == Some(Era::Legacy) {
         if era == Some(Era::Modern) {
-            return reply::empty(StatusCode::METHOD_NOT_ALLOWED);
+            return reply::not_allowed("POST");
         }
         return legacy::answer(front, parts, body).await;
     }
-    match read(body, front.settings.body_bytes_max).await {
-        Read::Whole(body) => post(front, parts, body).await,
-        Read::TooLarge(..) => Read::too_large(),
+    match read(front, body).await {
+        Read::Whole(body) => {
+            let bytes = body.len();
+            sent::asked_with(bytes, post(front, parts, body).await)
+        }
         Read::Refused(refusal) => refusal,
     }
 }
@@ -175,6 +193,9 @@ async fn post(front: &Shared, parts: Parts, body: Bytes) -> Response<Body> {
     }
     if era.is_none() && intercept::era_by_body(&body) == Era::Legacy {
         return Box::pin(legacy::post(front, parts, body)).await;
+    }
+    if let Some(refusal) = front.refuses_headers(&parts.headers) {
+        return refusal;
     }
     match intercept::modern(&body, &parts.headers) {
         Ok(Intercepted::Request(modern)) => answer(front, &parts, &body, &modern).await,
@@ -190,63 +211,6 @@ async fn post(front: &Shared, parts: Parts, body: Bytes) -> Response<Body> {
     }
 }
 
-/// What became of a request body.
-enum Read {
-    Whole(Bytes),
-    /// Larger than asked for: what was read of it, and the rest.
-    TooLarge(Bytes, Incoming),
-    Refused(Response<Body>),
-}
-
-impl Read {
-    fn too_large() -> Response<Body> {
-        let error = RpcError::invalid_request("Invalid request: the body is too large");
-        reply::refusal_and_close(StatusCode::PAYLOAD_TOO_LARGE, &error)
-    }
-}
-
-async fn read(mut body: Incoming, bytes_max: usize) -> Read {
-    match tokio::time::timeout(BODY_PATIENCE, read_into(&mut body, bytes_max)).await {
-        Ok(Ok((bytes, true))) => Read::Whole(bytes),
-        Ok(Ok((begun, false))) => Read::TooLarge(begun, body),
-        Ok(Err(_)) => {
-            let error = RpcError::parse("Parse error: the body ended early");
-            Read::Refused(reply::refusal_and_close(StatusCode::BAD_REQUEST, &error))
-        }
-        Err(_elapsed) => {
-            let error = RpcError::invalid_request("Invalid request: the body came too slowly");
-            Read::Refused(reply::refusal_and_close(
-                StatusCode::REQUEST_TIMEOUT,
-                &error,
-            ))
-        }
-    }
-}
-
-/// True where it was read to its end.
-async fn read_into(body: &mut Incoming, bytes_max: usize) -> Result<(Bytes, bool), hyper::Error> {
-    let mut read = Bytes::new();
-    let mut more = BytesMut::new();
-    while let Some(frame) = body.frame().await {
-        let Ok(data) = frame?.into_data() else {
-            continue;
-        };
-        // Most come in one piece.
-        if read.is_empty() && more.is_empty() {
-            read = data;
-        } else {
-            if more.is_empty() {
-                more.extend_from_slice(&std::mem::take(&mut read));
-            }
-            more.extend_from_slice(&data);
-        }
-        if read.len() + more.len() > bytes_max {
-            return Ok((if more.is_empty() { read } else { more.freeze() }, false));
-        }
-    }
-    Ok((if more.is_empty() { read } else { more.freeze() }, true))
-}
-
 async fn answer(
     front: &Shared,
     parts: &Parts,
@@ -256,9 +220,10 @@ async fn answer(
     let caller = front.callers.of(&parts.headers);
     let credentials = front.credentials(&parts.headers);
     match &*modern.request.method {
-        "server/discover" => discover::answer(front, modern, caller, credentials)
-            .await
-            .into_response(),
+        "server/discover" => {
+            let answer = discover::answer(front, parts, modern, caller, credentials);
+            Box::pin(answer).await.into_response()
+        }
         method if method.starts_with("tasks/") => {
             let answered = Box::pin(front.tasks(modern, caller, credentials.clone())).await;
             match answered {
@@ -314,11 +279,11 @@ async fn forward(
         Ok(era) => era,
         Err(error) => return undecided(request.id, error),
     };
-    let is_listed = companion::is_listed(front, modern);
+    let listed = Listed::of(front, modern, &caller);
     let may_pass = if is_call {
         claim.is_none() && may_stream_past(front, modern, rule, &name)
     } else {
-        !is_listed
+        listed.is_none()
     };
     let can_pass = front.upstream.speaks_http() && may_pass;
     if era == Era::Modern && plan == Plan::Held && can_pass {
@@ -347,8 +312,8 @@ async fn forward(
             Err(error) => return Rpc::error(request.id.get(), &error).into_response(),
         }
     }
-    if is_listed {
-        return Box::pin(companion::list(front, &asked, rule.clone())).await;
+    if let Some(listed) = listed {
+        return Box::pin(listed.answer(front, &asked, rule.clone())).await;
     }
     match claim {
         Some(claim) => Box::pin(claims::carry(front, &asked, claim, plan, rule.clone())).await,
@@ -389,7 +354,9 @@ fn planned(rule: &Rule, modern: &Modern<'_>, desk: Option<&Desk<'_>>) -> Plan {
 
 fn undecided(id: &RawValue, error: DiscoverError) -> Response<Body> {
     match error {
-        DiscoverError::Unauthorized(error) => Rpc::answer(id.get(), Answer::Error(error)),
+        DiscoverError::Unauthorized(error) | DiscoverError::Refused(error) => {
+            Rpc::answer(id.get(), Answer::Error(error))
+        }
         DiscoverError::Failed(failure) => Rpc::failure(id.get(), failure),
     }
     .into_response()

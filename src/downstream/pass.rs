@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::body::Incoming;
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
 
@@ -12,36 +11,14 @@ use super::tasks::Shared;
 use crate::mcp::error::{Failure, RpcError};
 use crate::upstream::http::{RequestBody, ResponseBody};
 
-/// A request whose body still streams in.
-pub(super) async fn stream(front: &Shared, parts: Parts, body: Incoming) -> Response<Body> {
-    pass(front, parts, RequestBody::Streamed(body)).await
+/// A request without a body: the door refuses one on everything but a POST.
+pub(super) async fn bare(front: &Shared, parts: Parts) -> Response<Body> {
+    pass(front, parts, RequestBody::empty()).await
 }
 
 /// A request whose body was looked at and found to be the server's own business.
 pub(super) async fn bytes(front: &Shared, parts: Parts, body: Bytes) -> Response<Body> {
     pass(front, parts, RequestBody::Ready(Full::new(body))).await
-}
-
-/// A request of whose body a part was read already.
-pub(super) async fn begun(
-    front: &Shared,
-    parts: Parts,
-    begun: Bytes,
-    rest: Incoming,
-) -> Response<Body> {
-    pass(front, parts, RequestBody::Begun(Some(begun), rest)).await
-}
-
-/// A request that may have none.
-pub(super) async fn maybe_stream(
-    front: &Shared,
-    parts: Parts,
-    body: Option<Incoming>,
-) -> Response<Body> {
-    match body {
-        Some(body) => stream(front, parts, body).await,
-        None => bytes(front, parts, Bytes::new()).await,
-    }
 }
 
 pub(super) async fn again(front: &Shared, parts: &Parts, body: Bytes) -> Response<Body> {

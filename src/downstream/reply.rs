@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use hyper::header::{
-    CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE,
+    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE,
 };
 use hyper::{Response, StatusCode};
 use serde_json::value::RawValue;
@@ -188,10 +188,21 @@ pub(super) fn refusal(status: StatusCode, error: &RpcError) -> Response<Body> {
 
 /// The same, on a connection whose request was not read to its end.
 pub(super) fn refusal_and_close(status: StatusCode, error: &RpcError) -> Response<Body> {
-    let mut response = refusal(status, error);
+    closing(refusal(status, error))
+}
+
+/// A method that the place does not know.
+pub(super) fn not_allowed(methods: &'static str) -> Response<Body> {
+    let mut response = empty(StatusCode::METHOD_NOT_ALLOWED);
+    let methods = HeaderValue::from_static(methods);
+    response.headers_mut().insert(ALLOW, methods);
     response
-        .headers_mut()
-        .insert(CONNECTION, HeaderValue::from_static("close"));
+}
+
+/// Nothing more is read of a connection: what follows may belong to a body.
+pub(super) fn closing(mut response: Response<Body>) -> Response<Body> {
+    let close = HeaderValue::from_static("close");
+    response.headers_mut().insert(CONNECTION, close);
     response
 }
 

@@ -2,9 +2,9 @@
 
 use std::net::IpAddr;
 
-use hyper::HeaderMap;
 use hyper::header::{HOST, HeaderValue, ORIGIN};
 use hyper::http::Uri;
+use hyper::{HeaderMap, Method};
 
 /// The doors of the public listener; every other path is 404.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,6 +12,23 @@ pub(super) enum Door {
     Mcp,
     /// OAuth clients read the wrapped server's own metadata (RFC 9728).
     ProtectedResource,
+}
+
+impl Door {
+    /// What may be asked for there, as `Allow` says it.
+    pub(super) fn methods(self) -> &'static str {
+        match self {
+            Self::Mcp => "POST, GET, DELETE",
+            Self::ProtectedResource => "GET",
+        }
+    }
+
+    /// Other methods have no meaning in MCP, but may have one to the server: TRACE would tell the client
+    /// what raincheck sends.
+    pub(super) fn takes(self, method: &Method) -> bool {
+        let mut methods = self.methods().split(", ");
+        methods.any(|known| known == method.as_str())
+    }
 }
 
 const PROTECTED_RESOURCE: &str = "/.well-known/oauth-protected-resource";

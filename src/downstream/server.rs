@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::Version;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulConnection;
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
@@ -17,6 +17,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
+use super::patient::{Patient, Streams};
+use super::sent::Sent;
 use super::tasks::Shared;
 use super::{Front, handle};
 use crate::tls::kept::Kept;
@@ -112,6 +114,9 @@ impl Server {
 /// is being sent; and the largest request head.
 const UNSENT_MAX: usize = 64 * 1024;
 
+/// The same in the kernel, beside what is on its way.
+const UNREAD_MAX: u32 = 256 * 1024;
+
 struct Connection {
     front: Shared,
     settings: Settings,
@@ -122,6 +127,9 @@ impl Connection {
     async fn serve(self, stream: TcpStream) {
         // Events must not wait for more of them.
         let _ = stream.set_nodelay(true);
+        // What the kernel takes for a client that does not read counts nowhere.
+        let _ = SockRef::from(&stream).set_tcp_notsent_lowat(UNREAD_MAX);
+        let stream = Patient::new(stream, Arc::clone(&self.front.room));
         let Some(tls) = self.settings.tls.clone() else {
             return self.speak(stream).await;
         };
@@ -138,21 +146,20 @@ impl Connection {
         S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
     {
         let front = Arc::clone(&self.front);
+        let streams = Streams::new(Arc::clone(&front.room));
         let service = service_fn(move |request| {
             let front = Arc::clone(&front);
             async move {
                 let version = request.version();
                 // Apart: what a request takes is given back while its stream of events lasts.
-                let mut response = Box::pin(handle(front, request)).await;
-                if version == Version::HTTP_2 {
-                    response.body_mut().hold_until_sent();
-                }
-                Ok::<_, Infallible>(response)
+                let room = Arc::clone(&front.room);
+                let response = Box::pin(handle(front, request)).await;
+                Ok::<_, Infallible>(Sent::of(response, &room, version))
             }
         });
         let io = TokioIo::new(stream);
         if self.settings.h2c {
-            let mut builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
+            let mut builder = hyper_util::server::conn::auto::Builder::new(streams);
             builder
                 .http1()
                 .max_buf_size(UNSENT_MAX)

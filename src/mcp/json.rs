@@ -137,10 +137,7 @@ impl<'a> Object<'a> {
     pub fn is_ambiguous(&self, reserved: &[&str]) -> bool {
         let mut seen = 0_u64;
         for (key, _) in &self.members {
-            let Some(at) = reserved
-                .iter()
-                .position(|name| key.eq_ignore_ascii_case(name))
-            else {
+            let Some(at) = reserved.iter().position(|name| is_folded(key, name)) else {
                 continue;
             };
             let bit = 1_u64 << (at & 63);
@@ -182,6 +179,22 @@ impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
         }
         deserializer.deserialize_map(Members)
     }
+}
+
+/// Whether a reader that ignores case takes `key` for `name`, which is ASCII. Such readers fold four
+/// letters beyond ASCII: Go's `encoding/json` U+017F and U+212A, Java's `equalsIgnoreCase` also
+/// U+0130 and U+0131.
+fn is_folded(key: &str, name: &str) -> bool {
+    if key.is_ascii() {
+        return key.eq_ignore_ascii_case(name);
+    }
+    let folded = key.chars().map(|letter| match letter {
+        '\u{17f}' => 's',
+        '\u{212a}' => 'k',
+        '\u{130}' | '\u{131}' => 'i',
+        other => other.to_ascii_lowercase(),
+    });
+    folded.eq(name.chars().map(|letter| letter.to_ascii_lowercase()))
 }
 
 /// A member name, borrowed where it has no escapes.
@@ -368,6 +381,29 @@ mod tests {
         assert!(ambiguous(r#"{"ID":1}"#));
         assert!(ambiguous(r#"{"i\u0064":1,"id":1}"#));
         assert!(!ambiguous(r#"{"id":1,"method":"x","other":1,"other":2}"#));
+        assert!(!ambiguous(
+            "{\"\u{17f}\":1,\"\u{212a}\":1,\"m\u{e9}thod\":1}"
+        ));
+        let reserved = ["task", "arguments", "id"];
+        for folded in [
+            "ta\u{17f}k",
+            "tas\u{212a}",
+            "TA\u{17f}\u{212a}",
+            "argument\u{17f}",
+        ] {
+            let text = format!(r#"{{"{folded}":1}}"#);
+            assert!(
+                Object::parse(&text).unwrap().is_ambiguous(&reserved),
+                "{folded}"
+            );
+        }
+        for folded in ["\u{131}d", "\u{130}D"] {
+            let text = format!(r#"{{"{folded}":1}}"#);
+            assert!(
+                Object::parse(&text).unwrap().is_ambiguous(&reserved),
+                "{folded}"
+            );
+        }
     }
 
     #[test]

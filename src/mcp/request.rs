@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 
 use super::error::RpcError;
-use super::json::{Object, is_object};
+use super::json::{Object, is_object, string};
 
 const RESERVED: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
 const RESERVED_PARAMS: [&str; 9] = [
@@ -49,12 +49,7 @@ impl<'a> Message<'a> {
     /// Reads one JSON-RPC message. A batch is none: revision 2026-07-28 has no batches.
     pub fn parse(text: &'a str) -> Result<Self, Refused> {
         let anonymous = |error| Refused { id: None, error };
-        let object = Object::parse(text).map_err(|_| {
-            anonymous(match serde_json::from_str::<&RawValue>(text) {
-                Ok(_) => RpcError::invalid_request("Invalid request: not a JSON-RPC object"),
-                Err(_) => RpcError::parse("Parse error: not JSON"),
-            })
-        })?;
+        let object = one_object(text).map_err(anonymous)?;
         let id = object.get("id").filter(|id| is_request_id(id));
         let refused = |message| Refused {
             id: id.map(ToOwned::to_owned),
@@ -112,6 +107,59 @@ impl Request<'_> {
     }
 }
 
+fn one_object(text: &str) -> Result<Object<'_>, RpcError> {
+    Object::parse(text).map_err(|_| match serde_json::from_str::<&RawValue>(text) {
+        Ok(_) => RpcError::invalid_request("Invalid request: not a JSON-RPC object"),
+        Err(_) => RpcError::parse("Parse error: not JSON"),
+    })
+}
+
+/// Checks a message of a legacy session that is passed on as it is, where a rule may refuse a call: it
+/// must be certain whether the message is a call, and of which tool. A batch is refused, because
+/// the rules are asked for one call. What else is wrong is for the server to say.
+pub fn check_on_session(text: &str) -> Result<(), RpcError> {
+    let object = one_object(text)?;
+    if object.is_ambiguous(&RESERVED) {
+        return Err(RpcError::invalid_request(
+            "Invalid request: ambiguous members",
+        ));
+    }
+    let Some(method) = object.get("method") else {
+        if object.contains("result") || object.contains("error") {
+            return Ok(());
+        }
+        return Err(RpcError::invalid_request(
+            "Invalid request: neither a request nor an answer",
+        ));
+    };
+    let method = string(method)
+        .ok_or_else(|| RpcError::invalid_request("Invalid request: method must be a string"))?;
+    if method != "tools/call" {
+        return Ok(());
+    }
+    // Some servers run a call without an id, too.
+    let id = object.get("id").map_or("", RawValue::get);
+    if !id.starts_with('"') && id.parse::<i64>().is_err() {
+        return Err(RpcError::invalid_request(
+            "Invalid request: id must be a string or an integer",
+        ));
+    }
+    let params = object
+        .get_object("params")
+        .ok_or_else(|| RpcError::invalid_request("Invalid request: params must be an object"))?;
+    if params.is_ambiguous(&RESERVED_PARAMS) {
+        return Err(RpcError::invalid_request(
+            "Invalid request: ambiguous params",
+        ));
+    }
+    if params.get_str("name").is_none() {
+        return Err(RpcError::invalid_params(
+            "Invalid params: name must be a string",
+        ));
+    }
+    Ok(())
+}
+
 /// A string or an integer: null, fractions, booleans and objects are no request ids.
 fn is_request_id(raw: &RawValue) -> bool {
     let text = raw.get();
@@ -167,6 +215,56 @@ mod tests {
             ),
         ] {
             assert_eq!(code_of(text), code, "{text}");
+        }
+    }
+    #[test]
+    fn on_a_session_only_what_is_certain_to_be_no_other_call_is_clear() {
+        let code = |text: &str| check_on_session(text).map_or_else(|error| error.code, |()| 0);
+        for clear in [
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}"#,
+            r#"{"id":"a","m\u0065thod":"tools\/call","params":{"name":"t","arguments":{"a":1,"a":2}}}"#,
+            r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":null}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":{}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"error":{}}"#,
+        ] {
+            assert_eq!(code(clear), 0, "{clear}");
+        }
+        for (unclear, expected) in [
+            (r#"[{"id":1,"method":"ping"}]"#, -32600),
+            (r#"{"id":1,"method":"ping"}{}"#, -32700),
+            (r#"{"id":1,"method":"ping","params":NaN}"#, -32700),
+            ("{}", -32600),
+            (r#"{"id":1}"#, -32600),
+            (r#"{"id":1,"method":["tools/call"]}"#, -32600),
+            (r#"{"id":1,"method":"ping","METHOD":"tools/call"}"#, -32600),
+            (r#"{"id":1,"method":"ping","method":"tools/call"}"#, -32600),
+            (r#"{"method":"tools/call","params":{"name":"t"}}"#, -32600),
+            (
+                r#"{"id":null,"method":"tools/call","params":{"name":"t"}}"#,
+                -32600,
+            ),
+            (
+                r#"{"id":1.0,"method":"tools/call","params":{"name":"t"}}"#,
+                -32600,
+            ),
+            (r#"{"id":1,"method":"tools/call","params":["t"]}"#, -32600),
+            (r#"{"id":1,"method":"tools/call"}"#, -32600),
+            (r#"{"id":1,"method":"tools/call","params":{}}"#, -32602),
+            (
+                r#"{"id":1,"method":"tools/call","params":{"name":["t"]}}"#,
+                -32602,
+            ),
+            (
+                r#"{"id":1,"method":"tools/call","params":{"name":"u","n\u0061me":"t"}}"#,
+                -32600,
+            ),
+            (
+                "{\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"u\",\"ta\u{17f}k\":{}}}",
+                -32600,
+            ),
+        ] {
+            assert_eq!(code(unclear), expected, "{unclear}");
         }
     }
 }

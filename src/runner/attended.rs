@@ -246,7 +246,7 @@ impl Attendant {
         }
         let upstream = &self.runner.upstream;
         let info = upstream
-            .last_discovered()
+            .last_discovered(*self.loaded.task.caller.as_bytes())
             .filter(|_| upstream.known_era() == Some(Era::Legacy))
             .and_then(|known| known.server_info.clone());
         match info {

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::Runner;
+use super::alarm::Alarm;
 use crate::store::{Beat, Dead, StoreError};
 use crate::task::id::Incarnation;
 
@@ -60,6 +61,7 @@ impl Runner {
     }
 
     pub(super) async fn beat_until_halted(self: Arc<Self>) {
+        let mut alarm = Alarm::default();
         loop {
             let pause = BEAT + Duration::from_millis(chance() % JITTER_MS);
             let halted = self.halt.run_until_cancelled(tokio::time::sleep(pause));
@@ -69,19 +71,24 @@ impl Runner {
             let began = Instant::now();
             let beaten = self.beat().await;
             let answers = beaten.is_ok();
-            let is_news = self
-                .store_answers
+            self.store_answers
                 .send_if_modified(|last| std::mem::replace(last, answers) != answers);
-            if is_news && answers {
-                info!("the store answers again");
-            }
-            if let Err(error) = beaten {
-                if is_news {
-                    warn!(%error, "the store does not answer; until it does no call becomes a task");
+            let now = Instant::now();
+            match beaten {
+                Err(error) => {
+                    if alarm.fails(error.kind(), now) {
+                        warn!(%error, "the store does not answer; until it does no call becomes a task");
+                    }
+                    self.contact_broke();
                 }
-                self.contact_broke();
-            } else if Instant::now().saturating_duration_since(began) > BEAT {
-                self.contact_broke();
+                Ok(()) => {
+                    if alarm.works() {
+                        info!("the store answers again");
+                    }
+                    if now.saturating_duration_since(began) > BEAT {
+                        self.contact_broke();
+                    }
+                }
             }
         }
     }
@@ -125,12 +132,15 @@ impl Runner {
         }
     }
 
-    /// A command failed or took too long: whoever seems dead may only have met the same.
+    /// A command failed or took too long: whoever seems dead may only have met the same. Wakes
+    /// nobody: the sweeper waits for the next heartbeat, and would else ask a failing store at once
+    /// and without end.
     pub(super) fn contact_broke(&self) {
         *self.contact.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        self.view.send_modify(|view| {
+        self.view.send_if_modified(|view| {
             view.dead.clear();
             view.living = None;
+            false
         });
     }
 }

@@ -16,6 +16,7 @@ use tracing::{error, info};
 use crate::clock::Anchored;
 use crate::mcp::error::{Failure, Reason};
 use crate::mcp::version::Era;
+use crate::room::{Place, Room};
 use crate::store::StoreError;
 use crate::store::ledger::{Ledger, Loaded, NotApplied};
 use crate::store::notebook::Notebook;
@@ -29,6 +30,7 @@ use crate::task::view;
 use crate::upstream::Outgoing;
 use crate::upstream::wrapped::Upstream;
 
+mod alarm;
 mod answer;
 mod attended;
 mod budget;
@@ -74,6 +76,8 @@ const LAST_WORDS: Duration = Duration::from_secs(3);
 pub struct Settings {
     /// Calls under way at once; more are refused before anything is stored or sent.
     pub calls_max: usize,
+    /// Where what calls ask with counts while they run.
+    pub room: Arc<Room>,
     /// Tool calls at the server at once, whichever the tool.
     pub concurrency: Option<Limit>,
     /// How long this replica's lease runs without a heartbeat.
@@ -172,6 +176,22 @@ impl Announce {
         match self {
             Self::Task => view::create_result(task, now_ms),
             Self::Ticket(ticket) => ticket.issued(task, now_ms),
+        }
+    }
+}
+
+/// A call's place among those under way, and that of what it asks with.
+#[derive(Debug)]
+struct Permit {
+    _permit: OwnedSemaphorePermit,
+    _params: Option<Place>,
+}
+
+impl Permit {
+    fn with(self, params: Option<Place>) -> Self {
+        Self {
+            _params: params,
+            ..self
         }
     }
 }
@@ -316,8 +336,10 @@ impl Runner {
     }
 
     /// Room for one more call.
-    fn admit(&self, call: &Call) -> Result<(OwnedSemaphorePermit, Turn), NotBegun> {
-        let permit = self.permit()?;
+    fn admit(&self, call: &Call) -> Result<(Permit, Turn), NotBegun> {
+        let permit = self
+            .permit()?
+            .with(self.settings.room.count(call.outgoing.params.len()));
         let tool = call.outgoing.name.as_deref().unwrap_or_default();
         let turn = match &*call.outgoing.method {
             TOOL_CALL => self.gates.enter(tool)?,
@@ -379,13 +401,15 @@ impl Runner {
         }
     }
 
-    fn permit(&self) -> Result<OwnedSemaphorePermit, Busy> {
-        Arc::clone(&self.permits)
-            .try_acquire_owned()
-            .map_err(|_| Busy)
+    fn permit(&self) -> Result<Permit, Busy> {
+        let permit = Arc::clone(&self.permits).try_acquire_owned();
+        permit.map_err(|_| Busy).map(|permit| Permit {
+            _permit: permit,
+            _params: None,
+        })
     }
 
-    fn spawn(self: &Arc<Self>, carrier: Carrier, permit: OwnedSemaphorePermit) {
+    fn spawn(self: &Arc<Self>, carrier: Carrier, permit: Permit) {
         let runner = Arc::clone(self);
         let carried: Arc<OnceLock<TaskId>> = carrier.carried();
         self.calls.spawn(async move {

@@ -120,7 +120,7 @@ impl Runner {
     }
 
     /// Sends a call for the first time, or again where that is safe.
-    async fn dispatch_again(self: &Arc<Self>, loaded: Loaded) -> Result<(), StoreError> {
+    pub(super) async fn dispatch_again(self: &Arc<Self>, loaded: Loaded) -> Result<(), StoreError> {
         let Ok(permit) = self.permit() else {
             return Ok(());
         };
@@ -142,7 +142,7 @@ impl Runner {
         let Some(claimed) = self.claim(&loaded, takeover).await else {
             return Ok(());
         };
-        info!(task = ?claimed.task.id, attempts = claimed.task.attempts, "a call is sent for its lost owner");
+        info!(task = ?claimed.task.id, attempts = claimed.task.attempts, "a call is sent for its last owner");
         let id = claimed.task.id;
         let runner = Arc::clone(self);
         match Carrier::dispatched(runner, claimed, (charge, turn), era, &request, None) {

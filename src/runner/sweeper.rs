@@ -9,18 +9,36 @@ use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use super::Runner;
+use super::alarm::Alarm;
 use crate::mcp::error::Reason;
 use crate::store::StoreError;
 use crate::store::ledger::Loaded;
 use crate::task::id::{Fence, Incarnation, TaskId};
 use crate::task::machine::Event;
+use crate::task::state::Task;
 
 /// Once a lease is this replica's own index gone through, and no more often than this: it may name
 /// tens of thousands of tasks.
 const RECONCILE: Duration = Duration::from_secs(15);
 
-/// Overdue tasks looked at in one sweep; the rest wait for the next.
+/// Tasks of the due index looked at in one sweep; the rest wait for the next.
 const DUE_MAX: usize = 256;
+
+/// Offered tasks that nobody had room for stand before those that are overdue: a sweep looks at so
+/// many more at most.
+const PASSED_MAX: usize = 1024;
+
+/// What a sweep remembers of those before it.
+struct Memory {
+    /// When this replica's own index was gone through.
+    reconciled: Instant,
+    /// The lost owners that were told of.
+    known: BTreeSet<Incarnation>,
+    /// Tasks that stayed in the due index although they were looked at.
+    passed: usize,
+    /// Why a sweep did not go through.
+    alarm: Alarm,
+}
 
 /// A task of an index, as its record stands.
 pub(super) enum Look {
@@ -38,14 +56,18 @@ impl Runner {
 
     pub(super) async fn sweep_until_halted(self: Arc<Self>) {
         let mut beats = self.view.subscribe();
-        let mut reconciled = Instant::now();
-        let mut known = BTreeSet::new();
+        let mut memory = Memory {
+            reconciled: Instant::now(),
+            known: BTreeSet::new(),
+            passed: 0,
+            alarm: Alarm::default(),
+        };
         let work = async {
             while beats.changed().await.is_ok() {
-                beats.mark_unchanged();
-                if let Err(error) = self.sweep(&mut reconciled, &mut known).await {
-                    // That the store is away is said once, by the heartbeat.
-                    if *self.store_answers.borrow() {
+                if let Err(error) = self.sweep(&mut memory).await {
+                    // That the store is away is told by the heartbeat.
+                    let is_news = memory.alarm.fails(error.kind(), Instant::now());
+                    if is_news && *self.store_answers.borrow() {
                         warn!(%error, "the store did not answer the sweeper");
                     }
                     self.contact_broke();
@@ -56,20 +78,18 @@ impl Runner {
         self.halt.run_until_cancelled(work).await;
     }
 
-    async fn sweep(
-        self: &Arc<Self>,
-        reconciled: &mut Instant,
-        known: &mut BTreeSet<Incarnation>,
-    ) -> Result<(), StoreError> {
-        self.recover_all(known).await?;
-        self.settle_doubts().await?;
-        self.end_overdue().await?;
+    async fn sweep(self: &Arc<Self>, memory: &mut Memory) -> Result<(), StoreError> {
+        // A part of the store may fail by itself (a slot of a cluster, a right that was taken away):
+        // what can be done beside it is done.
+        let mut swept = self.recover_all(&mut memory.known).await;
+        swept = swept.and(self.settle_doubts().await);
+        swept = swept.and(self.look_at_due(&mut memory.passed).await);
         let now = Instant::now();
-        if now.saturating_duration_since(*reconciled) >= self.settings.lease.max(RECONCILE) {
-            *reconciled = now;
-            self.reconcile().await?;
+        if now.saturating_duration_since(memory.reconciled) >= self.settings.lease.max(RECONCILE) {
+            memory.reconciled = now;
+            swept = swept.and(self.reconcile().await);
         }
-        Ok(())
+        swept
     }
 
     /// `known` are the lost owners that were told of before.
@@ -105,19 +125,36 @@ impl Runner {
         }
     }
 
-    /// Owned or not: an owner that is frozen ends nothing.
-    async fn end_overdue(&self) -> Result<(), StoreError> {
+    /// Ends overdue tasks, owned or not, because an owner that is frozen ends nothing; claims those
+    /// that a draining replica offers. `passed` is how many stayed in the index at the last look.
+    async fn look_at_due(self: &Arc<Self>, passed: &mut usize) -> Result<(), StoreError> {
         let store = self.ledger.store();
-        for id in store.due(self.ledger.now_ms(), DUE_MAX).await? {
+        let limit = DUE_MAX + (*passed).min(PASSED_MAX);
+        *passed = 0;
+        for id in store.due(self.ledger.now_ms(), limit).await? {
             match self.look(id).await? {
+                Look::Record(loaded)
+                    if loaded.task.is_offered() && !self.is_overdue(&loaded.task) =>
+                {
+                    *passed += 1;
+                    // A replica that drains itself begins no calls, and may be the one that offers.
+                    if !self.draining.is_cancelled() {
+                        self.dispatch_again(*loaded).await?;
+                    }
+                }
                 Look::Record(loaded) => {
                     self.settle(&loaded, Event::Tick, Reason::Deadline).await;
                 }
-                Look::Unreadable => {}
+                Look::Unreadable => *passed += 1,
                 Look::Gone => store.forget(id, None).await?,
             }
         }
         Ok(())
+    }
+
+    fn is_overdue(&self, task: &Task) -> bool {
+        let now_ms = self.ledger.now_ms();
+        task.due_ms().is_some_and(|due_ms| due_ms <= now_ms)
     }
 
     /// Ends what stands in this replica's own index and is not carried by it: a commit whose
@@ -132,6 +169,8 @@ impl Runner {
                 Look::Record(loaded) if loaded.task.owner.as_ref() != Some(&self.incarnation) => {}
                 // Entered between the index and the record.
                 Look::Record(_) if self.carried.contains(id) => {}
+                // A drain left it to other replicas, which find it here or in the due index.
+                Look::Record(loaded) if loaded.task.released => {}
                 Look::Record(loaded) => self.abandon(&loaded, Reason::StoreLost).await,
                 Look::Unreadable => {}
                 Look::Gone => store.forget(id, Some(&self.incarnation)).await?,

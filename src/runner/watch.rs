@@ -107,6 +107,17 @@ impl Watch {
         by_task.entry(id).or_default().push(Arc::clone(&self.marks));
     }
 
+    /// Of the tasks that it watches it goes on with these only.
+    pub fn keep_only(&mut self, kept: &[TaskId]) {
+        let kept: BTreeSet<TaskId> = kept.iter().copied().collect();
+        for id in std::mem::take(&mut self.tasks) {
+            if !kept.contains(&id) {
+                self.watches.remove(id, &self.marks);
+            }
+        }
+        self.tasks = kept.into_iter().collect();
+    }
+
     /// Watches this task no more.
     pub fn no_more(&mut self, id: TaskId) {
         self.tasks.retain(|task| *task != id);
@@ -162,6 +173,10 @@ mod tests {
         assert_eq!(watch.changed().await, b);
         watch.also(a);
         watches.mark(a);
+        assert_eq!(watch.changed().await, a);
+        watch.keep_only(&[a]);
+        assert_eq!(watches.by_task().len(), 1, "nobody watches the other");
+        watches.mark_all();
         assert_eq!(watch.changed().await, a);
         drop(watch);
         assert!(watches.by_task.lock().unwrap().is_empty());

@@ -252,7 +252,7 @@ impl Ledger {
             caller: task.caller,
             record: record::encode(task, self.format.load(Ordering::Relaxed))?,
             expires_ms: task.expires_ms(),
-            due_ms: task.due_ms(),
+            due_ms: task.look_ms(),
             drop_from: was_for
                 .filter(|was| keep_for.as_ref() != Some(was))
                 .cloned(),

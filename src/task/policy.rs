@@ -201,6 +201,13 @@ impl Rules {
         attaches(&self.defaults) || tools.any(attaches)
     }
 
+    /// Whether the call of any tool may be refused: then no message may reach the server unread.
+    pub fn may_refuse(&self) -> bool {
+        let mut tools = self.tools.iter().map(|(_, rule)| rule);
+        let refuses = |rule: &Rule| rule.require_tasks || rule.concurrency.is_some();
+        refuses(&self.defaults) || tools.any(refuses)
+    }
+
     /// The rules of the `[[tools]]` entries.
     pub fn entries(&self) -> impl Iterator<Item = &Rule> {
         self.tools.iter().map(|(_, rule)| rule)

@@ -293,6 +293,23 @@ impl Task {
         Some(unanswered.min().unwrap_or(u64::MAX).min(self.deadline_ms))
     }
 
+    /// Left to others by its owner's drain before it was sent: any replica may claim it at once. A
+    /// call that was sent waits until its owner has let go of the server.
+    pub fn is_offered(&self) -> bool {
+        self.released && self.leg == Leg::Queued && !self.is_ended()
+    }
+
+    /// The time under which the due index names the task: sweepers read the record from then on. An
+    /// offered task stands there since it was released.
+    pub fn look_ms(&self) -> Option<u64> {
+        let due_ms = self.due_ms()?;
+        Some(if self.is_offered() {
+            due_ms.min(self.updated_ms)
+        } else {
+            due_ms
+        })
+    }
+
     /// When the record may be forgotten, with time to spare for skewed clocks; half a minute after
     /// `ttlMs` nothing of a task is left.
     pub fn expires_ms(&self) -> u64 {

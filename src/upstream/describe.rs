@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use tokio::time::timeout;
 
 use super::origin::FIRST_WORDS;
+use super::remembered::NOBODY;
 use super::server::Way;
 use super::sessions::Key;
 use super::wrapped::{DiscoverError, Discovered, INVALID, Upstream, no_session, refused};
@@ -65,13 +66,23 @@ impl Upstream {
                     .await?
             }
         };
-        self.known.note_discovered(era, &discovered);
+        self.known
+            .note_discovered(era, self.whose(caller), &discovered);
         Ok(discovered)
     }
 
-    /// What the server last said of itself, to anybody.
-    pub fn last_discovered(&self) -> Option<Arc<Discovered>> {
-        self.known.discovered()
+    /// What the server last said of itself to that caller. What it says to another one may be a
+    /// secret; callers whose credentials it never gets are one to it.
+    pub fn last_discovered(&self, caller: [u8; 16]) -> Option<Arc<Discovered>> {
+        self.known.discovered(self.whose(caller))
+    }
+
+    fn whose(&self, caller: [u8; 16]) -> [u8; 16] {
+        if self.forwards_credentials() {
+            caller
+        } else {
+            NOBODY
+        }
     }
 
     async fn discover_modern(

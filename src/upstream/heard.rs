@@ -15,6 +15,7 @@ use serde_json::value::RawValue;
 use super::UpstreamError;
 use super::http::ResponseBody;
 use super::later;
+use super::refusal;
 use super::relay::Said;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::json::{Fault, Object, scan};
@@ -34,6 +35,8 @@ pub(super) enum Heard {
     Refused {
         failure: Failure,
         status: StatusCode,
+        /// The server says that it does not know the session.
+        is_session_lost: bool,
     },
 }
 
@@ -43,7 +46,11 @@ pub(super) async fn judge(response: Response<ResponseBody>, bytes_max: usize) ->
     if status.is_success() && status != StatusCode::ACCEPTED {
         return match Messages::of(response, bytes_max) {
             Ok(messages) => Heard::Messages(Box::new(messages)),
-            Err(failure) => Heard::Refused { failure, status },
+            Err(failure) => Heard::Refused {
+                failure,
+                status,
+                is_session_lost: false,
+            },
         };
     }
     let (head, body) = response.into_parts();
@@ -54,11 +61,16 @@ pub(super) async fn judge(response: Response<ResponseBody>, bytes_max: usize) ->
         return Heard::Later(pause);
     }
     let www_authenticate = head.headers.get(WWW_AUTHENTICATE).cloned();
-    let failure = failure_of(status);
+    let failure = refusal::failure_of(status);
     let unauthorized = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
     let said = error_of(&text);
     if said.is_none() && !unauthorized {
-        return Heard::Refused { failure, status };
+        let is_session_lost = refusal::is_session_lost(status, &text);
+        return Heard::Refused {
+            failure,
+            status,
+            is_session_lost,
+        };
     }
     // Where the server gave a challenge without words, the words are ours.
     let error = said.unwrap_or_else(|| failure.to_error().to_raw());
@@ -69,20 +81,6 @@ pub(super) async fn judge(response: Response<ResponseBody>, bytes_max: usize) ->
     })
 }
 
-fn failure_of(status: StatusCode) -> Failure {
-    match status {
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-            Failure::new(Reason::UpstreamUnauthorized, SideEffect::None)
-        }
-        status if status.is_server_error() => {
-            Failure::new(Reason::UpstreamHttp, SideEffect::Unknown)
-        }
-        status if status.is_success() => Failure::new(Reason::UpstreamInvalid, SideEffect::Unknown),
-        // Redirects are never followed, and 4xx is a refusal before anything ran.
-        _ => Failure::new(Reason::UpstreamHttp, SideEffect::None),
-    }
-}
-
 async fn error_text(body: ResponseBody) -> String {
     let read = Limited::new(body, ERROR_BYTES_MAX).collect();
     let read = tokio::time::timeout(Duration::from_secs(5), read).await;
@@ -90,15 +88,14 @@ async fn error_text(body: ResponseBody) -> String {
         .ok()
         .and_then(Result::ok)
         .map(http_body_util::Collected::to_bytes);
-    bytes
-        .and_then(|bytes| scan(&bytes).ok().map(str::to_owned))
-        .unwrap_or_default()
+    let text = bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    text.unwrap_or_default()
 }
 
 /// The error object of a JSON-RPC error body, whatever id it has: a server that could not read the
 /// request could not read the id.
 fn error_of(text: &str) -> Option<Box<RawValue>> {
-    let object = Object::parse(text).ok()?;
+    let object = Object::parse(scan(text.as_bytes()).ok()?).ok()?;
     let error = object.get("error")?;
     Object::parse(error.get()).ok()?.get("code")?;
     Some(error.to_owned())

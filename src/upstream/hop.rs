@@ -1,10 +1,12 @@
-//! Headers that belong to one connection and never pass on (RFC 9110, 7.6.1).
+//! Headers that do not go where the rest goes: those of one connection (RFC 9110, 7.6.1), and those of a body
+//! that stays behind.
 
 use hyper::HeaderMap;
 use hyper::header::{CONNECTION, HeaderName};
 
-const HOP_BY_HOP: [&str; 9] = [
+const HOP_BY_HOP: [&str; 10] = [
     "connection",
+    "http2-settings",
     "keep-alive",
     "proxy-authenticate",
     "proxy-authorization",
@@ -28,6 +30,28 @@ pub(super) fn strip(headers: &mut HeaderMap) {
         headers.remove(name);
     }
     for name in HOP_BY_HOP {
+        headers.remove(name);
+    }
+}
+
+/// What a request says of its own body, and of the message in it.
+const BODY: [&str; 11] = [
+    "content-digest",
+    "content-encoding",
+    "content-language",
+    "content-length",
+    "content-md5",
+    "content-type",
+    "digest",
+    "expect",
+    "mcp-method",
+    "mcp-name",
+    "repr-digest",
+];
+
+/// Removes them where a request goes on without its body, or with another one.
+pub(super) fn strip_body(headers: &mut HeaderMap) {
+    for name in BODY {
         headers.remove(name);
     }
 }

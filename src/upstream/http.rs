@@ -14,14 +14,17 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::client::conn::http1::{self, SendRequest};
-use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, HeaderMap, TRANSFER_ENCODING};
-use hyper::{Request, Response};
+use hyper::header::{
+    AUTHORIZATION, CONTENT_LENGTH, EXPECT, HeaderMap, HeaderValue, TRANSFER_ENCODING,
+};
+use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use super::connect::Connector;
 use super::heard::INVALID;
+use super::hop;
 use super::obstacle::{Obstacle, Obstacles};
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason, SideEffect};
@@ -54,10 +57,6 @@ pub enum RequestBody {
     Ready(Full<Bytes>),
     /// A call of a tool.
     Call(Full<Bytes>),
-    /// A client's body, frame by frame.
-    Streamed(Incoming),
-    /// The same, of which a part was read already.
-    Begun(Option<Bytes>, Incoming),
 }
 
 impl RequestBody {
@@ -92,36 +91,18 @@ impl Body for RequestBody {
                     .poll_frame(context)
                     .map_err(|never| match never {})
             }
-            Self::Begun(begun, _) if begun.is_some() => {
-                Poll::Ready(begun.take().map(|bytes| Ok(Frame::data(bytes))))
-            }
-            Self::Streamed(body) | Self::Begun(_, body) => {
-                Pin::new(body).poll_frame(context).map_err(Into::into)
-            }
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Ready(body) | Self::Call(body) => body.is_end_stream(),
-            Self::Streamed(body) => body.is_end_stream(),
-            Self::Begun(begun, body) => begun.is_none() && body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Ready(body) | Self::Call(body) => body.size_hint(),
-            Self::Streamed(body) => body.size_hint(),
-            Self::Begun(begun, body) => {
-                let mut hint = body.size_hint();
-                let begun = begun.as_ref().map_or(0, Bytes::len) as u64;
-                match hint.exact() {
-                    Some(rest) => hint.set_exact(rest + begun),
-                    None => hint.set_lower(hint.lower() + begun),
-                }
-                hint
-            }
         }
     }
 }
@@ -164,6 +145,7 @@ impl Http {
         for (name, value) in &self.headers {
             request.headers_mut().insert(name, value.clone());
         }
+        frame(&mut request);
         while let Some(sender) = self.pool.take().await {
             match self.send_over(sender, request).await {
                 Ok(response) => return Ok(response),
@@ -209,7 +191,6 @@ impl Http {
             _ if !self.connector.speaks_tls() => return None,
             RequestBody::Ready(body) => RequestBody::Ready(body.clone()),
             RequestBody::Call(body) => RequestBody::Call(body.clone()),
-            RequestBody::Streamed(_) | RequestBody::Begun(..) => return None,
         };
         let mut copy = Request::new(body);
         copy.method_mut().clone_from(request.method());
@@ -273,6 +254,22 @@ impl Http {
             }
         });
         Ok(sender)
+    }
+}
+
+/// Leaves the framing of a request to hyper, which reads it off the body. A client's `Content-Length` that
+/// outlives its body makes the server take the next request on the connection, somebody else's, for the body.
+fn frame(request: &mut Request<RequestBody>) {
+    // Nothing in them belongs to what is sent: an upgrade that was asked for, above all.
+    request.extensions_mut().clear();
+    hop::strip(request.headers_mut());
+    let headers = request.headers_mut();
+    headers.remove(CONTENT_LENGTH);
+    headers.remove(EXPECT);
+    // hyper says nothing of a body that is empty; some servers refuse a POST without a length.
+    if request.method() == Method::POST && request.body().is_end_stream() {
+        let headers = request.headers_mut();
+        headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
     }
 }
 

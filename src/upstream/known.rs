@@ -15,11 +15,12 @@ use tokio_util::task::TaskTracker;
 use super::handshake::{self, Sessions};
 use super::origin::FIRST_WORDS;
 use super::probe::{self, Found};
+use super::remembered::Remembered;
 use super::server::{Server, Way};
 use super::turns::{Turn, Turns};
 use super::wrapped::{DiscoverError, Discovered, no_session};
 use super::{Event, Exchange, UNREACHABLE};
-use crate::mcp::error::{Failure, Reason, SideEffect, code};
+use crate::mcp::error::{Failure, Reason, code};
 use crate::mcp::result;
 use crate::mcp::version::Era;
 
@@ -40,7 +41,7 @@ pub(super) struct Known {
     asking: Turns,
     /// What the last asking for the era failed of, if that was for everybody.
     failed: Mutex<Option<Failure>>,
-    discovered: Mutex<Option<Arc<Discovered>>>,
+    remembered: Mutex<Remembered>,
     /// Whether a modern server takes legacy sessions, too.
     pub(super) sessions: Sessions,
     doubting: Turns,
@@ -62,7 +63,7 @@ impl Known {
             era: Mutex::new(configured),
             asking: Turns::default(),
             failed: Mutex::default(),
-            discovered: Mutex::default(),
+            remembered: Mutex::default(),
             sessions: Sessions::default(),
             doubting: Turns::default(),
             doubted: Mutex::default(),
@@ -75,14 +76,20 @@ impl Known {
         *locked(&self.era)
     }
 
-    pub(super) fn discovered(&self) -> Option<Arc<Discovered>> {
-        locked(&self.discovered).clone()
+    /// What the server last said of itself to that caller.
+    pub(super) fn discovered(&self, whose: [u8; 16]) -> Option<Arc<Discovered>> {
+        locked(&self.remembered).of(&whose)
     }
 
     /// What was asked of a server of that era, which it may not be any more.
-    pub(super) fn note_discovered(&self, asked: Era, discovered: &Arc<Discovered>) {
+    pub(super) fn note_discovered(
+        &self,
+        asked: Era,
+        whose: [u8; 16],
+        discovered: &Arc<Discovered>,
+    ) {
         if self.era() == Some(asked) {
-            *locked(&self.discovered) = Some(Arc::clone(discovered));
+            locked(&self.remembered).note(whose, discovered);
         }
     }
 
@@ -200,7 +207,7 @@ impl Known {
         let web = match self.server.way() {
             Way::Posts(web) => web,
             Way::Lines(lines) => {
-                let found = lines.probe().await.ok()?;
+                let found = lines.probe_anew().await.ok()?;
                 if (known, found) != (Era::Modern, Era::Legacy) {
                     return Some(found);
                 }
@@ -228,11 +235,14 @@ impl Known {
             return;
         }
         *locked(&self.era) = Some(found);
-        *locked(&self.discovered) = None;
+        *locked(&self.remembered) = Remembered::default();
         self.sessions.forget();
         match self.server.way() {
             Way::Posts(web) => web.origin.tools.clear(),
-            Way::Lines(lines) => lines.tools().clear(),
+            Way::Lines(lines) => {
+                lines.end_early();
+                lines.tools().clear();
+            }
         }
         tracing::warn!(era = ?found, "the upstream is of another era now");
     }
@@ -285,9 +295,8 @@ fn is_doubtful(event: &Event, is_method_known: impl FnOnce() -> bool) -> bool {
             Some(code::INVALID_REQUEST | code::HEADER_MISMATCH | code::UNSUPPORTED_VERSION) => true,
             _ => StatusCode::from_u16(error.status).is_ok_and(is_refusal),
         },
-        Event::Failed(failure) => {
-            failure.reason == Reason::UpstreamHttp && failure.effect == SideEffect::None
-        }
+        // Some say it with a status after which a call may have run: 422.
+        Event::Failed(failure) => failure.reason == Reason::UpstreamHttp,
         Event::Sent
         | Event::Progress(_)
         | Event::Log(_)

@@ -23,9 +23,10 @@ pub(super) const NAME: HeaderName = HeaderName::from_static("mcp-name");
 pub(super) const FIRST_WORDS: Duration = Duration::from_secs(30);
 
 /// Servers refuse requests that do not accept both forms.
-const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
-const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
+pub(super) const BOTH: HeaderValue =
+    HeaderValue::from_static("application/json, text/event-stream");
+pub(super) const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
+pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// One wrapped server, shared by everything that talks to it.
 #[derive(Debug)]

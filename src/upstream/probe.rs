@@ -93,9 +93,9 @@ async fn ask(origin: &Origin, credentials: Option<&HeaderValue>) -> Result<Found
         ))),
         // A gateway in front of a server that is not up yet says nothing about the server, and nor
         // does a server that is busy or broken.
-        Heard::Refused { failure, status } if is_of_trouble(status) => {
-            Err(Undecided::Failed(failure))
-        }
+        Heard::Refused {
+            failure, status, ..
+        } if is_of_trouble(status) => Err(Undecided::Failed(failure)),
         Heard::Refused {
             status: StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED,
             ..

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use hyper::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderValue};
 use hyper::http::request;
 use hyper::http::response::Parts;
 use hyper::{Method, Response, StatusCode};
@@ -12,7 +12,9 @@ use serde_json::value::RawValue;
 use tokio::time::timeout;
 
 use super::heard::{self, Heard, INVALID, LATER, Messages};
+use super::hop;
 use super::http::{RequestBody, ResponseBody};
+use super::origin::{BOTH, EVENTS, JSON};
 use super::server::Server;
 use super::wrapped::Upstream;
 use crate::mcp::error::Failure;
@@ -135,6 +137,20 @@ impl Upstream {
         })
     }
 
+    /// Posts a message of ours as the client that sent `parts` would: what those say of their own body
+    /// is not said of ours.
+    pub async fn tell_as(
+        &self,
+        mut parts: request::Parts,
+        message: String,
+    ) -> Result<Response<ResponseBody>, Failure> {
+        hop::strip_body(&mut parts.headers);
+        parts.method = Method::POST;
+        parts.headers.insert(CONTENT_TYPE, JSON);
+        parts.headers.insert(ACCEPT, BOTH);
+        self.pass(parts, RequestBody::json(message)).await
+    }
+
     /// Comes back to a stream as the client that sent `parts` would, and asks until the server has
     /// it: whoever waits has a deadline. `None`: it is not there, or not to be had this way.
     ///
@@ -182,11 +198,9 @@ fn bounded(pause: Duration) -> Duration {
 fn resuming(parts: &request::Parts, event_id: &str) -> Option<request::Parts> {
     let mut parts = parts.clone();
     parts.method = Method::GET;
-    for name in [CONTENT_LENGTH, CONTENT_TYPE, ACCEPT_ENCODING] {
-        parts.headers.remove(name);
-    }
-    let accepts = HeaderValue::from_static("text/event-stream");
-    parts.headers.insert(ACCEPT, accepts);
+    hop::strip_body(&mut parts.headers);
+    parts.headers.remove(ACCEPT_ENCODING);
+    parts.headers.insert(ACCEPT, EVENTS);
     let event_id = HeaderValue::try_from(event_id).ok()?;
     parts.headers.insert(LAST_EVENT_ID, event_id);
     Some(parts)

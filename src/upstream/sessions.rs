@@ -66,8 +66,8 @@ pub(super) struct Sessions {
     /// For a session to become free.
     wait: Duration,
     services: TaskTracker,
-    /// One shared session is opened at a time.
-    opening: Semaphore,
+    /// Of each key, one shared session is opened at a time.
+    opening: Mutex<HashMap<Key, Weak<Semaphore>>>,
     _keeping: DropGuard,
 }
 
@@ -118,7 +118,7 @@ impl Sessions {
             permits,
             wait,
             services,
-            opening: Semaphore::new(1),
+            opening: Mutex::default(),
             _keeping: keeping.clone().drop_guard(),
         });
         let round = keep_house(Arc::downgrade(&sessions));
@@ -150,16 +150,27 @@ impl Sessions {
             return Ok(lease);
         }
         // A shared session is opened by one of all who want it at the same time.
-        let opening = match self.mode {
-            SessionMode::Caller => self.opening.acquire().await.ok(),
-            SessionMode::Pool => None,
-        };
-        if opening.is_some()
-            && let Some(lease) = self.take(key)
-        {
+        if self.mode == SessionMode::Pool {
+            return self.open(key, credentials).await;
+        }
+        let turn = self.turn(key);
+        let _one = turn.acquire().await.ok();
+        if let Some(lease) = self.take(key) {
             return Ok(lease);
         }
         self.open(key, credentials).await
+    }
+
+    /// Where those wait who want a session of that key. Whoever wants another one does not.
+    fn turn(&self, key: &Key) -> Arc<Semaphore> {
+        let mut opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        opening.retain(|_, turn| turn.strong_count() > 0);
+        if let Some(turn) = opening.get(key).and_then(Weak::upgrade) {
+            return turn;
+        }
+        let turn = Arc::new(Semaphore::new(1));
+        opening.insert(key.clone(), Arc::downgrade(&turn));
+        turn
     }
 
     /// A session in place of one that was lost. A shared one is opened by one of all who lost it;

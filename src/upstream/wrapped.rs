@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use super::channel::session::Session;
+pub use super::channel::sessions::Line;
 pub use super::connect::UrlError;
 use super::describe::BESIDE_MAX;
 use super::http::{RequestBody, ResponseBody};
@@ -28,6 +29,10 @@ use crate::mcp::version::Era;
 
 /// Nobody need wait longer who can do without an answer.
 const SOON: Duration = Duration::from_secs(2);
+
+/// Between attempts to learn the era of a server that is not there yet.
+const DECIDE_PAUSE_MIN: Duration = Duration::from_millis(100);
+const DECIDE_PAUSE_MAX: Duration = Duration::from_secs(10);
 
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
@@ -55,6 +60,8 @@ pub enum DiscoverError {
     Failed(Failure),
     /// An answer with status 401 or 403: the client's business.
     Unauthorized(UpstreamError),
+    /// Any other JSON-RPC error of the server.
+    Refused(UpstreamError),
 }
 
 impl From<Undecided> for DiscoverError {
@@ -79,6 +86,15 @@ impl Upstream {
             known,
             beside,
         })
+    }
+
+    /// Asks a server with an address for its era until it says it, or wants credentials.
+    async fn decide(&self) {
+        let mut pause = DECIDE_PAUSE_MIN;
+        while let Err(DiscoverError::Failed(_)) = self.era(None).await {
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(DECIDE_PAUSE_MAX);
+        }
     }
 
     pub(super) fn way(&self) -> Way<'_> {
@@ -130,10 +146,27 @@ impl Upstream {
         &self,
         caller: [u8; 16],
         credentials: Option<&HeaderValue>,
+        line: Line,
     ) -> Result<(Box<str>, Arc<Session>), DiscoverError> {
         let lines = self.server.lines().ok_or(DiscoverError::Failed(INVALID))?;
-        let opened = lines.open_session(caller, credentials).await;
+        let opened = lines.open_session(caller, credentials, line).await;
         opened.map_err(no_session)
+    }
+
+    /// Starts a program before anybody asks for it: `npx` may have to fetch it first. It is asked for its
+    /// era, as a server with an address is, or nothing is said to it yet.
+    pub async fn start_early(&self, is_asked: bool) {
+        let Some(lines) = self.server.lines() else {
+            if is_asked {
+                self.decide().await;
+            }
+            return;
+        };
+        if is_asked && self.known_era().is_none() {
+            let _ = self.era(None).await;
+        } else {
+            lines.start_early();
+        }
     }
 
     /// That session, for the caller that began it.
@@ -195,6 +228,7 @@ impl Upstream {
         };
         match asked {
             Ok(()) | Err(DiscoverError::Unauthorized(_)) => true,
+            Err(DiscoverError::Refused(_)) => false,
             Err(DiscoverError::Failed(failure)) => failure.reason == Reason::UpstreamHttp,
         }
     }
@@ -308,5 +342,5 @@ pub(super) fn refused(error: UpstreamError) -> DiscoverError {
     if matches!(error.status, 401 | 403) {
         return DiscoverError::Unauthorized(error);
     }
-    DiscoverError::Failed(INVALID)
+    DiscoverError::Refused(error)
 }

@@ -112,6 +112,11 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
         "config.toml: limits.calls: must be more than 0: nothing could be served",
     ),
     (
+        "[limits]\nbuffer_bytes_max = '7MiB'",
+        "config.toml: limits.buffer_bytes_max: must be at least twice limits.body_bytes_max: the largest \
+         request would never have room",
+    ),
+    (
         "[listen]\naddress = ':8440'",
         r#"config.toml: listen.address: ":8440" is not an address with a port; write "127.0.0.1:8440""#,
     ),

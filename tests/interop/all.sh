@@ -12,6 +12,7 @@
 #   patience             patience.mjs: some of them that give up after a minute, and a tool of five; `PATIENCE_SCALE=1` at full size
 #   agents               agents.mjs: langchain-mcp-adapters, pydantic-ai and openai-agents, whose calls become tickets
 #   large                large.mjs: results of 2 MiB, for clients that refuse events of 1 MiB
+#   spellings            spellings.mjs: a call that a rule refuses, spelled in thirty ways, in front of server-everything and fastmcp 3
 #   wrapped              wrapped.mjs: every server in rows.mjs, wrapped unmodified; `node wrapped.mjs ROW..` runs some
 set -euo pipefail
 # shellcheck source=tests/lib.sh
@@ -19,13 +20,17 @@ source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 HERE=$TESTS/interop
 
 lane() {
-  local dir=$SCRATCH/$1
+  local scripted dir=$SCRATCH/$1
   mkdir "$dir"
   if [ "$1" = rmcp ]; then
     rust_clients "$dir" || FAILED=yes
     return
   fi
-  if [ "$1" = wrapped ] || [ "$1" = plain ] || [ "$1" = patience ] || [ "$1" = agents ] || [ "$1" = large ]; then
+  case $1 in
+    wrapped | plain | patience | agents | large | spellings) scripted=yes ;;
+    *) scripted= ;;
+  esac
+  if [ -n "$scripted" ]; then
     RAINCHECK=$(raincheck_path) SCRATCH=$dir node_tests "$1.mjs" "$dir"
     [ -z "${FAILED:-}" ] || find "$dir" -name raincheck.log -exec grep -hv stdio::stderr {} + | tail -n 60
     return
@@ -95,7 +100,7 @@ rust_clients() {
 }
 
 LANES=("$@")
-[ $# -gt 0 ] || LANES=(patience wrapped plain agents large rmcp legacy legacy-sse modern dialect-legacy dialect-modern everything sse program)
+[ $# -gt 0 ] || LANES=(patience wrapped plain agents large spellings rmcp legacy legacy-sse modern dialect-legacy dialect-modern everything sse program)
 
 arm
 scratch

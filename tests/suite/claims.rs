@@ -20,6 +20,7 @@ in_both_eras!(
     a_question_under_a_key_is_asked_once,
     a_question_under_a_key_is_asked_in_the_task,
     what_did_not_run_may_run_under_its_key,
+    what_may_have_run_does_not_run_again,
     a_challenge_reaches_the_client,
     everybody_hears_of_progress_under_a_token_of_its_own,
     nothing_is_sent_that_cannot_be_claimed,
@@ -243,6 +244,22 @@ async fn what_did_not_run_may_run_under_its_key(era: Era) {
         assert_eq!(answer.into_text(), "a");
     }
     assert_eq!(rig.upstream.tally("echo").started, 1);
+}
+
+/// Such statuses come after a handler that ran: too slow for its gateway, or done with its form.
+async fn what_may_have_run_does_not_run_again(era: Era) {
+    for status in [408, 499, 303, 409, 422] {
+        let rig = Rig::start(era, Config::never()).await;
+        let client = rig.client();
+        rig.upstream.end_calls_with(status);
+        for _ in 0..3 {
+            let answer = keyed(&client, "echo", json!({"text": "a"}), "k").send();
+            let failed = answer.await.json();
+            let data = &failed["error"]["data"];
+            assert_eq!(data["io.raincheck/effect"], "unknown", "{status} {failed}");
+        }
+        assert_eq!(rig.upstream.tally("echo").started, 1, "{status}");
+    }
 }
 
 async fn a_challenge_reaches_the_client(era: Era) {

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::redis_server::RedisServer;
 use crate::support::client::{Client, Request};
+use crate::support::upstream::{Greeting, Upstream};
 use crate::support::{Config, Era, PATIENCE, Proxy, Rig, within};
 
 const SESSION: &str = "mcp-session-id";
@@ -29,17 +30,26 @@ fn patient() -> Config {
 struct Session {
     client: Client,
     name: String,
+    version: &'static str,
 }
 
 impl Session {
     async fn open(client: Client) -> Self {
+        Self::of(client, "2025-06-18").await
+    }
+
+    async fn of(client: Client, version: &'static str) -> Self {
         let initialize = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
-            "protocolVersion": "2025-06-18", "capabilities": {"elicitation": {}},
+            "protocolVersion": version, "capabilities": {"elicitation": {}},
             "clientInfo": {"name": "suite", "version": "1"},
         }});
         let answer = client.post(initialize.to_string()).send().await;
         let name = answer.headers[SESSION].to_str().unwrap().to_owned();
-        let session = Self { client, name };
+        let session = Self {
+            client,
+            name,
+            version,
+        };
         let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
         assert_eq!(session.post(&ready).send().await.status, 202);
         session
@@ -49,7 +59,7 @@ impl Session {
         self.client
             .post(message.to_string())
             .header(SESSION, &self.name)
-            .header("mcp-protocol-version", "2025-06-18")
+            .header("mcp-protocol-version", self.version)
     }
 
     fn request(&self, id: Value, method: &str, params: Value) -> Request {
@@ -440,4 +450,20 @@ async fn nothing_of_it_is_there_unless_it_is_wanted() {
         "it passes unread: {}",
         raw.text
     );
+}
+
+/// The client lists the tools once, and a server of its time says nothing of its era by itself.
+#[tokio::test]
+async fn the_first_client_of_all_is_told_of_the_tools() {
+    for greeting in [Greeting::Answer, Greeting::AnswerStreamed] {
+        for version in ["2025-06-18", "2025-11-25"] {
+            let upstream = Upstream::start(Era::Legacy).await;
+            upstream.greet(greeting);
+            let proxy = config().start(&upstream.url()).await;
+            let session = Session::of(Client::of(proxy.address()), version).await;
+            let names = session.names().await;
+            assert_eq!(names[names.len() - 4..], NAMES, "{greeting:?} {version}");
+            session.ticket("held", json!({})).await;
+        }
+    }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::facade::{Session, initialize};
 use crate::support::client::{Client, TASKS};
 use crate::support::{Config, Era, Rig, Upstream, in_both_eras, within};
 
@@ -12,9 +13,11 @@ in_both_eras!(
     a_server_that_hangs_does_not_hang_discovery,
     a_server_that_went_away_is_still_known,
     a_server_that_comes_later_is_found,
+    what_one_caller_heard_no_other_hears,
+    an_error_of_the_server_s_is_passed_on,
 );
 
-/// The shortest patience of a real client.
+/// The shortest patience of a real client over HTTP.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 async fn discover(client: &Client) -> Value {
@@ -100,4 +103,54 @@ async fn a_server_that_comes_later_is_found(era: Era) {
     let task = client.call("echo", json!({"text": ""})).await.into_task();
     client.until(&task, "completed").await;
     drop(upstream);
+}
+
+/// What the server says to Alice is not meant for everybody.
+async fn what_one_caller_heard_no_other_hears(era: Era) {
+    let rig = Rig::start(era, Config::always()).await;
+    let alice = rig.client().named("Bearer alice");
+    assert_known(&discover(&alice).await, era);
+    rig.upstream.hang();
+    assert_known(&discover(&alice).await, era);
+    for other in [rig.client(), rig.client().named("Bearer bob")] {
+        let result = discover(&other).await;
+        assert_whole(&result);
+        assert!(result.get("instructions").is_none(), "{result}");
+        assert!(result.get("_meta").is_none(), "{result}");
+        let extensions = &result["capabilities"]["extensions"];
+        assert!(extensions.get("com.example/kept").is_none(), "{result}");
+    }
+}
+
+async fn an_error_of_the_server_s_is_passed_on(era: Era) {
+    let rig = Rig::start(era, Config::always()).await;
+    assert_known(&discover(&rig.client().named("Bearer alice")).await, era);
+    rig.upstream.forbid();
+    for other in [rig.client(), rig.client().named("Bearer bob")] {
+        let asked = other.request("server/discover", json!({})).send();
+        let answer = within(PATIENCE, "an answer to server/discover", asked).await;
+        assert_eq!(answer.json()["error"]["code"], -32001, "{}", answer.text);
+        assert_eq!(answer.json()["error"]["message"], "not for you");
+        assert!(answer.json().get("result").is_none());
+    }
+}
+
+/// Nor has who is refused a session.
+#[tokio::test]
+async fn who_is_refused_or_not_heard_has_no_session_by_what_another_was_told() {
+    let rig = Rig::start(Era::Modern, Config::always()).await;
+    let alice = rig.client().named("Bearer alice");
+    Session::open(alice).await;
+    rig.upstream.forbid();
+    let bob = || {
+        let message = initialize("2025-11-25", json!({}));
+        rig.client().named("Bearer bob").post(message.to_string())
+    };
+    let refused = bob().send().await;
+    assert_eq!(refused.json()["error"]["message"], "not for you");
+    assert!(!refused.headers.contains_key("mcp-session-id"));
+    rig.upstream.hang();
+    let unheard = within(3 * PATIENCE, "an answer to initialize", bob().send()).await;
+    assert!(unheard.json().get("result").is_none(), "{}", unheard.text);
+    assert!(!unheard.headers.contains_key("mcp-session-id"));
 }

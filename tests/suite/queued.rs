@@ -11,6 +11,7 @@ in_both_eras!(
     a_queued_call_that_is_safe_to_repeat_runs_elsewhere_once,
     a_drain_hands_over_what_waits,
     a_drain_hands_over_what_waits_when_the_store_is_back,
+    a_drain_hands_over_many_at_once,
     a_store_that_is_away_holds_back_what_has_its_turn,
 );
 
@@ -77,6 +78,39 @@ async fn a_drain_hands_over_what_waits_when_the_store_is_back(era: Era) {
     pair.at_b().until(&waits, "completed").await;
     assert_eq!(pair.upstream.tally("echo").started, 1);
     pair.a.kill();
+}
+
+/// While the draining replica still waits for the call that runs there.
+async fn a_drain_hands_over_many_at_once(era: Era) {
+    let (mut pair, first) = with_grace(era, "", "20s").await;
+    let client = pair.at_a();
+    let mut waiting = vec![first];
+    for _ in 1..50 {
+        let call = client.call("echo", json!({"text": "x"}));
+        waiting.push(call.await.into_task());
+    }
+    pair.a.terminate();
+    for task in &waiting {
+        pair.at_b().until(task, "completed").await;
+    }
+    assert_eq!(pair.upstream.tally("echo").started, 50);
+    assert!(pair.a.is_running(), "it waits for the call that runs there");
+    pair.upstream.release("held");
+    assert!(pair.a.ended().await.success());
+    assert_eq!(pair.upstream.tally("echo").started, 50);
+}
+
+/// Nobody else is there during the drain, which lasts until the draining replica has gone through
+/// its own index.
+#[tokio::test]
+async fn a_drain_leaves_alone_what_it_handed_over() {
+    let (mut pair, waits) = with_grace(Era::Legacy, "", "20s").await;
+    pair.b.freeze();
+    assert!(pair.a.stop().await.success());
+    assert!(pair.record(&waits).await.contains("\"released\":true"));
+    pair.b.thaw();
+    pair.at_b().until(&waits, "completed").await;
+    assert_eq!(pair.upstream.tally("echo").started, 1);
 }
 
 /// What was carried on elsewhere and is run again there is one more call there.

@@ -21,7 +21,7 @@ in_both_eras!(
 );
 
 /// The process, and its two pipes. Whatever it writes must be a message.
-struct Launched {
+pub(crate) struct Launched {
     child: Child,
     input: Option<ChildStdin>,
     output: Lines<BufReader<ChildStdout>>,
@@ -34,17 +34,23 @@ struct Launched {
 
 impl Launched {
     fn new(config: Config, upstream: &Upstream) -> Self {
-        Self::with_state(config, upstream, Arc::new(TempDir::new()))
+        Self::with(&["--upstream", &upstream.url()], &config)
+    }
+
+    pub(crate) fn with(arguments: &[&str], config: &Config) -> Self {
+        Self::with_state(arguments, config, Arc::new(TempDir::new()))
     }
 
     /// Where another process ran, or runs.
-    fn with_state(config: Config, upstream: &Upstream, state: Arc<TempDir>) -> Self {
+    fn with_state(arguments: &[&str], config: &Config, state: Arc<TempDir>) -> Self {
         let directory = TempDir::new();
         let file = directory.path().join("raincheck.toml");
         std::fs::write(&file, config.text()).unwrap();
         let log = std::fs::File::create(directory.path().join("log")).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_raincheck"))
-            .args(["stdio", "--upstream", &upstream.url(), "--config"])
+            .arg("stdio")
+            .args(arguments)
+            .arg("--config")
             .arg(file)
             .env("XDG_STATE_HOME", state.path())
             .stdin(Stdio::piped())
@@ -74,7 +80,7 @@ impl Launched {
         input.write_all(b"\n").await.unwrap();
     }
 
-    async fn say(&mut self, message: Value) {
+    pub(crate) async fn say(&mut self, message: Value) {
         self.write(&message.to_string()).await;
     }
 
@@ -99,7 +105,7 @@ impl Launched {
         self.hear(&format!("the answer to {id}"), is_it).await
     }
 
-    async fn request(&mut self, id: Value, method: &str, params: Value) -> Value {
+    pub(crate) async fn request(&mut self, id: Value, method: &str, params: Value) -> Value {
         self.say(json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
             .await;
         self.answer(id).await
@@ -117,7 +123,7 @@ impl Launched {
         unreachable!()
     }
 
-    async fn initialize(&mut self) {
+    pub(crate) async fn initialize(&mut self) {
         let params = json!({
             "protocolVersion": "2025-11-25",
             "capabilities": {"elicitation": {}},
@@ -129,7 +135,7 @@ impl Launched {
             .await;
     }
 
-    async fn ended(&mut self) {
+    pub(crate) async fn ended(&mut self) {
         self.input = None;
         let status = within(PATIENCE, "the process ends", self.child.wait()).await;
         assert!(status.unwrap().success());
@@ -137,7 +143,7 @@ impl Launched {
 }
 
 /// Params of a modern client that knows tasks and answers questions.
-fn modern(mut params: Value) -> Value {
+pub(crate) fn modern(mut params: Value) -> Value {
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientInfo": {"name": "c", "version": "1"},
@@ -214,12 +220,14 @@ async fn a_task_is_found_by_the_next_process() {
     let task = make(&mut one).await;
     // Another session of the same client, at the same time.
     let state = Arc::clone(&one.state);
-    let mut other = Launched::with_state(Config::always(), &upstream, Arc::clone(&state));
+    let url = upstream.url();
+    let to_it = ["--upstream", url.as_str()];
+    let mut other = Launched::with_state(&to_it, &Config::always(), Arc::clone(&state));
     let others = make(&mut other).await;
     assert_ne!(task["taskId"], others["taskId"]);
     one.child.kill().await.unwrap();
     other.ended().await;
-    let mut again = Launched::with_state(Config::always(), &upstream, Arc::clone(&state));
+    let mut again = Launched::with_state(&to_it, &Config::always(), Arc::clone(&state));
     for task in [task, others] {
         let found = again.until(&task, "failed").await;
         assert_eq!(found["taskId"], task["taskId"]);

@@ -56,6 +56,19 @@ async fn a_server_that_was_taken_back_is_spoken_to_in_its_old_era() {
     server.until(|s| s.count("DELETE") == 1).await;
 }
 
+/// Older servers refuse a request without a session as one that cannot be processed.
+#[tokio::test]
+async fn a_server_that_was_taken_back_may_say_so_with_422() {
+    let server = Server::start(Reply::result(OK)).await;
+    let up = upstream(&server);
+    assert_eq!(up.era(None).await.unwrap(), Era::Modern);
+    let refusal = Reply::json(422, "Unexpected message, expect initialize request");
+    server.on_discover(refusal.clone());
+    server.first(vec![refusal]);
+    assert_eq!(outcome(&up, Era::Modern).await, "upstream_http unknown");
+    assert_eq!(up.era(None).await.unwrap(), Era::Legacy, "known at once");
+}
+
 /// A gateway says 404 to whatever comes while the server starts.
 #[tokio::test]
 async fn a_refusal_that_proves_nothing_changes_nothing() {

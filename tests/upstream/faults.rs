@@ -51,10 +51,18 @@ async fn every_fault_has_its_word() {
     for era in BOTH {
         for (reply, expected) in [
             (Reply::json(404, "not found"), "upstream_http none"),
-            (Reply::json(422, "{}"), "upstream_http none"),
+            (Reply::json(413, "{}"), "upstream_http none"),
+            (Reply::json(429, "{}"), "upstream_http none"),
+            // The handler may have run for as long as the gateway waited.
+            (Reply::json(408, ""), "upstream_http unknown"),
+            (Reply::json(499, ""), "upstream_http unknown"),
+            (Reply::json(409, ""), "upstream_http unknown"),
+            (Reply::json(422, "{}"), "upstream_http unknown"),
             (Reply::json(500, "oops"), "upstream_http unknown"),
             (Reply::json(503, "oops"), "upstream_http unknown"),
-            (Reply::json(307, "").header("location", "/mcp"), "upstream_http none"),
+            // What a form does after a POST that was performed.
+            (Reply::json(303, "").header("location", "/mcp"), "upstream_http unknown"),
+            (Reply::json(307, "").header("location", "/mcp"), "upstream_http unknown"),
             (Reply::json(202, ""), "upstream_invalid unknown"),
             (Reply::json(200, ""), "upstream_invalid unknown"),
             (Reply::json(200, "{\"id\":"), "upstream_invalid unknown"),

@@ -108,7 +108,7 @@ async fn a_server_without_sessions_has_calls_of_ours_as_well() {
 async fn a_lost_session_ends_the_call_and_no_other_is_begun() {
     for reply in [
         Reply::json(404, ""),
-        Reply::json(400, ""),
+        Reply::json(400, "Invalid session ID"),
         Reply::error(404, r#"{"code":-32600,"message":"Session not found"}"#),
         Reply::error(400, r#"{"code":-32000,"message":"No valid session ID"}"#),
     ] {

@@ -162,10 +162,10 @@ async fn what_nobody_waits_for_any_more_is_read_all_the_same() {
             _ = up.discover([1; 16], None, "{}") => panic!("it is slow"),
             () = server.until(|s| s.count(described) == asked) => {}
         }
-        assert!(up.last_discovered().is_none());
+        assert!(up.last_discovered([1; 16]).is_none());
         wait(slow).await;
         let known = async {
-            while up.last_discovered().is_none() {
+            while up.last_discovered([1; 16]).is_none() {
                 tokio::task::yield_now().await;
             }
         };

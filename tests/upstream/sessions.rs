@@ -49,6 +49,7 @@ async fn a_lost_session_is_opened_again_and_the_call_replayed() {
         ),
         Reply::error(400, r#"{"code":-32600,"message":"Missing session ID"}"#),
         Reply::error(400, r#"{"code":-32006,"message":"x"}"#),
+        Reply::json(400, "Invalid session ID"),
     ] {
         for mode in [SessionMode::Pool, SessionMode::Caller] {
             let server = Server::start(Reply::result(OK)).await;
@@ -71,6 +72,18 @@ async fn a_lost_session_is_opened_again_and_the_call_replayed() {
         "upstream_http none"
     );
     assert_eq!(server.calls(), 2);
+}
+
+/// A 400 that names no session may come from the tool: the call is not sent again.
+#[tokio::test]
+async fn a_bad_request_in_plain_words_is_no_lost_session() {
+    for body in ["Bad Request", r#"{"error":"bad arguments"}"#, ""] {
+        let server = Server::start(Reply::result(OK)).await;
+        server.first(vec![Reply::json(400, body)]);
+        let said = outcome(&upstream(&server), Era::Legacy).await;
+        assert_eq!(said, "upstream_http none", "{body}");
+        assert_eq!((server.calls(), server.count("initialize")), (1, 1));
+    }
 }
 
 #[tokio::test]
@@ -139,4 +152,30 @@ async fn one_caller_may_share_a_session() {
     }
     assert_eq!(server.count("initialize"), 1);
     assert!(server.ids_are_unique());
+}
+
+/// Another caller's first call is not held up by a server that is slow to begin one session.
+#[tokio::test]
+async fn a_shared_session_that_is_slow_to_begin_is_waited_for_by_its_own_caller_only() {
+    let server = Server::start(Reply::result(OK)).await;
+    server.on_discover(Reply::json(405, ""));
+    let mut settings = settings(server.url());
+    settings.session = SessionMode::Caller;
+    let up = Upstream::new(&settings, TaskTracker::new()).unwrap();
+    assert_eq!(up.era(None).await.unwrap(), Era::Legacy);
+    let slow = Reply::result(server::INITIALIZED).after(Duration::from_secs(20));
+    server.on_method("initialize", vec![slow, Reply::result(server::INITIALIZED)]);
+    let asked = server.count("initialize") + 1;
+    let mut first = up.begin(Era::Legacy, call("t"));
+    tokio::select! {
+        _ = next(&mut first) => panic!("it is slow"),
+        () = server.until(|s| s.count("initialize") == asked) => {}
+    }
+    let other = Outgoing {
+        caller: [2; 16],
+        ..call("t")
+    };
+    let other = outcome_of(up.begin(Era::Legacy, other));
+    let others = timeout(Duration::from_secs(10), other).await;
+    assert_eq!(others.expect("in time"), format!("result {OK}"));
 }

@@ -215,7 +215,7 @@ impl Clerk {
         let fit = match (self.who.face, upstream.known_era()) {
             (Era::Legacy, _) => result::for_legacy(result.get()).and_then(raw),
             (Era::Modern, Some(Era::Legacy)) => {
-                let known = upstream.last_discovered();
+                let known = upstream.last_discovered(*self.who.caller.as_bytes());
                 let info = known
                     .as_ref()
                     .and_then(|known| known.server_info.as_deref());

@@ -3,7 +3,8 @@
 //!
 //! Requests that declare tasks never meet them. Where they are switched off nothing is read for them.
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hyper::header::HeaderValue;
@@ -38,11 +39,16 @@ mod schema;
 /// timeout, which is the same for every call, never fires first.
 const WAIT_SPARE: Duration = Duration::from_secs(5);
 
+/// Clients that are remembered to know nothing of our tools.
+const UNAWARE_MAX: usize = 4096;
+
 /// What the companion tools are told.
 #[derive(Debug)]
 pub struct Companion {
     prefix: Arc<str>,
     wait_max: Duration,
+    /// Sessions, or callers without one, whose list of tools passed without ours.
+    unaware: Mutex<HashSet<[u8; 16]>>,
 }
 
 impl Companion {
@@ -52,7 +58,30 @@ impl Companion {
         Self {
             prefix: prefix.into(),
             wait_max: spared,
+            unaware: Mutex::default(),
         }
+    }
+
+    fn unaware(&self) -> MutexGuard<'_, HashSet<[u8; 16]>> {
+        self.unaware.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the client knows of our tools is what was in its list.
+    pub(super) fn note_list(&self, whose: [u8; 16], has_ours: bool) {
+        let mut unaware = self.unaware();
+        if has_ours {
+            unaware.remove(&whose);
+            return;
+        }
+        if unaware.len() >= UNAWARE_MAX {
+            unaware.clear();
+        }
+        unaware.insert(whose);
+    }
+
+    /// Whether no ticket is of any use to that client.
+    pub(super) fn is_unknown_to(&self, whose: &[u8; 16]) -> bool {
+        self.unaware().contains(whose)
     }
 }
 
@@ -210,23 +239,37 @@ pub(super) async fn legacy_call(
 /// A modern client lists the tools: the server's, and ours behind the last of them.
 pub(super) async fn list(front: &Shared, asked: &Asked<'_>, rule: Rule) -> Response<Body> {
     let id = asked.modern.request.id.get();
-    let mut client = match call::begin(front, asked, Plan::Held, rule) {
-        Ok(client) => client,
-        Err(refused) => return Rpc::not_begun(id, refused.reason()).into_response(),
+    let (answer, client) = match listed(front, asked, rule).await {
+        Ok(listed) => listed,
+        Err(refused) => return refused,
     };
-    let answer = match answer_of(&mut client).await {
-        Some(Answer::Result(result)) => {
+    let answer = match answer {
+        Answer::Result(result) => {
             let is_whole = !asked.modern.request.params.contains("cursor");
             let who = who(asked.modern, asked.caller, asked.credentials.clone());
             Answer::Result(with_ours(front, who, result, is_whole).await)
         }
-        Some(answer) => answer,
-        None => {
-            let error = RpcError::internal("The call ended without an answer");
-            return Rpc::error(id, &error).into_response();
-        }
+        answer => answer,
     };
     Rpc::answer(id, answer).guarded(Some(client.into_guard()))
+}
+
+/// A list as the server gives it, and nothing of what it says before.
+pub(super) async fn listed(
+    front: &Shared,
+    asked: &Asked<'_>,
+    rule: Rule,
+) -> Result<(Answer, Client), Response<Body>> {
+    let id = asked.modern.request.id.get();
+    let mut client = call::begin(front, asked, Plan::Held, rule)
+        .map_err(|refused| Rpc::not_begun(id, refused.reason()).into_response())?;
+    match answer_of(&mut client).await {
+        Some(answer) => Ok((answer, client)),
+        None => {
+            let error = RpcError::internal("The call ended without an answer");
+            Err(Rpc::error(id, &error).into_response())
+        }
+    }
 }
 
 /// The answer alone.

@@ -114,7 +114,11 @@ pub(super) async fn answer(
         Ok(claim) => claim,
         Err(error) => return refuse(&error),
     };
-    let Sent { era, mut outgoing } = send()?;
+    let Some(Sent { era, mut outgoing }) = send() else {
+        // Passed on, the call would run without a task.
+        let must_not_pass = rule.require_tasks && front.upstream.speaks_http();
+        return must_not_pass.then(|| Rpc::busy(id).on_session().into_response());
+    };
     claims::hide_key(&mut outgoing);
     outgoing.native_task = known.requires_task() && era == Era::Legacy;
     outgoing.answer_patience = rule.input_timeout_ms.map(Duration::from_millis);

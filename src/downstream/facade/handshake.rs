@@ -19,6 +19,7 @@ use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::{is_object, raw};
 use crate::runner::seat::Answer;
+use crate::upstream::UpstreamError;
 use crate::upstream::wrapped::DiscoverError;
 
 /// How long the server may take to say what it is.
@@ -78,14 +79,21 @@ async fn begin(
         .upstream
         .discover(*caller.as_bytes(), credentials, &capabilities);
     let discovered = tokio::time::timeout(PATIENCE, discovering).await;
-    // Slower than its clients wait: what it said to one before is likely to hold.
+    // Slower than its clients wait: what it said to the same caller before is likely to hold.
     let discovered = discovered.or_else(|late| {
-        let known = front.upstream.last_discovered();
+        let known = front.upstream.last_discovered(*caller.as_bytes());
         known.map(Ok).ok_or(late)
     });
     let discovered = match discovered {
         Ok(Ok(discovered)) => discovered,
         Ok(Err(DiscoverError::Unauthorized(error))) => {
+            return Err(Rpc::answer(id, Answer::Error(error)));
+        }
+        Ok(Err(DiscoverError::Refused(error))) => {
+            let error = UpstreamError {
+                error: words::error("initialize", error.error),
+                ..error
+            };
             return Err(Rpc::answer(id, Answer::Error(error)));
         }
         Ok(Err(DiscoverError::Failed(failure))) => return Err(Rpc::failure(id, failure)),

@@ -192,7 +192,8 @@ impl Hearing {
 
     /// Changes of the lists that the server says it tells of, and of the resources asked for.
     fn wanted(&self) -> String {
-        let known = self.front.upstream.last_discovered();
+        let caller = *self.session.caller.as_bytes();
+        let known = self.front.upstream.last_discovered(caller);
         let capabilities = known
             .as_ref()
             .and_then(|known| Object::parse(known.capabilities.get()).ok());

@@ -8,7 +8,6 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use http_body_util::Full;
 use hyper::Response;
-use hyper::header::CONTENT_LENGTH;
 use hyper::http::request::Parts;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
@@ -88,10 +87,9 @@ fn words(front: &Shared, parts: &Parts, call: &Call) -> Words {
 }
 
 fn stoppable(front: &Shared, parts: &Parts, call: Call) -> Call {
-    let (upstream, mut parts) = (Arc::clone(&front.upstream), parts.clone());
-    parts.headers.remove(CONTENT_LENGTH);
+    let (upstream, parts) = (Arc::clone(&front.upstream), parts.clone());
     call.stopped_by(|text| async move {
-        let told = upstream.pass(parts, RequestBody::json(text)).await;
+        let told = upstream.tell_as(parts, text).await;
         if told.is_err() {
             tracing::debug!("a server could not be told that nobody waits");
         }

@@ -4,8 +4,6 @@
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
-use hyper::Method;
-use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use hyper::http::request::Parts;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -21,7 +19,6 @@ use crate::mcp::error::Reason;
 use crate::mcp::headers::LAST_EVENT_ID;
 use crate::store::StoreError;
 use crate::task::id::{Incarnation, TaskId};
-use crate::upstream::http::RequestBody;
 use crate::upstream::relay::ResumePoint;
 
 /// Replicas that died one after the other, each before it had carried the call on.
@@ -187,15 +184,10 @@ impl Successor {
 
     /// Tells the server that nobody waits, as the client would.
     fn stop(&self, head: &Head) -> impl Future<Output = ()> + Send + 'static {
-        let (upstream, mut parts) = (Arc::clone(&self.front.upstream), self.parts.clone());
+        let (upstream, parts) = (Arc::clone(&self.front.upstream), self.parts.clone());
         let text = cancel_of(&head.id);
         async move {
-            parts.method = Method::POST;
-            let json = HeaderValue::from_static("application/json");
-            let both = HeaderValue::from_static("application/json, text/event-stream");
-            parts.headers.insert(CONTENT_TYPE, json);
-            parts.headers.insert(ACCEPT, both);
-            let told = upstream.pass(parts, RequestBody::json(text)).await;
+            let told = upstream.tell_as(parts, text).await;
             if told.is_err() {
                 tracing::debug!("a server could not be told that nobody waits");
             }

@@ -6,7 +6,6 @@
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::body::Body as _;
-use hyper::body::Incoming;
 use hyper::header::CONTENT_TYPE;
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
@@ -118,16 +117,16 @@ fn is_small_json(response: &Response<Body>) -> bool {
 }
 
 /// GET and DELETE.
-pub(super) async fn other(front: &Shared, parts: Parts, body: Option<Incoming>) -> Response<Body> {
+pub(super) async fn other(front: &Shared, parts: Parts) -> Response<Body> {
     if stream::is_read(&parts) {
         // From before raincheck was started: who has a session was answered already.
         let credentials = front.credentials(&parts.headers);
         let known = front.upstream.era_soon(credentials).await;
         if known.is_some() && front.upstream.is_decided() {
-            return Box::pin(super::other(front, parts, body)).await;
+            return Box::pin(super::other(front, parts)).await;
         }
     }
-    let response = pass::maybe_stream(front, parts.clone(), body).await;
+    let response = pass::bare(front, parts.clone()).await;
     if turns_out_old(front, &parts, response.status()).await {
         return lines::answer(front, &parts);
     }

@@ -27,6 +27,8 @@ use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::{Object, scan};
 use crate::mcp::sse;
 use crate::upstream::channel::session::{Asked, Said, Session, Untaken};
+use crate::upstream::channel::sessions::Line;
+use crate::upstream::wrapped::DiscoverError;
 
 /// An answer that comes within this is one JSON body; a stream is begun for what takes longer.
 const HEAD_PATIENCE: Duration = Duration::from_secs(1);
@@ -147,27 +149,31 @@ async fn initialize(
     let caller = *front.callers.of(&parts.headers).as_bytes();
     let failed = |failure| Rpc::failure(asked.id.get(), failure).into_response();
     let credentials = front.credentials(&parts.headers);
-    let opened = front.upstream.open_session(caller, credentials.as_ref());
-    let (id, session) = match opened.await {
+    let open = async |line| {
+        let opened = front
+            .upstream
+            .open_session(caller, credentials.as_ref(), line);
+        let (id, session) = opened.await?;
+        // Dropped before the server has answered, nobody will ever know of this session.
+        let unknown = Unknown(Some(Arc::clone(&session)));
+        let begun = begin(asked, &session).await;
+        Ok::<_, DiscoverError>((id, begun, session.goes_on, unknown))
+    };
+    let mut opened = open(Line::Any).await;
+    if let Ok((_, Begun::Not | Begun::Refused(_), true, _)) = opened {
+        opened = open(Line::New).await;
+    }
+    let (id, begun, _, unknown) = match opened {
         Ok(opened) => opened,
         Err(error) => return undecided(asked.id, error),
     };
-    // Dropped before the server has answered, nobody will ever know of this session.
-    let unknown = Unknown(Some(Arc::clone(&session)));
-    let answer = async {
-        let mut said = session.ask(asked).await.ok()?;
-        while let Some(said) = said.recv().await {
-            if let Said::Answer(answer) = said {
-                return Some(answer);
-            }
+    let (answer, agreed) = match begun {
+        Begun::Agreed(answer) => (answer, true),
+        Begun::Refused(answer) => (answer, false),
+        Begun::Not | Begun::Late => {
+            return failed(Failure::new(Reason::UpstreamUnreachable, SideEffect::None));
         }
-        None
     };
-    let answer = tokio::time::timeout(HANDSHAKE_PATIENCE, answer).await;
-    let Ok(Some(answer)) = answer else {
-        return failed(Failure::new(Reason::UpstreamUnreachable, SideEffect::None));
-    };
-    let agreed = Object::parse(&answer).is_ok_and(|answer| answer.contains("result"));
     if !agreed && facade::turns_out_to_serve(front, &parts.headers).await {
         let again = Bytes::copy_from_slice(asked.text.as_bytes());
         return Box::pin(facade::post(front, parts, again)).await;
@@ -178,6 +184,35 @@ async fn initialize(
         unknown.becomes_known();
     }
     response
+}
+
+/// What became of a handshake.
+enum Begun {
+    Agreed(String),
+    Refused(String),
+    /// The line has ended.
+    Not,
+    Late,
+}
+
+async fn begin(asked: &Asked<'_>, session: &Session) -> Begun {
+    let answer = async {
+        let mut said = session.ask(asked).await.ok()?;
+        while let Some(said) = said.recv().await {
+            if let Said::Answer(answer) = said {
+                return Some(answer);
+            }
+        }
+        None
+    };
+    match tokio::time::timeout(HANDSHAKE_PATIENCE, answer).await {
+        Ok(Some(answer)) => match Object::parse(&answer) {
+            Ok(object) if object.contains("result") => Begun::Agreed(answer),
+            Ok(_) | Err(_) => Begun::Refused(answer),
+        },
+        Ok(None) => Begun::Not,
+        Err(_elapsed) => Begun::Late,
+    }
 }
 
 /// A session that no client knows ends with its handshake.

@@ -8,8 +8,10 @@ use hyper::{HeaderMap, Method, Response};
 
 use super::body::Body;
 use super::dialect::{Edit, Looked};
+use super::intake::{Read, read};
+use super::reply::Rpc;
 use super::tasks::Shared;
-use super::{Read, cancels, claims, dialect, facade, held, pass, read};
+use super::{Front, cancels, dialect, facade, held, pass, sent};
 
 pub(super) mod calls;
 pub mod carried;
@@ -21,25 +23,19 @@ mod stream;
 pub(super) mod words;
 
 use crate::mcp::headers::SESSION_ID;
+use crate::task::policy::{Plan, plan};
 use pushes::SessionKey;
 use words::Words;
 
 /// A message, a stream or the end of a session, from the network.
 pub(super) async fn answer(front: &Shared, parts: Parts, body: Incoming) -> Response<Body> {
     if parts.method != Method::POST {
-        return other(front, parts, Some(body)).await;
+        return other(front, parts).await;
     }
-    match read(body, front.settings.body_bytes_max).await {
-        Read::Whole(body) => Box::pin(post(front, parts, body)).await,
-        // What is too large to look at is the server's own business, where it can be passed on.
-        Read::TooLarge(begun, rest) => {
-            let reads = facade::serves(front, &parts.headers).await;
-            // A call with a key must not pass as one without.
-            let is_keyed = !matches!(claims::in_header(&parts.headers), Ok(None));
-            if reads || is_keyed || !front.upstream.speaks_http() {
-                return Read::too_large();
-            }
-            pass::begun(front, parts, begun, rest).await
+    match read(front, body).await {
+        Read::Whole(body) => {
+            let bytes = body.len();
+            sent::asked_with(bytes, Box::pin(post(front, parts, body)).await)
         }
         Read::Refused(refusal) => refusal,
     }
@@ -47,6 +43,9 @@ pub(super) async fn answer(front: &Shared, parts: Parts, body: Incoming) -> Resp
 
 /// A message, whose body was read.
 pub(super) async fn post(front: &Shared, parts: Parts, body: Bytes) -> Response<Body> {
+    if let Some(refusal) = front.refuses_message(&parts, &body) {
+        return refusal;
+    }
     if facade::serves(front, &parts.headers).await {
         return Box::pin(facade::post(front, &parts, body)).await;
     }
@@ -59,6 +58,9 @@ pub(super) async fn post(front: &Shared, parts: Parts, body: Bytes) -> Response<
     {
         return answered;
     }
+    if let Some(refusal) = only_as_task(front, &parts, &words) {
+        return refusal;
+    }
     if !front.upstream.is_decided() || contact::may_be_refused(front, &parts, &body) {
         drop(words);
         return Box::pin(contact::post(front, parts, body, edit)).await;
@@ -70,6 +72,23 @@ pub(super) async fn post(front: &Shared, parts: Parts, body: Bytes) -> Response<
         };
     }
     lines::post(front, &parts, &body, edit).await
+}
+
+/// The refusal of a call whose tool runs as a task only, and which is none. The rule holds whatever
+/// revision the session speaks: in those before 2025-11-25 nobody can ask for a task.
+fn only_as_task(front: &Front, parts: &Parts, words: &Words<'_>) -> Option<Response<Body>> {
+    let Words::Request(request) = words else {
+        return None;
+    };
+    if request.method != "tools/call" || dialect::wishes(&parts.headers, &request.params) {
+        return None;
+    }
+    let name = request.params.get_str("name")?;
+    let rule = front.rules.for_tool(&name).0;
+    (plan(rule, false, false) == Plan::Refuse).then(|| {
+        let refused = Rpc::error(request.id.get(), &dialect::only_as_task());
+        refused.on_session().into_response()
+    })
 }
 
 async fn pass_on(front: &Shared, parts: Parts, body: Bytes, edit: Option<Edit>) -> Response<Body> {
@@ -118,25 +137,25 @@ pub(super) fn accepts_events(headers: &HeaderMap) -> bool {
     })
 }
 
-/// GET and DELETE. Without a body: from a client that speaks no HTTP itself.
-pub(super) async fn other(front: &Shared, parts: Parts, body: Option<Incoming>) -> Response<Body> {
+/// GET and DELETE.
+pub(super) async fn other(front: &Shared, parts: Parts) -> Response<Body> {
     if let Some(replayed) = held::resume(front, &parts).await {
         return replayed;
     }
     let listens = (parts.method == Method::GET).then(|| parts.headers.clone());
-    let response = other_answer(front, parts, body).await;
+    let response = other_answer(front, parts).await;
     if let Some(headers) = listens.filter(|_| response.status().is_success()) {
         dialect::stream_opened(front, &headers);
     }
     response
 }
 
-async fn other_answer(front: &Shared, parts: Parts, body: Option<Incoming>) -> Response<Body> {
+async fn other_answer(front: &Shared, parts: Parts) -> Response<Body> {
     if facade::serves(front, &parts.headers).await {
         return Box::pin(facade::other(front, &parts)).await;
     }
     if !front.upstream.is_decided() {
-        return Box::pin(contact::other(front, parts, body)).await;
+        return Box::pin(contact::other(front, parts)).await;
     }
     if parts.method == Method::DELETE
         && let Some(answered) = leaving::answer(front, &parts)
@@ -152,5 +171,5 @@ async fn other_answer(front: &Shared, parts: Parts, body: Option<Incoming>) -> R
     if parts.method == Method::DELETE {
         end(front, &parts);
     }
-    pass::maybe_stream(front, parts, body).await
+    pass::bare(front, parts).await
 }

@@ -49,7 +49,7 @@ pub(super) async fn answer(front: &Shared, parts: Parts) -> Response<Body> {
         .upstream
         .client_session(&parts.headers, *caller.as_bytes());
     let Some(session) = session else {
-        return pass::bytes(front, parts, Bytes::new()).await;
+        return pass::bare(front, parts).await;
     };
     let headers = parts.headers.clone();
     let (head, source) = match session.hear(parts).await {

@@ -133,7 +133,7 @@ impl Client {
             pause = (pause * 2).min(PAUSE_MAX);
             let mut headers = self.session.headers();
             headers.insert("last-event-id", event.clone());
-            let response = legacy::other(&self.front, parts(Method::GET, headers), None).await;
+            let response = legacy::other(&self.front, parts(Method::GET, headers)).await;
             if response.status().is_client_error() {
                 return false;
             }
@@ -158,7 +158,7 @@ impl Client {
             if let Some(event) = &event {
                 headers.insert("last-event-id", HeaderValue::clone(event));
             }
-            let response = legacy::other(&self.front, parts(Method::GET, headers), None).await;
+            let response = legacy::other(&self.front, parts(Method::GET, headers)).await;
             match response.status() {
                 // The session is lost: the next request opens another.
                 StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST => {

@@ -149,7 +149,7 @@ impl Session {
 
     pub(super) async fn end(&self, front: &Shared) {
         if self.agreed_now().id.is_some() {
-            let ending = legacy::other(front, parts(Method::DELETE, self.headers()), None);
+            let ending = legacy::other(front, parts(Method::DELETE, self.headers()));
             let _ = tokio::time::timeout(END_PATIENCE, ending).await;
         }
     }

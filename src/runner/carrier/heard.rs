@@ -284,7 +284,8 @@ impl Carrier {
         match (self.call.era, self.call.face) {
             (Era::Modern, _) | (Era::Legacy, Era::Legacy) => Some(result),
             (Era::Legacy, Era::Modern) => {
-                let known = self.runner.upstream.last_discovered();
+                let caller = self.call.outgoing.caller;
+                let known = self.runner.upstream.last_discovered(caller);
                 let info = known.as_ref().and_then(|d| d.server_info.as_deref());
                 result::from_legacy(&self.call.outgoing.method, result, info).ok()
             }

@@ -26,6 +26,8 @@ pub(super) struct Buckets {
     marks: Vec<Mark>,
     written: Arc<Written>,
     changes: broadcast::Sender<Seen>,
+    /// Of those that cannot be read, the one that was tried last.
+    tried: u16,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -34,6 +36,8 @@ struct Mark {
     last: Position,
     /// There may be a gap after this one.
     unsure: Option<Position>,
+    /// It could not be read when it was last looked at.
+    is_down: bool,
 }
 
 impl Mark {
@@ -76,6 +80,7 @@ impl Buckets {
             marks.push(Mark {
                 last: last?.unwrap_or_default(),
                 unsure: None,
+                is_down: false,
             });
         }
         let written = Arc::new(Written::default());
@@ -85,6 +90,7 @@ impl Buckets {
             marks,
             written: Arc::clone(&written),
             changes,
+            tried: 0,
         };
         Ok((buckets, written))
     }
@@ -95,8 +101,7 @@ impl Buckets {
         let mut checked = 0_u16;
         let mut lost = false;
         loop {
-            let mut wanted = u64::MAX;
-            tokio::select! {
+            let wanted = tokio::select! {
                 () = tokio::time::sleep_until(round) => {
                     round = Instant::now() + ROUND;
                     // Idle, a log may be lost and begun anew: one is looked at in each round.
@@ -105,11 +110,12 @@ impl Buckets {
                         mark.doubt();
                     }
                     self.written.take();
+                    self.wanted_in_round()
                 }
-                () = self.written.some.notified() => wanted = self.written.take(),
-            }
+                () = self.written.some.notified() => self.written.take(),
+            };
             match self.look(wanted).await {
-                Ok(()) => lost = false,
+                Ok(()) => lost &= self.marks.iter().any(|mark| mark.is_down),
                 Err(error) => {
                     if !std::mem::replace(&mut lost, true) {
                         warn!(%error, "a change log cannot be read; trying again");
@@ -117,6 +123,24 @@ impl Buckets {
                 }
             }
         }
+    }
+
+    /// All that can be read, and one that could not: where a whole cluster refuses, a look in each
+    /// round is enough to learn that it serves again.
+    fn wanted_in_round(&mut self) -> u64 {
+        let count = self.keys.count().max(1);
+        let is_down = |bucket: u16| {
+            let mark = self.marks.get(usize::from(bucket));
+            mark.is_some_and(|mark| mark.is_down)
+        };
+        let readable = self.keys.buckets().filter(|bucket| !is_down(*bucket));
+        let readable = readable.fold(0, |bits, bucket| bits | bit(bucket));
+        let ahead = (1..=count).map(|ahead| self.tried.wrapping_add(ahead) % count);
+        let Some(tried) = ahead.into_iter().find(|bucket| is_down(*bucket)) else {
+            return readable;
+        };
+        self.tried = tried;
+        readable | bit(tried)
     }
 
     /// Reads the buckets whose bits are set, all at once; an error of some does not keep the
@@ -130,13 +154,14 @@ impl Buckets {
         let read = join_all(wanted.map(|(bucket, mark)| async move {
             (bucket, read(link, &keys.log(bucket), mark).await)
         }));
-        let mut failed = None;
+        let (mut failed, mut serves_again) = (None, false);
         for (bucket, read) in read.await {
             let Some(mark) = self.marks.get_mut(usize::from(bucket)) else {
                 continue;
             };
             match read {
                 Ok((seen, now)) => {
+                    serves_again |= mark.is_down;
                     *mark = now;
                     if now.unsure.is_some() {
                         // A full answer: there is more.
@@ -149,8 +174,16 @@ impl Buckets {
                 }
                 Err(error) => {
                     mark.doubt();
+                    mark.is_down = true;
                     failed = Some(error);
                 }
+            }
+        }
+        if serves_again {
+            // Most likely the others do, too.
+            let down = keys.buckets().zip(self.marks.iter());
+            for (bucket, _) in down.filter(|(_, mark)| mark.is_down) {
+                self.written.note(bucket);
             }
         }
         failed.map_or(Ok(()), Err)
@@ -182,7 +215,12 @@ async fn read(link: &Link, log: &str, mark: Mark) -> Result<(Vec<Seen>, Mark), S
     // Full, and it may have been trimmed past us.
     let unsure = (seen.len() >= COUNT).then_some(from);
     told.extend(seen);
-    Ok((told, Mark { last, unsure }))
+    let mark = Mark {
+        last,
+        unsure,
+        is_down: false,
+    };
+    Ok((told, mark))
 }
 
 async fn end(link: &Link, log: &str, edge: Edge) -> Result<Option<Position>, StoreError> {

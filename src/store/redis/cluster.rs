@@ -59,9 +59,14 @@ pub(super) async fn find(
 }
 
 async fn ask(reach: &Reach, server: &Server) -> RedisResult<Option<Vec<Range>>> {
-    let mut connection = reach.connect(&server.client).await?;
+    let kept = server.kept().take();
+    let mut connection = match kept {
+        Some(kept) => kept,
+        None => reach.connect(&server.client).await?,
+    };
     let mut command = redis::cmd("CLUSTER");
     let slots: Vec<Value> = command.arg("SLOTS").query_async(&mut connection).await?;
+    *server.kept() = Some(connection);
     let host = server.client.get_connection_info().addr();
     let own_host = match host {
         redis::ConnectionAddr::Tcp(host, _) | redis::ConnectionAddr::TcpTls { host, .. } => host,

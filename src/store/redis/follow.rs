@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::super::Seen;
+use super::link::fault;
 use super::log::{self, COUNT, Edge, Position};
 use super::topology::Topology;
 
@@ -30,7 +31,7 @@ impl Follower {
     /// point: what was seen is published already.
     pub(super) async fn run(mut self) {
         let mut pause = FIRST_PAUSE;
-        let mut is_lost = false;
+        let (mut failures, mut is_told) = (0_u32, false);
         loop {
             let started = Instant::now();
             let mut elsewhere = self.topology.watch();
@@ -38,9 +39,21 @@ impl Follower {
             tokio::select! {
                 ended = self.follow(map.servers.first().map(|server| &server.client)) => {
                     let lasted = Instant::now().saturating_duration_since(started);
-                    is_lost &= lasted <= BLOCK;
-                    if let Err(error) = ended && !std::mem::replace(&mut is_lost, true) {
-                        warn!(%error, "the change log cannot be read; trying again");
+                    if lasted > BLOCK {
+                        (failures, is_told) = (0, false);
+                    }
+                    if let Err(error) = ended {
+                        failures += 1;
+                        if error.code().is_some() {
+                            pause = LAST_PAUSE;
+                        }
+                        // A connection that breaks is told if it does not come back, and what Redis
+                        // refuses at once.
+                        let is_news = failures >= BROKEN_TOLD || error.code().is_some();
+                        if is_news && !std::mem::replace(&mut is_told, true) {
+                            let error = fault(error);
+                            warn!(%error, "the change log cannot be read; trying again");
+                        }
                     }
                 }
                 Ok(()) = elsewhere.changed() => {}
@@ -132,6 +145,9 @@ const BLOCK: Duration = Duration::from_secs(10);
 
 /// Between two looks whether an idle log is still the same one.
 const CHECK: Duration = Duration::from_mins(1);
+
+/// So many times in a row a connection breaks before that is told.
+const BROKEN_TOLD: u32 = 3;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LAST_PAUSE: Duration = Duration::from_secs(2);

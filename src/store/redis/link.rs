@@ -13,8 +13,9 @@ use redis::{
     Client, Cmd, ErrorKind, FromRedisValue, Pipeline, RedisError, RedisResult, ServerErrorKind,
     Value,
 };
+use tokio::time::Instant;
 
-use super::super::StoreError;
+use super::super::{Refusal, StoreError};
 use super::address::host_and_port;
 use super::keys::slot_of;
 use super::topology::{Server, Topology};
@@ -23,8 +24,8 @@ use super::topology::{Server, Topology};
 pub(super) struct Link {
     topology: Arc<Topology>,
     timeout: Duration,
-    /// By the name and generation of the server.
-    managers: Mutex<HashMap<(String, u64), ConnectionManager>>,
+    /// By the name and generation of the server, and since when.
+    managers: Mutex<HashMap<(String, u64), (ConnectionManager, Instant)>>,
 }
 
 impl Link {
@@ -86,6 +87,9 @@ impl Link {
         let Err(error) = answered else {
             return answered;
         };
+        if is_locked_out(&error) {
+            self.renew(server);
+        }
         // Not executed there: the one other case in which sending again is sure to be the first.
         let Some(other) = self.redirected(&error, server) else {
             return Err(error);
@@ -115,7 +119,7 @@ impl Link {
     fn manager(&self, server: &Server) -> RedisResult<ConnectionManager> {
         let mut managers = self.managers.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (server.name.clone(), server.generation);
-        if let Some(manager) = managers.get(&key) {
+        if let Some((manager, _)) = managers.get(&key) {
             return Ok(manager.clone());
         }
         let map = self.topology.map();
@@ -125,8 +129,19 @@ impl Link {
             map.servers.iter().any(used)
         });
         let made = manager(&server.client, self.timeout)?;
-        managers.insert(key, made.clone());
+        managers.insert(key, (made.clone(), Instant::now()));
         Ok(made)
+    }
+
+    /// A manager whose server took its credentials for wrong, or let it do nothing, does not connect
+    /// again by itself: another one does, a little later.
+    fn renew(&self, server: &Server) {
+        let mut managers = self.managers.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        managers.retain(|(name, generation), (_, since)| {
+            let is_it = *name == server.name && *generation == server.generation;
+            !is_it || now.saturating_duration_since(*since) < RENEW
+        });
     }
 
     /// By its digest, and with its text where the server does not know it (first use, restart,
@@ -159,6 +174,13 @@ fn manager(client: &Client, timeout: Duration) -> RedisResult<ConnectionManager>
 /// The server does not know the script by its digest, and so did not run it.
 pub(super) fn is_unknown(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
+}
+
+/// What a server says to whom it does not know, or does not serve.
+fn is_locked_out(error: &RedisError) -> bool {
+    let codes = ["LOADING", "NOAUTH", "NOPERM", "WRONGPASS"];
+    let has_code = error.code().is_some_and(|code| codes.contains(&code));
+    has_code || error.kind() == ErrorKind::AuthenticationFailed
 }
 
 fn timed_out() -> RedisError {
@@ -208,10 +230,25 @@ pub(super) fn fault(error: RedisError) -> StoreError {
         ErrorKind::Parse | ErrorKind::UnexpectedReturnType
     ) {
         StoreError::Corrupt("an answer of another shape")
+    } else if error.kind() == ErrorKind::AuthenticationFailed {
+        StoreError::Unavailable(refusal("WRONGPASS", &text).into())
+    } else if let Some(code) = error.code() {
+        // NOPERM, CLUSTERDOWN, LOADING ..
+        StoreError::Unavailable(refusal(code, error.detail().unwrap_or_default()).into())
     } else {
         StoreError::Unavailable(error.into())
     }
 }
+
+fn refusal(code: &str, detail: &str) -> Refusal {
+    Refusal {
+        code: code.to_owned(),
+        detail: detail.to_owned(),
+    }
+}
+
+/// So long a connection is kept that is refused. A new one asks [`RECONNECTS`] times to be let in.
+const RENEW: Duration = Duration::from_secs(10);
 
 /// Attempts before the waiting commands are told; the next command starts them again.
 const RECONNECTS: usize = 20;

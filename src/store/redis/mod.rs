@@ -328,8 +328,16 @@ impl Store for Redis {
             .map(|bucket| bucket.checked_rem(self.keys.count()).unwrap_or(0))
             .map(|bucket| self.due_in(bucket, now_ms, limit));
         let mut due = Vec::new();
+        let mut failed = None;
         for found in join_all(looks).await {
-            due.append(&mut found?);
+            match found {
+                Ok(mut found) => due.append(&mut found),
+                Err(error) => failed = Some(error),
+            }
+        }
+        // A slot that nobody serves does not keep the tasks of the others waiting.
+        if let Some(error) = failed.filter(|_| due.is_empty()) {
+            return Err(error);
         }
         due.sort_unstable_by_key(|(due_ms, _)| *due_ms);
         due.truncate(limit);

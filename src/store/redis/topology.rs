@@ -4,9 +4,10 @@
 //! what; several are asked at once and the answer that most of them give counts, because one that
 //! was cut off still tells of the past.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use redis::aio::MultiplexedConnection;
 use redis::{Client, ErrorKind, RedisError, ServerErrorKind};
 use tokio::sync::{Notify, watch};
 use tracing::{info, warn};
@@ -32,6 +33,8 @@ pub(super) struct Server {
     /// A new one means: connect again, although the name is the same.
     pub(super) generation: u64,
     pub(super) client: Client,
+    /// For looks at the topology while it is in doubt: each would else begin with a handshake.
+    pub(super) kept: Mutex<Option<MultiplexedConnection>>,
 }
 
 /// Who holds what.
@@ -65,6 +68,10 @@ impl Map {
 }
 
 impl Server {
+    pub(super) fn kept(&self) -> MutexGuard<'_, Option<MultiplexedConnection>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn is(&self, other: &Self) -> bool {
         self.name == other.name && self.generation == other.generation
     }
@@ -134,17 +141,29 @@ impl Topology {
     /// Keeps the map true, for as long as it is polled. May be dropped at any point.
     pub(super) async fn keep(&self) {
         let mut told = false;
+        let mut pause = PAUSE;
         loop {
-            if matches!(self.target, Target::Sentinel { .. }) {
-                // A primary that was cut off with us answers as ever: only the Sentinels know.
-                let _ = tokio::time::timeout(LOOK, self.doubted.notified()).await;
-            } else {
-                self.doubted.notified().await;
+            if tokio::time::timeout(QUIET, self.doubted.notified())
+                .await
+                .is_err()
+            {
+                pause = PAUSE;
+                for server in &self.map().servers {
+                    *server.kept() = None;
+                }
+                if matches!(self.target, Target::Sentinel { .. }) {
+                    // A primary that was cut off with us answers as ever: only the Sentinels know.
+                    let _ = tokio::time::timeout(LOOK, self.doubted.notified()).await;
+                } else {
+                    self.doubted.notified().await;
+                }
             }
             match self.look().await {
                 Ok(map) => {
                     told = false;
-                    self.publish(map);
+                    if self.publish(map) {
+                        pause = PAUSE;
+                    }
                 }
                 Err(error) => {
                     if !std::mem::replace(&mut told, true) {
@@ -153,7 +172,8 @@ impl Topology {
                     self.doubted.notify_one();
                 }
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
         }
     }
 
@@ -181,16 +201,22 @@ impl Topology {
         }
     }
 
-    fn publish(&self, map: Map) {
-        self.map.send_if_modified(|now| {
+    /// True where something else is known now than before. One server that is only connected to
+    /// anew is the same.
+    fn publish(&self, map: Map) -> bool {
+        let is_single = matches!(self.target, Target::Single(_));
+        let is_new = self.map.send_if_modified(|now| {
             let changed = !now.is_like(&map);
             if changed {
-                let names: Vec<_> = map.servers.iter().map(|server| &*server.name).collect();
-                info!(servers = ?names, "Redis is elsewhere now");
+                if !is_single {
+                    let names: Vec<_> = map.servers.iter().map(|server| &*server.name).collect();
+                    info!(servers = ?names, "Redis is elsewhere now");
+                }
                 *now = Arc::new(map);
             }
             changed
         });
+        is_new && !is_single
     }
 }
 
@@ -221,8 +247,13 @@ pub(super) fn most_common<T: PartialEq>(answers: Vec<T>) -> Option<T> {
 /// Of a cluster, and so of every namespace.
 pub(super) const SLOTS: u16 = 16384;
 
-/// Between two looks in doubt: every command of an undecided failover would ask.
+/// Between two looks in doubt: every command of an undecided failover would ask. Longer each time, as
+/// long as the doubt comes back.
 const PAUSE: Duration = Duration::from_millis(500);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// Without a doubt for so long, the next one is a new one. Longer than between two heartbeats.
+const QUIET: Duration = Duration::from_secs(3);
 
 /// Between two looks without any doubt.
 const LOOK: Duration = Duration::from_secs(10);

@@ -291,6 +291,12 @@ fn check(before: &Task, next: &Task, effect: Option<Effect>, letter: Letter, see
         "{}",
         context()
     );
+    // What is offered is looked at from now on, and all else not before it is due.
+    let looked_at = match next.due_ms() {
+        Some(due) if next.is_offered() => Some(due.min(next.updated_ms)),
+        due => due,
+    };
+    assert_eq!(next.look_ms(), looked_at, "{}", context());
     let parked = matches!(next.leg, Leg::Parked(_));
     if !next.is_ended() {
         assert_eq!(next.indexed_for().is_none(), parked, "{}", context());

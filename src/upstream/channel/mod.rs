@@ -20,8 +20,9 @@ mod probe;
 mod requests;
 mod running;
 pub mod session;
-mod sessions;
+pub mod sessions;
 mod source;
+mod spare;
 mod table;
 
 pub(super) use exchange::Line;
@@ -59,13 +60,33 @@ impl Channels {
         Arc::new(Self { pool })
     }
 
-    /// Asks for the era over a line of its own, whatever is known or configured. Dropped before it
-    /// resolves, the asking goes on, and ends the line over which it was asked.
+    /// Asks for the era, of a process with which whoever comes first goes on. Dropped before it
+    /// resolves, the asking goes on.
     pub(super) async fn probe(&self) -> Result<Era, NoSession> {
         let pool = Arc::clone(&self.pool);
         let asking = async move { Box::pin(probe::probe(&pool)).await };
         let asked = self.pool.source.services().spawn(asking).await;
         asked.map_err(|_| UNREACHABLE)?
+    }
+
+    /// The same over a line of its own, which it ends, whatever is known or configured.
+    pub(super) async fn probe_anew(&self) -> Result<Era, NoSession> {
+        let pool = Arc::clone(&self.pool);
+        let asking = async move { Box::pin(probe::probe_anew(&pool)).await };
+        let asked = self.pool.source.services().spawn(asking).await;
+        asked.map_err(|_| UNREACHABLE)?
+    }
+
+    /// Starts a process before anybody asks for one. Nothing is said to it.
+    pub(super) fn start_early(&self) {
+        let pool = Arc::clone(&self.pool);
+        let starting = async move { Box::pin(pool.start_spare()).await };
+        drop(self.pool.source.services().spawn(starting));
+    }
+
+    /// What a process was found to be, which nobody uses yet, is no longer so.
+    pub(super) fn end_early(&self) {
+        self.pool.bench.close_unused(Duration::ZERO);
     }
 
     /// What the server says to an `initialize`, asked over a line of its own. `None`: it did not say.
@@ -122,9 +143,10 @@ impl Channels {
         &self,
         caller: [u8; 16],
         credentials: Option<&HeaderValue>,
+        line: sessions::Line,
     ) -> Result<(Box<str>, Arc<Session>), NoSession> {
         let sessions = &self.pool.sessions;
-        sessions.open(&self.pool, caller, credentials).await
+        sessions.open(&self.pool, caller, credentials, line).await
     }
 
     pub(super) fn session(&self, id: &str, caller: [u8; 16]) -> Option<Arc<Session>> {

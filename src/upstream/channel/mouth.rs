@@ -132,6 +132,8 @@ impl Passage {
 pub(in crate::upstream) struct Mouth {
     outbound: mpsc::Sender<Outbound>,
     stop: CancellationToken,
+    /// Cancelled when the server has read the first of it, or it cannot be known.
+    read: CancellationToken,
     vitals: Arc<Vitals>,
 }
 
@@ -149,6 +151,7 @@ impl Mouth {
         let mouth = Self {
             outbound,
             stop,
+            read: CancellationToken::new(),
             vitals,
         };
         (mouth, receiver)
@@ -195,6 +198,16 @@ impl Mouth {
     /// Closes a child's standard input, and ends it if that does not; or closes the stream.
     pub(super) fn stop(&self) {
         self.stop.cancel();
+    }
+
+    /// The server has read the first that was said to it, or nobody can know.
+    pub(in crate::upstream) fn reads(&self) {
+        self.read.cancel();
+    }
+
+    /// Resolves then. For one who waits for the server's own words.
+    pub(super) async fn was_read(&self) {
+        self.read.cancelled().await;
     }
 
     /// Cancelled when the line shall end.

@@ -13,9 +13,11 @@ use tracing::warn;
 
 use super::UNREACHABLE;
 use super::exchange::ask;
+use super::probe;
 use super::requests::{Asks, Channel, Said};
 use super::sessions::Sessions;
 use super::source::Source;
+use super::spare::{Bench, Lobby, Spare};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::json::{Object, Writer, string};
 use crate::mcp::tools::Tools;
@@ -51,6 +53,13 @@ impl Key {
         Self {
             caller,
             capabilities: (era == Era::Legacy).then(capabilities),
+        }
+    }
+
+    fn era(&self) -> Era {
+        match &self.capabilities {
+            Some(_) => Era::Legacy,
+            None => Era::Modern,
         }
     }
 }
@@ -139,6 +148,8 @@ impl Drop for Claim {
 pub(super) struct Pool {
     pub(super) source: Source,
     pub(super) sessions: Sessions,
+    /// A process that nobody uses yet.
+    pub(super) bench: Bench,
     by_key: Mutex<HashMap<Key, Vec<Arc<Slot>>>>,
     /// Lines of all kinds; each holds one until nothing is left of it.
     permits: Arc<Semaphore>,
@@ -153,6 +164,7 @@ impl Pool {
         Self {
             source,
             sessions: Sessions::default(),
+            bench: Bench::default(),
             by_key: Mutex::default(),
             permits: Arc::new(Semaphore::new(limits.lines_max)),
             limits,
@@ -198,12 +210,17 @@ impl Pool {
         let slots = by_key.entry(key.clone()).or_default();
         slots.retain(|slot| !slot.is_over());
         let fits = |slot: &&Arc<Slot>| match self.limits.sharing {
-            _ if asks == Asks::Never => true,
             Sharing::Always => true,
+            // A server that waits for its client may answer nobody else meanwhile.
+            _ if asks == Asks::Never => !slot.is_asking(),
             Sharing::UntilAsked => !slot.is_asking() && !slot.is_doubtful(),
             Sharing::AtTheLimit => slot.is_free(),
         };
-        let slot = match slots.iter().find(fits).cloned() {
+        // What runs may hold up what comes after it.
+        let free = slots
+            .iter()
+            .find(|slot| asks == Asks::Never && slot.is_free());
+        let slot = match free.or_else(|| slots.iter().find(fits)).cloned() {
             Some(slot) => slot,
             None => match self.try_permit() {
                 Some(permit) => {
@@ -214,6 +231,8 @@ impl Pool {
                     };
                     push(slots, slot)
                 }
+                // It has one already.
+                None if self.bench.fits(key.era()) => push(slots, Slot::default()),
                 None => match slots
                     .iter()
                     .min_by_key(|slot| slot.claims.load(Ordering::Relaxed))
@@ -280,6 +299,9 @@ impl Pool {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
+        if let Some(channel) = self.go_on(key).await {
+            return Ok(channel);
+        }
         let permit = match own {
             Some(permit) => permit,
             None => self.permit().await?,
@@ -291,16 +313,35 @@ impl Pool {
         let start = self.source.start(permit, credentials, |mouth| {
             Channel::new(mouth, declared, tools)
         });
-        let channel = start.await?;
-        if let Some(capabilities) = capabilities {
-            let shaken = timeout(START_PATIENCE, handshake(&channel, &capabilities)).await;
-            let shaken = shaken.unwrap_or(Err(NoSession::Failed(UNREACHABLE)));
-            if let Err(why) = shaken {
-                channel.close();
-                return Err(why);
-            }
+        agreed(start.await?, capabilities).await
+    }
+
+    /// With the spare process. `None`: there is none, or it cannot be gone on with.
+    async fn go_on(&self, key: &Key) -> Option<Arc<Channel>> {
+        let lobby = self.take_spare(key.era()).await?;
+        let capabilities = key.capabilities.clone();
+        let declared = capabilities.clone().unwrap_or_else(|| "{}".into());
+        let tools = Arc::clone(&self.tools);
+        let channel =
+            lobby.hand_over(|mouth, first| Channel::after(first, mouth, declared, tools))?;
+        // What it heard before it may not bear.
+        let agreed = agreed(channel, capabilities).await.ok()?;
+        self.starts.fetch_add(1, Ordering::Relaxed);
+        Some(agreed)
+    }
+
+    /// The spare process, for one who speaks that era to it.
+    pub(super) async fn take_spare(&self, era: Era) -> Option<Arc<Lobby>> {
+        self.bench.take(era, START_PATIENCE).await
+    }
+
+    /// Starts a process of which it is not known yet for whom.
+    pub(super) async fn start_spare(&self) {
+        if let Some(turn) = self.bench.try_turn()
+            && let Ok(lobby) = probe::start(self).await
+        {
+            turn.put(Spare::new(lobby, None));
         }
-        Ok(channel)
     }
 
     /// The right to one more line. Where all are in use, the one that was unused for longest makes
@@ -309,7 +350,9 @@ impl Pool {
         if let Some(permit) = self.try_permit() {
             return Ok(permit);
         }
-        if !close_unused_longest(&self.by_key()) {
+        let has_room =
+            self.bench.close_unused(Duration::ZERO) || close_unused_longest(&self.by_key());
+        if !has_room {
             self.sessions.make_room();
         }
         let waiting = Arc::clone(&self.permits).acquire_owned();
@@ -327,6 +370,7 @@ impl Pool {
     /// Ends what nobody has used for so long, and forgets what has ended.
     pub(super) fn close_unused(&self, idle: Duration) {
         let now = Instant::now();
+        self.bench.close_unused(idle);
         self.by_key().retain(|_, slots| {
             slots.retain(|slot| {
                 let unused = slot.unused_since();
@@ -372,6 +416,22 @@ fn close_unused_longest(by_key: &HashMap<Key, Vec<Arc<Slot>>>) -> bool {
         channel.close();
     }
     longest.is_some()
+}
+
+/// The line, once a legacy server has agreed on it; a modern one need not.
+async fn agreed(
+    channel: Arc<Channel>,
+    capabilities: Option<Arc<str>>,
+) -> Result<Arc<Channel>, NoSession> {
+    if let Some(capabilities) = capabilities {
+        let shaken = timeout(START_PATIENCE, handshake(&channel, &capabilities)).await;
+        let shaken = shaken.unwrap_or(Err(NoSession::Failed(UNREACHABLE)));
+        if let Err(why) = shaken {
+            channel.close();
+            return Err(why);
+        }
+    }
+    Ok(channel)
 }
 
 /// A legacy server is told who we are, and says who it is.

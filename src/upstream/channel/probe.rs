@@ -1,7 +1,8 @@
-//! Which era the server speaks, asked over a line that is thrown away: programs that speak both keep
-//! to the era of the first message they hear.
+//! Which era the server speaks, asked over a line on which nothing was said before: programs that speak
+//! both keep to the era of the first message they hear.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::time::timeout;
@@ -11,6 +12,7 @@ use super::exchange::ask;
 use super::pool::{Pool, START_PATIENCE};
 use super::requests::{Channel, Said};
 use super::source::Source;
+use super::spare::{Found, Lobby, Spare};
 use crate::mcp::error::Failure;
 use crate::mcp::version::Era;
 use crate::upstream::handshake;
@@ -22,9 +24,43 @@ use crate::upstream::translate;
 /// waits for it.
 const SILENCE: Duration = Duration::from_secs(3);
 
-/// Asks `server/discover`. Whatever is no word of a modern server is one of a legacy server; over
+/// What a process was found to speak.
+struct Word {
+    era: Era,
+    /// It was asked nothing else, so that others can go on with it.
+    is_blank: bool,
+}
+
+/// Asks `server/discover`, of the spare process, which is started where there is none and stays for
+/// whoever comes first. Whatever is no word of a modern server is one of a legacy server; over
 /// HTTP+SSE no other is spoken to. Some legacy programs end at a first message that is no handshake.
 pub(super) async fn probe(pool: &Pool) -> Result<Era, NoSession> {
+    if matches!(pool.source, Source::Sse(_)) {
+        return probe_anew(pool).await;
+    }
+    let mut turn = match pool.bench.to_ask().await {
+        Found::Era(era) => return Ok(era),
+        Found::ToAsk(turn) => turn,
+    };
+    let lobby = match turn.spare() {
+        Some(spare) => spare.lobby,
+        None => start(pool).await?,
+    };
+    let asked = ask_in_time(lobby.channel()).await;
+    if let Ok(word) = &asked
+        && word.is_blank
+    {
+        turn.put(Spare::new(lobby, Some(word.era)));
+    } else {
+        // Its place first: where it died, another one is asked.
+        drop(turn);
+        return judge(pool, lobby.channel(), asked).await;
+    }
+    Ok(asked?.era)
+}
+
+/// The same over a line of its own, whatever was asked before.
+pub(super) async fn probe_anew(pool: &Pool) -> Result<Era, NoSession> {
     let permit = pool.permit().await?;
     let tools = Arc::clone(&pool.tools);
     let start = pool.source.start(permit, None, |mouth| {
@@ -32,12 +68,33 @@ pub(super) async fn probe(pool: &Pool) -> Result<Era, NoSession> {
     });
     let channel = start.await?;
     let asked = match &pool.source {
-        Source::Program(_) => timeout(START_PATIENCE, first_word(&channel)).await,
-        Source::Sse(_) => Ok(Ok(Era::Legacy)),
+        Source::Program(_) => ask_in_time(&channel).await,
+        Source::Sse(_) => Ok(Word {
+            era: Era::Legacy,
+            is_blank: false,
+        }),
     };
+    judge(pool, &channel, asked).await
+}
+
+/// A process that is asked for the era, or has heard nothing yet.
+pub(super) async fn start(pool: &Pool) -> Result<Arc<Lobby>, NoSession> {
+    let permit = pool.permit().await?;
+    let tools = Arc::clone(&pool.tools);
+    let start = pool.source.start(permit, None, |mouth| {
+        Lobby::new(Channel::new(mouth, "{}".into(), tools))
+    });
+    start.await
+}
+
+async fn judge(
+    pool: &Pool,
+    channel: &Arc<Channel>,
+    asked: Result<Word, Failure>,
+) -> Result<Era, NoSession> {
     let has_died = !channel.is_open();
     channel.close();
-    match asked.map_err(|_| UNREACHABLE)? {
+    match asked {
         Err(died) if has_died => {
             // It may have died of the question: the next one counts.
             pool.source.health().forgive();
@@ -45,7 +102,7 @@ pub(super) async fn probe(pool: &Pool) -> Result<Era, NoSession> {
             let is_legacy = said.is_some_and(handshake::Said::is_taken);
             is_legacy.then_some(Era::Legacy).ok_or_else(|| died.into())
         }
-        asked => Ok(asked?),
+        asked => Ok(asked?.era),
     }
 }
 
@@ -74,10 +131,17 @@ pub(super) async fn takes_sessions(pool: &Pool) -> Option<handshake::Said> {
     }
 }
 
-/// A slow start is no silence: both questions wait in the pipe, and a server answers the first
-/// that it knows.
-async fn first_word(channel: &Arc<Channel>) -> Result<Era, Failure> {
+async fn ask_in_time(channel: &Arc<Channel>) -> Result<Word, Failure> {
+    let asked = timeout(START_PATIENCE, first_word(channel)).await;
+    asked.map_err(|_| UNREACHABLE)?
+}
+
+/// A slow start is no silence: the time counts from when the program has read the question, where that
+/// can be known. Both questions may wait in the pipe all the same, and a server answers the first that
+/// it knows.
+async fn first_word(channel: &Arc<Channel>) -> Result<Word, Failure> {
     let discover = translate::own_params("{}", &[]);
+    let is_blank = AtomicBool::new(true);
     let discovered = async {
         let said = ask(channel, "server/discover", &discover).await;
         if matches!(said, Said::Failed(_)) && channel.is_open() {
@@ -87,22 +151,28 @@ async fn first_word(channel: &Arc<Channel>) -> Result<Era, Failure> {
         said
     };
     let initialized = async {
+        channel.mouth().was_read().await;
         tokio::time::sleep(SILENCE).await;
+        is_blank.store(false, Ordering::Relaxed);
         ask(channel, "initialize", &handshake::params()).await
     };
     let said = tokio::select! {
         said = discovered => said,
         said = initialized => said,
     };
-    match said {
-        Said::Result(result) => Ok(era_of_result(&result)),
-        Said::Error(error) => Ok(era_of_error(&error)),
+    let era = match said {
+        Said::Result(result) => era_of_result(&result),
+        Said::Error(error) => era_of_error(&error),
         Said::Failed(_)
         | Said::Refused(_)
         | Said::Unsent(_)
         | Said::Progress(_)
         | Said::Log(_)
         | Said::Notice(_)
-        | Said::Question(_) => Err(UNREACHABLE),
-    }
+        | Said::Question(_) => return Err(UNREACHABLE),
+    };
+    Ok(Word {
+        era,
+        is_blank: is_blank.load(Ordering::Relaxed),
+    })
 }

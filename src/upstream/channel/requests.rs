@@ -89,6 +89,23 @@ impl Channel {
         })
     }
 
+    /// On the line of another one, of which nobody is to hear any more. Late answers to it are nobody's.
+    pub(super) fn after(
+        first: &Self,
+        mouth: Mouth,
+        capabilities: Arc<str>,
+        tools: Arc<Cache<Tools>>,
+    ) -> Arc<Self> {
+        let next_id = first.next_id.load(Ordering::Relaxed);
+        let channel = Self::new(mouth, capabilities, tools);
+        channel.next_id.store(next_id, Ordering::Relaxed);
+        channel
+    }
+
+    pub(super) fn mouth(&self) -> &Mouth {
+        &self.mouth
+    }
+
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -47,6 +47,8 @@ pub enum Said {
 /// One legacy client's session.
 pub struct Session {
     pub(super) caller: [u8; 16],
+    /// Something else was said on its line before, which not every server bears.
+    pub goes_on: bool,
     mouth: Mouth,
     table: Mutex<Table>,
     needed: Needed,
@@ -84,9 +86,10 @@ pub struct Asked<'a> {
 }
 
 impl Session {
-    pub(super) fn new(mouth: Mouth, caller: [u8; 16]) -> Arc<Self> {
+    pub(super) fn new(mouth: Mouth, caller: [u8; 16], goes_on: bool) -> Arc<Self> {
         Arc::new(Self {
             caller,
+            goes_on,
             mouth,
             table: Mutex::new(Table {
                 is_open: true,

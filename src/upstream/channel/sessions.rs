@@ -10,7 +10,9 @@ use tracing::info;
 use uuid::Uuid;
 
 use super::pool::Pool;
+use super::requests::Channel;
 use super::session::Session;
+use crate::mcp::version::Era;
 use crate::upstream::sessions::NoSession;
 
 /// A client that neither says nor hears anything for so long has gone without a word. Servers do
@@ -20,6 +22,14 @@ const IDLE: Duration = Duration::from_mins(30);
 /// Where all lines are in use, one that is silent for so long makes room: most clients go without a
 /// word, and one that comes back begins anew.
 const SILENT: Duration = Duration::from_mins(1);
+
+/// Over which line a session may be.
+#[derive(Debug, Clone, Copy)]
+pub enum Line {
+    /// Also one on which something was said before.
+    Any,
+    New,
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
@@ -31,18 +41,29 @@ impl Sessions {
         self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A new session with a line of its own. Bounded as lines are.
+    /// A session with a line of its own. Bounded as lines are.
     pub(super) async fn open(
         &self,
         pool: &Pool,
         caller: [u8; 16],
         credentials: Option<&HeaderValue>,
+        line: Line,
     ) -> Result<(Box<str>, Arc<Session>), NoSession> {
-        let permit = pool.permit().await?;
-        let start = pool
-            .source
-            .start(permit, credentials, |mouth| Session::new(mouth, caller));
-        let session = start.await?;
+        let spare = match line {
+            Line::Any => pool.take_spare(Era::Legacy).await,
+            Line::New => None,
+        };
+        let going_on = |mouth, _: &Channel| Session::new(mouth, caller, true);
+        let session = match spare.and_then(|spare| spare.hand_over(going_on)) {
+            Some(session) => session,
+            None => {
+                let permit = pool.permit().await?;
+                let start = pool.source.start(permit, credentials, |mouth| {
+                    Session::new(mouth, caller, false)
+                });
+                start.await?
+            }
+        };
         // 122 random bits of the operating system: nobody guesses it.
         let id: Box<str> = Uuid::new_v4().to_string().into();
         self.by_id().insert(id.clone(), Arc::clone(&session));

@@ -3,10 +3,10 @@
 
 use std::sync::{Arc, PoisonError};
 
-use hyper::StatusCode;
 use serde_json::value::RawValue;
 
 use super::super::heard::{self, Heard, Messages};
+use super::super::refusal;
 use super::super::request_id::RequestId;
 use super::super::session::Session;
 use super::super::sessions::Lease;
@@ -119,9 +119,9 @@ impl Conversation {
                 Err(Untaken::SessionLost)
             }
             Heard::Error(error) => Err(Untaken::End(Event::Error(error))),
-            // Some say so without a word of JSON.
+            // Some servers say so without a word of JSON-RPC.
             Heard::Refused {
-                status: StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST,
+                is_session_lost: true,
                 ..
             } if session.has_id() => Err(Untaken::SessionLost),
             Heard::Refused { failure, .. } => Err(Untaken::End(Event::Failed(failure))),
@@ -136,11 +136,9 @@ fn is_session_lost(session: &Session, status: u16, error: &RawValue) -> bool {
         return true;
     }
     let number = result::error_code(error).unwrap_or_default();
-    let message = result::error_message(error)
-        .unwrap_or_default()
-        .to_ascii_lowercase();
+    let message = result::error_message(error).unwrap_or_default();
     status == 400
         && (number == -32006
             || ((number == -32000 || number == code::INVALID_REQUEST)
-                && (message.contains("session") || message.contains("not initialized"))))
+                && refusal::names_session(&message)))
 }

@@ -9,7 +9,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use http_body_util::Full;
 use hyper::header::HeaderValue;
-use hyper::{Response, StatusCode, Uri};
+use hyper::{Response, Uri};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tracing::debug;
@@ -140,7 +140,8 @@ impl<E: Ear> Poster<E> {
             // In words that are not JSON-RPC a server says that it knows no such session.
             Heard::Refused {
                 failure,
-                status: StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::GONE,
+                is_session_lost: true,
+                ..
             } => Err(Refusal::Lost(failure)),
             Heard::Refused { failure, .. } => Err(Refusal::Failed(failure)),
             Heard::Messages(_) => Ok(Taken::Yes),

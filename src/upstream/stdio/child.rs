@@ -1,5 +1,6 @@
 //! One child process, from its start to the end of its process group: lines in, lines out.
 
+use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,6 +31,9 @@ const LEAVE_PATIENCE: Duration = Duration::from_secs(2);
 /// What a process has written comes through its pipe soon after its end. A process of its own that
 /// it left behind may hold the pipe for longer.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// Between looks at whether a child has begun to read.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Unreadable lines that are logged; all are counted.
 const GARBAGE_LOGGED: u64 = 5;
@@ -156,7 +160,8 @@ impl<E: Ear> Life<E> {
         let errors = self.services.spawn(stderr::drain(errors, pid));
         let stop = self.mouth.stopping().clone();
         let closing = stop.child_token();
-        self.services.spawn(write(stdin, outbound, closing.clone()));
+        let writing = write(stdin, outbound, closing.clone(), self.mouth.clone());
+        self.services.spawn(writing);
         let reading = read(stdout, self.bytes_max, &*self.ear, pid);
         let mut reading = std::pin::pin!(reading);
         let end = tokio::select! {
@@ -274,12 +279,23 @@ fn signal(pid: u32, signal: Signal) {
 
 /// Writes messages, a line each, until the child is told to end or does not read any more.
 async fn write(
-    mut stdin: impl AsyncWrite + Unpin,
+    mut stdin: impl AsyncWrite + AsFd + Unpin,
     mut outbound: mpsc::Receiver<Outbound>,
     closing: CancellationToken,
+    mouth: Mouth,
 ) {
+    let (mut is_written, mut is_read) = (false, false);
     let work = async {
-        while let Some(message) = outbound.recv().await {
+        loop {
+            let message = tokio::select! {
+                message = outbound.recv() => message,
+                () = is_empty(stdin.as_fd()), if is_written && !is_read => {
+                    is_read = true;
+                    mouth.reads();
+                    continue;
+                }
+            };
+            let Some(message) = message else { return };
             if message.passage.is_some_and(|passage| !passage.begin()) {
                 continue;
             }
@@ -294,10 +310,19 @@ async fn write(
             if stdin.write_all(&text).await.is_err() || stdin.flush().await.is_err() {
                 return;
             }
+            is_written = true;
         }
     };
     closing.run_until_cancelled(work).await;
     closing.cancel();
+}
+
+/// Resolves when the child has read what lies in its pipe. A program that has not yet come to that is
+/// slow to start; one that has, and says nothing, is silent.
+async fn is_empty(pipe: BorrowedFd<'_>) {
+    while rustix::io::ioctl_fionread(pipe).is_ok_and(|unread| unread > 0) {
+        tokio::time::sleep(LOOK).await;
+    }
 }
 
 /// Reads messages until there are no more. What is no message is counted and skipped.

@@ -8,7 +8,9 @@ use futures_util::stream;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::Frame;
+use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
+use serde_json::Value;
 use tokio::sync::mpsc;
 
 pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
@@ -73,4 +75,21 @@ pub(crate) fn raw_events(rest: mpsc::Receiver<String>) -> Response<Body> {
 
 fn event(text: &str) -> Bytes {
     Bytes::from(format!("event: message\ndata: {text}\n\n"))
+}
+
+/// The tool that a request calls.
+pub(crate) fn called(body: &[u8]) -> Option<String> {
+    let message: Value = serde_json::from_slice(body).ok()?;
+    let is_call = message["method"] == "tools/call";
+    let tool = message["params"]["name"].as_str().filter(|_| is_call)?;
+    Some(tool.to_owned())
+}
+
+/// Strict as the real ones are.
+pub(crate) fn accepts_both(parts: &Parts) -> bool {
+    let accept = parts
+        .headers
+        .get("accept")
+        .map_or("", |value| value.to_str().unwrap());
+    accept.contains("application/json") && accept.contains("text/event-stream")
 }

@@ -49,7 +49,10 @@ async fn a_post_that_is_refused() {
         (Refusal::Status(404, "Session not found"), "", 1),
         (Refusal::Status(400, "No transport found"), "", 1),
         (Refusal::Status(500, "oops"), "upstream_http unknown", 0),
-        (Refusal::Status(302, "there"), "upstream_http none", 0),
+        (Refusal::Status(302, "there"), "upstream_http unknown", 0),
+        (Refusal::Status(408, "slow"), "upstream_http unknown", 0),
+        (Refusal::Status(400, "Bad Request"), "upstream_http none", 0),
+        (Refusal::Status(410, "Gone"), "upstream_http unknown", 0),
         (Refusal::Status(413, "too large"), "upstream_http none", 0),
         (Refusal::Reset, "upstream_reset unknown", 1),
         (

@@ -16,7 +16,7 @@ fn session_of(upstream: &Upstream, id: &str, caller: u8) -> Option<ClientSession
 
 /// A client's session, and as raincheck borrows it.
 async fn open(upstream: &Upstream) -> (Arc<Session>, ClientSession) {
-    let opened = upstream.open_session([1; 16], None).await;
+    let opened = upstream.open_session([1; 16], None, Line::Any).await;
     let (id, own) = opened.expect("a session");
     assert!(session_of(upstream, &id, 2).is_none());
     assert!(session_of(upstream, "none", 1).is_none());

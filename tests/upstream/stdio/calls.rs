@@ -1,5 +1,7 @@
 //! What a call says and hears while it is under way.
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use super::*;
 
 #[tokio::test]
@@ -206,6 +208,36 @@ async fn a_call_that_asks_has_its_child_to_itself() {
         first.control.answer(&question.id, answer).await.unwrap();
         assert!(matches!(next(&mut first).await, Event::Question(_)));
     }
+}
+
+/// A server may wait for its client and hear nobody else.
+#[tokio::test]
+async fn a_list_is_not_asked_for_where_a_call_waits_for_its_client() {
+    let upstream = upstream(Era::Legacy);
+    let own = pid(&upstream, Era::Legacy).await;
+    let mut asking = upstream.begin(Era::Legacy, call_with("ask", "{}"));
+    let Event::Question(question) = next(&mut asking).await else {
+        panic!("no question")
+    };
+    let signalled = |signal| {
+        let pid = Pid::from_raw(own.try_into().unwrap()).unwrap();
+        kill_process(pid, signal).unwrap();
+    };
+    signalled(Signal::STOP);
+    let list = Outgoing {
+        method: "tools/list".into(),
+        params: "{}".into(),
+        ..call_with("ask", "{}")
+    };
+    let listed = timeout(Duration::from_secs(15), async {
+        outcome_of(upstream.begin(Era::Legacy, list)).await
+    });
+    let listed = listed.await;
+    signalled(Signal::CONT);
+    assert!(listed.expect("in time").starts_with("result"));
+    let answer = Answer::Result(r#"{"action":"accept","content":{"name":"Ada"}}"#.into());
+    asking.control.answer(&question.id, answer).await.unwrap();
+    assert_eq!(text_of(asking).await, "Ada");
 }
 
 #[tokio::test]

@@ -137,10 +137,16 @@ async fn a_session_that_its_client_does_not_use_makes_room() {
     let mut settings = of("legacy");
     settings.children_max = 1;
     let upstream = run(&settings);
-    let (left, _) = upstream.open_session([1; 16], None).await.unwrap();
+    let (left, _) = upstream
+        .open_session([1; 16], None, Line::Any)
+        .await
+        .unwrap();
     assert!(upstream.session(&left, [1; 16]).is_some());
     minutes_later(1).await;
-    let (own, _) = upstream.open_session([2; 16], None).await.unwrap();
+    let (own, _) = upstream
+        .open_session([2; 16], None, Line::Any)
+        .await
+        .unwrap();
     assert!(upstream.session(&left, [1; 16]).is_none());
     assert!(upstream.session(&own, [2; 16]).is_some());
     // For calls, too.
@@ -155,8 +161,16 @@ async fn a_session_that_is_in_use_makes_no_room() {
     settings.children_max = 1;
     settings.session_wait = Duration::from_millis(300);
     let upstream = run(&settings);
-    let (id, session) = upstream.open_session([1; 16], None).await.unwrap();
-    let is_refused = async || upstream.open_session([2; 16], None).await.is_err();
+    let (id, session) = upstream
+        .open_session([1; 16], None, Line::Any)
+        .await
+        .unwrap();
+    let is_refused = async || {
+        upstream
+            .open_session([2; 16], None, Line::Any)
+            .await
+            .is_err()
+    };
     assert!(is_refused().await, "used a moment ago");
     let news = session.news();
     minutes_later(2).await;
@@ -190,8 +204,14 @@ async fn the_limit_that_was_reached_is_named() {
     settings.children_max = 1;
     settings.session_wait = Duration::from_millis(100);
     let upstream = run(&settings);
-    let _session = upstream.open_session([1; 16], None).await.unwrap();
-    upstream.open_session([2; 16], None).await.unwrap_err();
+    let _session = upstream
+        .open_session([1; 16], None, Line::Any)
+        .await
+        .unwrap();
+    upstream
+        .open_session([2; 16], None, Line::Any)
+        .await
+        .unwrap_err();
     let log = std::fs::read_to_string(&file).unwrap();
     std::fs::remove_file(&file).unwrap();
     assert!(log.contains("children_max"), "{log}");

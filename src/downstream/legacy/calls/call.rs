@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
 use super::super::super::body::Body;
-use super::super::super::companion::{self, Desk};
+use super::super::super::companion::{self, Companion, Desk};
 use super::super::super::facade::{Said, stream};
 use super::super::super::reply::Rpc;
 use super::super::super::tasks::Shared;
@@ -67,7 +67,12 @@ pub(super) async fn answer(
     } else if !may_be_ours || !front.upstream.is_decided() {
         return None;
     }
-    let desk = Desk::open(front, from.who.clone()).await;
+    let is_unknown = |it: &Companion| it.is_unknown_to(&from.name());
+    let desk = if front.companion.as_ref().is_some_and(is_unknown) {
+        None
+    } else {
+        Desk::open(front, from.who.clone()).await
+    };
     if let Some(desk) = &desk
         && let Some(tool) = desk.tool(&name)
     {

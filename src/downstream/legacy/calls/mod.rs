@@ -42,10 +42,14 @@ pub(super) async fn post(
         Words::Request(request) if !request.has_id() => None,
         Words::Request(request)
             if request.method == "tools/list"
-                && front.companion.is_some()
-                && front.upstream.is_decided() =>
+                && let Some(companion) = &front.companion =>
         {
             let from = Sender::of(front, parts);
+            let has_ours = is_decided(front, &from).await;
+            companion.note_list(from.name(), has_ours);
+            if !has_ours {
+                return None;
+            }
             let page = Page::of(front, &from, request, edit.cloned());
             if front.upstream.speaks_http() {
                 return Some(list::over_http(page, parts, body).await);
@@ -90,6 +94,16 @@ pub(super) async fn post(
         }
         Words::Request(_) | Words::Notification(..) | Words::Other => None,
     }
+}
+
+/// Whether it is decided how the server is spoken to, and so whether its list can be read. It is asked
+/// where nobody did so before: a client lists the tools once.
+async fn is_decided(front: &Shared, from: &Sender<'_>) -> bool {
+    let upstream = &front.upstream;
+    if !upstream.is_decided() {
+        upstream.era_soon(from.who.credentials.clone()).await;
+    }
+    upstream.is_decided()
 }
 
 /// Nobody asked that here: another replica may carry the call that did. The client does not wait until
@@ -141,6 +155,14 @@ impl<'a> Sender<'a> {
                 capabilities: capabilities.into(),
                 face: Era::Legacy,
             },
+        }
+    }
+
+    /// Whose list of tools it is.
+    fn name(&self) -> [u8; 16] {
+        match &self.session {
+            Some(session) => *session.as_bytes(),
+            None => *self.who.caller.as_bytes(),
         }
     }
 

@@ -98,9 +98,10 @@ fn statuses() -> Vec<Fault> {
             )]
         }),
         fault("method-not-allowed", NOT_RUN, |_| vec![page(405, &[])]),
-        fault("conflict", NOT_RUN, |_| vec![page(409, &[])]),
-        fault("gone", NOT_RUN, |_| vec![page(410, &[])]),
-        fault("unprocessable", NOT_RUN, |_| vec![page(422, &[])]),
+        fault("request-timeout", UNKNOWN, |_| vec![page(408, &[])]),
+        fault("conflict", UNKNOWN, |_| vec![page(409, &[])]),
+        fault("gone", UNKNOWN, |_| vec![page(410, &[])]),
+        fault("unprocessable", UNKNOWN, |_| vec![page(422, &[])]),
         fault("server-error", UNKNOWN, |_| vec![page(500, &[])]),
         fault("server-error-repeatable", UNKNOWN, |_| vec![page(500, &[])]).by("read"),
         fault("bad-gateway", UNKNOWN, |_| vec![page(502, &[])]),
@@ -142,11 +143,11 @@ fn own_error(id: &str) -> String {
 
 fn redirects() -> Vec<Fault> {
     vec![
-        fault("redirect-301", NOT_RUN, |asked| redirect(asked, 301)),
-        fault("redirect-302", NOT_RUN, |asked| redirect(asked, 302)),
-        fault("redirect-303", NOT_RUN, |asked| redirect(asked, 303)),
-        fault("redirect-307", NOT_RUN, |asked| redirect(asked, 307)),
-        fault("redirect-308", NOT_RUN, |asked| redirect(asked, 308)),
+        fault("redirect-301", UNKNOWN, |asked| redirect(asked, 301)),
+        fault("redirect-302", UNKNOWN, |asked| redirect(asked, 302)),
+        fault("redirect-303", UNKNOWN, |asked| redirect(asked, 303)),
+        fault("redirect-307", UNKNOWN, |asked| redirect(asked, 307)),
+        fault("redirect-308", UNKNOWN, |asked| redirect(asked, 308)),
     ]
 }
 

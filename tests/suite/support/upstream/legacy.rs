@@ -29,6 +29,8 @@ pub(crate) enum Greeting {
     Refuse,
     /// The answer on a stream that stays open.
     AnswerAndStay,
+    /// The answer on a stream of its own, as most servers give it.
+    AnswerStreamed,
 }
 
 /// What a session remembers.
@@ -130,12 +132,14 @@ fn initialize(shared: &Shared, message: &Value) -> Response<Body> {
         "instructions": "scripted",
     });
     let answer = result(&message["id"], &answer.to_string());
-    let mut response = if greeting == Greeting::AnswerAndStay {
-        let (out, said) = mpsc::channel(1);
-        tokio::spawn(async move { out.closed().await });
-        http::events(Some(Said::Answer(answer)), said)
-    } else {
+    let mut response = if greeting == Greeting::Answer {
         http::json(200, answer)
+    } else {
+        let (out, said) = mpsc::channel(1);
+        if greeting == Greeting::AnswerAndStay {
+            tokio::spawn(async move { out.closed().await });
+        }
+        http::events(Some(Said::Answer(answer)), said)
     };
     if !shared.sessionless.load(Ordering::Relaxed) {
         response

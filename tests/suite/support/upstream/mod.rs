@@ -3,13 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use hyper::http::request::Parts;
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Method, Request, Response};
 use hyper_util::rt::TokioIo;
@@ -92,6 +91,9 @@ pub(crate) struct Shared {
     listeners: watch::Sender<usize>,
     hangs: AtomicBool,
     challenges: AtomicBool,
+    forbids: AtomicBool,
+    /// The HTTP status that calls end with, without a body. 0: their results.
+    call_status: AtomicU16,
     keeps_events: AtomicBool,
     tells_late: AtomicBool,
     answers_json: AtomicBool,
@@ -168,6 +170,8 @@ impl Upstream {
             listeners: watch::Sender::default(),
             hangs: AtomicBool::new(false),
             challenges: AtomicBool::new(false),
+            forbids: AtomicBool::new(false),
+            call_status: AtomicU16::new(0),
             keeps_events: AtomicBool::new(false),
             tells_late: AtomicBool::new(false),
             answers_json: AtomicBool::new(false),
@@ -396,6 +400,16 @@ impl Upstream {
         self.shared.challenges.store(true, Ordering::Relaxed);
     }
 
+    /// From now on every request is answered with an error of the server's own, but Alice's.
+    pub(crate) fn forbid(&self) {
+        self.shared.forbids.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on every call runs to its end, and is answered with this status and nothing else.
+    pub(crate) fn end_calls_with(&self, status: u16) {
+        self.shared.call_status.store(status, Ordering::Relaxed);
+    }
+
     /// Forgets every legacy session, as a restart would.
     pub(crate) fn forget_sessions(&self) {
         self.shared.sessions.lock().unwrap().clear();
@@ -464,8 +478,25 @@ async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Response<Bod
     if parts.uri.path() != "/mcp" {
         return http::empty(404);
     }
-    if parts.method == Method::POST && !accepts_both(&parts) {
+    let is_alice = (parts.headers.get("authorization")).is_some_and(|it| it == "Bearer alice");
+    if shared.forbids.load(Ordering::Relaxed) && !is_alice {
+        let id = serde_json::from_slice::<Value>(&body).unwrap_or_default()["id"].take();
+        let error = serde_json::json!({"code": -32001, "message": "not for you"});
+        let answer = serde_json::json!({"jsonrpc": "2.0", "id": id, "error": error});
+        return http::json(200, answer.to_string());
+    }
+    if parts.method == Method::POST && !http::accepts_both(&parts) {
         return http::empty(406);
+    }
+    let status = shared.call_status.load(Ordering::Relaxed);
+    if status > 0
+        && let Some(tool) = http::called(&body)
+    {
+        shared.tally(&tool, |tally| {
+            tally.started += 1;
+            tally.finished += 1;
+        });
+        return http::empty(status);
     }
     let takes_sessions = shared.takes_sessions.load(Ordering::Relaxed);
     let version = parts.headers.get("mcp-protocol-version");
@@ -476,13 +507,4 @@ async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Response<Bod
         Era::Legacy => legacy::handle(&shared, &parts, &body).await,
         Era::Modern => modern::handle(&shared, &parts, &body).await,
     }
-}
-
-/// Strict as the real ones are.
-fn accepts_both(parts: &Parts) -> bool {
-    let accept = parts
-        .headers
-        .get("accept")
-        .map_or("", |value| value.to_str().unwrap());
-    accept.contains("application/json") && accept.contains("text/event-stream")
 }

@@ -1,0 +1,150 @@
+//! Request bodies: read whole, within their own bound and the room that all of them have together.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt as _;
+use hyper::body::{Body as _, Incoming};
+use hyper::{Response, StatusCode};
+
+use super::body::Body;
+use super::{Front, reply};
+use crate::mcp::error::RpcError;
+use crate::room::{Place, SMALL};
+
+/// How long a request body may take to arrive.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What became of a request body.
+pub(super) enum Read {
+    Whole(Bytes),
+    Refused(Response<Body>),
+}
+
+/// Refused before it is read where there is no room for what it announces.
+pub(super) async fn read(front: &Front, mut body: Incoming) -> Read {
+    let bytes_max = front.settings.body_bytes_max;
+    let announced = body.size_hint().exact().unwrap_or_default();
+    let announced = usize::try_from(announced).unwrap_or(usize::MAX);
+    let mut gathered = Gathered {
+        announced: announced.min(bytes_max),
+        bytes_max,
+        place: front.room.enter(),
+        first: Bytes::new(),
+        more: BytesMut::new(),
+    };
+    if !front.room.has(gathered.announced) {
+        return no_room();
+    }
+    match tokio::time::timeout(PATIENCE, gathered.read(&mut body)).await {
+        Ok(Ok(true)) => Read::Whole(gathered.end()),
+        Ok(Ok(false)) => {
+            let error = RpcError::invalid_request("Invalid request: the body is too large");
+            Read::Refused(reply::refusal_and_close(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                &error,
+            ))
+        }
+        Ok(Err(Unread::NoRoom)) => no_room(),
+        Ok(Err(Unread::Broken)) => {
+            let error = RpcError::parse("Parse error: the body ended early");
+            Read::Refused(reply::refusal_and_close(StatusCode::BAD_REQUEST, &error))
+        }
+        Err(_elapsed) => {
+            let error = RpcError::invalid_request("Invalid request: the body came too slowly");
+            Read::Refused(reply::refusal_and_close(
+                StatusCode::REQUEST_TIMEOUT,
+                &error,
+            ))
+        }
+    }
+}
+
+fn no_room() -> Read {
+    let error = RpcError::internal(
+        "Too much is being sent at the same time (limits.buffer_bytes_max); try again",
+    );
+    let status = StatusCode::SERVICE_UNAVAILABLE;
+    Read::Refused(reply::refusal_and_close(status, &error))
+}
+
+/// Why a body was not read to its end.
+enum Unread {
+    NoRoom,
+    Broken,
+}
+
+/// What has come of a body.
+struct Gathered {
+    announced: usize,
+    bytes_max: usize,
+    place: Place,
+    /// Most come in one piece, which is not copied.
+    first: Bytes,
+    more: BytesMut,
+}
+
+impl Gathered {
+    fn len(&self) -> usize {
+        self.first.len() + self.more.len()
+    }
+
+    /// False where there is more of it than may be.
+    async fn read(&mut self, body: &mut Incoming) -> Result<bool, Unread> {
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|_| Unread::Broken)?;
+            if let Ok(data) = frame.into_data() {
+                self.add(data)?;
+            }
+            if self.len() > self.bytes_max {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// A large body has its whole place once its beginning is there: whoever only announces one has none,
+    /// and of those that come at the same time some come to their end.
+    fn add(&mut self, data: Bytes) -> Result<(), Unread> {
+        let sum = self.len() + data.len();
+        let in_one_piece = self.len() == 0;
+        let wanted = if sum <= SMALL {
+            sum
+        } else if in_one_piece || sum <= self.announced {
+            sum.max(self.announced)
+        } else if sum <= self.more.capacity() {
+            self.more.capacity()
+        } else {
+            sum.max((2 * sum).min(self.bytes_max))
+        };
+        if !self.place.cover(wanted) {
+            return Err(Unread::NoRoom);
+        }
+        if in_one_piece {
+            self.first = data;
+            return Ok(());
+        }
+        if self.more.capacity() < sum {
+            let mut grown = BytesMut::with_capacity(wanted);
+            grown.extend_from_slice(&self.first);
+            grown.extend_from_slice(&self.more);
+            self.first = Bytes::new();
+            self.more = grown;
+        }
+        self.more.extend_from_slice(&data);
+        Ok(())
+    }
+
+    fn end(self) -> Bytes {
+        let bytes = if self.more.is_empty() {
+            self.first
+        } else {
+            self.more.freeze()
+        };
+        if bytes.len() <= SMALL {
+            bytes
+        } else {
+            self.place.hold(bytes)
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Clients that do not read are cut: a connection whose socket takes nothing for a while, and a stream
+//! of HTTP/2 whose window stays shut although the connection goes on.
+
+use std::cell::Cell;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hyper::rt::Executor;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep};
+
+use crate::room::Room;
+
+/// So long a client may read nothing while there is something for it.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The same while more waits for clients than may.
+const PATIENCE_WHEN_SHORT: Duration = Duration::from_secs(2);
+
+/// How often it is looked whether that is over.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Since when nothing was taken.
+#[derive(Debug)]
+struct Stuck {
+    room: Arc<Room>,
+    since: Option<Instant>,
+    look: Option<Pin<Box<Sleep>>>,
+}
+
+impl Stuck {
+    fn new(room: Arc<Room>) -> Self {
+        Self {
+            room,
+            since: None,
+            look: None,
+        }
+    }
+
+    fn moved(&mut self) {
+        self.since = None;
+    }
+
+    /// Ready where patience is over.
+    fn poll_over(&mut self, since: Option<Instant>, context: &mut Context<'_>) -> Poll<()> {
+        let now = Instant::now();
+        let since = *self.since.insert(since.or(self.since).unwrap_or(now));
+        let look = self
+            .look
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep(LOOK)));
+        while look.as_mut().poll(context).is_ready() {
+            let patience = if self.room.is_short() {
+                PATIENCE_WHEN_SHORT
+            } else {
+                PATIENCE
+            };
+            if now.saturating_duration_since(since) >= patience {
+                return Poll::Ready(());
+            }
+            look.as_mut().reset(now + LOOK);
+        }
+        Poll::Pending
+    }
+}
+
+/// A connection's socket.
+#[derive(Debug)]
+pub(super) struct Patient<S> {
+    socket: S,
+    stuck: Stuck,
+}
+
+impl<S> Patient<S> {
+    pub(super) fn new(socket: S, room: Arc<Room>) -> Self {
+        Self {
+            socket,
+            stuck: Stuck::new(room),
+        }
+    }
+
+    fn watched<T>(
+        &mut self,
+        polled: Poll<io::Result<T>>,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<T>> {
+        if polled.is_ready() {
+            self.stuck.moved();
+            return polled;
+        }
+        let over = self.stuck.poll_over(None, context);
+        over.map(|()| Err(io::Error::from(io::ErrorKind::TimedOut)))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().socket).poll_read(context, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let polled = Pin::new(&mut this.socket).poll_write(context, bytes);
+        this.watched(polled, context)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let polled = Pin::new(&mut this.socket).poll_write_vectored(context, bytes);
+        this.watched(polled, context)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.socket.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().socket).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().socket).poll_shutdown(context)
+    }
+}
+
+tokio::task_local! {
+    /// Since when the stream of this task has a piece that was not asked past.
+    static GIVEN: Cell<Option<Instant>>;
+}
+
+/// The connection has a piece of a body. Counts on a stream of HTTP/2 only.
+pub(super) fn given() {
+    let _ = GIVEN.try_with(|since| since.set(Some(Instant::now())));
+}
+
+/// It asks for the next: it sent the one before.
+pub(super) fn taken() {
+    let _ = GIVEN.try_with(|since| since.set(None));
+}
+
+/// Runs the streams of an HTTP/2 connection, each in a task of its own.
+#[derive(Debug, Clone)]
+pub(super) struct Streams {
+    room: Arc<Room>,
+}
+
+impl Streams {
+    pub(super) fn new(room: Arc<Room>) -> Self {
+        Self { room }
+    }
+}
+
+impl<F> Executor<F> for Streams
+where
+    F: Future + Send + 'static,
+    F::Output: Send,
+{
+    fn execute(&self, stream: F) {
+        let mut stuck = Stuck::new(Arc::clone(&self.room));
+        tokio::spawn(GIVEN.scope(Cell::new(None), async move {
+            let mut stream = Box::pin(stream);
+            // Dropped, it is reset.
+            std::future::poll_fn(move |context| {
+                if stream.as_mut().poll(context).is_ready() {
+                    return Poll::Ready(());
+                }
+                let Some(since) = GIVEN.with(Cell::get) else {
+                    stuck.moved();
+                    return Poll::Pending;
+                };
+                stuck.poll_over(Some(since), context)
+            })
+            .await;
+        }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+    use crate::room::SMALL;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_reads_nothing_for_long_is_cut_and_who_reads_slowly_is_not() {
+        let room = Room::new(4 * SMALL);
+        let (ours, mut theirs) = tokio::io::duplex(1024);
+        let mut ours = Patient::new(ours, Arc::clone(&room));
+        let began = Instant::now();
+        let writing = async {
+            let written = ours.write_all(&[7; 4096]).await;
+            (written.unwrap_err().kind(), began.elapsed())
+        };
+        let reading = async {
+            for _ in 0..2 {
+                tokio::time::sleep(PATIENCE / 2).await;
+                theirs.read_exact(&mut [0; 1024]).await.unwrap();
+            }
+            std::future::pending().await
+        };
+        let (kind, took) = tokio::select! {
+            cut = writing => cut,
+            () = reading => unreachable!("it goes on for ever"),
+        };
+        assert_eq!(kind, io::ErrorKind::TimedOut);
+        assert!(
+            took >= PATIENCE * 2 && took < PATIENCE * 2 + LOOK * 2,
+            "{took:?}"
+        );
+
+        // Where others need the room it is sooner.
+        let _taken = room.count(4 * SMALL).unwrap();
+        let (ours, _theirs) = tokio::io::duplex(1024);
+        let began = Instant::now();
+        let mut ours = Patient::new(ours, room);
+        ours.write_all(&[7; 4096]).await.unwrap_err();
+        assert!(began.elapsed() < PATIENCE_WHEN_SHORT + LOOK * 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_whose_piece_is_not_taken_is_dropped() {
+        let streams = Streams::new(Room::new(4 * SMALL));
+        let (alive, ended) = tokio::sync::oneshot::channel::<()>();
+        let began = Instant::now();
+        streams.execute(async move {
+            let _alive = alive;
+            // One that is asked past in time, one that waits for its client to say more, and one that stays.
+            given();
+            tokio::time::sleep(PATIENCE / 2).await;
+            taken();
+            tokio::time::sleep(PATIENCE * 3).await;
+            given();
+            std::future::pending::<()>().await;
+        });
+        ended.await.unwrap_err();
+        let took = began.elapsed();
+        let stays = PATIENCE / 2 + PATIENCE * 3;
+        assert!(took >= stays + PATIENCE, "{took:?}");
+        assert!(took < stays + PATIENCE + LOOK * 2, "{took:?}");
+    }
+}

@@ -1,0 +1,139 @@
+//! A response on its way to the client: what is large counts while it waits for the client to read it,
+//! and over HTTP/2 goes in pieces, each of which shows that the one before was taken.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use hyper::{Response, StatusCode, Version};
+
+use super::body::Body;
+use super::{patient, reply};
+use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::room::{Place, Room, SMALL};
+
+/// What is handed to an HTTP/2 connection at once.
+const PIECE: usize = 64 * 1024;
+
+/// How large the request was, in the extensions of its response.
+#[derive(Debug, Clone, Copy)]
+struct AskedWith(usize);
+
+/// Remembers that, for streams: what is known of a request stays as long as its stream does. Whoever
+/// keeps less of it says so first.
+pub(super) fn asked_with(bytes: usize, mut response: Response<Body>) -> Response<Body> {
+    if matches!(response.body(), Body::Events(_)) {
+        let extensions = response.extensions_mut();
+        if extensions.get::<AskedWith>().is_none() {
+            extensions.insert(AskedWith(bytes));
+        }
+    }
+    response
+}
+
+/// A body as the connection gets it.
+pub(super) struct Sent {
+    body: Body,
+    room: Arc<Room>,
+    /// What did not go yet of a piece that was too large. Over HTTP/2 only.
+    rest: Bytes,
+    in_pieces: bool,
+    _asked: Option<Place>,
+}
+
+impl Sent {
+    /// Where there is no room for an answer that is there in one piece, the client hears so in its stead.
+    pub(super) fn of(
+        mut response: Response<Body>,
+        room: &Arc<Room>,
+        version: Version,
+    ) -> Response<Self> {
+        if let Some(bytes) = response.body_mut().bytes_mut()
+            && bytes.len() > SMALL
+        {
+            match room.lend(std::mem::take(bytes)) {
+                Some(counted) => *bytes = counted,
+                None => response = no_room(),
+            }
+        }
+        let in_pieces = version == Version::HTTP_2;
+        if in_pieces {
+            response.body_mut().hold_until_sent();
+        }
+        let asked = response.extensions_mut().remove::<AskedWith>();
+        response.map(|body| Self {
+            body,
+            room: Arc::clone(room),
+            rest: Bytes::new(),
+            in_pieces,
+            _asked: asked.and_then(|AskedWith(bytes)| room.count(bytes)),
+        })
+    }
+
+    fn piece(&mut self, mut bytes: Bytes) -> Bytes {
+        if self.in_pieces && bytes.len() > PIECE {
+            self.rest = bytes.split_off(PIECE);
+        }
+        bytes
+    }
+}
+
+fn no_room() -> Response<Body> {
+    tracing::warn!("an answer was dropped: too much waits for clients (limits.buffer_bytes_max)");
+    let failure = Failure::new(Reason::UpstreamTooLarge, SideEffect::Unknown);
+    reply::refusal(StatusCode::SERVICE_UNAVAILABLE, &failure.to_error())
+}
+
+/// More waits for clients than may.
+#[derive(Debug, thiserror::Error)]
+#[error("there is no room for an event")]
+struct NoRoom;
+
+impl HttpBody for Sent {
+    type Data = Bytes;
+    type Error = Box<dyn std::error::Error + Send + Sync>;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let this = self.get_mut();
+        // Whoever asks for more has taken what there was.
+        patient::taken();
+        if !this.rest.is_empty() {
+            let rest = std::mem::take(&mut this.rest);
+            patient::given();
+            return Poll::Ready(Some(Ok(Frame::data(this.piece(rest)))));
+        }
+        let frame = match ready!(Pin::new(&mut this.body).poll_frame(context)) {
+            Some(Ok(frame)) => frame,
+            ended => return Poll::Ready(ended),
+        };
+        patient::given();
+        let data = match frame.into_data() {
+            Ok(data) => data,
+            Err(other) => return Poll::Ready(Some(Ok(other))),
+        };
+        let is_event = matches!(this.body, Body::Events(_));
+        let data = if is_event {
+            match this.room.lend(data) {
+                Some(data) => data,
+                None => return Poll::Ready(Some(Err(NoRoom.into()))),
+            }
+        } else {
+            data
+        };
+        Poll::Ready(Some(Ok(Frame::data(this.piece(data)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        // Asked for before the first piece only.
+        self.body.size_hint()
+    }
+}

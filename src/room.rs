@@ -1,0 +1,226 @@
+//! HOW MUCH IS IN HAND: the bytes of requests that are read from clients and of answers that are
+//! written to them, all clients together.
+//!
+//! Small bodies have a part of their own, so that whoever sends large ones does not stand in the way of
+//! everybody's calls. What is taken is given back when its [`Place`] is dropped.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+
+/// A body up to here is small, and so is the beginning of a larger one. An answer of this size lies in a
+/// connection's buffer, which has its own bound.
+pub const SMALL: usize = 16 * 1024;
+
+/// All there is, for this process.
+#[derive(Debug)]
+pub struct Room {
+    small: Space,
+    large: Space,
+}
+
+#[derive(Debug)]
+struct Space {
+    max: usize,
+    taken: AtomicUsize,
+}
+
+impl Space {
+    fn new(max: usize) -> Self {
+        Self {
+            max,
+            taken: AtomicUsize::new(0),
+        }
+    }
+
+    fn taken(&self) -> usize {
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    fn has(&self, bytes: usize) -> bool {
+        bytes <= self.max.saturating_sub(self.taken())
+    }
+
+    fn try_take(&self, bytes: usize, max: usize) -> bool {
+        let take = |taken: usize| taken.checked_add(bytes).filter(|sum| *sum <= max);
+        let taken = &self.taken;
+        let updated = taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        updated.is_ok()
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.taken.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// A part of it that somebody has.
+#[derive(Debug)]
+pub struct Place {
+    room: Arc<Room>,
+    small: usize,
+    large: usize,
+}
+
+impl Room {
+    pub fn new(bytes_max: usize) -> Arc<Self> {
+        let small = bytes_max / 4;
+        Arc::new(Self {
+            small: Space::new(small),
+            large: Space::new(bytes_max - small),
+        })
+    }
+
+    /// A place for a body that will come.
+    pub fn enter(self: &Arc<Self>) -> Place {
+        Place {
+            room: Arc::clone(self),
+            small: 0,
+            large: 0,
+        }
+    }
+
+    /// Whether a body of that size could come now. Takes nothing: who only announces it has nothing of it.
+    pub fn has(&self, bytes: usize) -> bool {
+        let (small, large) = apart(bytes);
+        self.small.has(small) && self.large.has(large)
+    }
+
+    /// Counts what is there already. Nothing of a small one.
+    pub fn count(self: &Arc<Self>, bytes: usize) -> Option<Place> {
+        if bytes <= SMALL {
+            return None;
+        }
+        let mut place = self.enter();
+        self.large.taken.fetch_add(bytes, Ordering::Relaxed);
+        place.large = bytes;
+        Some(place)
+    }
+
+    /// Bytes for a client, which keep their place for as long as they live. What was done to have them is
+    /// done, so that they may take as much again as requests may; beyond that there is no room: `None`.
+    pub fn lend(self: &Arc<Self>, bytes: Bytes) -> Option<Bytes> {
+        if bytes.len() <= SMALL {
+            return Some(bytes);
+        }
+        let max = self.large.max.saturating_mul(2);
+        if !self.large.try_take(bytes.len(), max) {
+            return None;
+        }
+        let mut place = self.enter();
+        place.large = bytes.len();
+        Some(place.hold(bytes))
+    }
+
+    /// More is in hand than may come: whoever does not take what is theirs must go sooner.
+    pub fn is_short(&self) -> bool {
+        self.large.taken() > self.large.max
+    }
+}
+
+impl Place {
+    /// Covers a body of that size, or as much of it as was covered before: then there is no room.
+    pub fn cover(&mut self, bytes: usize) -> bool {
+        let (small, large) = apart(bytes);
+        let room = &self.room;
+        if let more @ 1.. = small.saturating_sub(self.small) {
+            if !room.small.try_take(more, room.small.max) {
+                return false;
+            }
+            self.small = small;
+        }
+        if let more @ 1.. = large.saturating_sub(self.large) {
+            if !room.large.try_take(more, room.large.max) {
+                return false;
+            }
+            self.large = large;
+        }
+        true
+    }
+
+    /// The same bytes, with their place.
+    pub fn hold(self, bytes: Bytes) -> Bytes {
+        Bytes::from_owner(Held {
+            bytes,
+            _place: self,
+        })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.room.small.give_back(self.small);
+        self.room.large.give_back(self.large);
+    }
+}
+
+struct Held {
+    bytes: Bytes,
+    _place: Place,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// How much of a body is its small beginning, and the rest.
+fn apart(bytes: usize) -> (usize, usize) {
+    let small = bytes.min(SMALL);
+    (small, bytes - small)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// For two beginnings, and six times as much.
+    fn room() -> Arc<Room> {
+        Room::new(8 * SMALL)
+    }
+
+    #[test]
+    fn a_large_body_leaves_room_for_small_ones() {
+        let room = room();
+        let mut large = room.enter();
+        assert!(large.cover(7 * SMALL));
+        let mut other = room.enter();
+        assert!(!room.has(SMALL + 1) && !other.cover(SMALL + 1));
+        assert!(other.cover(SMALL), "it has its beginning");
+        assert!(!room.enter().cover(1), "two beginnings are all");
+        drop(large);
+        assert!(other.cover(7 * SMALL));
+        drop(other);
+        assert_eq!((room.small.taken(), room.large.taken()), (0, 0));
+    }
+
+    #[test]
+    fn bytes_keep_their_place_while_anybody_has_a_part_of_them() {
+        let room = room();
+        let mut place = room.enter();
+        assert!(place.cover(2 * SMALL));
+        let bytes = place.hold(Bytes::from(vec![7; 2 * SMALL]));
+        let part = bytes.slice(..1);
+        drop(bytes);
+        assert_eq!(room.large.taken(), SMALL);
+        drop(part);
+        assert_eq!((room.small.taken(), room.large.taken()), (0, 0));
+    }
+
+    #[test]
+    fn answers_may_take_as_much_again_and_no_more() {
+        let room = room();
+        let answer = Bytes::from(vec![7; 4 * SMALL]);
+        let first = room.lend(answer.clone()).unwrap();
+        assert!(!room.is_short());
+        let rest: Vec<_> = (0..2).map(|_| room.lend(answer.clone()).unwrap()).collect();
+        assert!(room.is_short() && !room.has(SMALL + 1));
+        assert!(room.lend(answer).is_none());
+        assert!(room.lend(Bytes::from_static(b"small")).is_some());
+        let counted = room.count(SMALL + 1).unwrap();
+        drop((first, rest, counted));
+        assert_eq!(room.large.taken(), 0);
+        assert!(room.count(SMALL).is_none());
+    }
+}

@@ -1,0 +1,241 @@
+//! Where one request ends and the next begins: no client decides it for others. The server that we wrap answers
+//! before it reads, and the next caller's request goes out on the same connection.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, StreamBody};
+use hyper::body::Frame;
+use hyper::client::conn::http2;
+use hyper::{Method, Request};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use serde_json::json;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use crate::authority::Authority;
+use crate::support::{Client, Config, PATIENCE, Proxy, TempDir, within};
+
+mod early;
+
+use early::Early;
+
+const ROUNDS: usize = 20;
+
+/// What the next caller sends, and nobody else may have.
+const SECRET: &str = "Bearer victim";
+
+/// The same requests, over whatever the listener speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wire {
+    Http1,
+    Http2,
+    Tls,
+}
+
+/// One that answers early, with raincheck in front of it.
+struct Rig {
+    server: Early,
+    proxy: Proxy,
+    wire: Wire,
+    authority: Authority,
+    _files: TempDir,
+}
+
+impl Rig {
+    async fn start(era: &str, wire: Wire) -> Self {
+        let server = Early::start().await;
+        let (authority, files) = (Authority::new(), TempDir::new());
+        let config = Config::never().section("upstream", &format!("era = {era:?}"));
+        let config = match wire {
+            Wire::Http1 => config,
+            Wire::Http2 => config.http2(),
+            Wire::Tls => {
+                let write = |name: &str, text: &str| {
+                    let path = files.path().join(name);
+                    std::fs::write(&path, text).unwrap();
+                    format!("{name} = \"{}\"\n", path.display())
+                };
+                let (certificate, key) = authority.issue();
+                let lines = write("certificate", &certificate) + &write("key", &key);
+                config.section("listen.tls", &lines)
+            }
+        };
+        let proxy = config.start(&server.url()).await;
+        Self {
+            server,
+            proxy,
+            wire,
+            authority,
+            _files: files,
+        }
+    }
+
+    /// A request that says of itself that it has `length` bytes more, none of which ever come.
+    async fn attack(&self, method: &Method, length: usize) -> u16 {
+        let attacking = async {
+            match self.wire {
+                Wire::Http1 => {
+                    self.attack_plainly(&mut self.connect().await, method, length)
+                        .await
+                }
+                Wire::Tls => {
+                    self.attack_plainly(&mut self.seal().await, method, length)
+                        .await
+                }
+                Wire::Http2 => self.attack_over_http2(method, length).await,
+            }
+        };
+        within(PATIENCE, "an answer to an attack", attacking).await
+    }
+
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.proxy.address()).await.unwrap()
+    }
+
+    async fn seal(&self) -> tokio_rustls::client::TlsStream<TcpStream> {
+        let mut roots = RootCertStore::empty();
+        let root = CertificateDer::from_pem_slice(self.authority.roots().as_bytes()).unwrap();
+        roots.add(root).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let connector = TlsConnector::from(Arc::new(config));
+        let name = ServerName::try_from("localhost").unwrap();
+        connector.connect(name, self.connect().await).await.unwrap()
+    }
+
+    /// The status, on a connection that is closed then.
+    async fn attack_plainly<S>(&self, stream: &mut S, method: &Method, length: usize) -> u16
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let head = format!(
+            "{method} /mcp HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\n\
+             mcp-session-id: s\r\nmcp-protocol-version: 2025-11-25\r\n\
+             content-length: {length}\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        let status = answer.split(' ').nth(1).unwrap_or_default();
+        status.parse().unwrap_or_default()
+    }
+
+    async fn attack_over_http2(&self, method: &Method, length: usize) -> u16 {
+        let io = TokioIo::new(self.connect().await);
+        let (mut sender, connection) = http2::handshake(TokioExecutor::new(), io).await.unwrap();
+        tokio::spawn(connection);
+        let never = futures_util::stream::pending::<Result<Frame<Bytes>, std::io::Error>>();
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("http://{}/mcp", self.proxy.address()))
+            .header("accept", "text/event-stream")
+            .header("mcp-session-id", "s")
+            .header("mcp-protocol-version", "2025-11-25")
+            .header("content-length", length)
+            .body(StreamBody::new(never).boxed_unsync())
+            .unwrap();
+        let response = sender.send_request(request).await.unwrap();
+        response.status().as_u16()
+    }
+
+    /// The next caller, with its own credentials; whether it was answered.
+    async fn speak(&self, number: usize) -> bool {
+        let ping = json!({"jsonrpc": "2.0", "id": number, "method": "ping"});
+        let ping = ping.to_string();
+        let head = format!(
+            "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+             accept: application/json, text/event-stream\r\nmcp-session-id: v\r\n\
+             mcp-protocol-version: 2025-11-25\r\nauthorization: {SECRET}\r\nx-victim: {number}\r\n\
+             connection: close\r\ncontent-length: {}\r\n\r\n{ping}",
+            ping.len()
+        );
+        let mut answer = String::new();
+        match self.wire {
+            Wire::Tls => {
+                let mut stream = self.seal().await;
+                stream.write_all(head.as_bytes()).await.unwrap();
+                stream.read_to_string(&mut answer).await.unwrap();
+            }
+            Wire::Http1 | Wire::Http2 => {
+                let mut stream = self.connect().await;
+                stream.write_all(head.as_bytes()).await.unwrap();
+                stream.read_to_string(&mut answer).await.unwrap();
+            }
+        }
+        answer.starts_with("HTTP/1.1 200")
+    }
+
+    /// Every caller's request arrived as it was meant, and nothing else did.
+    fn assert_in_step(&self, callers: usize) {
+        let seen = self.server.seen();
+        for head in &seen {
+            assert_eq!(head.fault, None, "{head:?}");
+            assert_eq!(head.line, "POST /mcp HTTP/1.1", "{head:?}");
+            assert_eq!(head.header("authorization"), Some(SECRET), "{head:?}");
+        }
+        assert_eq!(seen.len(), callers);
+    }
+}
+
+/// The bytes that a request takes which says nothing but where it goes.
+fn head_bytes(address: SocketAddr) -> usize {
+    format!("POST /mcp HTTP/1.1\r\nhost: {address}\r\n").len()
+}
+
+async fn no_body_is_announced_that_does_not_come(wire: Wire) {
+    let rig = Rig::start("legacy", wire).await;
+    let length = head_bytes(rig.server.address());
+    for number in 0..ROUNDS {
+        for method in [Method::GET, Method::DELETE] {
+            assert_eq!(rig.attack(&method, length).await, 400, "{method}");
+        }
+        let speaking = rig.speak(number);
+        assert!(within(PATIENCE, "the next caller's answer", speaking).await);
+    }
+    rig.assert_in_step(ROUNDS);
+}
+
+#[tokio::test]
+async fn no_body_is_announced_that_does_not_come_over_http1() {
+    no_body_is_announced_that_does_not_come(Wire::Http1).await;
+}
+
+#[tokio::test]
+async fn no_body_is_announced_that_does_not_come_over_http2() {
+    no_body_is_announced_that_does_not_come(Wire::Http2).await;
+}
+
+#[tokio::test]
+async fn no_body_is_announced_that_does_not_come_over_tls() {
+    no_body_is_announced_that_does_not_come(Wire::Tls).await;
+}
+
+/// Only the door knows of `Allow`; the server, which would tell what it was sent, hears nothing of it.
+#[tokio::test]
+async fn other_methods_are_not_passed_on() {
+    let rig = Rig::start("legacy", Wire::Http1).await;
+    let client = Client::of(rig.proxy.address());
+    for method in ["TRACE", "OPTIONS", "HEAD", "PUT", "PATCH", "CONFUSE"] {
+        let method = Method::from_bytes(method.as_bytes()).unwrap();
+        let answer = client.http(method.clone(), "/mcp").send().await;
+        assert_eq!(answer.status, 405, "{method}");
+        assert_eq!(answer.headers["allow"], "POST, GET, DELETE", "{method}");
+        let about = "/.well-known/oauth-protected-resource";
+        let answer = client.http(method.clone(), about).send().await;
+        assert_eq!(answer.status, 405, "{method}");
+        assert_eq!(answer.headers["allow"], "GET", "{method}");
+    }
+    let posted = client.http(Method::POST, "/.well-known/oauth-protected-resource");
+    assert_eq!(posted.send().await.status, 405);
+    assert!(rig.server.seen().is_empty(), "{:?}", rig.server.seen());
+}

@@ -86,7 +86,7 @@ mod tests {
         let path = directory.join("a.redb");
         for (name, age) in [("a.redb", 9), ("a.3.redb", 1), ("a.1.redb", 5)] {
             let file = std::fs::File::create(directory.join(name)).unwrap();
-            let modified = SystemTime::now() - Duration::from_secs(age);
+            let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(100 - age);
             file.set_modified(modified).unwrap();
         }
         let order: Vec<_> = by_use(&path)

@@ -161,7 +161,10 @@ fn usual_file(listen: &Listen, upstream: &Upstream, host: &Host) -> Option<PathB
 /// Files for each pair of upstream and working directory: a client that is started again in its project
 /// finds the tasks of the server that it wraps there.
 fn usual_slots(upstream: &Upstream, host: &Host) -> Location {
-    let directory = host.working_directory.as_deref().unwrap_or(Path::new(""));
+    let directory = host
+        .working_directory
+        .as_deref()
+        .unwrap_or_else(|| Path::new(""));
     let text = format!(
         "{} stdio {}",
         upstream.server.identity(),

@@ -226,6 +226,7 @@ pub(super) async fn respond(
         // The first beat is said on the stream.
         () = heartbeat::due(heartbeat.as_ref()) => None,
     };
+    client.begin_stream();
     reply::event_stream(Body::Events(events(id, client, first, heartbeat)))
 }
 

@@ -266,7 +266,7 @@ async fn forward(
         repeatable: false,
         // A task of ours must not become one of the server's.
         native_task: front.passes_native_tasks() && !matches!(plan, Plan::Always { .. }),
-        announce: desk.map_or(Announce::Task, |desk| desk.announce()),
+        announce: desk.map_or(Announce::Task, |desk| desk.announce(&parts.headers)),
     };
     if is_call {
         match Box::pin(check_params(front, &asked, &name)).await {

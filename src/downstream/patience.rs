@@ -15,7 +15,7 @@ pub(super) const MODERN: Duration = Duration::from_secs(15);
 /// For clients that lose a large answer on a stream: what clients and proxies of a minute bear.
 const LONGEST: Duration = Duration::from_secs(50);
 
-/// The HTTP library of the official Python client 2.x and of FastMCP 4. It refuses an event of more than
+/// The HTTP library of the official Python client 2.x and of `FastMCP` 4. It refuses an event of more than
 /// 1 MiB, and the call fails. Their `clientInfo` does not tell: 1.x, which has no limit, says the same.
 const LIMITS_EVENTS: &[u8] = b"python-httpx2/";
 

@@ -158,7 +158,21 @@ pub enum Announce {
     Ticket(Ticket),
 }
 
+/// The official Python client refuses an event of more than 1 MiB. The rest is for what is around the
+/// result.
+const LARGE_EVENT: usize = (1 << 20) - 4096;
+
 impl Announce {
+    /// Whether the client is better served by this than by the result as an event. A client that asked
+    /// for tasks fetches a large result in any case.
+    fn is_better_than(&self, result: &RawValue) -> bool {
+        let spares = match self {
+            Self::Task => true,
+            Self::Ticket(ticket) => !ticket.takes_large_events,
+        };
+        spares && result.get().len() > LARGE_EVENT
+    }
+
     fn text(&self, task: &Task, now_ms: u64) -> String {
         match self {
             Self::Task => view::create_result(task, now_ms),

@@ -2,7 +2,7 @@
 //! client heard of its task or went away before.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use serde_json::value::RawValue;
 use tokio::sync::{Notify, mpsc};
@@ -49,6 +49,8 @@ pub struct Answered {
 #[derive(Debug, Default)]
 struct Cell {
     state: AtomicU8,
+    /// What is said from now on are events on a stream.
+    streams: AtomicBool,
     gone: Notify,
 }
 
@@ -118,8 +120,16 @@ impl Seat {
         }
     }
 
+    /// Whether the answer will be an event on a stream, as far as is known now.
+    pub(super) fn streams(&self) -> bool {
+        self.cell.streams.load(Ordering::Relaxed)
+    }
+
     /// Waits while the client is slow, at most until `deadline`.
     pub(super) async fn send(&self, reply: Reply, deadline: Instant) {
+        if matches!(reply, Reply::Relay(_)) {
+            self.cell.streams.store(true, Ordering::Relaxed);
+        }
         // A client that went away is noticed by the cell, not here.
         let _ = tokio::time::timeout_at(deadline, self.replies.send(reply)).await;
     }
@@ -142,6 +152,11 @@ impl Client {
     /// Where answers to relayed questions go. One for which nobody waits any more is lost.
     pub fn answers(&self) -> mpsc::Sender<Answered> {
         self.answers.clone()
+    }
+
+    /// The head of the response went out: the answer will be an event.
+    pub fn begin_stream(&self) {
+        self.cell.0.streams.store(true, Ordering::Relaxed);
     }
 
     /// The guard alone, for a response body to hold until it was polled to its end.

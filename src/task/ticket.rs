@@ -68,6 +68,8 @@ pub struct Ticket {
     pub names: Names,
     /// Whose words the client speaks.
     pub face: Era,
+    /// The client takes an event on a stream, however large it is.
+    pub takes_large_events: bool,
 }
 
 /// When the client hears of its ticket.

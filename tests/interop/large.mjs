@@ -23,7 +23,7 @@ const SERVER = [python("legacy"), here("servers/large.py")];
 const wanted = new Set(process.argv.slice(2));
 describe("large", { concurrency: 2 }, () => {
   for (const kind of ["JSON bodies", "a program"]) {
-    describe(`in front of ${kind}`, { concurrency: 1 }, () => {
+    describe(`in front of ${kind}`, { concurrency: 2 }, () => {
       const started = [];
       let url;
       before(async () => {

@@ -160,11 +160,12 @@ impl<'a> Desk<'a> {
         )
     }
 
-    /// How its client hears that it became a task.
-    pub(super) fn announce(&self) -> Announce {
+    /// How its client, whose request has these headers, hears that it became a task.
+    pub(super) fn announce(&self, headers: &HeaderMap) -> Announce {
         Announce::Ticket(Ticket {
             names: self.names.clone(),
             face: self.who.face,
+            takes_large_events: patience::takes_large_events(headers),
         })
     }
 }

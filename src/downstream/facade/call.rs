@@ -143,9 +143,9 @@ impl Asked {
     }
 
     /// Its client has a ticket of that desk when its patience is over.
-    pub(super) fn with_tickets(mut self, desk: &Desk<'_>) -> Self {
+    pub(super) fn with_tickets(mut self, desk: &Desk<'_>, headers: &HeaderMap) -> Self {
         let name = self.name.as_deref().unwrap_or_default();
-        self.patience = Patience::of(&self.rule, desk);
+        self.patience = Patience::of(&self.rule, desk, headers);
         self.repeatable = desk.known(name).repeatable && self.front.settings.trust_annotations;
         self
     }

@@ -56,7 +56,7 @@ pub(super) async fn answer(
         Err(error) => return refuse(&error),
     };
     if let Some(desk) = desk {
-        asked = asked.with_tickets(desk);
+        asked = asked.with_tickets(desk, headers);
     }
     let call = asked.joined(request.digest()).await;
     let how = Carry {

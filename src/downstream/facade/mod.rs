@@ -232,7 +232,7 @@ async fn answer(
             let begun = Asked::new(front, &parts.headers, session, request)
                 .map_err(|error| Rpc::error(id, &error))
                 .map(|asked| match &desk {
-                    Some(desk) => asked.with_tickets(desk),
+                    Some(desk) => asked.with_tickets(desk, &parts.headers),
                     None => asked,
                 })
                 .and_then(|asked| asked.edited(edit.flatten()).begin(streams));

@@ -28,10 +28,15 @@ pub(in crate::downstream) async fn answer(
     said: mpsc::Receiver<Said>,
     headers: &HeaderMap,
 ) -> Response<Body> {
-    let patience = patience::of_legacy(headers, HEAD_PATIENCE);
     match held {
-        Some(call) => hold(front, call, said, patience).await,
-        None => respond(said, accepts_events(headers), patience).await,
+        Some(call) => {
+            let patience = call.head_patience(headers, HEAD_PATIENCE);
+            hold(front, call, said, patience).await
+        }
+        None => {
+            let patience = patience::of_legacy(headers, HEAD_PATIENCE);
+            respond(said, accepts_events(headers), patience).await
+        }
     }
 }
 

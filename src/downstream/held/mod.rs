@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use super::body::Body;
 use super::legacy::pushes::SessionKey;
+use super::patience;
 use super::reply;
 use super::tasks::Shared;
 use crate::mcp::error::RpcError;
@@ -127,6 +128,15 @@ impl Call {
     /// The most that one message of it may be.
     fn bytes_max(&self) -> usize {
         usize::try_from(self.rule.result_bytes_max).unwrap_or(usize::MAX)
+    }
+
+    /// How long the head of its answer waits for the first word. What its client hears of it while the
+    /// server says nothing, it hears on a stream.
+    pub(super) fn head_patience(&self, headers: &HeaderMap, usual: Duration) -> Duration {
+        if self.rule.heartbeat && self.progress_token.is_some() {
+            return usual;
+        }
+        patience::of_legacy(headers, usual)
     }
 
     /// With what tells the server that nobody waits any more: a `notifications/cancelled` of the

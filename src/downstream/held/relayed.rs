@@ -18,7 +18,6 @@ use super::words::{Relaying, Stage, Words, is_answer};
 use super::{Call, SESSION_ID};
 use crate::downstream::body::Body;
 use crate::downstream::pass::unreachable_upstream;
-use crate::downstream::patience;
 use crate::downstream::tasks::Shared;
 use crate::mcp::sse;
 use crate::upstream::http::{RequestBody, ResponseBody};
@@ -36,7 +35,7 @@ pub(in crate::downstream) async fn post(
     body: Bytes,
     call: Call,
 ) -> Response<Body> {
-    let patience = patience::of_legacy(&parts.headers, HEAD_PATIENCE);
+    let patience = call.head_patience(&parts.headers, HEAD_PATIENCE);
     let call = stoppable(front, &parts, call);
     let upstream = Arc::clone(&front.upstream);
     let bytes_max = call.bytes_max();

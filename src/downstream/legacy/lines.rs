@@ -129,11 +129,11 @@ pub(super) async fn post(
     let patience = patience::of_legacy(&parts.headers, HEAD_PATIENCE);
     match session.ask(&asked).await {
         Ok(said) => match held_call(front, parts, &asked, session) {
-            Some(call) => hold(front, call, said, patience).await,
-            None => {
-                let patience = asked.streams.then_some(patience);
-                respond(said, patience, answer, edit).await
+            Some(call) => {
+                let patience = call.head_patience(&parts.headers, HEAD_PATIENCE);
+                hold(front, call, said, patience).await
             }
+            None => respond(said, asked.streams.then_some(patience), answer, edit).await,
         },
         Err(untaken) => refused(&asked, untaken),
     }

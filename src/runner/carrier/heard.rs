@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::super::outcome::{self, Meaning};
-use super::super::seat::{Answer, Reply};
+use super::super::seat::{Answer, Reply, Seat};
 use super::{Carrier, Flow, GATHER};
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
@@ -253,6 +253,10 @@ impl Carrier {
             // The question belongs in a task: it is announced together with what is asked.
             return self.on_asks_first(result).await;
         }
+        if !asks && self.would_be_large_event(&result) && self.keep(Vec::new(), true).await.is_ok()
+        {
+            self.announce().await;
+        }
         if self.kept.is_none() {
             let answer = self.fit(result).map_or_else(
                 || Answer::Failed(Failure::new(Reason::UpstreamInvalid, SideEffect::Unknown)),
@@ -273,6 +277,13 @@ impl Carrier {
         let invalid = Failure::new(Reason::UpstreamInvalid, SideEffect::Unknown);
         self.on_end(outcome::of_result(result), Answer::Failed(invalid))
             .await
+    }
+
+    /// The result would be a large event for a client that can hear of a task instead.
+    fn would_be_large_event(&self, result: &RawValue) -> bool {
+        let streams = self.seat.as_ref().is_some_and(Seat::streams);
+        let may_be_task = self.kept.is_none() && self.window.is_some();
+        may_be_task && streams && self.call.announce.is_better_than(result)
     }
 
     /// A plain result as the client's era wants it.

@@ -79,7 +79,7 @@ pub(super) async fn answer(
         return Some(companion::legacy_call(desk, tool, request, &parts.headers).await);
     }
     let terms = match &desk {
-        Some(desk) => Terms::of(desk, &name, rule),
+        Some(desk) => Terms::of(desk, &from, rule, &name),
         None => Terms::held(&from, front, (&name, rule)).await,
     };
     if claim.is_none() {
@@ -135,10 +135,10 @@ struct Terms {
 }
 
 impl Terms {
-    fn of(desk: &Desk<'_>, tool: &str, rule: &Rule) -> Self {
+    fn of(desk: &Desk<'_>, from: &Sender<'_>, rule: &Rule, tool: &str) -> Self {
         Self {
             plan: desk.plan(rule),
-            announce: desk.announce(),
+            announce: desk.announce(&from.parts.headers),
             known: desk.known(tool),
         }
     }

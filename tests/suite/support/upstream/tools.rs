@@ -177,6 +177,7 @@ impl Call {
             Some("error") => return no_luck(),
             Some("break") => return End::Broken,
             Some("big") => return self.text(&"x".repeat(64 << 10)),
+            Some("huge") => return self.text(&"x".repeat(2 << 20)),
             Some("stray") => {
                 for id in [json!("7"), Value::Null] {
                     let stray = json!({"jsonrpc": "2.0", "id": id, "error": {

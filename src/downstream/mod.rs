@@ -40,6 +40,7 @@ mod intercept;
 pub mod legacy;
 mod listen;
 mod pass;
+mod related;
 mod reply;
 pub mod route;
 pub mod server;
@@ -181,7 +182,12 @@ async fn post(front: &Shared, parts: Parts, body: Bytes) -> Response<Body> {
         return refusal;
     }
     match intercept::modern(&body, &parts.headers) {
-        Ok(Intercepted::Request(modern)) => answer(front, &parts, &body, &modern).await,
+        Ok(Intercepted::Request(modern)) => {
+            if modern.meta.names_tasks {
+                return Box::pin(related::answer(front, parts, &body, &modern)).await;
+            }
+            answer(front, &parts, &body, &modern).await
+        }
         // No notification is defined from clients on this transport; none needs an answer.
         Ok(Intercepted::Notification) => reply::empty(StatusCode::ACCEPTED),
         Err(request::Refused {

@@ -67,6 +67,7 @@ mod reach;
 mod recovery;
 mod redis_fleet;
 mod redis_tls;
+mod related;
 mod replicas;
 mod restart;
 mod results;

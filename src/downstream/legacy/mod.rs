@@ -37,10 +37,11 @@ pub(super) async fn answer(front: &Shared, parts: Parts, body: Incoming) -> Resp
 }
 
 /// A message, whose body was read.
-pub(super) async fn post(front: &Shared, parts: Parts, body: Bytes) -> Response<Body> {
+pub(super) async fn post(front: &Shared, mut parts: Parts, body: Bytes) -> Response<Body> {
     if let Some(refusal) = front.refuses_message(&parts, &body) {
         return refusal;
     }
+    let body = front.hide_our_ids(&mut parts, body).await;
     if facade::serves(front, &parts.headers).await {
         return Box::pin(facade::post(front, &parts, body)).await;
     }

@@ -79,4 +79,5 @@ mod stdio_sessions;
 mod store_down;
 mod strict;
 mod unanswered;
+mod unhurried;
 mod unread;

@@ -150,3 +150,44 @@ fn the_demo_is_true() {
     assert_eq!(output.status.code(), Some(0), "{said}\n{complaint}");
     assert!(said.contains("All of this was checked"));
 }
+
+/// The secrets of the configuration are in our environment, and the program that is wrapped runs as the
+/// same user.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_wrapped_program_cannot_read_our_environment() {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::process::CommandExt as _;
+
+    let name = format!("raincheck-private-{}", std::process::id());
+    let folder = std::env::temp_dir().join(name);
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let binary = folder.join("raincheck");
+    std::fs::copy(env!("CARGO_BIN_EXE_raincheck"), &binary).unwrap();
+    let script = "cat /proc/$PPID/environ >&2 && echo it can be read >&2; exec cat";
+    let mut command = Command::new(&binary);
+    command
+        .args(["run", "--listen", "127.0.0.1:0", "--store", "memory:"])
+        .args(["--", "sh", "-c", script])
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .env("RAINCHECK_UPSTREAM__ENV__TOKEN", "s3cret")
+        .current_dir(&folder)
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped());
+    if rustix::process::geteuid().is_root() {
+        // Root reads everything.
+        command.uid(65534).gid(65534);
+    }
+    let mut child = command.spawn().unwrap();
+    let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let said = lines
+        .map_while(Result::ok)
+        .find(|line| line.contains("Permission denied") || line.contains("it can be read"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let said = said.unwrap_or_default();
+    assert!(said.contains("Permission denied"), "{said}");
+}

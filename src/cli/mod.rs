@@ -200,6 +200,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
     if let Command::Child(line) = command {
         return Err(child::become_it(&line));
     }
+    keep_private()?;
     tls::install_provider();
     match command {
         Command::Child(_) => Ok(ExitCode::SUCCESS),
@@ -223,6 +224,23 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         }
         Command::Demo => demo::demo(),
     }
+}
+
+/// Other processes of the same user, the wrapped program among them, can read neither this process's
+/// memory nor its environment, and no crash writes either to a disk. What is executed from here, as
+/// `__child` is, begins anew.
+#[cfg(target_os = "linux")]
+fn keep_private() -> Result<(), Failure> {
+    use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .map_err(|error| Failure::runtime(format!("this process cannot be kept private: {error}")))
+}
+
+/// Elsewhere a process reads another one's environment as the system lets it.
+#[cfg(not(target_os = "linux"))]
+fn keep_private() -> Result<(), Failure> {
+    Ok(())
 }
 
 fn log(settings: &Telemetry) -> Result<(), Failure> {

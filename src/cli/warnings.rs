@@ -9,7 +9,11 @@ use crate::task::policy::{Mode, Rules};
 pub(super) fn warnings(config: &Config) -> impl Iterator<Item = (&'static str, String)> {
     let hosts = nobody_gets_in(config).map(|text| ("listen", text));
     let windows = long_windows(&config.rules).map(|text| ("grace_window", text));
-    hosts.into_iter().chain(windows)
+    let unused = config.unused.iter().map(|(setting, why)| {
+        let section = setting.split('.').next().unwrap_or_default();
+        (section, format!("{setting} does nothing here: {why}"))
+    });
+    hosts.into_iter().chain(windows).chain(unused)
 }
 
 /// Off loopback, where no client's `Host` is a name of ours.

@@ -14,7 +14,7 @@ use super::scalar::{FromText, word};
 use super::{
     Admin, Auth, Config, Drain, EraChoice, Limits, Listen, Location, LogFormat, NativeTasks,
     Replica, SessionUse, Telemetry, Tls, TransportChoice, Upstream, companion, file, rules, store,
-    wrapped,
+    unused, wrapped,
 };
 
 impl Config {
@@ -24,6 +24,7 @@ impl Config {
         environment: &[(String, String)],
         for_one_client: bool,
     ) -> Result<Self, Problem> {
+        let unused = unused::settings(&file);
         let listen = Listen::try_from(file.listen)?;
         let upstream = wrapped::upstream(&file.upstream, environment)?;
         let admin = admin(file.admin, &listen)?;
@@ -47,6 +48,7 @@ impl Config {
             telemetry: Telemetry::try_from(file.telemetry)?,
             listen,
             upstream,
+            unused,
         })
     }
 }
@@ -236,6 +238,12 @@ fn drain(file: file::Drain, admin: &Admin) -> Result<Drain, Problem> {
                  \"-\", \"_\", \".\" and \"~\"",
             ));
         }
+        if PUBLISHED.iter().any(|known| token.starts_with(known)) {
+            return Err(refused(
+                "is one of our examples, which everybody knows; write your own, such as \
+                 `openssl rand -hex 16` makes",
+            ));
+        }
         if admin.probes.is_none() {
             return Err(refused(
                 "set, but nobody listens for it; set admin.probes, too",
@@ -374,6 +382,9 @@ const LEASE_MIN: Duration = Duration::from_secs(3);
 /// 16 random letters and digits are more than anybody tries over a network.
 const TOKEN_MIN: usize = 16;
 const TOKEN_MAX: usize = 256;
+
+/// How the tokens begin that our documentation and manifests show.
+const PUBLISHED: [&str; 2] = ["a-long-random-text", "change-me"];
 
 /// Beyond any machine, and within what a semaphore can count.
 pub(super) const PERMITS_MAX: usize = 1_000_000;

@@ -6,7 +6,7 @@ use super::problem::Problem;
 use super::{Companion, file};
 use crate::task::policy::Rule;
 
-const PREFIX: &str = "raincheck_";
+pub(super) const PREFIX: &str = "raincheck_";
 
 /// Clients show names of 64 characters at most, and often their own prefix before them.
 const PREFIX_MAX: usize = 24;

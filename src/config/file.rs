@@ -286,6 +286,14 @@ impl Tool {
         self.concurrency.is_some()
     }
 
+    pub(super) fn attaches(&self) -> bool {
+        self.attach == Some(true)
+    }
+
+    pub(super) fn follows_patience(&self) -> bool {
+        self.fallback_after.is_some()
+    }
+
     pub(super) fn split(self) -> (Vec<String>, Terms) {
         let Self {
             name,

@@ -26,6 +26,7 @@ mod scalar;
 mod secret;
 mod store;
 mod unix;
+mod unused;
 mod wrapped;
 
 pub use headers::Header;
@@ -48,6 +49,8 @@ pub struct Config {
     pub auth: Auth,
     pub limits: Limits,
     pub telemetry: Telemetry,
+    /// What is set and does nothing where it stands: the setting, and why.
+    pub unused: Vec<(&'static str, &'static str)>,
 }
 
 impl Config {

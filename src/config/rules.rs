@@ -14,6 +14,10 @@ pub(super) fn rules(tasks: &file::Terms, tools: Vec<file::Tool>) -> Result<Rules
         attach_window_ms: attach_window(tasks, tasks),
         ..Rule::default()
     };
+    let attaches_somewhere = tools.iter().any(file::Tool::attaches);
+    if !attaches_somewhere && base.attach_window_ms.is_none() {
+        no_window(tasks, "tasks")?;
+    }
     let defaults = rule(&base, tasks, "tasks")?;
     let mut checked = Vec::with_capacity(tools.len());
     for (place, tool) in tools.into_iter().enumerate() {
@@ -25,6 +29,9 @@ pub(super) fn rules(tasks: &file::Terms, tools: Vec<file::Tool>) -> Result<Rules
             attach_window_ms: attach_window(&terms, tasks),
             ..defaults.clone()
         };
+        if base.attach_window_ms.is_none() {
+            no_window(&terms, &key)?;
+        }
         checked.push((globs, rule(&base, &terms, &key)?));
     }
     Ok(Rules::new(defaults, checked))
@@ -35,6 +42,18 @@ fn attach_window(terms: &file::Terms, tasks: &file::Terms) -> Option<u64> {
     let window = terms.attach_window.or(tasks.attach_window);
     let attaches = terms.attach.or(tasks.attach).unwrap_or(false);
     attaches.then(|| window.map_or(ATTACH_WINDOW_MS, millis))
+}
+
+/// Calls of which none attaches have no window.
+fn no_window(terms: &file::Terms, key: &str) -> Result<(), Problem> {
+    let usual = Duration::from_millis(ATTACH_WINDOW_MS);
+    if terms.attach_window.is_none_or(|window| window == usual) {
+        return Ok(());
+    }
+    Err(Problem::new(
+        format!("{key}.attach_window"),
+        "no call is attached where attach is not true; set that, too, or take it out",
+    ))
 }
 
 fn globs(names: &[String], key: &str) -> Result<GlobSet, Problem> {

@@ -84,10 +84,21 @@ pub(super) fn store(
 /// The text is not quoted: it is a secret.
 fn seal_key(key: &str, text: Option<Secret>) -> Result<Option<SealKey>, Problem> {
     let Some(text) = text else { return Ok(None) };
+    if PUBLISHED.contains(&text.expose().trim()) {
+        let refused = "is one of our examples, which everybody knows; write your own, as `openssl \
+                       rand -hex 32` makes it";
+        return Err(Problem::new(key, refused));
+    }
     let refused = "is not a key; write 64 hex digits, as `openssl rand -hex 32` makes them";
     let read = SealKey::from_hex(text.expose());
     read.map(Some).ok_or_else(|| Problem::new(key, refused))
 }
+
+/// The keys in config.example.toml.
+const PUBLISHED: [&str; 2] = [
+    "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+    "fedcba9876543210fedcba9876543210fedcba9876543210fedcba9876543210",
+];
 
 fn is_redis(scheme: &str) -> bool {
     matches!(

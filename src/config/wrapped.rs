@@ -111,10 +111,10 @@ pub(super) fn upstream(
             "no modern server speaks \"sse\"; take upstream.era out, or this",
         ));
     }
-    if file.sessions_max == 0 {
+    if file.sessions_max == 0 || file.sessions_max > PERMITS_MAX {
         return Err(refused(
             "sessions_max",
-            "no call could run; the default is 256",
+            "must be from 1 to 1000000; the default is 256",
         ));
     }
     if file.children_max == 0 || file.children_max > PERMITS_MAX {
@@ -223,6 +223,10 @@ fn program_only(file: &file::Upstream) -> Result<(), Problem> {
         ("cwd", file.cwd.is_some()),
         ("env", !file.env.is_empty()),
         ("env_allow", !file.env_allow.is_empty()),
+        (
+            "children_max",
+            file.children_max != file::Upstream::default().children_max,
+        ),
     ];
     match set.iter().find(|(_, is_set)| *is_set) {
         Some((key, _)) => Err(refused(
@@ -246,14 +250,30 @@ fn address_only(file: &file::Upstream) -> Result<(), Problem> {
             "is for a server with a URL, and this one is a command, which has no headers; take it out",
         ));
     }
-    if file.headers.is_empty() {
-        return Ok(());
+    if !file.headers.is_empty() {
+        return Err(refused(
+            "headers",
+            "are for a server with a URL, and this one is a command; give it what it needs in \
+             upstream.env",
+        ));
     }
-    Err(refused(
-        "headers",
-        "are for a server with a URL, and this one is a command; give it what it needs in \
-         upstream.env",
-    ))
+    let set = [
+        (
+            "sessions_max",
+            file.sessions_max != file::Upstream::default().sessions_max,
+        ),
+        (
+            "connect_timeout",
+            file.connect_timeout != file::Upstream::default().connect_timeout,
+        ),
+    ];
+    match set.iter().find(|(_, is_set)| *is_set) {
+        Some((key, _)) => Err(refused(
+            key,
+            "is for a server with a URL, and this one is run by raincheck; take it out",
+        )),
+        None => Ok(()),
+    }
 }
 
 fn command(file: &file::Upstream, environment: &[(String, String)]) -> Result<Command, Problem> {

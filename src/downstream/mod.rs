@@ -45,6 +45,7 @@ mod open;
 mod pass;
 mod patience;
 mod patient;
+mod related;
 mod reply;
 pub mod route;
 mod sent;
@@ -166,7 +167,12 @@ async fn post(front: &Shared, parts: Parts, body: Bytes) -> Response<Body> {
         return refusal;
     }
     match intercept::modern(&body, &parts.headers) {
-        Ok(Intercepted::Request(modern)) => answer(front, &parts, &body, &modern).await,
+        Ok(Intercepted::Request(modern)) => {
+            if modern.meta.names_tasks {
+                return Box::pin(related::answer(front, parts, &body, &modern)).await;
+            }
+            answer(front, &parts, &body, &modern).await
+        }
         // No notification is defined from clients on this transport; none needs an answer.
         Ok(Intercepted::Notification) => reply::empty(StatusCode::ACCEPTED),
         Err(request::Refused {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 
 use super::error::RpcError;
-use super::json::{Object, is_object};
+use super::json::{Fault, Object, is_object, prepend, quote, set};
 
 pub const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
 pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
@@ -15,15 +15,18 @@ pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 pub const PROGRESS_TOKEN: &str = "progressToken";
 /// Ties a message to a task of 2025-11-25; no result on the modern face has it.
 pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
+/// The tasks that a request is about, by their ids (draft of the Tasks extension). Advisory.
+pub const RELATED_TASK_IDS: &str = "io.modelcontextprotocol/relatedTaskIds";
 /// Raincheck's own: by which a client knows its call again.
 pub const IDEMPOTENCY_KEY: &str = "io.raincheck/idempotencyKey";
 
-const RESERVED: [&str; 6] = [
+const RESERVED: [&str; 7] = [
     PROTOCOL_VERSION,
     CLIENT_CAPABILITIES,
     LOG_LEVEL,
     SUBSCRIPTION_ID,
     PROGRESS_TOKEN,
+    RELATED_TASK_IDS,
     IDEMPOTENCY_KEY,
 ];
 
@@ -37,6 +40,8 @@ pub struct Meta<'a> {
     pub progress_token: Option<&'a RawValue>,
     pub log_level: Option<Cow<'a, str>>,
     pub idempotency_key: Option<&'a RawValue>,
+    /// It is about tasks, see [`RELATED_TASK_IDS`].
+    pub names_tasks: bool,
 }
 
 impl<'a> Meta<'a> {
@@ -71,8 +76,31 @@ impl<'a> Meta<'a> {
             progress_token,
             log_level,
             idempotency_key: meta.get(IDEMPOTENCY_KEY),
+            names_tasks: meta.contains(RELATED_TASK_IDS),
         })
     }
+}
+
+/// The ids in [`RELATED_TASK_IDS`]; none where it is no list of texts. `None`: there is no such member.
+pub fn related_task_ids(params: &Object<'_>) -> Option<Vec<String>> {
+    let meta = params.get_object("_meta")?;
+    let ids = meta.get(RELATED_TASK_IDS)?;
+    Some(serde_json::from_str(ids.get()).unwrap_or_default())
+}
+
+/// The message with these ids in [`RELATED_TASK_IDS`], and without the member where there are none.
+pub fn with_related_task_ids(message: &str, ids: &[String]) -> Result<String, Fault> {
+    let object = Object::parse(message)?;
+    let params = object.get("params").ok_or(Fault::Syntax)?;
+    let meta = Object::parse(params.get())?
+        .get_object("_meta")
+        .ok_or(Fault::Syntax)?;
+    let mut meta = meta.render_filtered(|key| key != RELATED_TASK_IDS);
+    if !ids.is_empty() {
+        let list: Vec<String> = ids.iter().map(|id| quote(id)).collect();
+        meta = prepend(&meta, RELATED_TASK_IDS, &format!("[{}]", list.join(",")));
+    }
+    set(message, "params", &set(params.get(), "_meta", &meta)?)
 }
 
 fn declares_tasks(capabilities: &RawValue) -> bool {
@@ -112,4 +140,28 @@ pub fn is_log_level(level: &str) -> bool {
 pub fn is_at_least(level: &str, asked: &str) -> bool {
     let rank = |name| LOG_LEVELS.iter().position(|known| *known == name);
     rank(level).is_none_or(|level| rank(asked).is_none_or(|asked| level >= asked))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_ids_that_are_kept_are_said() {
+        let message = r#"{"id":1, "params":{"_meta":{"a":1.10,"io.modelcontextprotocol/relatedTaskIds":["x","y"]},"name":"t"}}"#;
+        let object = Object::parse(message).unwrap();
+        let named = related_task_ids(&object.get_object("params").unwrap());
+        assert_eq!(named.unwrap(), ["x", "y"]);
+        assert_eq!(
+            with_related_task_ids(message, &[]).unwrap(),
+            r#"{"id":1, "params":{"_meta":{"a":1.10},"name":"t"}}"#
+        );
+        assert_eq!(
+            with_related_task_ids(message, &["y\"".to_owned()]).unwrap(),
+            r#"{"id":1, "params":{"_meta":{"io.modelcontextprotocol/relatedTaskIds":["y\""],"a":1.10},"name":"t"}}"#
+        );
+        let none = Object::parse(r#"{"_meta":{"io.modelcontextprotocol/relatedTaskIds":"x"}}"#);
+        assert_eq!(related_task_ids(&none.unwrap()), Some(Vec::new()));
+        assert_eq!(related_task_ids(&Object::parse("{}").unwrap()), None);
+    }
 }

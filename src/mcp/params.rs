@@ -29,6 +29,9 @@ fn check_one(
     if values.next().is_some() {
         return says("stands twice");
     }
+    if arguments.is_some_and(|arguments| is_ambiguous(arguments, &mirrored.path)) {
+        return says("mirrors an argument that is there twice");
+    }
     let body = arguments.and_then(|arguments| argument(arguments, &mirrored.path));
     let (header, body) = match (header, body) {
         (None, None) => return Ok(()),
@@ -68,6 +71,25 @@ fn argument<'a>(arguments: &'a RawValue, path: &[String]) -> Option<&'a RawValue
         value = Object::parse(value.get()).ok()?.get(key)?;
     }
     (value.get() != "null").then_some(value)
+}
+
+/// Whether a reader could find another argument at that path: of members of one name some take the
+/// first and some the last.
+fn is_ambiguous(arguments: &RawValue, path: &[String]) -> bool {
+    let mut value = arguments;
+    for key in path {
+        let Ok(object) = Object::parse(value.get()) else {
+            return false;
+        };
+        if object.is_ambiguous(&[key]) {
+            return true;
+        }
+        let Some(inner) = object.get(key) else {
+            return false;
+        };
+        value = inner;
+    }
+    false
 }
 
 fn is_same(header: &str, body: &RawValue) -> bool {
@@ -211,6 +233,18 @@ mod tests {
             &[("mcp-param-region", "=?base64?IHg=?=")]
         ));
         assert!(ok(r#"{"deep":{"n":42}}"#, &[("mcp-param-n", "42.0")]));
+        let eu = [("mcp-param-region", "eu")];
+        for twice in [
+            r#"{"region":"eu","region":"us"}"#,
+            r#"{"region":"eu","r\u0065gion":"us"}"#,
+            r#"{"region":"eu","Region":"us"}"#,
+        ] {
+            assert!(!ok(twice, &eu), "{twice}");
+        }
+        let n = [("mcp-param-n", "1")];
+        assert!(!ok(r#"{"deep":{"n":1},"deep":{"n":2}}"#, &n));
+        assert!(!ok(r#"{"deep":{"n":1,"n":2}}"#, &n));
+        assert!(ok(r#"{"deep":{"n":1},"other":1,"other":2}"#, &n));
         assert!(!ok(r#"{"region":"eu"}"#, &[]));
         assert!(!ok(r#"{"region":"eu"}"#, &[("mcp-param-region", "us")]));
         assert!(!ok(r#"{"region":"eu"}"#, &[("mcp-param-region", "EU")]));

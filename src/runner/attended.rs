@@ -10,7 +10,7 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::time::Instant;
 
 use super::parked::input_required;
-use super::seat::{self, Answer, Client, Reply, Seat};
+use super::seat::{self, Answer, Client, Seat};
 use super::terms::Terms;
 use super::watch::Watch;
 use super::{Announce, Runner};
@@ -82,7 +82,7 @@ impl Runner {
                 answer = attendant.answer(&seat) => Some(answer),
             };
             if let Some(answer) = answer {
-                seat.send(Reply::Answer(answer), attendant.deadline()).await;
+                seat.answer(answer);
                 if halt.is_cancelled() || seat.settled().await {
                     return;
                 }
@@ -287,7 +287,7 @@ impl Attendant {
         out.str("jsonrpc", "2.0")
             .str("method", "notifications/progress")
             .raw("params", &params.end());
-        seat.send(Reply::Relay(out.end()), self.deadline()).await;
+        seat.tell(out.end(), self.announce_at).await;
     }
 
     /// Puts to a legacy client what the call asks, under names by which any replica takes the answer.
@@ -301,7 +301,7 @@ impl Attendant {
         let open: Vec<(Box<str>, String)> = open.map(|(key, text)| (key.into(), text)).collect();
         for (key, question) in open {
             self.put.insert(key);
-            seat.send(Reply::Relay(question), self.deadline()).await;
+            seat.ask(question, self.deadline()).await;
         }
     }
 

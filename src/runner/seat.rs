@@ -1,8 +1,9 @@
 //! The client's place at a call: where answers go, and the one cell that decides whether the
 //! client heard of its task or went away before.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use serde_json::value::RawValue;
 use tokio::sync::{Notify, mpsc};
@@ -13,8 +14,13 @@ use crate::mcp::error::{Failure, SideEffect};
 use crate::mcp::input::QUESTIONS_MAX;
 use crate::upstream::{self, UpstreamError};
 
-/// Notifications that wait for a slow client; beyond it the wrapped server waits too.
+/// Notifications that wait for a slow client.
 const REPLIES_MAX: usize = 8;
+
+/// How long the wrapped server waits with a client that does not read. Then the client misses
+/// notifications until it reads again: its call must not stand still, and must become a task in
+/// time.
+const SLOW_CLIENT: Duration = Duration::from_secs(5);
 
 /// What goes to the client that called.
 #[derive(Debug)]
@@ -61,10 +67,13 @@ const GONE: u8 = 2;
 /// A new seat: the carrier's side and the handler's side.
 pub(super) fn seat() -> (Seat, Client) {
     let cell = Arc::new(Cell::default());
-    let (replies, receiver) = mpsc::channel(REPLIES_MAX);
+    // Questions and the answer have places that no notification takes.
+    let (replies, receiver) = mpsc::channel(REPLIES_MAX + QUESTIONS_MAX + 1);
     let (answers, answered) = mpsc::channel(QUESTIONS_MAX);
     (
         Seat {
+            answer: Mutex::new(replies.clone().try_reserve_owned().ok()),
+            is_slow: AtomicBool::new(false),
             replies,
             answered: Some(answered),
             cell: Arc::clone(&cell),
@@ -81,6 +90,10 @@ pub(super) fn seat() -> (Seat, Client) {
 #[derive(Debug)]
 pub(super) struct Seat {
     replies: mpsc::Sender<Reply>,
+    /// The place of the answer, until it is there.
+    answer: Mutex<Option<mpsc::OwnedPermit<Reply>>>,
+    /// The client missed the last notification.
+    is_slow: AtomicBool,
     answered: Option<mpsc::Receiver<Answered>>,
     cell: Arc<Cell>,
 }
@@ -125,13 +138,46 @@ impl Seat {
         self.cell.streams.load(Ordering::Relaxed)
     }
 
-    /// Waits while the client is slow, at most until `deadline`.
-    pub(super) async fn send(&self, reply: Reply, deadline: Instant) {
-        if matches!(reply, Reply::Relay(_)) {
-            self.cell.streams.store(true, Ordering::Relaxed);
-        }
+    /// The answer. Never waits; of several the first counts.
+    pub(super) fn answer(&self, answer: Answer) {
+        let place = self.answer.lock();
+        let place = place.unwrap_or_else(PoisonError::into_inner).take();
         // A client that went away is noticed by the cell, not here.
-        let _ = tokio::time::timeout_at(deadline, self.replies.send(reply)).await;
+        if let Some(place) = place {
+            place.send(Reply::Answer(answer));
+        }
+    }
+
+    /// A request of the server's. There is room for all that may be open at once; beyond it this
+    /// waits until `deadline`.
+    pub(super) async fn ask(&self, question: String, deadline: Instant) {
+        self.cell.streams.store(true, Ordering::Relaxed);
+        let asking = self.replies.send(Reply::Relay(question));
+        let _ = tokio::time::timeout_at(deadline, asking).await;
+    }
+
+    /// A notification. Waits while the client is slow, but not past `until`, and then the client
+    /// misses this one and those after it, until it reads again.
+    pub(super) async fn tell(&self, notification: String, until: Option<Instant>) {
+        self.cell.streams.store(true, Ordering::Relaxed);
+        let now = Instant::now();
+        let until = if self.is_slow.load(Ordering::Relaxed) {
+            now
+        } else {
+            until.map_or(now + SLOW_CLIENT, |until| until.min(now + SLOW_CLIENT))
+        };
+        let places = self.replies.reserve_many(QUESTIONS_MAX + 1);
+        let told = match tokio::time::timeout_at(until, places).await {
+            Ok(Ok(mut places)) => {
+                if let Some(place) = places.next() {
+                    place.send(Reply::Relay(notification));
+                }
+                true
+            }
+            Ok(Err(_closed)) => true,
+            Err(_elapsed) => false,
+        };
+        self.is_slow.store(!told, Ordering::Relaxed);
     }
 }
 
@@ -190,5 +236,66 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         self.decide(GONE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(number: usize) -> String {
+        number.to_string()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_does_not_read_holds_nothing_up_for_long() {
+        let (seat, mut client) = seat();
+        let began = Instant::now();
+        for number in 0..REPLIES_MAX {
+            seat.tell(note(number), None).await;
+        }
+        assert_eq!(Instant::now() - began, Duration::ZERO);
+        seat.tell(note(100), None).await;
+        assert_eq!(Instant::now() - began, SLOW_CLIENT);
+        // From here on it is known to be slow.
+        for number in 101..200 {
+            seat.tell(note(number), None).await;
+        }
+        for number in 0..QUESTIONS_MAX {
+            seat.ask(note(number), began + Duration::from_secs(1000))
+                .await;
+        }
+        seat.answer(Answer::StoreUnavailable);
+        assert_eq!(Instant::now() - began, SLOW_CLIENT);
+        for number in 0..REPLIES_MAX {
+            let Some(Reply::Relay(told)) = client.next().await else {
+                panic!("{number} is missing");
+            };
+            assert_eq!(told, note(number));
+        }
+        for _ in 0..QUESTIONS_MAX {
+            assert!(matches!(client.next().await, Some(Reply::Relay(_))));
+        }
+        assert!(matches!(client.next().await, Some(Reply::Answer(_))));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_becomes_a_task_in_time_and_who_reads_again_is_told_again() {
+        let (seat, mut client) = seat();
+        let began = Instant::now();
+        let window = began + Duration::from_secs(1);
+        for number in 0..=REPLIES_MAX {
+            seat.tell(note(number), Some(window)).await;
+        }
+        assert_eq!(Instant::now() - began, Duration::from_secs(1));
+        assert!(client.next().await.is_some());
+        seat.tell(note(77), None).await;
+        let mut last = String::new();
+        for _ in 0..REPLIES_MAX {
+            if let Some(Reply::Relay(told)) = client.next().await {
+                last = told;
+            }
+        }
+        assert_eq!(last, note(77));
     }
 }

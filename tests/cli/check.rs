@@ -157,3 +157,31 @@ fn a_silent_program_is_waited_for_with_a_word() {
         "raincheck: waiting for sleep (up to 60 s; npx and the like may be fetching it)"
     );
 }
+
+/// Some of what does nothing may stand in a file that others share, so it is only said.
+#[test]
+fn what_does_nothing_where_it_stands_is_told() {
+    let config = std::env::temp_dir().join(format!("rc-unused-{}.toml", std::process::id()));
+    let text = "[store]\nurl = 'memory:'\nnamespace = 'x'\nwait_timeout = '2s'\n\
+                [tasks]\nfallback_after = '30s'\n[admin]\nready_needs_store = true\n";
+    std::fs::write(&config, text).unwrap();
+    let arguments = ["check", "--upstream", "http://127.0.0.1:1/mcp", "--config"];
+    let output = raincheck(&[&arguments[..], &[config.to_str().unwrap()]].concat());
+    std::fs::remove_file(&config).unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let warned: Vec<_> = said
+        .lines()
+        .filter(|line| line.contains("does nothing here"))
+        .filter_map(|line| line.split_whitespace().nth(2))
+        .collect();
+    assert_eq!(
+        warned,
+        [
+            "store.namespace",
+            "store.wait_timeout",
+            "tasks.fallback_after",
+            "admin.ready_needs_store"
+        ],
+        "{said}"
+    );
+}

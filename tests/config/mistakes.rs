@@ -192,6 +192,40 @@ pub(crate) const MISTAKES: &[(&str, &str)] = &[
              letters, digits, \"-\", \"_\", \".\" and \"~\"",
     ),
     (
+        "[drain]\ntoken = 'change-me-0123456789abcdef'\n[admin]\nprobes = '0.0.0.0:8441'",
+        "config.toml: drain.token: is one of our examples, which everybody knows; write your own, \
+             such as `openssl rand -hex 16` makes",
+    ),
+    (
+        "[drain]\ntoken = 'a-long-random-text'\n[admin]\nprobes = '0.0.0.0:8441'",
+        "config.toml: drain.token: is one of our examples, which everybody knows; write your own, \
+             such as `openssl rand -hex 16` makes",
+    ),
+    (
+        "[store]\nseal_key = '0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef'",
+        "config.toml: store.seal_key: is one of our examples, which everybody knows; write your \
+             own, as `openssl rand -hex 32` makes it",
+    ),
+    (
+        "[upstream]\nsessions_max = 2305843009213693952",
+        "config.toml: upstream.sessions_max: must be from 1 to 1000000; the default is 256",
+    ),
+    (
+        "[upstream]\nchildren_max = 4",
+        "config.toml: upstream.children_max: is for a server that raincheck runs, and this one has \
+             a URL; take it out",
+    ),
+    (
+        "[tasks]\nattach_window = '5m'",
+        "config.toml: tasks.attach_window: no call is attached where attach is not true; set that, \
+             too, or take it out",
+    ),
+    (
+        "[tasks]\nattach = true\n[[tools]]\nname = 'a'\nattach = false\nattach_window = '5m'",
+        "config.toml: [[tools]] #1: attach_window: no call is attached where attach is not true; \
+             set that, too, or take it out",
+    ),
+    (
         "[store]\nurl = 'redb:~/tasks.redb'",
         r#"config.toml: store.url: no shell makes a folder of "~" there; write the whole path"#,
     ),

@@ -334,3 +334,23 @@ fn what_an_upstream_is_told_must_be_of_use_to_it() {
         assert_eq!(said, expected, "{text}");
     }
 }
+
+#[test]
+fn what_is_for_the_other_kind_of_server_is_refused() {
+    for (setting, kind) in [
+        ("sessions_max = 4", "sessions_max"),
+        ("connect_timeout = '1s'", "connect_timeout"),
+    ] {
+        let text = format!("[upstream]\ncommand = ['x']\n{setting}");
+        assert_eq!(
+            program(&text, &[], &[]).unwrap_err(),
+            format!(
+                "config.toml: upstream.{kind}: is for a server with a URL, and this one is run by \
+                 raincheck; take it out"
+            )
+        );
+    }
+    // At their defaults they say nothing.
+    let usual = "[upstream]\ncommand = ['x']\nsessions_max = 256\nconnect_timeout = '5s'";
+    program(usual, &[], &[]).unwrap();
+}

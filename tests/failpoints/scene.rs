@@ -15,7 +15,7 @@ use super::support::client::{Client, Request, Task};
 use super::support::shape::assert_state;
 use super::support::{Config, Era, PATIENCE, Proxy, Upstream, within};
 
-const SEAL_KEY: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+const SEAL_KEY: &str = "1f2e3d4c5b6a79880f1e2d3c4b5a69781f2e3d4c5b6a79880f1e2d3c4b5a6978";
 const SIGABRT: i32 = 6;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

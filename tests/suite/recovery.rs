@@ -8,7 +8,7 @@ use crate::support::shape::assert_state;
 use crate::support::{Client, Config, Era, PATIENCE, Proxy, Upstream, in_both_eras, within};
 
 pub(crate) const SEAL_KEY: &str =
-    "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+    "1f2e3d4c5b6a79880f1e2d3c4b5a69781f2e3d4c5b6a79880f1e2d3c4b5a6978";
 
 /// Two replicas in front of one server.
 pub(crate) struct Pair {

@@ -1,11 +1,12 @@
 //! A call that a rule refuses, in every spelling in which a server could read it and raincheck could
 //! not: none of them reaches the server. Without such a rule sessions pass byte for byte.
 
+use futures_util::future::join_all;
 use hyper::Method;
 use serde_json::json;
 
 use crate::support::client::{Answer, Client};
-use crate::support::{Config, Era, Rig};
+use crate::support::{Config, Era, PATIENCE, Rig, within};
 
 const SESSION: &str = "mcp-session-id";
 const VERSION: &str = "mcp-protocol-version";
@@ -342,4 +343,65 @@ async fn a_program_hears_none_of_them_either() {
         let answer = post(&client, &session, &spelling).await;
         assert_eq!(answer.refusal(), spelling.refused, "{}", spelling.what);
     }
+}
+
+/// A limit is one for all, whatever revision they speak.
+#[tokio::test]
+async fn a_limit_counts_the_calls_of_sessions() {
+    for config in [
+        Config::always().terms("concurrency = 2"),
+        Config::always().section("upstream", "concurrency = 2"),
+    ] {
+        let rig = Rig::start(Era::Legacy, config).await;
+        let client = rig.client();
+        let session = open(&client).await;
+        let calls = (0..9).map(|number| {
+            let (rig, client, session) = (&rig, client.clone(), session.clone());
+            let version = ["2025-11-25", "2025-06-18", "2025-03-26"][number % 3];
+            async move {
+                if number == 8 {
+                    let other = rig.client().without_tasks();
+                    let answer = other.call("slow", json!({"ms": 30})).await;
+                    assert_eq!(answer.into_text(), "slept");
+                    return;
+                }
+                let call = json!({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": {
+                    "name": "slow", "arguments": {"ms": 30},
+                }});
+                let call = client.post(call.to_string());
+                let call = call.header(SESSION, &session).header(VERSION, version);
+                let answer = call.send().await.json();
+                assert_eq!(answer["id"], number);
+                assert_eq!(answer["result"]["content"][0]["text"], "slept", "{answer}");
+            }
+        });
+        within(PATIENCE * 2, "all had their turn", join_all(calls)).await;
+        assert_eq!(rig.upstream.tally("slow").finished, 9);
+        assert_eq!(rig.upstream.peak(), 2);
+    }
+}
+
+/// And who finds the queue full hears so.
+#[tokio::test]
+async fn a_full_queue_refuses_the_calls_of_sessions() {
+    let config = Config::always().tool("held", "concurrency = 1\nqueue = 0");
+    let rig = Rig::start(Era::Legacy, config).await;
+    let client = rig.client();
+    let session = open(&client).await;
+    let call = |id: u32| {
+        let call = format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"held","arguments":{{}}}}}}"#
+        );
+        let call = client.post(call).header(SESSION, &session);
+        call.header(VERSION, "2025-06-18")
+    };
+    let first = tokio::spawn(call(1).send());
+    rig.upstream.until_started("held").await;
+    let refused = call(2).send().await;
+    let reason = &refused.json()["error"]["data"]["io.raincheck/reason"];
+    assert_eq!((refused.status, reason.as_str()), (503, Some("queue_full")));
+    rig.upstream.release("held");
+    let first = first.await.unwrap().json();
+    assert_eq!(first["result"]["content"][0]["text"], "released");
+    assert_eq!(rig.upstream.tally("held").started, 1);
 }

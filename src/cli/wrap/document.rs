@@ -67,6 +67,10 @@ impl Document {
         self.root.to_string()
     }
 
+    pub(super) fn root_node(&self) -> CstNode {
+        self.root.clone().into()
+    }
+
     /// The servers of that project, or everybody's, each with its name, in the order of the file.
     pub(super) fn entries(&self, project: Option<&str>) -> Result<Vec<Named>, String> {
         let root = self.object()?;

@@ -1,11 +1,13 @@
 //! `raincheck wrap`: lets a client's settings file launch raincheck in front of a server that it names.
 
 use std::ffi::OsStr;
+use std::fmt::Write as _;
 use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use similar::ChangeTag;
 
 use super::Failure;
 use super::table::{printable, table};
@@ -14,6 +16,7 @@ use crate::config::load::{allowed_variables, environment};
 mod document;
 mod entry;
 mod file;
+mod masked;
 mod program;
 mod undo;
 mod unwrapped;
@@ -21,6 +24,7 @@ mod unwrapped;
 use document::{Document, Named, Wanted};
 use entry::{Launch, Runs};
 use file::SettingsFile;
+use masked::masked;
 
 #[derive(Debug, Args)]
 pub(super) struct Line {
@@ -196,7 +200,8 @@ fn apply(
     text: &str,
     notes: &[String],
 ) -> Result<ExitCode, Failure> {
-    say(&difference(file, text));
+    let shown = difference(file, text).map_err(|why| located(&line.file, &why))?;
+    say(&shown);
     for note in notes {
         say(&format!("note: {note}\n"));
     }
@@ -233,22 +238,33 @@ fn agreed(file: &Path) -> Result<bool, Failure> {
     Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
-/// The lines that change and no others: what is beside them may be somebody's secret.
-fn difference(file: &SettingsFile, text: &str) -> String {
-    let name = file.path.display().to_string();
-    let diff = similar::TextDiff::from_lines(file.text.as_str(), text)
-        .unified_diff()
-        .context_radius(0)
-        .header(&name, &name)
-        .to_string();
-    diff.chars()
-        .filter(|c| *c != '\r')
-        .map(|c| match c {
-            '\n' | '\t' => c,
-            c if c.is_control() => char::REPLACEMENT_CHARACTER,
-            c => c,
-        })
-        .collect()
+/// The lines that change and no others, without what may be somebody's secret: they are found in the
+/// texts as they are, and shown from the masked ones, which have the same lines.
+fn difference(file: &SettingsFile, text: &str) -> Result<String, String> {
+    let name = file.path.display();
+    let shown = (masked(&file.text)?, masked(text)?);
+    let (old, new): (Vec<&str>, Vec<&str>) =
+        (shown.0.split('\n').collect(), shown.1.split('\n').collect());
+    let diff = similar::TextDiff::from_lines(file.text.as_str(), text);
+    let mut out = format!("--- {name}\n+++ {name}\n");
+    for hunk in diff.unified_diff().context_radius(0).iter_hunks() {
+        let _ = writeln!(out, "{}", hunk.header());
+        for change in hunk.iter_changes() {
+            let (lines, place) = match change.tag() {
+                ChangeTag::Delete => (&old, change.old_index()),
+                ChangeTag::Insert => (&new, change.new_index()),
+                ChangeTag::Equal => continue,
+            };
+            let line = place.and_then(|place| lines.get(place));
+            let _ = writeln!(out, "{}{}", change.tag(), line.copied().unwrap_or_default());
+        }
+    }
+    let printable = out.chars().filter(|c| *c != '\r').map(|c| match c {
+        '\n' | '\t' => c,
+        c if c.is_control() => char::REPLACEMENT_CHARACTER,
+        c => c,
+    });
+    Ok(printable.collect())
 }
 
 fn list(file: &SettingsFile, project: Option<&str>) -> Result<ExitCode, String> {

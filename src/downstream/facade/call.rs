@@ -345,10 +345,11 @@ impl Asked {
             }
             Rpc::failure(id, Failure::new(refused.reason(), SideEffect::Unknown))
         })?;
+        let mut is_slow = false;
         loop {
             match client.next().await {
                 Some(Reply::Relay(notification)) => {
-                    say(said, notification).await;
+                    tell(said, notification, &mut is_slow).await;
                 }
                 Some(Reply::Answer(answer)) => {
                     client.into_guard().announce();
@@ -444,4 +445,21 @@ pub(super) fn cancel(front: &Shared, session: &Session, id: &RawValue) -> bool {
 pub(super) async fn say(said: &mpsc::Sender<Said>, message: String) -> bool {
     let saying = said.send(Said::Message(message));
     matches!(tokio::time::timeout(SLOW_CLIENT, saying).await, Ok(Ok(())))
+}
+
+/// A notification. The call waits for a slow client once, and then the client misses those for which it
+/// has no room.
+pub(in crate::downstream) async fn tell(
+    said: &mpsc::Sender<Said>,
+    notification: String,
+    is_slow: &mut bool,
+) {
+    let patience = if *is_slow {
+        Duration::ZERO
+    } else {
+        SLOW_CLIENT
+    };
+    let telling = said.send(Said::Message(notification));
+    // Of a client that went away it is decided elsewhere what becomes of its call.
+    *is_slow = tokio::time::timeout(patience, telling).await.is_err();
 }

@@ -43,7 +43,7 @@ mod table;
 mod words;
 
 use call::Asked;
-pub(super) use call::Said;
+pub(super) use call::{Said, tell};
 use session::{PREFIX, Session, Unfound};
 use table::Table;
 

@@ -47,7 +47,8 @@ pub(super) async fn post(front: &Shared, parts: Parts, body: Bytes) -> Response<
     if let Some(refusal) = front.refuses_message(&parts, &body) {
         return refusal;
     }
-    let parts = agreed::completed(front, parts);
+    let mut parts = agreed::completed(front, parts);
+    let body = front.hide_our_ids(&mut parts, body).await;
     if facade::serves(front, &parts.headers).await {
         return Box::pin(facade::post(front, &parts, body)).await;
     }

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::super::outcome::{self, Meaning};
-use super::super::seat::{Answer, Reply, Seat};
+use super::super::seat::{Answer, Seat};
 use super::{Carrier, Flow, GATHER};
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
@@ -131,7 +131,7 @@ impl Carrier {
             out.str("jsonrpc", "2.0")
                 .str("method", method)
                 .raw("params", params);
-            seat.send(Reply::Relay(out.end()), self.deadline).await;
+            seat.tell(out.end(), self.window).await;
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
 
-use super::super::seat::{Answered, Reply};
+use super::super::seat::Answered;
 use super::{Carrier, Flow};
 use crate::mcp::json::{Object, Writer};
 use crate::mcp::tasks_2025;
@@ -22,7 +22,7 @@ impl Carrier {
             out.raw("params", params.get());
         }
         if let Some(seat) = &self.seat {
-            seat.send(Reply::Relay(out.end()), self.deadline).await;
+            seat.ask(out.end(), self.deadline).await;
         }
         // Until it is answered: a record would have it as its own.
         self.asked.push(question);

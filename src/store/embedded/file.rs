@@ -1,12 +1,13 @@
 //! The file itself: who may open it, and one clear sentence when it cannot be opened.
 
 use std::ffi::OsString;
-use std::fs::{DirBuilder, OpenOptions};
+use std::fs::{DirBuilder, Metadata, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use redb::{Database, DatabaseError, StorageError};
+use rustix::process::geteuid;
 
 /// Why the embedded store could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -76,7 +77,26 @@ impl File {
             .mode(0o600)
             .open(&self.0)
             .map_err(io)?;
+        ours(&file).map_err(io)?;
         redb::Builder::new().set_cache_size(CACHE).create_file(file)
+    }
+}
+
+/// Why a file that is there must not be used: what it says may be personal, and what it is given is
+/// believed. A group may have it, because Kubernetes gives volumes to one (`fsGroup`).
+pub(super) fn exposed(found: &Metadata) -> Option<&'static str> {
+    if found.uid() != geteuid().as_raw() {
+        return Some("it belongs to another user; have it made by the one that raincheck runs as");
+    }
+    let is_open = found.mode() & 0o007 != 0;
+    is_open.then_some("every user of this machine may open it; close it with chmod 600")
+}
+
+/// A file that is there, if it may be used.
+pub(super) fn ours(file: &std::fs::File) -> io::Result<()> {
+    match exposed(&file.metadata()?) {
+        Some(why) => Err(io::Error::new(io::ErrorKind::PermissionDenied, why)),
+        None => Ok(()),
     }
 }
 

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use aws_lc_rs::hmac;
 
 use super::super::seal::Master;
+use super::file::ours;
 
 /// Reads or makes the key that belongs to this store file. Whoever calls has the store open: no
 /// other process makes one at the same time.
@@ -81,10 +82,9 @@ pub fn callers_key(master: &Master) -> [u8; 32] {
 
 fn read(path: &Path) -> io::Result<Master> {
     let mut key = [0; 32];
-    OpenOptions::new()
-        .read(true)
-        .open(path)?
-        .read_exact(&mut key)?;
+    let mut file = OpenOptions::new().read(true).open(path)?;
+    ours(&file)?;
+    file.read_exact(&mut key)?;
     Ok(key)
 }
 
@@ -125,6 +125,9 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600);
         std::fs::write(&path, b"short").unwrap();
         assert_ne!(seal_key(&store).unwrap(), key);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o604)).unwrap();
+        let refused = seal_key(&store).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
         std::fs::remove_file(path).unwrap();
     }
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 use redb::DatabaseError;
 use uuid::Uuid;
 
-use super::file::{Claim, OpenError};
+use super::file::{Claim, OpenError, exposed};
 use super::{Embedded, tables};
 
 /// What a store file is.
@@ -38,6 +38,9 @@ impl Embedded {
         // To open a pipe may take for ever.
         if !found.is_file() {
             return Err(unwritable(io::Error::other("it is not a file")));
+        }
+        if let Some(why) = exposed(&found) {
+            return Err(unwritable(io::Error::other(why)));
         }
         let opened = OpenOptions::new().read(true).write(true).open(path);
         opened.map_err(unwritable)?;
@@ -80,6 +83,8 @@ fn can_make(path: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt as _;
     use std::path::PathBuf;
     use std::sync::Arc;
 
@@ -119,6 +124,22 @@ mod tests {
         let directory = Directory::new();
         let file = directory.0.join("x.redb");
         std::fs::write(&file, [0x78; 8192]).unwrap();
+        // Whose it is and who may open it comes first.
+        std::fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+        let error = Embedded::look(&file).unwrap_err().to_string();
+        assert!(
+            error.contains("every user of this machine may open it"),
+            "{error}"
+        );
+        let Err(error) = Embedded::open(&file, Arc::new(System)) else {
+            panic!("opened");
+        };
+        let cause = std::error::Error::source(&error).unwrap().to_string();
+        assert!(
+            cause.contains("every user of this machine may open it"),
+            "{cause}"
+        );
+        std::fs::set_permissions(&file, Permissions::from_mode(0o660)).unwrap();
         for path in [
             Path::new("/proc/nope/x.redb"),
             &file.join("beneath"),

@@ -234,6 +234,37 @@ fn an_address_is_put_behind_raincheck_and_no_secret_among_its_arguments() {
     assert_eq!(settings.text(), SETTINGS);
 }
 
+/// Terminals are recorded, shown to others and pasted into reports.
+#[test]
+fn no_secret_is_shown() {
+    let one_line = r#"{"mcpServers": {"a": {"command": "npx", "args": ["x", "--key", "s3cret"]}, "b": {"url": "http://h/mcp", "headers": {"X": "s3cret"}}}}"#;
+    for (text, names) in [
+        (
+            SETTINGS.replace("Bearer ${input:token}", "Bearer s3cret"),
+            ["remote", "keyed"],
+        ),
+        (one_line.to_owned(), ["a", "b"]),
+    ] {
+        let settings = Settings::new(&text);
+        for name in names {
+            for arguments in [
+                &[name, "--dry-run"][..],
+                &[name, "--yes"],
+                &[name, "--undo", "--dry-run"],
+            ] {
+                let said = settings.ok(arguments);
+                assert!(said.contains("\n+"), "{said}");
+                assert!(
+                    !said.contains("s3cret") && !said.contains("key=secret"),
+                    "{said}"
+                );
+            }
+        }
+        let said = settings.ok(&[names[0], "--undo", "--dry-run"]);
+        assert!(said.contains("***"), "{said}");
+    }
+}
+
 #[test]
 fn undo_brings_back_one_server_and_leaves_what_changed_since() {
     let settings = Settings::new(SETTINGS);

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::super::super::body::Body;
 use super::super::super::companion::{self, Companion, Desk};
-use super::super::super::facade::{Said, stream};
+use super::super::super::facade::{self, Said, stream};
 use super::super::super::reply::Rpc;
 use super::super::super::tasks::Shared;
 use super::super::super::{Known, cancels, claims, dialect, held, undecided};
@@ -33,11 +33,8 @@ use crate::runner::{Announce, Call};
 use crate::task::policy::{Mode, Plan, Rule};
 use crate::upstream::{Outgoing, Pin};
 
-/// Messages that wait for a slow client; beyond it the call waits, too.
+/// Messages that wait for a slow client.
 const MESSAGES_MAX: usize = 64;
-
-/// How long a client that does not read holds its call up; then it misses a notification.
-const SLOW_CLIENT: Duration = Duration::from_secs(5);
 
 /// `None`: it passes.
 pub(super) async fn answer(
@@ -49,7 +46,9 @@ pub(super) async fn answer(
     let from = Sender::of(front, parts);
     let is_native = is_native(front, &from, &name).await;
     let rule = front.rules.for_tool(&name).0;
-    let may_be_ours = is_native || front.companion.is_some();
+    // What passes waits for no turn.
+    let is_limited = front.runner.limits(&name);
+    let may_be_ours = is_native || is_limited || front.companion.is_some();
     if !may_be_ours && !claims::may_be(request, &parts.headers, rule) {
         return None;
     }
@@ -59,8 +58,8 @@ pub(super) async fn answer(
         Ok(claim) => claim,
         Err(error) => return refuse(&error),
     };
-    if claim.is_some() {
-        // What passes to a server that is not known yet would not be claimed.
+    if claim.is_some() || is_limited {
+        // What passes to a server that is not known yet would not be claimed, and not be counted.
         if let Err(error) = front.upstream.era(from.who.credentials.clone()).await {
             return Some(undecided(request.id, error));
         }
@@ -80,10 +79,12 @@ pub(super) async fn answer(
     }
     let terms = match &desk {
         Some(desk) => Terms::of(desk, &from, rule, &name),
+        None if claim.is_none() && !is_native => Terms::only_held(rule, Known::default()),
         None => Terms::held(&from, front, (&name, rule)).await,
     };
     if claim.is_none() {
-        let may_pass = terms.plan == Plan::Held && !(is_native && terms.known.requires_task);
+        let is_natives = is_native && terms.known.requires_task;
+        let may_pass = terms.plan == Plan::Held && !is_natives && !is_limited;
         if may_pass || terms.plan == Plan::Refuse {
             return None;
         }
@@ -94,7 +95,7 @@ pub(super) async fn answer(
         Ok(pin) => pin,
         // The server says so best.
         Err(Unpinned::Unknown) => return None,
-        Err(Unpinned::Busy) if claim.is_none() => return None,
+        Err(Unpinned::Busy) if claim.is_none() && !is_limited => return None,
         Err(Unpinned::Busy) => return Some(Rpc::busy(id).into_response()),
     };
     let mut call = call(&from, request, (terms, rule), pin);
@@ -145,10 +146,14 @@ impl Terms {
 
     /// Without tickets.
     async fn held(from: &Sender<'_>, front: &Shared, (tool, rule): (&str, &Rule)) -> Self {
-        // As clients that ask for tasks are not.
-        let only_as_task = rule.require_tasks && rule.mode != Mode::Never;
         let tools = from.who.tools(front).await;
         let known = tools.as_ref().and_then(|tools| tools.get(tool));
+        Self::only_held(rule, known.map(Known::of).unwrap_or_default())
+    }
+
+    fn only_held(rule: &Rule, known: Known) -> Self {
+        // As clients that ask for tasks are not.
+        let only_as_task = rule.require_tasks && rule.mode != Mode::Never;
         Self {
             plan: if only_as_task {
                 Plan::Refuse
@@ -156,7 +161,7 @@ impl Terms {
                 Plan::Held
             },
             announce: Announce::Task,
-            known: known.map(Known::of).unwrap_or_default(),
+            known,
         }
     }
 }
@@ -346,16 +351,20 @@ impl Saying {
         }
     }
 
-    /// Waits while the client is slow: meanwhile the server waits, too.
-    async fn say(&self, message: String, patience: Duration) {
+    /// A question waits for a slow client, a notification hardly.
+    async fn say(&self, message: String, is_question: bool, is_slow: &mut bool) {
+        if !is_question {
+            return facade::tell(&self.messages, message, is_slow).await;
+        }
         let saying = self.messages.send(Said::Message(message));
         // Of a client that went away it is decided elsewhere what becomes of its call.
-        let _ = tokio::time::timeout(patience, saying).await;
+        let _ = tokio::time::timeout(self.question_patience, saying).await;
     }
 }
 
 /// Takes what is said to the client.
 async fn follow(mut client: Client, carrying: Carrying, saying: Saying) {
+    let mut is_slow = false;
     loop {
         let reply = tokio::select! {
             reply = client.next() => reply,
@@ -367,12 +376,12 @@ async fn follow(mut client: Client, carrying: Carrying, saying: Saying) {
             Some(Reply::Relay(message)) => {
                 // What has an id is a question.
                 let asked = Object::parse(&message).ok().and_then(|m| m.get("id"));
-                let patience = asked.map_or(SLOW_CLIENT, |_| saying.question_patience);
+                let is_question = asked.is_some();
                 if let Some(id) = asked.filter(|_| saying.streams) {
                     carrying.asks(id, client.answers());
                 }
                 tokio::select! {
-                    () = saying.say(message, patience) => {}
+                    () = saying.say(message, is_question, &mut is_slow) => {}
                     () = carrying.cancelled() => return,
                     () = saying.left() => return,
                 }

@@ -1,0 +1,213 @@
+//! Settings as they may be shown: without what may be somebody's secret. Lines stay lines.
+
+use jsonc_parser::cst::{CstContainerNode, CstLeafNode, CstNode};
+
+use super::document::Document;
+
+/// What stands in place of it.
+const MASK: &str = "***";
+
+/// Members whose values are no secrets: what a client launches and how it speaks to it.
+const SHOWN: [&str; 6] = [
+    "command",
+    "type",
+    "transport",
+    "cwd",
+    "envFile",
+    "RAINCHECK_UPSTREAM__ENV_ALLOW",
+];
+
+/// Members that hold addresses, which may carry a key behind the host.
+const ADDRESSES: [&str; 4] = ["url", "serverUrl", "httpUrl", "RAINCHECK_UPSTREAM__URL"];
+
+/// The same text with every value masked that is not known to be none.
+pub(super) fn masked(text: &str) -> Result<String, String> {
+    let document = Document::parse(text)?;
+    mask_members(&document.root_node());
+    Ok(document.text())
+}
+
+fn mask_members(node: &CstNode) {
+    for child in node.children() {
+        let Some(member) = child.as_object_prop() else {
+            mask_members(&child);
+            continue;
+        };
+        let name = member.decoded_name().unwrap_or_default();
+        let Some(value) = member.value() else {
+            continue;
+        };
+        if name == "args" && value.as_array().is_some() {
+            mask_words(&value);
+        } else if matches!(value, CstNode::Container(_)) {
+            mask_value(&value);
+        } else if ADDRESSES.contains(&&*name) {
+            set(&value, &address);
+        } else if !SHOWN.contains(&&*name) {
+            set(&value, &|_| MASK.to_owned());
+        }
+    }
+}
+
+/// What is in an object or in a list that is no list of words.
+fn mask_value(value: &CstNode) {
+    mask_members(value);
+    if let CstNode::Container(CstContainerNode::Array(list)) = value {
+        for element in list.elements() {
+            set(&element, &|_| MASK.to_owned());
+        }
+    }
+}
+
+/// The words of a command line.
+fn mask_words(list: &CstNode) {
+    let words = list.as_array().map(|list| list.elements());
+    let mut place = Place::default();
+    for word in words.unwrap_or_default() {
+        let Some(text) = string(&word) else {
+            continue;
+        };
+        let shown = place.next(&text);
+        set(&word, &|_| shown.clone());
+    }
+}
+
+/// Where in a command line a word stands.
+#[derive(Default)]
+struct Place {
+    part: Part,
+    /// A word that is no option was shown.
+    has_named: bool,
+    /// The word before is an option that may have a value.
+    is_value: bool,
+}
+
+/// Whose the next word is.
+#[derive(Default, PartialEq, Eq)]
+enum Part {
+    #[default]
+    First,
+    Ours,
+    /// The name of the wrapped program.
+    Program,
+    Theirs,
+}
+
+/// Options of launchers that have no value, or one that is no secret.
+const FLAGS: [&str; 5] = ["-y", "--yes", "-m", "-i", "--rm"];
+
+impl Place {
+    fn next(&mut self, word: &str) -> String {
+        match std::mem::replace(&mut self.part, Part::Theirs) {
+            Part::First if word == "stdio" => {
+                self.part = Part::Ours;
+                return word.to_owned();
+            }
+            Part::Ours => {
+                self.part = if word == "--" {
+                    Part::Program
+                } else {
+                    Part::Ours
+                };
+                let is_address = word.contains("://");
+                return if is_address {
+                    address(word)
+                } else {
+                    word.to_owned()
+                };
+            }
+            Part::Program => return word.to_owned(),
+            Part::First | Part::Theirs => {}
+        }
+        let is_value = std::mem::take(&mut self.is_value);
+        if word.starts_with('-') {
+            self.is_value = !FLAGS.contains(&word);
+            return match word.split_once('=') {
+                Some((option, _)) => format!("{option}={MASK}"),
+                // A short option may have its value behind it without a space.
+                None if !word.starts_with("--") && word.len() > 2 => {
+                    format!("{}{MASK}", short(word))
+                }
+                None => word.to_owned(),
+            };
+        }
+        // What runs: a package or a script. What follows may be anything, a key among it.
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "@/._-".contains(c);
+        if !is_value && !self.has_named && word.chars().all(is_plain) {
+            self.has_named = true;
+            return word.to_owned();
+        }
+        MASK.to_owned()
+    }
+}
+
+fn short(option: &str) -> &str {
+    option.get(..2).unwrap_or("-")
+}
+
+/// An address with its host, and nothing behind it but the usual paths.
+fn address(text: &str) -> String {
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return MASK.to_owned();
+    };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at_checked(end).unwrap_or_default();
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    let path = match path {
+        "" | "/" | "/mcp" | "/mcp/" | "/sse" => path,
+        _ => "/***",
+    };
+    format!("{scheme}://{host}{path}")
+}
+
+fn string(node: &CstNode) -> Option<String> {
+    node.as_string_lit()?.decoded_value().ok()
+}
+
+/// Changes a value that is neither an object nor a list.
+fn set(node: &CstNode, shown: &dyn Fn(&str) -> String) {
+    match node {
+        CstNode::Leaf(CstLeafNode::StringLit(text)) => {
+            let value = text.decoded_value().unwrap_or_default();
+            text.set_raw_value(crate::mcp::json::quote(&shown(&value)));
+        }
+        CstNode::Leaf(CstLeafNode::NumberLit(number)) => {
+            number.set_raw_value(crate::mcp::json::quote(MASK));
+        }
+        CstNode::Leaf(_) | CstNode::Container(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_no_secret_is_shown() {
+        for (text, shown) in [
+            (
+                r#"{"mcpServers": {"a": {"command": "npx", "args": ["-y", "@x/y", "k3y", "--key", "k3y", "--key=k3y", "-pk3y"]}}}"#,
+                r#"{"mcpServers": {"a": {"command": "npx", "args": ["-y", "@x/y", "***", "--key", "***", "--key=***", "-p***"]}}}"#,
+            ),
+            (
+                r#"{"a": {"args": ["stdio", "--upstream", "https://u:k3y@h:1/k3y?k=k3y", "--", "sh", "-c", "K=k3y run"], "env": {"T": "k3y", "P": 3}}}"#,
+                r#"{"a": {"args": ["stdio", "--upstream", "https://h:1/***", "--", "sh", "-c", "***"], "env": {"T": "***", "P": "***"}}}"#,
+            ),
+            (
+                r#"{"a": {"args": ["--token", "k3y", "-t", "k3y", "run.js"]}}"#,
+                r#"{"a": {"args": ["--token", "***", "-t", "***", "run.js"]}}"#,
+            ),
+            (
+                r#"{"a": {"url": "https://h/mcp", "headers": {"x": "k3y"}, "on": true, "l": ["k3y", {"z": "k3y"}]}, "b": "k3y"} // c"#,
+                r#"{"a": {"url": "https://h/mcp", "headers": {"x": "***"}, "on": true, "l": ["***", {"z": "***"}]}, "b": "***"} // c"#,
+            ),
+            (
+                r#"{"a": {"env": {"RAINCHECK_UPSTREAM__URL": "http://h/?k3y", "RAINCHECK_UPSTREAM__ENV_ALLOW": "T"}}}"#,
+                r#"{"a": {"env": {"RAINCHECK_UPSTREAM__URL": "http://h/***", "RAINCHECK_UPSTREAM__ENV_ALLOW": "T"}}}"#,
+            ),
+        ] {
+            assert_eq!(masked(text).unwrap(), shown);
+            assert!(!shown.contains("k3y"));
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Settings that do nothing where they stand, and that may stand there all the same: in a file that is
+//! shared with others, or in an environment.
+
+use std::time::Duration;
+
+use super::companion::PREFIX;
+use super::file::{File, Store, Terms, Tool};
+use crate::task::policy::Rule;
+
+/// Each with the reason. A setting at its default says nothing.
+pub(super) fn settings(file: &File) -> Vec<(&'static str, &'static str)> {
+    let all = of_store(&file.store)
+        .into_iter()
+        .chain(of_tasks(&file.tasks, &file.tools))
+        .chain([(
+            "admin.ready_needs_store",
+            file.admin.ready_needs_store && file.admin.probes.is_none(),
+            "nobody asks without admin.probes",
+        )]);
+    all.filter(|(_, is_unused, _)| *is_unused)
+        .map(|(setting, _, why)| (setting, why))
+        .collect()
+}
+
+type Checked = (&'static str, bool, &'static str);
+
+fn of_store(store: &Store) -> [Checked; 5] {
+    let url = store.url.as_ref().map_or("", |url| url.expose());
+    let elsewhere = !url.starts_with("redis");
+    let seals = store.seal_key.is_some();
+    let waits = store.wait_replicas > 0 || store.wait_aof;
+    let usual = Store::default();
+    [
+        (
+            "store.namespace",
+            elsewhere && store.namespace.is_some(),
+            "only counts where store.url is a Redis",
+        ),
+        (
+            "store.seal_key",
+            elsewhere && seals,
+            "only counts where store.url is a Redis: a file has a key of its own beside it",
+        ),
+        (
+            "store.seal_key_previous",
+            store.seal_key_previous.is_some() && (elsewhere || !seals),
+            "only counts beside store.seal_key, and where store.url is a Redis",
+        ),
+        (
+            "store.allow_eviction",
+            elsewhere && store.allow_eviction,
+            "only counts where store.url is a Redis",
+        ),
+        (
+            "store.wait_timeout",
+            !waits && store.wait_timeout != usual.wait_timeout,
+            "nothing is waited for without store.wait_replicas or store.wait_aof",
+        ),
+    ]
+}
+
+fn of_tasks(tasks: &Terms, tools: &[Tool]) -> [Checked; 2] {
+    let has_companion = tasks.companion_tools == Some(true);
+    let usual = Duration::from_millis(Rule::default().fallback_after_ms);
+    let fallback = tasks.fallback_after.is_some_and(|it| it != usual);
+    let fallback = fallback || tools.iter().any(Tool::follows_patience);
+    let prefix = tasks.companion_prefix.as_deref();
+    [
+        (
+            "tasks.fallback_after",
+            !has_companion && fallback,
+            "nobody gets a ticket without tasks.companion_tools",
+        ),
+        (
+            "tasks.companion_prefix",
+            !has_companion && prefix.is_some_and(|it| it != PREFIX),
+            "there are no such tools without tasks.companion_tools",
+        ),
+    ]
+}

@@ -1,0 +1,90 @@
+//! `_meta["io.modelcontextprotocol/relatedTaskIds"]`: a client says which of its tasks a request is
+//! about. The ids of ours among them never reach the server: for a caller without credentials an id is
+//! the secret.
+
+use bytes::Bytes;
+use hyper::header::CONTENT_LENGTH;
+use hyper::http::request::Parts;
+use hyper::{HeaderMap, Response};
+
+use super::Front;
+use super::body::Body;
+use super::intercept::{self, Intercepted, Modern};
+use super::legacy::words::Words;
+use super::reply::Rpc;
+use super::tasks::{STORE_IS_AWAY, Shared};
+use crate::mcp::error::RpcError;
+use crate::mcp::json::Object;
+use crate::mcp::meta::{RELATED_TASK_IDS, related_task_ids, with_related_task_ids};
+use crate::task::id::TaskId;
+
+/// What exceeds this is dropped, as servers may.
+const IDS_MAX: usize = 16;
+
+/// Answers a request of a modern client that names tasks, as one that names none of ours.
+pub(super) async fn answer(
+    front: &Shared,
+    mut parts: Parts,
+    body: &Bytes,
+    modern: &Modern<'_>,
+) -> Response<Body> {
+    let edited = front.without_our_ids(body, &modern.request.params).await;
+    forget_length(&mut parts.headers);
+    if let Some(edited) = edited
+        && let Ok(Intercepted::Request(modern)) = intercept::modern(&edited, &parts.headers)
+    {
+        return super::answer(front, &parts, &edited, &modern).await;
+    }
+    let error = RpcError::internal("The request cannot be passed on");
+    Rpc::error(modern.request.id.get(), &error).into_response()
+}
+
+impl Front {
+    /// The message without ids of ours. `None`: it names no tasks.
+    async fn without_our_ids(&self, body: &Bytes, params: &Object<'_>) -> Option<Bytes> {
+        let named = related_task_ids(params)?;
+        let mut kept = Vec::new();
+        // Otherwise the server hears nothing of tasks at all.
+        if self.settings.pass_native_tasks {
+            for id in named.into_iter().take(IDS_MAX) {
+                if !self.is_ours(&id).await {
+                    kept.push(id);
+                }
+            }
+        }
+        let text = std::str::from_utf8(body).ok()?;
+        with_related_task_ids(text, &kept).ok().map(Bytes::from)
+    }
+
+    /// The same for a message of a legacy session, which is changed for nothing else.
+    pub(super) async fn hide_our_ids(&self, parts: &mut Parts, body: Bytes) -> Bytes {
+        let may_name_some =
+            std::str::from_utf8(&body).is_ok_and(|text| text.contains(RELATED_TASK_IDS));
+        if !may_name_some {
+            return body;
+        }
+        let edited = match Words::of(&body) {
+            Words::Request(request) => self.without_our_ids(&body, &request.params).await,
+            Words::Notification(..) | Words::Answer(..) | Words::Other => None,
+        };
+        let Some(edited) = edited else {
+            return body;
+        };
+        forget_length(&mut parts.headers);
+        edited
+    }
+
+    /// Whether a task of that id is or may be in the store, whoever's it is.
+    async fn is_ours(&self, id: &str) -> bool {
+        let Some(id) = TaskId::parse(id) else {
+            return false;
+        };
+        let found = tokio::time::timeout(STORE_IS_AWAY, self.runner.ledger().load(id)).await;
+        !matches!(found, Ok(Ok(None)))
+    }
+}
+
+/// Of a body that was changed.
+fn forget_length(headers: &mut HeaderMap) {
+    headers.remove(CONTENT_LENGTH);
+}

@@ -272,3 +272,52 @@ async fn everything_is_there(store: &Embedded, write: &Write, mine: &Incarnation
         matches!(store.commit(write).await.unwrap(), Commit::Done(revision) if revision.0 == 2)
     );
 }
+
+/// What a large result takes is what it is, the room of those that expired is used again, and the disk has
+/// it back.
+#[tokio::test]
+async fn a_file_is_not_larger_than_what_was_in_it_and_gets_small_again() {
+    const EACH: usize = 5_000_000;
+    const TIMES: u64 = 20;
+    let directory = Directory::new();
+    let clock = Arc::new(Manual::at(START_MS));
+    let as_clock: Arc<dyn raincheck::clock::Clock> = Arc::<Manual>::clone(&clock);
+    let store = Embedded::open(&directory.file(), Arc::clone(&as_clock)).unwrap();
+    let size = || std::fs::metadata(directory.file()).unwrap().len() >> 20;
+    let log = |n: u64| Name::of(Kind::Events, &[&n.to_string()]);
+    let entry = |n: u64| Bytes::from(vec![u8::try_from(n % 251).unwrap() + 1; EACH]);
+    let fill = async |from: u64, until: u64| {
+        for n in from..from + TIMES {
+            store.append(log(n), 1, entry(n), until).await.unwrap();
+            let kept = create_until(until);
+            done(store.commit(&kept).await.unwrap());
+            let id = kept.id;
+            store
+                .put_result(id, Fence(1), entry(n), until)
+                .await
+                .unwrap();
+            assert!(store.load_result(id, Fence(1)).await.unwrap().unwrap() == entry(n));
+            assert!(store.entries(log(n), 0).await.unwrap()[0].1 == entry(n));
+        }
+    };
+    let hour = |n: u64| START_MS + n * HOUR_MS;
+    fill(0, hour(1)).await;
+    let full = size();
+    assert!(full < 300, "{full} MiB for 200 MB");
+    clock.set(hour(1));
+    store.beat(None, Duration::ZERO).await.unwrap();
+    assert!(store.entries(log(0), 0).await.unwrap().is_empty());
+    // The writer shortens the file behind the sweep; what is asked after it is answered after it.
+    store.append(log(0), 1, entry(0), hour(3)).await.unwrap();
+    let swept = size();
+    assert!(swept < 64, "{swept} MiB for 5 MB");
+    fill(1, hour(2)).await;
+    assert!(size() < 300, "{} MiB for 205 MB", size());
+    drop(store);
+    // Whoever comes later finds what has not expired, in a small file.
+    clock.set(hour(2));
+    let store = Embedded::open(&directory.file(), as_clock).unwrap();
+    let opened = size();
+    assert!(opened < 64, "{opened} MiB for 5 MB");
+    assert!(store.entries(log(0), 0).await.unwrap()[0].1 == entry(0));
+}

@@ -150,6 +150,11 @@ impl Job {
             Meaning::Answer
         };
         let size = answer.len();
+        let (log, terms) = (self.pen.log(), self.pen.head().terms);
+        let (name, now_ms) = (log.name(), log.now_ms());
+        let kept = &self.front.holds.kept;
+        let lasts_ms = kept.add(name, size, now_ms, terms.retention_ms);
+        self.pen.keep_for(lasts_ms);
         self.pen.end(meaning, answer).await;
         if self.pen.is_lost() {
             return;

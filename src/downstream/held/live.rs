@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::kept::Kept;
 use super::log::Entry;
 use crate::downstream::legacy::pushes::SessionKey;
 use crate::store::notes::{ENTRIES_MAX, Name};
@@ -26,6 +27,8 @@ const ANSWERS_KIB_MAX: usize = 64 * 1024;
 pub struct Holds {
     room: Arc<Semaphore>,
     answers: Arc<Semaphore>,
+    /// The large answers that lie in the store.
+    pub(super) kept: Kept,
     live: Mutex<HashMap<Name, Live>>,
 }
 
@@ -34,6 +37,7 @@ impl Default for Holds {
         Self {
             room: Arc::new(Semaphore::new(HOLDS_MAX)),
             answers: Arc::new(Semaphore::new(ANSWERS_KIB_MAX)),
+            kept: Kept::default(),
             live: Mutex::default(),
         }
     }

@@ -29,6 +29,7 @@ use crate::upstream::channel::session::Said;
 
 mod budget;
 mod carry;
+mod kept;
 pub mod live;
 mod log;
 mod pen;

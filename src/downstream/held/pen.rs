@@ -45,6 +45,8 @@ pub(super) struct Pen {
     budget: Budget,
     /// When the log was last known to name nobody else.
     sure: Instant,
+    /// For so long it is kept once it is over.
+    lasts_ms: u64,
 }
 
 /// Whose call it is, as far as we know.
@@ -82,6 +84,7 @@ impl Pen {
             expires_ms: terms.ends_ms.saturating_add(terms.retention_ms),
             budget: Budget::default(),
             sure,
+            lasts_ms: terms.retention_ms,
         }
     }
 
@@ -155,6 +158,11 @@ impl Pen {
         self.write_down().await;
     }
 
+    /// Once it is over it is kept for so long only.
+    pub(super) fn keep_for(&mut self, lasts_ms: u64) {
+        self.lasts_ms = lasts_ms;
+    }
+
     /// The last thing that is said, and that it is over. From here on it is kept for its retention.
     pub(super) async fn end(&mut self, meaning: Meaning, json: String) {
         self.keep_from_now();
@@ -201,8 +209,7 @@ impl Pen {
     }
 
     fn keep_from_now(&mut self) {
-        let retention_ms = self.head.terms.retention_ms;
-        self.expires_ms = self.log.now_ms().saturating_add(retention_ms);
+        self.expires_ms = self.log.now_ms().saturating_add(self.lasts_ms);
     }
 
     /// Writes what the store has not taken yet, in order, unless it has just failed.

@@ -48,6 +48,7 @@ pub(super) struct Reader {
     heartbeat: Option<Heartbeat>,
     beat: Interval,
     primes: bool,
+    has_answer: bool,
 }
 
 /// Where what is said comes from.
@@ -97,6 +98,7 @@ impl Reader {
             heartbeat,
             beat: keep_alive(),
             primes: false,
+            has_answer: false,
         }
     }
 
@@ -144,7 +146,10 @@ impl Reader {
     /// Dropped, the client is gone, and nothing else happens.
     pub(super) fn events(self) -> BoxStream<'static, Bytes> {
         let events = stream::unfold(self, |mut reader| async {
-            let event = reader.next().await?;
+            let Some(event) = reader.next().await else {
+                reader.delivered();
+                return None;
+            };
             Some((event, reader))
         });
         events.boxed()
@@ -186,11 +191,37 @@ impl Reader {
         }
     }
 
+    /// The connection asks for what comes after the answer: its client has it, as far as we can know.
+    fn delivered(self) {
+        let Self {
+            front,
+            log,
+            after,
+            has_answer,
+            ..
+        } = self;
+        if !has_answer {
+            return;
+        }
+        let delivered = front.holds.kept.delivered(log.name(), log.now_ms());
+        let Some(expires_ms) = delivered else { return };
+        front.runner.attend(async move {
+            // Behind the answer stands that nothing follows; with it the whole log goes sooner.
+            let end = Entry::new(Meaning::End, String::new());
+            if let Err(error) = log.append(after + 1, &end, expires_ms).await {
+                tracing::debug!(%error, "an answer that its client has stays as long as others");
+            }
+        });
+    }
+
     fn take(&mut self, number: u64, entry: &Entry) {
         self.after = number;
         match entry.meaning() {
             Meaning::Message => {}
-            Meaning::Answer => self.feed = Feed::Over,
+            Meaning::Answer => {
+                self.feed = Feed::Over;
+                self.has_answer = true;
+            }
             Meaning::End => {
                 self.feed = Feed::Over;
                 return;

@@ -130,6 +130,11 @@ impl Claim {
         }
     }
 
+    /// How large the file is, in bytes.
+    pub(super) fn file_bytes(&self) -> u64 {
+        std::fs::metadata(&self.path).map_or(0, |found| found.len())
+    }
+
     pub(super) fn withdraw(&self) {
         let _ = std::fs::remove_file(&self.hint);
     }
@@ -147,6 +152,9 @@ impl Claim {
         }
     }
 }
+
+/// A file up to here may be as empty as it likes.
+pub(super) const LARGE: u64 = 64 << 20;
 
 /// Bytes of the file kept in memory; redb's own default is a gigabyte.
 const CACHE: usize = 64 << 20;

@@ -33,6 +33,7 @@ mod gather;
 mod key;
 mod look;
 mod notes;
+mod pieces;
 mod read;
 mod shelf;
 mod slot;
@@ -64,8 +65,12 @@ impl Embedded {
     pub fn open(path: &Path, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let claim = Claim::new(path);
         let file = File::new(path);
-        let database = file.open().map_err(|error| claim.explain(error))?;
+        let mut database = file.open().map_err(|error| claim.explain(error))?;
         claim.sign();
+        if claim.file_bytes() >= file::LARGE {
+            let tidied = tables::tidy(&mut database, clock.now_ms());
+            tidied.map_err(|error| OpenError::unreadable(path, error))?;
+        }
         Self::start(database, clock, path, move || file.open(), Some(claim))
     }
 
@@ -126,6 +131,7 @@ impl Embedded {
             changes: sender,
             reopen: Box::new(reopen),
             claim,
+            idle: 0,
         };
         let thread = std::thread::Builder::new()
             .name("raincheck-store".into())

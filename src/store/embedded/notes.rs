@@ -5,6 +5,7 @@ use bytes::Bytes;
 use redb::{Database, ReadableDatabase as _};
 
 use super::Embedded;
+use super::pieces::{PIECES, whole};
 use super::shelf::{Change, ENTRIES, NOTES, key};
 use super::tables::Edit;
 use super::writer::Order;
@@ -111,11 +112,13 @@ fn behind(
     if until_ms.is_none_or(|row| row.value().0 <= now_ms) {
         return Ok(Vec::new());
     }
+    let pieces = transaction.open_table(PIECES)?;
     let table = transaction.open_table(ENTRIES)?;
     let rows = table.range((&key, after.saturating_add(1))..=(&key, u64::MAX))?;
     rows.map(|row| {
         let (place, entry) = row?;
-        Ok((place.value().1, Bytes::copy_from_slice(entry.value())))
+        let number = place.value().1;
+        Ok((number, whole(&pieces, &key, number, entry.value())?))
     })
     .collect()
 }

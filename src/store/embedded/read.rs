@@ -7,6 +7,7 @@ use bytes::Bytes;
 use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable};
 
 use super::super::Stored;
+use super::pieces::{PIECES, of_request, of_result, whole};
 use super::shelf::NOTE_EXPIRY;
 use super::tables::{
     DUE, EXPIRY, Found, INDEX, Id, LISTS, RECORDS, REQUESTS, RESULT_EXPIRY, RESULTS,
@@ -30,8 +31,11 @@ pub(super) fn request(
     if standing(&transaction, id, now_ms)?.is_none() {
         return Ok(None);
     }
+    let pieces = transaction.open_table(PIECES)?;
     let found = transaction.open_table(REQUESTS)?.get(id.as_bytes())?;
-    Ok(found.map(|request| Bytes::copy_from_slice(request.value())))
+    found
+        .map(|request| whole(&pieces, &of_request(id), 0, request.value()))
+        .transpose()
 }
 
 pub(super) fn result(
@@ -40,14 +44,17 @@ pub(super) fn result(
     fence: Fence,
     now_ms: u64,
 ) -> Result<Option<Bytes>, redb::Error> {
-    let found = database
-        .begin_read()?
+    let transaction = database.begin_read()?;
+    let pieces = transaction.open_table(PIECES)?;
+    let found = transaction
         .open_table(RESULTS)?
         .get((id.as_bytes(), fence.0))?;
-    Ok(found.and_then(|row| {
-        let (expires_ms, result) = row.value();
-        (expires_ms > now_ms).then(|| Bytes::copy_from_slice(result))
-    }))
+    let Some(row) = found else { return Ok(None) };
+    let (expires_ms, result) = row.value();
+    if expires_ms <= now_ms {
+        return Ok(None);
+    }
+    whole(&pieces, &of_result(id), fence.0, result).map(Some)
 }
 
 pub(super) fn indexed(

@@ -1,8 +1,11 @@
 //! The tables of notes and logs, and every change of them.
 
 use bytes::Bytes;
-use redb::{ReadableTable as _, Table, TableDefinition, WriteTransaction};
+use redb::{
+    ReadableTable as _, ReadableTableMetadata as _, Table, TableDefinition, WriteTransaction,
+};
 
+use super::pieces::{Pieces, is_in_pieces};
 use crate::store::notes::{ENTRIES_MAX, Name};
 
 /// A name as it lies in the file: the letter of its kind and its digest.
@@ -44,6 +47,7 @@ pub(super) struct Shelf<'t> {
     notes: Table<'t, Key, (u64, Option<&'static [u8]>)>,
     expiry: Table<'t, (u64, Key), ()>,
     entries: Table<'t, (Key, u64), &'static [u8]>,
+    pub(super) pieces: Pieces<'t>,
 }
 
 impl<'t> Shelf<'t> {
@@ -52,6 +56,7 @@ impl<'t> Shelf<'t> {
             notes: transaction.open_table(NOTES)?,
             expiry: transaction.open_table(NOTE_EXPIRY)?,
             entries: transaction.open_table(ENTRIES)?,
+            pieces: Pieces::open(transaction)?,
         })
     }
 
@@ -126,19 +131,30 @@ impl<'t> Shelf<'t> {
                 }
                 self.notes.insert(&key, (*expires_ms, None))?;
                 self.expiry.insert((*expires_ms, &key), ())?;
-                self.entries.insert((&key, *number), entry.as_ref())?;
+                let place = self.pieces.put(&key, *number, entry)?;
+                self.entries.insert((&key, *number), place)?;
                 let oldest = number.saturating_sub(ENTRIES_MAX);
-                self.entries
-                    .retain_in((&key, 0)..=(&key, oldest), |_, _| false)?;
-                Ok(())
+                self.remove_entries(&key, oldest).map(drop)
             }
-            Change::Trim { log, first } => {
-                let key = key(*log);
-                self.entries
-                    .retain_in((&key, 0)..(&key, *first), |_, _| false)?;
-                Ok(())
-            }
+            Change::Trim { log, first } => match first.checked_sub(1) {
+                Some(last) => self.remove_entries(&key(*log), last).map(drop),
+                None => Ok(()),
+            },
         }
+    }
+
+    /// Those up to that number; how many.
+    fn remove_entries(&mut self, key: &[u8; 17], last: u64) -> Result<usize, redb::Error> {
+        let (mut rows, mut in_pieces) = (0, false);
+        self.entries.retain_in((key, 0)..=(key, last), |_, entry| {
+            rows += 1;
+            in_pieces |= is_in_pieces(entry);
+            false
+        })?;
+        if in_pieces {
+            self.pieces.remove(key, 0..=last)?;
+        }
+        Ok(rows)
     }
 
     fn put(&mut self, name: Name, value: &[u8], expires_ms: u64) -> Result<(), redb::Error> {
@@ -156,13 +172,11 @@ impl<'t> Shelf<'t> {
             return Ok(0);
         };
         self.expiry.remove((until_ms, key))?;
-        let mut rows = 1;
-        let entries = (key, 0)..=(key, u64::MAX);
-        self.entries.retain_in(entries, |_, _| {
-            rows += 1;
-            false
-        })?;
-        Ok(rows)
+        Ok(1 + self.remove_entries(key, u64::MAX)?)
+    }
+
+    pub(super) fn expiry_rows(&self) -> Result<u64, redb::Error> {
+        Ok(self.expiry.len()?)
     }
 
     /// Takes out what has expired: so many rows, or one log more.
@@ -202,8 +216,8 @@ pub(super) fn key(name: Name) -> [u8; 17] {
 
 #[cfg(test)]
 mod tests {
+    use redb::Database;
     use redb::backends::InMemoryBackend;
-    use redb::{Database, ReadableTableMetadata as _};
 
     use super::*;
     use crate::store::notes::Kind;
@@ -249,6 +263,7 @@ mod tests {
             notes,
             expiry,
             entries,
+            pieces: _,
         } = shelf;
         (
             notes.len().unwrap(),

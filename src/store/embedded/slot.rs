@@ -1,6 +1,8 @@
 //! The open database, which the writer may have to close and open again.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::park_timeout;
+use std::time::Duration;
 
 use redb::Database;
 
@@ -30,6 +32,24 @@ impl Slot {
     /// The file is let go of when the last read in progress ends.
     pub(super) fn clear(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    /// The database, once nobody reads it; else it stays where it is.
+    pub(super) fn take(&self, attempts: usize, pause: Duration) -> Option<Database> {
+        let mut shared = self
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()?;
+        for _ in 0..attempts {
+            shared = match Arc::try_unwrap(shared) {
+                Ok(database) => return Some(database),
+                Err(shared) => shared,
+            };
+            park_timeout(pause);
+        }
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(shared);
+        None
     }
 
     pub(super) fn read<T>(

@@ -2,12 +2,13 @@
 
 use bytes::Bytes;
 use redb::{
-    Database, ReadOnlyDatabase, ReadableDatabase, ReadableTable, Table, TableDefinition,
-    TableError, WriteTransaction,
+    Database, ReadOnlyDatabase, ReadableDatabase, ReadableTable, ReadableTableMetadata as _, Table,
+    TableDefinition, TableError, WriteTransaction,
 };
 
 use super::super::judge::judge;
 use super::super::{Commit, Nonce, Revision, Stored, Version, Write};
+use super::pieces::{is_in_pieces, of_request, of_result};
 use super::read::incarnations_in;
 use super::shelf::{self, Shelf};
 use crate::task::id::{Caller, Fence, Incarnation, TaskId};
@@ -77,6 +78,26 @@ pub(super) fn empty(database: &Database) -> Result<(), redb::Error> {
     transaction.delete_table(shelf::NOTE_EXPIRY)?;
     transaction.delete_table(shelf::ENTRIES)?;
     Ok(transaction.commit()?)
+}
+
+/// Takes out what has expired and gives the room back to the disk. redb uses what became free again, and
+/// shortens the file only where its end is free.
+pub(super) fn tidy(database: &mut Database, now_ms: u64) -> Result<(), redb::Error> {
+    loop {
+        let transaction = database.begin_write()?;
+        let was_swept = {
+            let mut tables = Tables::open(&transaction)?;
+            let before = tables.expiry_rows()?;
+            tables.sweep(now_ms)?;
+            tables.expiry_rows()? != before
+        };
+        transaction.commit()?;
+        if !was_swept {
+            break;
+        }
+    }
+    database.compact()?;
+    Ok(())
 }
 
 /// Whether it can be prepared, where it was before. Writes nothing.
@@ -171,7 +192,8 @@ impl<'t> Tables<'t> {
                 expires_ms,
             } => {
                 self.remove_result(*id, *fence)?;
-                let row = (*expires_ms, result.as_ref());
+                let place = self.shelf.pieces.put(&of_result(*id), fence.0, result)?;
+                let row = (*expires_ms, place);
                 self.results.insert((id.as_bytes(), fence.0), row)?;
                 self.result_expiry
                     .insert((*expires_ms, id.as_bytes(), fence.0), ())?;
@@ -211,7 +233,8 @@ impl<'t> Tables<'t> {
             }
         } else {
             if let Some(request) = &write.request {
-                self.requests.insert(id, request.as_ref())?;
+                let place = self.shelf.pieces.put(&of_request(write.id), 0, request)?;
+                self.requests.insert(id, place)?;
             }
             if write.listed {
                 let listed = (write.caller.as_bytes(), id);
@@ -229,6 +252,11 @@ impl<'t> Tables<'t> {
             self.index.insert((incarnation.as_str(), id), ())?;
         }
         Ok(())
+    }
+
+    /// Of all that expires.
+    fn expiry_rows(&self) -> Result<u64, redb::Error> {
+        Ok(self.expiry.len()? + self.result_expiry.len()? + self.shelf.expiry_rows()?)
     }
 
     fn found(&self, id: TaskId) -> Result<Option<Found>, redb::Error> {
@@ -265,7 +293,7 @@ impl<'t> Tables<'t> {
         Ok(())
     }
 
-    fn sweep(&mut self, now_ms: u64) -> Result<(), redb::Error> {
+    pub(super) fn sweep(&mut self, now_ms: u64) -> Result<(), redb::Error> {
         let mut records = Vec::new();
         for row in self.expiry.range(..=(now_ms, &[0xff; 16]))?.take(SWEEP) {
             records.push(TaskId::from_bytes(*row?.0.value().1));
@@ -298,9 +326,13 @@ impl<'t> Tables<'t> {
         let Some(found) = self.found(id)? else {
             return Ok(());
         };
+        let key = of_request(id);
         let id = id.as_bytes();
         self.records.remove(id)?;
-        self.requests.remove(id)?;
+        let request = self.requests.remove(id)?;
+        if request.is_some_and(|request| is_in_pieces(request.value())) {
+            self.shelf.pieces.remove(&key, 0..=0)?;
+        }
         self.lists.remove((found.stored.caller.as_bytes(), id))?;
         self.expiry.remove((found.expires_ms, id))?;
         if let Some(due_ms) = found.due_ms {
@@ -311,8 +343,17 @@ impl<'t> Tables<'t> {
 
     fn remove_result(&mut self, id: TaskId, fence: Fence) -> Result<(), redb::Error> {
         let key = (id.as_bytes(), fence.0);
-        let expires_ms = self.results.remove(key)?.map(|row| row.value().0);
-        if let Some(expires_ms) = expires_ms {
+        let removed = self.results.remove(key)?;
+        let removed = removed.map(|row| {
+            let (expires_ms, result) = row.value();
+            (expires_ms, is_in_pieces(result))
+        });
+        if let Some((expires_ms, in_pieces)) = removed {
+            if in_pieces {
+                self.shelf
+                    .pieces
+                    .remove(&of_result(id), fence.0..=fence.0)?;
+            }
             self.result_expiry.remove((expires_ms, key.0, key.1))?;
         }
         Ok(())

@@ -12,10 +12,10 @@ use tracing::warn;
 
 use super::super::notes::Name;
 use super::super::{Change, Commit, Seen, StoreError, Write};
-use super::file::Claim;
+use super::file::{Claim, LARGE};
 use super::shelf::Claimed;
 use super::slot::{Slot, failed};
-use super::tables::{Edit, Tables};
+use super::tables::{Edit, Tables, tidy};
 use crate::clock::Clock;
 
 type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
@@ -52,6 +52,8 @@ pub(super) struct Writer {
     pub(super) changes: broadcast::Sender<Seen>,
     pub(super) reopen: Box<dyn FnMut() -> Result<Database, redb::DatabaseError> + Send>,
     pub(super) claim: Option<Claim>,
+    /// Of large values more became free than was written since the file was last shortened: so many bytes.
+    pub(super) idle: u64,
 }
 
 impl Writer {
@@ -61,6 +63,7 @@ impl Writer {
         // While one batch waits for the disk the next one gathers: that is the group.
         while orders.blocking_recv_many(&mut batch, BATCH) > 0 {
             self.settle(&mut batch);
+            self.shorten();
         }
         self.slot.clear();
         if let Some(claim) = self.claim {
@@ -74,7 +77,12 @@ impl Writer {
             Err(error) => Err(error),
         };
         match written {
-            Ok(outcomes) => {
+            Ok(Written {
+                outcomes,
+                freed,
+                written,
+            }) => {
+                self.idle = (self.idle + freed).saturating_sub(written);
                 for (order, outcome) in batch.drain(..).zip(outcomes) {
                     self.answer(order, outcome);
                 }
@@ -87,6 +95,29 @@ impl Writer {
                 }
                 self.slot.clear();
             }
+        }
+    }
+
+    /// Gives the room back to the disk once half of a large file is free: what has to be moved is then less
+    /// than was freed. For so long nobody can read; everybody asks again.
+    fn shorten(&mut self) {
+        if self.idle < LARGE {
+            return;
+        }
+        let Some(file) = self.claim.as_ref().map(Claim::file_bytes) else {
+            return;
+        };
+        if self.idle < file / 2 {
+            return;
+        }
+        self.idle = 0;
+        let Some(mut database) = self.slot.take(REOPEN_ATTEMPTS, REOPEN_PAUSE) else {
+            return;
+        };
+        match tidy(&mut database, self.clock.now_ms()) {
+            Ok(()) => self.slot.put(database),
+            // It is opened anew with the next batch.
+            Err(error) => warn!(%error, "the store's file cannot be shortened"),
         }
     }
 
@@ -169,13 +200,21 @@ enum Outcome {
     Replaced(bool),
 }
 
+/// What became of a batch.
+struct Written {
+    outcomes: Vec<Outcome>,
+    /// Of large values, in bytes.
+    freed: u64,
+    written: u64,
+}
+
 /// All of the batch in one transaction. An error is everybody's: nothing was written.
-fn write(database: &Database, batch: &[Order], now_ms: u64) -> Result<Vec<Outcome>, redb::Error> {
+fn write(database: &Database, batch: &[Order], now_ms: u64) -> Result<Written, redb::Error> {
     let mut transaction = database.begin_write()?;
     transaction.set_durability(Durability::Immediate)?;
     let mut outcomes = Vec::with_capacity(batch.len());
     let mut changed = false;
-    {
+    let (freed, written) = {
         let mut tables = Tables::open(&transaction)?;
         for order in batch {
             outcomes.push(match order {
@@ -216,14 +255,20 @@ fn write(database: &Database, batch: &[Order], now_ms: u64) -> Result<Vec<Outcom
                 }
             });
         }
-    }
+        let pieces = &tables.shelf.pieces;
+        (pieces.freed, pieces.written)
+    };
     if changed {
         transaction.commit()?;
     } else {
         // Conflicts and repetitions cost no fsync.
         transaction.abort()?;
     }
-    Ok(outcomes)
+    Ok(Written {
+        outcomes,
+        freed,
+        written,
+    })
 }
 
 /// Writes in one transaction.

@@ -1,0 +1,82 @@
+//! How long large answers stay in the store for clients that may come back: as long as any result while
+//! there are few, shorter once their client has them, and for a moment where there are too many.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use crate::store::notes::Name;
+
+/// A smaller answer is kept for the whole retention.
+pub(super) const SMALL: usize = 16 * 1024;
+
+/// What all large ones that this process wrote may take before they are kept shorter, and before they are
+/// kept for a moment only.
+const MANY: usize = 128 << 20;
+const TOO_MANY: usize = 256 << 20;
+
+/// So long the client of an answer may come back although it was sent, and so long it is kept where there
+/// are many. Longer than it takes a client to see that its connection is gone.
+pub(super) const SHORT_MS: u64 = 5 * 60 * 1000;
+
+const MOMENT_MS: u64 = 30 * 1000;
+
+/// The large answers, by their logs: when they go, and how large they are.
+#[derive(Debug, Default)]
+pub(super) struct Kept(Mutex<HashMap<Name, (u64, usize)>>);
+
+impl Kept {
+    /// One more is to be kept: for how long.
+    pub(super) fn add(&self, log: Name, bytes: usize, now_ms: u64, retention_ms: u64) -> u64 {
+        if bytes <= SMALL {
+            return retention_ms;
+        }
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(|other, (expires_ms, _)| *other != log && *expires_ms > now_ms);
+        let sum = kept.values().map(|(_, bytes)| bytes).sum::<usize>();
+        let lasts_ms = match sum + bytes {
+            ..=MANY => retention_ms,
+            ..=TOO_MANY => retention_ms.min(SHORT_MS),
+            _ => retention_ms.min(MOMENT_MS),
+        };
+        kept.insert(log, (now_ms.saturating_add(lasts_ms), bytes));
+        lasts_ms
+    }
+
+    /// Its client has it: when it goes, where that is sooner than it would.
+    pub(super) fn delivered(&self, log: Name, now_ms: u64) -> Option<u64> {
+        let sooner_ms = now_ms.saturating_add(SHORT_MS);
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match kept.get_mut(&log) {
+            Some((expires_ms, _)) if *expires_ms > sooner_ms => {
+                *expires_ms = sooner_ms;
+                Some(sooner_ms)
+            }
+            Some(_) | None => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::notes::Kind;
+
+    #[test]
+    fn the_more_there_are_the_shorter_they_are_kept() {
+        let hour_ms = 3_600_000;
+        let kept = Kept::default();
+        let log = |text: &str| Name::of(Kind::Events, &[text]);
+        assert_eq!(kept.add(log("small"), SMALL, 0, hour_ms), hour_ms);
+        assert_eq!(kept.delivered(log("small"), 0), None);
+        assert_eq!(kept.add(log("a"), MANY, 0, hour_ms), hour_ms);
+        assert_eq!(kept.add(log("a"), MANY, 0, hour_ms), hour_ms, "the same");
+        assert_eq!(kept.add(log("b"), MANY, 0, hour_ms), SHORT_MS);
+        assert_eq!(kept.add(log("c"), SMALL + 1, 0, hour_ms), MOMENT_MS);
+        assert_eq!(kept.delivered(log("a"), 7), Some(7 + SHORT_MS));
+        assert_eq!(kept.delivered(log("a"), 7), None, "it goes then already");
+        assert_eq!(kept.delivered(log("b"), 0), None);
+        let later_ms = 7 + SHORT_MS;
+        assert_eq!(kept.add(log("d"), MANY, later_ms, hour_ms), hour_ms);
+        assert_eq!(kept.0.lock().unwrap().len(), 1);
+    }
+}

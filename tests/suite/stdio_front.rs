@@ -1,5 +1,6 @@
 //! `raincheck stdio`: the same server for a client that launches it and speaks over its pipes.
 
+use std::path::Path;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
@@ -35,6 +36,12 @@ impl Launched {
     }
 
     pub(crate) fn with(arguments: &[&str], config: &Config) -> Self {
+        let state = TempDir::new();
+        Self::remembering(arguments, config, state.path())
+    }
+
+    /// Where it remembers what was before.
+    pub(crate) fn remembering(arguments: &[&str], config: &Config, state: &Path) -> Self {
         let directory = TempDir::new();
         let file = directory.path().join("raincheck.toml");
         std::fs::write(&file, config.text()).unwrap();
@@ -44,7 +51,7 @@ impl Launched {
             .args(arguments)
             .arg("--config")
             .arg(file)
-            .env("XDG_STATE_HOME", directory.path())
+            .env("XDG_STATE_HOME", state)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(log)

@@ -9,6 +9,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::Frame;
 use hyper::{Response, StatusCode};
+use serde_json::Value;
 use tokio::sync::mpsc;
 
 pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
@@ -73,4 +74,12 @@ pub(crate) fn raw_events(rest: mpsc::Receiver<String>) -> Response<Body> {
 
 fn event(text: &str) -> Bytes {
     Bytes::from(format!("event: message\ndata: {text}\n\n"))
+}
+
+/// An error of a server's own.
+pub(crate) fn forbidden(request: &[u8]) -> Response<Body> {
+    let id = serde_json::from_slice::<Value>(request).unwrap_or_default()["id"].take();
+    let error = serde_json::json!({"code": -32001, "message": "not for you"});
+    let answer = serde_json::json!({"jsonrpc": "2.0", "id": id, "error": error});
+    json(200, answer.to_string())
 }

@@ -109,9 +109,9 @@ impl App {
         let (services, stop) = (TaskTracker::new(), CancellationToken::new());
         let opened = open(&config, &services, &stop).await?;
         let key = opened.store.caller_key().await.map_err(line)?;
-        let (upstream, upstream_tls) = wrap(&config, open_files, &services)?;
-        let is_asked = lines.is_none() && (!upstream.has_address() || config.companion.is_some());
-        let early = start_early(Arc::clone(&upstream), is_asked);
+        let callers = Callers::new(&key);
+        let (upstream, upstream_tls) = wrap(&config, open_files, &callers, &services)?;
+        let early = start_early(&upstream, &config, lines.is_some());
         services.spawn(stop.clone().run_until_cancelled_owned(early));
         let rules = Arc::new(config.rules.clone());
         let patience = Patience {
@@ -148,7 +148,7 @@ impl App {
             runner,
             upstream,
             rules,
-            callers: Callers::new(&key),
+            callers,
             settings: downstream_settings(&config),
             room,
             closing: CancellationToken::new(),
@@ -303,9 +303,12 @@ type ClientTls = Arc<Kept<ClientConfig>>;
 fn wrap(
     config: &Config,
     open_files: Option<u64>,
+    callers: &Callers,
     services: &TaskTracker,
 ) -> Result<(Arc<Upstream>, Option<ClientTls>), AppError> {
     let mut settings = upstream_settings(config).map_err(AppError)?;
+    settings.known_file.clone_from(&config.upstream.known_file);
+    settings.anonymous = *callers.anonymous().as_bytes();
     if let Some(program) = &mut settings.command {
         program.open_files = open_files;
     }
@@ -316,8 +319,14 @@ fn wrap(
 
 /// Nobody should have to wait for what can be known before. The one client of a pipe says soon itself
 /// in which words the program is to be spoken to. With companion tools a list must have them at once.
-async fn start_early(upstream: Arc<Upstream>, is_asked: bool) {
-    upstream.start_early(is_asked).await;
+fn start_early(
+    upstream: &Arc<Upstream>,
+    config: &Config,
+    is_piped: bool,
+) -> impl Future<Output = ()> + use<> {
+    let upstream = Arc::clone(upstream);
+    let is_asked = !is_piped && (!upstream.has_address() || config.companion.is_some());
+    async move { upstream.start_early(is_asked).await }
 }
 
 async fn probes(

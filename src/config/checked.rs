@@ -13,8 +13,8 @@ use super::problem::Problem;
 use super::scalar::{FromText, word};
 use super::{
     Admin, Auth, Config, Drain, EraChoice, Limits, Listen, Location, LogFormat, NativeTasks,
-    Replica, SessionUse, Telemetry, Tls, TransportChoice, Upstream, companion, file, rules, store,
-    unused, wrapped,
+    Replica, SessionUse, Telemetry, Tls, TransportChoice, Upstream, Wrapped, companion, file,
+    rules, store, unused, wrapped,
 };
 
 impl Config {
@@ -26,7 +26,8 @@ impl Config {
     ) -> Result<Self, Problem> {
         let unused = unused::settings(&file);
         let listen = Listen::try_from(file.listen)?;
-        let upstream = wrapped::upstream(&file.upstream, environment)?;
+        let mut upstream = wrapped::upstream(&file.upstream, environment)?;
+        upstream.known_file = known_file(&upstream, host);
         let admin = admin(file.admin, &listen)?;
         let usual = || {
             if for_one_client {
@@ -180,6 +181,37 @@ fn state_file(text: &str, host: &Host) -> Option<PathBuf> {
     let name = u64::from_be_bytes(*hash.as_ref().first_chunk()?);
     let directory: &Path = host.state_directory.as_deref()?;
     Some(directory.join(format!("raincheck/{name:016x}.redb")))
+}
+
+/// A file for each server and what it is given: another account may be told other things.
+fn known_file(upstream: &Upstream, host: &Host) -> Option<PathBuf> {
+    let mut text = upstream.server.identity();
+    let mut add = |word: &str| {
+        text.push('\0');
+        text.push_str(word);
+    };
+    for header in &upstream.headers {
+        add(header.name.as_str());
+        add(header.value.expose());
+    }
+    if let Wrapped::Command(command) = &upstream.server {
+        if let Some(directory) = &command.directory {
+            add(&directory.to_string_lossy());
+        }
+        // It differs from window to window.
+        let lasting = command
+            .environment
+            .iter()
+            .filter(|(name, _)| name != "TERM");
+        for (name, value) in lasting {
+            add(name);
+            add(value.expose());
+        }
+    }
+    let hash = digest(&SHA256, text.as_bytes());
+    let name = u64::from_be_bytes(*hash.as_ref().first_chunk()?);
+    let directory: &Path = host.state_directory.as_deref()?;
+    Some(directory.join(format!("raincheck/{name:016x}.known.json")))
 }
 
 fn replica(file: file::Replica, host: &Host) -> Result<Replica, Problem> {

@@ -157,6 +157,8 @@ pub struct Upstream {
     /// What the server calls read-only or idempotent may be run again.
     pub trust_annotations: bool,
     pub native_tasks: NativeTasks,
+    /// Where it is kept what the server was, for the next run. `None`: there is no place.
+    pub known_file: Option<PathBuf>,
 }
 
 /// What becomes of a modern server's own tasks.

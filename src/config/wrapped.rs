@@ -143,6 +143,7 @@ pub(super) fn upstream(
         connect_timeout: file.connect_timeout,
         concurrency,
         children_max: file.children_max,
+        known_file: None,
     })
 }
 

@@ -33,6 +33,11 @@ impl Callers {
         Uuid::from_bytes(half(context)).simple().to_string()
     }
 
+    /// The caller of all requests without `Authorization`.
+    pub fn anonymous(&self) -> Caller {
+        self.of(&HeaderMap::new())
+    }
+
     /// All requests without `Authorization` are one caller, the anonymous one.
     pub(super) fn of(&self, headers: &HeaderMap) -> Caller {
         let mut context = hmac::Context::with_key(&self.key);

@@ -35,8 +35,11 @@ use crate::upstream::wrapped::{DiscoverError, Discovered};
 const PATIENCE: Duration = Duration::from_secs(4);
 
 /// Of one over a pipe it is 2.9 s, of which its own start and ours are a part. Nor does anybody wait for
-/// a program to start, or for what is known already.
-const SOON: Duration = Duration::from_millis(800);
+/// a program to start.
+const SOON: Duration = Duration::from_millis(750);
+
+/// For news of a program that is known already.
+const NEWS: Duration = Duration::from_millis(300);
 
 /// Until the server was reached once. A client never asks for what is missing here.
 const UNKNOWN_CAPABILITIES: &str = r#"{"tools":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"prompts":{"listChanged":true},"completions":{},"logging":{}}"#;
@@ -67,11 +70,13 @@ pub(super) async fn answer(
     let capabilities = modern.meta.capabilities.get();
     let upstream = &front.upstream;
     let is_piped = parts.extensions.get::<Piped>().is_some();
-    let is_known = || upstream.last_discovered(*caller.as_bytes()).is_some();
-    let patience = if is_piped || !upstream.has_address() || is_known() {
-        SOON
-    } else {
-        PATIENCE
+    let is_known = upstream.last_discovered(*caller.as_bytes()).is_some();
+    let patience = match (is_known, upstream.has_address()) {
+        (true, false) => NEWS,
+        // It may want other credentials by now.
+        (true, true) | (false, false) => SOON,
+        (false, true) if is_piped => SOON,
+        (false, true) => PATIENCE,
     };
     let asked = upstream.discover(*caller.as_bytes(), credentials, capabilities);
     match tokio::time::timeout(patience, asked).await {
@@ -168,7 +173,9 @@ async fn list(front: &Shared, asked: &Asked<'_>, rule: Rule) -> Response<Body> {
         {
             empty(method).map_or(Answer::Error(error), Answer::Result)
         }
-        answer => answer,
+        Answer::Result(_) | Answer::Error(_) | Answer::Failed(_) | Answer::StoreUnavailable(_) => {
+            answer
+        }
     };
     Rpc::answer(asked.modern.request.id.get(), answer).guarded(Some(client.into_guard()))
 }

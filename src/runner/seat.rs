@@ -265,7 +265,7 @@ mod tests {
             seat.ask(note(number), began + Duration::from_secs(1000))
                 .await;
         }
-        seat.answer(Answer::StoreUnavailable);
+        seat.answer(Answer::StoreUnavailable(SideEffect::None));
         assert_eq!(Instant::now() - began, SLOW_CLIENT);
         for number in 0..REPLIES_MAX {
             let Some(Reply::Relay(told)) = client.next().await else {

@@ -35,10 +35,22 @@ impl Upstream {
     ) -> Result<Arc<Discovered>, DiscoverError> {
         let (upstream, capabilities) = (self.clone(), capabilities.to_owned());
         let describing = async move {
-            let era = upstream.era(credentials.clone()).await?;
-            let describing = upstream.describe(era, caller, credentials, &capabilities);
-            let described = timeout(FIRST_WORDS, describing).await;
-            described.unwrap_or(Err(DiscoverError::Failed(UNREACHABLE)))
+            let mut era = upstream.era(credentials.clone()).await?;
+            loop {
+                let is_hearsay = upstream.known.is_hearsay();
+                let describing = upstream.describe(era, caller, credentials.clone(), &capabilities);
+                let described = timeout(FIRST_WORDS, describing).await;
+                let described = described.unwrap_or(Err(DiscoverError::Failed(UNREACHABLE)));
+                // It may be another server than the one that is remembered.
+                if described.is_ok() || !is_hearsay {
+                    return described;
+                }
+                upstream.known.doubt(credentials.clone()).await;
+                match upstream.known_era() {
+                    Some(now) if now != era => era = now,
+                    Some(_) | None => return described,
+                }
+            }
         };
         let Ok(one) = Arc::clone(&self.beside).try_acquire_owned() else {
             return describing.await;
@@ -75,6 +87,23 @@ impl Upstream {
     /// secret; callers whose credentials it never gets are one to it.
     pub fn last_discovered(&self, caller: [u8; 16]) -> Option<Arc<Discovered>> {
         self.known.discovered(self.whose(caller))
+    }
+
+    /// A program answered that to the `initialize` of a client's own session.
+    pub fn has_initialized(&self, caller: [u8; 16], answer: &str) {
+        let object = Object::parse(answer).unwrap_or_default();
+        let result = object.get_object("result").unwrap_or_default();
+        let member = |key| result.get(key).map(ToOwned::to_owned);
+        if let Some(capabilities) = member("capabilities") {
+            let words = Discovered {
+                capabilities,
+                server_info: member("serverInfo"),
+                instructions: member("instructions"),
+                supported_versions: None,
+            };
+            let whose = self.whose(caller);
+            self.known.note_said(Era::Legacy, whose, &Arc::new(words));
+        }
     }
 
     fn whose(&self, caller: [u8; 16]) -> [u8; 16] {

@@ -1,7 +1,7 @@
 //! What the server turned out to be: asked once, and anew where it refuses what it should understand.
 //! Servers are upgraded, and taken back, behind the same address.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,10 +13,12 @@ use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 
 use super::handshake::{self, Sessions};
+use super::memory::{Kept, Memory};
 use super::origin::FIRST_WORDS;
 use super::probe::{self, Found};
-use super::remembered::Remembered;
+use super::remembered::{NOBODY, Remembered};
 use super::server::{Server, Way};
+use super::settings::Settings;
 use super::turns::{Turn, Turns};
 use super::wrapped::{DiscoverError, Discovered, no_session};
 use super::{Event, Exchange, UNREACHABLE};
@@ -42,6 +44,11 @@ pub(super) struct Known {
     /// What the last asking for the era failed of, if that was for everybody.
     failed: Mutex<Option<Failure>>,
     remembered: Mutex<Remembered>,
+    /// Whose words are kept for the next run: all callers without credentials.
+    everybody: [u8; 16],
+    memory: Option<Arc<Memory>>,
+    /// The era is what it was when raincheck ran before, and nothing was answered since.
+    is_hearsay: AtomicBool,
     /// Whether a modern server takes legacy sessions, too.
     pub(super) sessions: Sessions,
     doubting: Turns,
@@ -55,20 +62,43 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Known {
-    pub(super) fn new(server: Server, services: TaskTracker, configured: Option<Era>) -> Arc<Self> {
+    pub(super) fn new(
+        server: Server,
+        services: TaskTracker,
+        configured: Option<Era>,
+        settings: &Settings,
+    ) -> Arc<Self> {
+        let everybody = if server.takes_credentials() {
+            settings.anonymous
+        } else {
+            NOBODY
+        };
+        let (memory, kept) = settings.known_file.clone().map(Memory::open).unzip();
+        let kept: Kept = kept.unwrap_or_default();
+        let mut remembered = Remembered::default();
+        if let Some(words) = &kept.words {
+            remembered.note(everybody, words);
+        }
+        // A modern program is asked all the same, at no cost, as is a server elsewhere, with whose era it
+        // is found out how to speak to it. A legacy one may end at the question.
+        let is_to_know = configured.is_none() && matches!(server, Server::Program(_));
+        let hearsay = kept.era.filter(|era| is_to_know && *era == Era::Legacy);
         Arc::new(Self {
             server,
             services,
             is_configured: configured.is_some(),
-            era: Mutex::new(configured),
+            era: Mutex::new(configured.or(hearsay)),
             asking: Turns::default(),
             failed: Mutex::default(),
-            remembered: Mutex::default(),
+            remembered: Mutex::new(remembered),
+            everybody,
+            memory: memory.map(Arc::new),
+            is_hearsay: AtomicBool::new(hearsay.is_some()),
             sessions: Sessions::default(),
             doubting: Turns::default(),
             doubted: Mutex::default(),
             // The first is of the program that was asked a moment before.
-            starts_asked: AtomicUsize::new(1),
+            starts_asked: AtomicUsize::new(usize::from(hearsay.is_none())),
         })
     }
 
@@ -88,9 +118,38 @@ impl Known {
         whose: [u8; 16],
         discovered: &Arc<Discovered>,
     ) {
-        if self.era() == Some(asked) {
-            locked(&self.remembered).note(whose, discovered);
+        if self.era().is_some() {
+            self.note_said(asked, whose, discovered);
         }
+    }
+
+    /// The same, of a server of which it may not be known yet what else it speaks.
+    pub(super) fn note_said(&self, asked: Era, whose: [u8; 16], discovered: &Arc<Discovered>) {
+        let era = self.era();
+        if era.is_some_and(|era| era != asked) {
+            return;
+        }
+        self.is_hearsay.store(false, Ordering::Relaxed);
+        locked(&self.remembered).note(whose, discovered);
+        if whose == self.everybody {
+            self.keep();
+        }
+    }
+
+    pub(super) fn is_hearsay(&self) -> bool {
+        self.is_hearsay.load(Ordering::Relaxed)
+    }
+
+    /// For the next run. Not waited for.
+    fn keep(&self) {
+        let Some(memory) = self.memory.clone() else {
+            return;
+        };
+        let kept = Kept {
+            era: self.era().filter(|_| !self.is_configured),
+            words: self.discovered(self.everybody),
+        };
+        self.services.spawn_blocking(move || memory.keep(&kept));
     }
 
     /// The era, asked by one of all who want to know and remembered. Dropped before it resolves, the
@@ -144,6 +203,7 @@ impl Known {
         if let Ok(era) = found {
             *locked(&self.era) = Some(era);
             tracing::info!(?era, "the upstream's era is known");
+            self.keep();
         }
         found
     }
@@ -189,6 +249,7 @@ impl Known {
             let asking = Box::pin(known.ask_anew(era, credentials.as_ref()));
             let found = asking.await;
             *locked(&known.doubted) = Some(Instant::now());
+            known.is_hearsay.store(false, Ordering::Relaxed);
             if let Some(found) = found {
                 known.correct(era, found);
             }
@@ -245,6 +306,7 @@ impl Known {
             }
         }
         tracing::warn!(era = ?found, "the upstream is of another era now");
+        self.keep();
     }
 
     /// Whether a refusal of a method may be another server's. A program stays the same until it is
@@ -269,8 +331,13 @@ impl Known {
         let is_of_tools = method.starts_with("tools/");
         let (known, credentials) = (Arc::clone(self), credentials.cloned());
         let events = exchange.events.then(move |event| {
+            let is_hearsay = known.is_hearsay();
+            if matches!(event, Event::Result(_)) && is_hearsay {
+                known.is_hearsay.store(false, Ordering::Relaxed);
+            }
             let is_doubtful = known.era() == Some(era)
-                && is_doubtful(&event, || is_of_tools && known.may_be_another());
+                && (is_hearsay && matches!(event, Event::Error(_) | Event::Failed(_))
+                    || is_doubtful(&event, || is_of_tools && known.may_be_another()));
             let doubted = is_doubtful.then(|| (Arc::clone(&known), credentials.clone()));
             async move {
                 if let Some((known, credentials)) = doubted {

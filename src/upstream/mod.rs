@@ -25,6 +25,7 @@ mod known;
 mod later;
 mod legacy;
 mod listen;
+mod memory;
 mod modern;
 mod native;
 mod obstacle;

@@ -113,6 +113,14 @@ impl Server {
         }
     }
 
+    /// Whether a client's credentials go there.
+    pub(super) fn takes_credentials(&self) -> bool {
+        match self {
+            Self::Web(web) => web.origin.http.takes_credentials(),
+            Self::Program(_) => false,
+        }
+    }
+
     /// Its lines, where it has some.
     pub(super) fn lines(&self) -> Option<&Arc<Channels>> {
         match self.way() {

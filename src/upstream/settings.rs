@@ -38,6 +38,10 @@ pub struct Settings {
     pub connect_timeout: Duration,
     /// A message of the server above this size ends its call.
     pub message_bytes_max: usize,
+    /// Where it is kept what the server was, for the next run. `None`: nowhere.
+    pub known_file: Option<PathBuf>,
+    /// All callers without credentials, who are one and hear what is kept.
+    pub anonymous: [u8; 16],
 }
 
 impl Default for Settings {
@@ -57,6 +61,8 @@ impl Default for Settings {
             session_wait: Duration::from_secs(30),
             connect_timeout: Duration::from_secs(5),
             message_bytes_max: 32 << 20,
+            known_file: None,
+            anonymous: [0; 16],
         }
     }
 }

@@ -80,7 +80,7 @@ impl Upstream {
         // No other was ever spoken over the old transport.
         let old = (settings.transport == Transport::Sse).then_some(Era::Legacy);
         let server = Server::new(settings, services.clone())?;
-        let known = Known::new(server.clone(), services, settings.era.or(old));
+        let known = Known::new(server.clone(), services, settings.era.or(old), settings);
         let beside = Arc::new(Semaphore::new(BESIDE_MAX));
         Ok(Self {
             server,
@@ -104,10 +104,7 @@ impl Upstream {
 
     /// Loopback or a socket, and no credentials of ours: the client's may go there.
     pub fn forwards_credentials(&self) -> bool {
-        match &self.server {
-            Server::Web(web) => web.origin.http.takes_credentials(),
-            Server::Program(_) => false,
-        }
+        self.server.takes_credentials()
     }
 
     /// What of a client's headers goes to the server with a request of its that is carried, beside its

@@ -1,5 +1,6 @@
 //! A program that is slow to its first words: its clients lose nothing by it, and it is started once.
 
+use std::sync::Arc;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,28 @@ fn program(directory: &TempDir, mode: &str, seconds: f32) -> Config {
     );
     let command = format!("command = [\"sh\", \"-c\", {line:?}]");
     Config::never().section("upstream", &command)
+}
+
+/// The same, as what lies in files says: so that the command stays the same.
+fn changing(directory: &TempDir) -> Config {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/stdio_server.py");
+    let line = format!(
+        "cd {}; echo start >> starts; sleep $(cat delay); exec python3 {script} $(cat mode)",
+        directory.path().display()
+    );
+    let command = format!("command = [\"sh\", \"-c\", {line:?}]");
+    Config::never().section("upstream", &command)
+}
+
+fn set(directory: &TempDir, mode: &str, delay: &str) {
+    std::fs::write(directory.path().join("mode"), mode).unwrap();
+    std::fs::write(directory.path().join("delay"), delay).unwrap();
+    let _ = std::fs::remove_file(directory.path().join("starts"));
+}
+
+async fn discover(client: &mut Launched, id: u64) -> Value {
+    let found = client.request(json!(id), "server/discover", modern(json!({})));
+    found.await["result"].clone()
 }
 
 fn starts(directory: &Path) -> usize {
@@ -119,4 +142,94 @@ async fn a_session_that_cannot_go_on_with_it_has_a_process_of_its_own() {
     let initialize = crate::facade::initialize("2025-11-25", json!({}));
     let answer = client.post(initialize.to_string()).send().await;
     assert_eq!(answer.into_result()["serverInfo"]["name"], "stdio-fixture");
+}
+
+#[tokio::test]
+async fn what_it_said_before_is_said_at_once_by_the_next_run() {
+    for mode in ["legacy", "modern", "strict"] {
+        let directory = Arc::new(TempDir::new());
+        let config = changing(&directory);
+        for (run, delay) in ["0", "4"].into_iter().enumerate() {
+            set(&directory, mode, delay);
+            let mut client = Launched::remembering(&[], &config, &directory);
+            let list = |id| (json!(id), "tools/list", modern(json!({})));
+            if run == 0 {
+                // Afterwards it has said what it is.
+                let (id, method, params) = list(1);
+                client.request(id, method, params).await;
+            }
+            let from = Instant::now();
+            let found = discover(&mut client, 2).await;
+            assert!(from.elapsed() < SOON, "{mode}: {:?}", from.elapsed());
+            let info = &found["_meta"]["io.modelcontextprotocol/serverInfo"];
+            assert_eq!(info["name"], "stdio-fixture", "{mode}: {found}");
+            if mode != "modern" {
+                assert_eq!(found["instructions"], "do", "{found}");
+            }
+            let (id, method, params) = list(3);
+            let listed = client.request(id, method, params).await;
+            assert!(listed["result"]["tools"].is_array(), "{listed}");
+            if run == 1 {
+                assert_eq!(
+                    starts(directory.path()),
+                    1,
+                    "{mode}: it is known what it bears"
+                );
+            }
+            client.ended().await;
+        }
+        let kept = std::fs::read_dir(directory.path().join("raincheck")).unwrap();
+        let names = kept.map(|file| file.unwrap().file_name().into_string().unwrap());
+        let names: Vec<_> = names.collect();
+        assert!(
+            names.len() == 1 && names[0].ends_with(".known.json"),
+            "{names:?}"
+        );
+    }
+}
+
+/// What a legacy client was told is what a modern one is told next.
+#[tokio::test]
+async fn what_it_said_to_a_session_is_remembered_as_well() {
+    let directory = Arc::new(TempDir::new());
+    let config = changing(&directory);
+    set(&directory, "legacy", "0");
+    let mut first = Launched::remembering(&[], &config, &directory);
+    first.initialize().await;
+    first.ended().await;
+    set(&directory, "legacy", "4");
+    let mut client = Launched::remembering(&[], &config, &directory);
+    let from = Instant::now();
+    let found = discover(&mut client, 1).await;
+    assert!(from.elapsed() < SOON, "{:?}", from.elapsed());
+    assert_eq!(found["instructions"], "do", "{found}");
+    client.ended().await;
+}
+
+#[tokio::test]
+async fn a_memory_of_another_server_heals() {
+    let directory = Arc::new(TempDir::new());
+    let config = changing(&directory);
+    for mode in ["legacy", "modern", "legacy", "dual", "strict"] {
+        set(&directory, mode, "0");
+        let mut client = Launched::remembering(&[], &config, &directory);
+        let found = discover(&mut client, 1).await;
+        assert!(
+            found["capabilities"]["tools"].is_object(),
+            "{mode}: {found}"
+        );
+        let listed = async {
+            for id in 2.. {
+                let listed = client
+                    .request(json!(id), "tools/list", modern(json!({})))
+                    .await;
+                if listed["result"]["tools"].is_array() {
+                    break;
+                }
+                assert!(listed["error"].is_object(), "{mode}: {listed}");
+            }
+        };
+        within(PATIENCE, "it is understood again", listed).await;
+        client.ended().await;
+    }
 }

@@ -38,11 +38,11 @@ impl Launched {
     }
 
     pub(crate) fn with(arguments: &[&str], config: &Config) -> Self {
-        Self::with_state(arguments, config, Arc::new(TempDir::new()))
+        Self::remembering(arguments, config, &Arc::new(TempDir::new()))
     }
 
-    /// Where another process ran, or runs.
-    fn with_state(arguments: &[&str], config: &Config, state: Arc<TempDir>) -> Self {
+    /// Where another process ran, or runs: what that one kept is found.
+    pub(crate) fn remembering(arguments: &[&str], config: &Config, state: &Arc<TempDir>) -> Self {
         let directory = TempDir::new();
         let file = directory.path().join("raincheck.toml");
         std::fs::write(&file, config.text()).unwrap();
@@ -65,7 +65,7 @@ impl Launched {
             child,
             early: Vec::new(),
             directory,
-            state,
+            state: Arc::clone(state),
         }
     }
 
@@ -222,12 +222,12 @@ async fn a_task_is_found_by_the_next_process() {
     let state = Arc::clone(&one.state);
     let url = upstream.url();
     let to_it = ["--upstream", url.as_str()];
-    let mut other = Launched::with_state(&to_it, &Config::always(), Arc::clone(&state));
+    let mut other = Launched::remembering(&to_it, &Config::always(), &state);
     let others = make(&mut other).await;
     assert_ne!(task["taskId"], others["taskId"]);
     one.child.kill().await.unwrap();
     other.ended().await;
-    let mut again = Launched::with_state(&to_it, &Config::always(), Arc::clone(&state));
+    let mut again = Launched::remembering(&to_it, &Config::always(), &state);
     for task in [task, others] {
         let found = again.until(&task, "failed").await;
         assert_eq!(found["taskId"], task["taskId"]);

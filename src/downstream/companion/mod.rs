@@ -248,7 +248,7 @@ pub(super) async fn list(front: &Shared, asked: &Asked<'_>, rule: Rule) -> Respo
             let who = who(asked.modern, asked.caller, asked.credentials.clone());
             Answer::Result(with_ours(front, who, result, is_whole).await)
         }
-        answer => answer,
+        Answer::Error(_) | Answer::Failed(_) | Answer::StoreUnavailable(_) => answer,
     };
     Rpc::answer(id, answer).guarded(Some(client.into_guard()))
 }
@@ -262,13 +262,10 @@ pub(super) async fn listed(
     let id = asked.modern.request.id.get();
     let mut client = call::begin(front, asked, Plan::Held, rule)
         .map_err(|refused| Rpc::not_begun(id, refused.reason()).into_response())?;
-    match answer_of(&mut client).await {
-        Some(answer) => Ok((answer, client)),
-        None => {
-            let error = RpcError::internal("The call ended without an answer");
-            Err(Rpc::error(id, &error).into_response())
-        }
-    }
+    let Some(answer) = answer_of(&mut client).await else {
+        return Err(Rpc::abandoned(id).into_response());
+    };
+    Ok((answer, client))
 }
 
 /// The answer alone.

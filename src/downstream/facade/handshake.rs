@@ -45,6 +45,14 @@ pub(super) async fn answer(front: &Shared, parts: &Parts, request: &Request<'_>)
     }
 }
 
+fn refused(id: &str, error: UpstreamError) -> Rpc {
+    let error = UpstreamError {
+        error: words::error("initialize", error.error),
+        ..error
+    };
+    Rpc::answer(id, Answer::Error(error))
+}
+
 async fn begin(
     front: &Shared,
     parts: &Parts,
@@ -89,13 +97,7 @@ async fn begin(
         Ok(Err(DiscoverError::Unauthorized(error))) => {
             return Err(Rpc::answer(id, Answer::Error(error)));
         }
-        Ok(Err(DiscoverError::Refused(error))) => {
-            let error = UpstreamError {
-                error: words::error("initialize", error.error),
-                ..error
-            };
-            return Err(Rpc::answer(id, Answer::Error(error)));
-        }
+        Ok(Err(DiscoverError::Refused(error))) => return Err(refused(id, error)),
         Ok(Err(DiscoverError::Failed(failure))) => return Err(Rpc::failure(id, failure)),
         Err(_elapsed) => {
             let failure = Failure::new(Reason::UpstreamUnreachable, SideEffect::None);

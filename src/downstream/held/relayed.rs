@@ -8,6 +8,7 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use http_body_util::Full;
 use hyper::Response;
+use hyper::header::CONTENT_LENGTH;
 use hyper::http::request::Parts;
 use hyper::http::response::Parts as ResponseHead;
 use serde_json::value::RawValue;

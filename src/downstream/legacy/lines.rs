@@ -168,7 +168,10 @@ async fn initialize(
         Err(error) => return undecided(asked.id, error),
     };
     let (answer, agreed) = match begun {
-        Begun::Agreed(answer) => (answer, true),
+        Begun::Agreed(answer) => {
+            front.upstream.has_initialized(caller, &answer);
+            (answer, true)
+        }
         Begun::Refused(answer) => (answer, false),
         Begun::Not | Begun::Late => {
             return failed(Failure::new(Reason::UpstreamUnreachable, SideEffect::None));

@@ -245,16 +245,18 @@ impl Carrier {
         if self.call.era == Era::Legacy && (self.kept.is_some() || self.call.face == Era::Modern) {
             result = result::without_type(result);
         }
-        let asks = || {
-            let kind = result::result_type(&result);
-            kind == Ok(result::ResultType::InputRequired)
+        let era = self.call.era;
+        let asks = |result: &RawValue| {
+            // A legacy result is always complete, whatever it contains.
+            let kind = result::result_type(result);
+            era == Era::Modern && kind == Ok(result::ResultType::InputRequired)
         };
-        if self.kept.is_none() && self.call.era == Era::Modern && self.asks_in_task() && asks() {
+        if self.kept.is_none() && self.asks_in_task() && asks(&result) {
             // The question belongs in a task: it is announced together with what is asked.
             return self.on_asks_first(result).await;
         }
-        if !asks && self.would_be_large_event(&result) && self.keep(Vec::new(), true).await.is_ok()
-        {
+        let is_large = self.would_be_large_event(&result) && !asks(&result);
+        if is_large && self.keep(Vec::new(), true).await.is_ok() {
             self.announce().await;
         }
         if self.kept.is_none() {

@@ -54,15 +54,14 @@ impl Sessions {
             Line::New => None,
         };
         let going_on = |mouth, _: &Channel| Session::new(mouth, caller, true);
-        let session = match spare.and_then(|spare| spare.hand_over(going_on)) {
-            Some(session) => session,
-            None => {
-                let permit = pool.permit().await?;
-                let start = pool.source.start(permit, credentials, |mouth| {
-                    Session::new(mouth, caller, false)
-                });
-                start.await?
-            }
+        let session = if let Some(session) = spare.and_then(|spare| spare.hand_over(going_on)) {
+            session
+        } else {
+            let permit = pool.permit().await?;
+            let start = pool.source.start(permit, credentials, |mouth| {
+                Session::new(mouth, caller, false)
+            });
+            start.await?
         };
         // 122 random bits of the operating system: nobody guesses it.
         let id: Box<str> = Uuid::new_v4().to_string().into();

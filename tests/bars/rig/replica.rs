@@ -129,6 +129,7 @@ impl Replica {
             .arg("--config")
             .arg(config_path(&self.folder))
             .args(["--listen", &self.address.to_string()])
+            .env("XDG_STATE_HOME", &self.folder)
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a log file"))
             .stderr(log);

@@ -93,3 +93,11 @@ pub(crate) fn accepts_both(parts: &Parts) -> bool {
         .map_or("", |value| value.to_str().unwrap());
     accept.contains("application/json") && accept.contains("text/event-stream")
 }
+
+/// An error of a server's own.
+pub(crate) fn forbidden(request: &[u8]) -> Response<Body> {
+    let id = serde_json::from_slice::<Value>(request).unwrap_or_default()["id"].take();
+    let error = serde_json::json!({"code": -32001, "message": "not for you"});
+    let answer = serde_json::json!({"jsonrpc": "2.0", "id": id, "error": error});
+    json(200, answer.to_string())
+}

@@ -346,6 +346,7 @@ pub(crate) fn command(
         .arg(directory.path().join("raincheck.toml"))
         .args(["--store", &store])
         .args(["--listen", &address.to_string()])
+        .env("XDG_STATE_HOME", directory.path())
         .stdin(Stdio::null())
         .stdout(log.try_clone().unwrap())
         .stderr(log);

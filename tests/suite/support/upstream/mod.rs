@@ -480,10 +480,7 @@ async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Response<Bod
     }
     let is_alice = (parts.headers.get("authorization")).is_some_and(|it| it == "Bearer alice");
     if shared.forbids.load(Ordering::Relaxed) && !is_alice {
-        let id = serde_json::from_slice::<Value>(&body).unwrap_or_default()["id"].take();
-        let error = serde_json::json!({"code": -32001, "message": "not for you"});
-        let answer = serde_json::json!({"jsonrpc": "2.0", "id": id, "error": error});
-        return http::json(200, answer.to_string());
+        return http::forbidden(&body);
     }
     if parts.method == Method::POST && !http::accepts_both(&parts) {
         return http::empty(406);

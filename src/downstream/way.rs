@@ -19,9 +19,21 @@ pub struct RequestWay {
 const REAL_IP: &str = "x-real-ip";
 const WAY: &str = "x-forwarded-";
 
+/// What else proxies call the client's address.
+const ADDRESSES: [&str; 7] = [
+    "cf-connecting-ip",
+    "fastly-client-ip",
+    "forwarded-for",
+    "true-client-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-original-forwarded-for",
+];
+
 /// Servers believe what these say, since we come from their own machine.
 fn is_of_the_way(name: &HeaderName) -> bool {
-    *name == FORWARDED || name.as_str() == REAL_IP || name.as_str().starts_with(WAY)
+    let text = name.as_str();
+    *name == FORWARDED || text == REAL_IP || text.starts_with(WAY) || ADDRESSES.contains(&text)
 }
 
 impl RequestWay {
@@ -84,6 +96,7 @@ mod tests {
             .header("host", "localhost:8440")
             .header("x-forwarded-for", "192.0.2.66")
             .header("x-forwarded-prefix", "/admin")
+            .header("true-client-ip", "192.0.2.66")
             .header("forwarded", "for=192.0.2.66")
             .header("x-real-ip", "192.0.2.66");
         let (mut parts, ()) = request.body(()).unwrap().into_parts();
@@ -114,6 +127,7 @@ mod tests {
             settled(&way, "[::ffff:10.1.2.3]:9"),
             [
                 "forwarded: for=192.0.2.66",
+                "true-client-ip: 192.0.2.66",
                 "x-forwarded-for: 192.0.2.66",
                 "x-forwarded-prefix: /admin",
                 "x-forwarded-proto: https",

@@ -48,23 +48,43 @@ const OURS: [&str; 5] = [
 
 /// Without these a call is the same one. Any other header may be what the server knows its client by: a call that
 /// came with one is sent again by nobody else, who would not have it.
-const HARMLESS: [&str; 16] = [
+const HARMLESS: [&str; 25] = [
     "accept-charset",
     "accept-language",
+    "b3",
     "baggage",
     "cache-control",
+    "correlation-id",
     "dnt",
     "forwarded",
+    "newrelic",
     "pragma",
     "priority",
     "referer",
+    "request-id",
+    "sentry-trace",
     "traceparent",
     "tracestate",
+    "uber-trace-id",
     "user-agent",
     "via",
+    "x-amzn-trace-id",
+    "x-cloud-trace-context",
     "x-correlation-id",
     "x-real-ip",
     "x-request-id",
+    "x-requested-with",
+];
+
+/// The same of what browsers, meshes and tracers say.
+const HARMLESS_BEGINNINGS: [&str; 7] = [
+    "l5d-",
+    "sec-",
+    "x-b3-",
+    "x-datadog-",
+    "x-envoy-",
+    "x-forwarded-",
+    "x-ot-",
 ];
 
 /// The rule for one server.
@@ -132,7 +152,8 @@ impl Forward {
 pub(super) fn may_identify(headers: &ClientHeaders) -> bool {
     headers.iter().any(|(name, _)| {
         let text = name.as_str();
-        !HARMLESS.contains(&text) && !text.starts_with("sec-") && !text.starts_with("x-forwarded-")
+        let mut beginnings = HARMLESS_BEGINNINGS.iter();
+        !HARMLESS.contains(&text) && !beginnings.any(|begin| text.starts_with(begin))
     })
 }
 
@@ -280,6 +301,7 @@ mod tests {
             ("sec-fetch-mode", "cors"),
             ("user-agent", "node"),
             ("traceparent", "00-1-2-01"),
+            ("x-b3-traceid", "1"),
             ("x-forwarded-for", "192.0.2.1"),
         ]));
         for one in ["cookie", "x-api-key", "x-tenant"] {

@@ -3,6 +3,9 @@
 
 use std::fmt::Write as _;
 
+/// Header lines, from the length of the message and of the message and the canary.
+type Lines = dyn Fn(usize, usize) -> String;
+
 /// What one way through raincheck wants of a request: header lines and a message.
 #[derive(Debug, Clone)]
 pub(super) struct Way {
@@ -76,8 +79,9 @@ impl Way {
         head + chunks + &self.canary()
     }
 
+    #[expect(clippy::too_many_lines, reason = "it is one table")]
     fn about_lengths(&self, all: &mut Vec<(String, String)>) {
-        let table: [(&str, &dyn Fn(usize, usize) -> String); 18] = [
+        let table: [(&str, &Lines); 18] = [
             ("two lengths", &|a, b| {
                 format!("Content-Length: {a}\r\nContent-Length: {b}\r\n")
             }),
@@ -151,6 +155,7 @@ impl Way {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "it is one table")]
     fn about_codings(&self, all: &mut Vec<(String, String)>) {
         let whole = self.message.len() + self.canary().len() + 64;
         for coding in [
@@ -314,6 +319,7 @@ impl Way {
 }
 
 /// Requests over HTTP/2 as bytes, each a connection of its own.
+#[expect(clippy::too_many_lines, reason = "it is one table")]
 pub(super) fn over_http2(way: &Way) -> Vec<(&'static str, Vec<u8>)> {
     let own: Vec<(String, String)> = way
         .headers

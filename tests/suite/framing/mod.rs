@@ -17,7 +17,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
@@ -321,4 +321,26 @@ async fn no_canary_gets_through_on_a_session() {
 #[tokio::test]
 async fn no_canary_gets_through_over_http2() {
     no_canary_gets_through("legacy", Wire::Http2, Way::session()).await;
+}
+
+/// A client that asked for no other protocol is not told that it speaks one.
+#[tokio::test]
+async fn a_switch_of_protocols_is_not_passed_on() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    let config = Config::never().section("upstream", "era = \"legacy\"");
+    let proxy = config.start(&url).await;
+    let switching = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut head = [0; 4096];
+        let _ = stream.read(&mut head).await.unwrap();
+        let switch =
+            "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n";
+        stream.write_all(switch.as_bytes()).await.unwrap();
+        stream
+    });
+    let lines = "Connection: Upgrade\r\nUpgrade: x\r\n";
+    let answer = send(proxy.address(), Way::session().post(lines).as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
+    drop(switching.await);
 }

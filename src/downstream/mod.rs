@@ -39,6 +39,7 @@ pub mod held;
 mod intercept;
 pub mod legacy;
 mod listen;
+mod listen_leg;
 mod pass;
 mod reply;
 pub mod route;

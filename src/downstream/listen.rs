@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::body::Body;
 use super::call::keep_alive;
 use super::intercept::Modern;
+use super::listen_leg::{Leg, REOPEN_PAUSE, Upstream};
 use super::reply::{self, Rpc};
 use super::sent;
 use super::tasks::Shared;
@@ -26,15 +27,13 @@ use crate::mcp::json::{Object, Writer, is_object, prepend, quote, set, string};
 use crate::mcp::meta::SUBSCRIPTION_ID;
 use crate::mcp::sse;
 use crate::runner::watch::Watch;
+use crate::store::StoreError;
 use crate::task::id::{Caller, TaskId};
 use crate::task::view;
-use crate::upstream::wrapped::{ListenEvent, Listening};
+use crate::upstream::wrapped::ListenEvent;
 
-/// How long the acknowledgement waits for the wrapped server's.
-const ACKNOWLEDGE_PATIENCE: Duration = Duration::from_secs(2);
-
-/// The longest pause before a lost upstream leg is opened again.
-const REOPEN_PAUSE_MAX: Duration = Duration::from_secs(30);
+/// A task that could not be read is read again after so long, once the store answers.
+const READ_AGAIN: Duration = Duration::from_secs(1);
 
 pub(super) async fn answer(
     front: &Shared,
@@ -81,6 +80,8 @@ pub(super) async fn answer(
         watch,
         first: Some(acknowledged),
         pending: granted,
+        owed: Vec::new(),
+        read_again: None,
         upstream,
         leg,
         honoured,
@@ -132,7 +133,7 @@ async fn granted(
     front: &Shared,
     caller: &Caller,
     ids: Vec<TaskId>,
-) -> Result<Vec<TaskId>, crate::store::StoreError> {
+) -> Result<Vec<TaskId>, StoreError> {
     let mut granted = Vec::with_capacity(ids.len());
     for id in ids {
         if !granted.contains(&id) && front.find_by_id(id, caller).await?.is_some() {
@@ -180,55 +181,6 @@ fn notification(method: &str, params: &str) -> String {
     out.end()
 }
 
-/// The part of a subscription that the wrapped server serves.
-struct Leg {
-    front: Shared,
-    caller: Caller,
-    credentials: Option<HeaderValue>,
-    capabilities: Arc<str>,
-    filter: Arc<str>,
-}
-
-impl Leg {
-    async fn open_first(&self) -> (Option<Upstream>, Option<String>) {
-        if &*self.filter == "{}" {
-            return (None, None);
-        }
-        let mut events = self.open();
-        let deadline = Instant::now() + ACKNOWLEDGE_PATIENCE;
-        loop {
-            match tokio::time::timeout_at(deadline, events.next()).await {
-                Ok(Some(ListenEvent::Acknowledged(honoured))) => {
-                    return (Some(Upstream::Open(events)), Some(honoured));
-                }
-                // Nothing may come before the acknowledgement.
-                Ok(Some(ListenEvent::Notification { .. })) => {}
-                Ok(Some(ListenEvent::Ended) | None) | Err(_) => return (None, None),
-            }
-        }
-    }
-
-    fn open(&self) -> Listening {
-        self.front.upstream.listen(
-            *self.caller.as_bytes(),
-            self.credentials.clone(),
-            Arc::clone(&self.capabilities),
-            Arc::clone(&self.filter),
-        )
-    }
-}
-
-/// The upstream's part of the stream: open, or waiting to be opened again.
-enum Upstream {
-    Open(Listening),
-    Lost {
-        again: Instant,
-        pause: Duration,
-    },
-    /// Opened again: what may have been missed meanwhile is told once.
-    Reopened(Listening),
-}
-
 struct Subscription {
     /// The listen request's id as JSON: the subscription's name in every notification.
     id: Box<str>,
@@ -237,6 +189,9 @@ struct Subscription {
     first: Option<String>,
     /// Tasks whose present state was not told yet.
     pending: Vec<TaskId>,
+    /// Tasks that the store did not tell of, and when to ask it again.
+    owed: Vec<TaskId>,
+    read_again: Option<Instant>,
     upstream: Option<Upstream>,
     leg: Leg,
     honoured: Option<String>,
@@ -249,7 +204,8 @@ enum Woke {
     Closing,
     Task(TaskId),
     Upstream(Option<ListenEvent>),
-    Reopen,
+    Reopen(Duration),
+    ReadAgain,
     Beat,
 }
 
@@ -272,8 +228,12 @@ impl Subscription {
             }
             if let Some(id) = self.pending.pop() {
                 // Apart: a listener is silent most of its time, and there may be many.
-                if let Some(event) = Box::pin(self.task(id)).await {
-                    return Some(event);
+                match Box::pin(self.task(id)).await {
+                    Ok(Some(event)) => return Some(event),
+                    // It is gone, or nobody can read it.
+                    Ok(None) | Err(StoreError::Corrupt(_) | StoreError::Newer) => {}
+                    // The mark is gone, the change is not.
+                    Err(StoreError::Unavailable(_) | StoreError::Full) => self.owe(id),
                 }
                 continue;
             }
@@ -286,8 +246,16 @@ impl Subscription {
                         return Some(bytes);
                     }
                 }
-                Woke::Reopen => {
-                    self.upstream = Some(Upstream::Reopened(self.leg.open()));
+                Woke::Reopen(pause) => {
+                    self.upstream = Some(Upstream::Reopened(self.leg.open(), pause));
+                }
+                Woke::ReadAgain => {
+                    self.read_again = None;
+                    if *self.leg.front.runner.store_answers().borrow() {
+                        self.pending.append(&mut self.owed);
+                    } else {
+                        self.read_again = Some(Instant::now() + READ_AGAIN);
+                    }
                 }
                 Woke::Beat => return Some(sse::COMMENT),
             }
@@ -296,32 +264,39 @@ impl Subscription {
 
     async fn wake(&mut self) -> Woke {
         let (watch, closing, beat) = (&self.watch, &self.closing, &mut self.beat);
-        let upstream = self.upstream.as_mut();
+        let (upstream, read_again) = (self.upstream.as_mut(), self.read_again);
         tokio::select! {
             biased;
             () = closing.cancelled() => Woke::Closing,
             id = watch.changed() => Woke::Task(id),
             woke = next_of(upstream) => woke,
+            () = at(read_again) => Woke::ReadAgain,
             _ = beat.tick() => Woke::Beat,
         }
     }
 
-    /// A task's state as of now. A store that is away is asked again when the task changes; the
-    /// stream stays open.
-    async fn task(&mut self, id: TaskId) -> Option<Bytes> {
+    fn owe(&mut self, id: TaskId) {
+        if !self.owed.contains(&id) {
+            self.owed.push(id);
+        }
+        self.read_again = Some(Instant::now() + READ_AGAIN);
+    }
+
+    /// A task's state as of now; `None` where there is none any more. The stream stays open while the
+    /// store is away.
+    async fn task(&mut self, id: TaskId) -> Result<Option<Bytes>, StoreError> {
         let front = &self.leg.front;
-        let loaded = front
-            .find_by_id(id, &self.leg.caller)
-            .await
-            .ok()
-            .flatten()?;
+        let Some(loaded) = front.find_by_id(id, &self.leg.caller).await? else {
+            return Ok(None);
+        };
         let ledger = front.runner.ledger();
-        let kept = ledger.load_kept(&loaded.task).await.ok()?;
+        let kept = ledger.load_kept(&loaded.task).await?;
         let kept = kept
             .as_deref()
             .and_then(|bytes| std::str::from_utf8(bytes).ok());
         let params = view::notification_params(&loaded.task, kept, &self.id, ledger.now_ms());
-        Some(sse::event(&notification("notifications/tasks", &params)))
+        let event = sse::event(&notification("notifications/tasks", &params));
+        Ok(Some(event))
     }
 
     fn on_upstream(&mut self, event: Option<ListenEvent>) -> Option<Bytes> {
@@ -330,20 +305,27 @@ impl Subscription {
                 let params = self.stamped(params.as_deref())?;
                 Some(sse::event(&notification(&method, &params)))
             }
-            Some(ListenEvent::Acknowledged(_)) => {
-                let reopened = matches!(self.upstream, Some(Upstream::Reopened(_)));
-                if let Some(Upstream::Reopened(events)) = self.upstream.take() {
-                    self.upstream = Some(Upstream::Open(events));
-                }
-                reopened.then(|| self.changed_meanwhile())
+            Some(ListenEvent::Acknowledged(honoured)) => {
+                let reopened = self.upstream.take();
+                let Some(Upstream::Reopened(events, pause)) = reopened else {
+                    self.upstream = reopened;
+                    return None;
+                };
+                self.upstream = Some(Upstream::Open {
+                    events,
+                    since: Instant::now(),
+                    pause,
+                });
+                // At first it may have come too late to be passed on.
+                self.honoured.get_or_insert(honoured);
+                Some(self.changed_meanwhile())
             }
             Some(ListenEvent::Ended) | None => {
-                let pause = match &self.upstream {
-                    Some(Upstream::Lost { pause, .. }) => (*pause * 2).min(REOPEN_PAUSE_MAX),
-                    _ => Duration::from_secs(1),
-                };
+                let now = Instant::now();
+                let lost = self.upstream.as_ref();
+                let pause = lost.map_or(REOPEN_PAUSE, |lost| lost.next_pause(now));
                 self.upstream = Some(Upstream::Lost {
-                    again: Instant::now() + pause,
+                    again: now + pause,
                     pause,
                 });
                 None
@@ -430,13 +412,21 @@ impl Subscription {
 
 async fn next_of(upstream: Option<&mut Upstream>) -> Woke {
     match upstream {
-        Some(Upstream::Open(events) | Upstream::Reopened(events)) => {
+        Some(Upstream::Open { events, .. } | Upstream::Reopened(events, _)) => {
             Woke::Upstream(events.next().await)
         }
-        Some(Upstream::Lost { again, .. }) => {
+        Some(Upstream::Lost { again, pause }) => {
+            let pause = *pause;
             tokio::time::sleep_until(*again).await;
-            Woke::Reopen
+            Woke::Reopen(pause)
         }
+        None => std::future::pending().await,
+    }
+}
+
+async fn at(when: Option<Instant>) {
+    match when {
+        Some(when) => tokio::time::sleep_until(when).await,
         None => std::future::pending().await,
     }
 }

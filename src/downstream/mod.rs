@@ -41,6 +41,7 @@ mod intake;
 mod intercept;
 pub mod legacy;
 mod listen;
+mod listen_leg;
 mod open;
 mod pass;
 mod patience;

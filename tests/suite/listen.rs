@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::client::Task;
 use crate::support::shape::{assert_notified, assert_state};
+use crate::support::upstream::modern::LATE;
 use crate::support::{Config, Era, Rig, in_both_eras};
 
 in_both_eras!(
@@ -167,6 +168,24 @@ async fn changes_at_the_server_come_on_the_same_stream(era: Era) {
     assert_eq!(told["params"]["_meta"][SUBSCRIPTION], "mine", "{told}");
     rig.upstream.release("held");
     assert_notified(&stream.until("completed").await, "completed");
+}
+
+/// Its listener hears of what may have been missed by then, and of what comes.
+#[tokio::test]
+async fn a_server_that_acknowledges_late_is_heard() {
+    let rig = Rig::start(Era::Modern, Config::always()).await;
+    let filter = json!({"toolsListChanged": true, "resourceSubscriptions": [LATE]});
+    let mut stream = rig.client().listening(filter).stream().await;
+    let ack = stream
+        .next_of("notifications/subscriptions/acknowledged")
+        .await;
+    assert_eq!(ack["params"]["notifications"], json!({}), "{ack}");
+    rig.upstream.release(LATE);
+    stream.next_of("notifications/tools/list_changed").await;
+    let missed = stream.next_of("notifications/resources/updated").await;
+    assert_eq!(missed["params"]["uri"], LATE);
+    rig.upstream.tell("notifications/resources/updated");
+    stream.next_of("notifications/resources/updated").await;
 }
 
 async fn nothing_but_tasks_is_said_of_a_task(era: Era) {

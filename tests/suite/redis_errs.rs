@@ -48,6 +48,34 @@ async fn the_user_is_taken_away() {
     works_again(&rig).await;
 }
 
+/// The change log says that a task changed, and the task cannot be read for longer than is waited.
+#[tokio::test]
+async fn a_listener_hears_what_could_not_be_read() {
+    let (server, rig) = as_a_user().await;
+    let client = rig.client();
+    let task = client.call("held", json!({})).await.into_task();
+    let mut stream = client.listen(&[&task]).await;
+    stream.next_of("notifications/tasks").await;
+    let mut admin = server.connect();
+    user(&mut admin, &["-hmget"]);
+    let changed = ["XADD", "{suite:00}:log", "*", "i", &*task.id, "r", "9"];
+    let _: String = ask(&mut admin, &changed);
+    // So often only where the read is begun again.
+    let again = async { while refused_reads(&mut admin) < 12 {} };
+    within(PATIENCE, "it is read again and again", again).await;
+    user(&mut admin, &["+hmget"]);
+    stream.next_of("notifications/tasks").await;
+}
+
+/// Reads of a record that were refused.
+fn refused_reads(server: &mut Connection) -> u64 {
+    let stats: String = ask(server, &["INFO", "commandstats"]);
+    let line = stats.lines().find(|line| line.starts_with("cmdstat_hmget"));
+    let refused = line.and_then(|line| line.split_once("rejected_calls="));
+    let refused = refused.and_then(|(_, rest)| rest.split(',').next());
+    refused.map_or(0, |refused| refused.parse().unwrap())
+}
+
 /// All of the cluster refuses then, as Redis has it unless it is told otherwise.
 #[tokio::test]
 async fn a_slot_is_served_by_nobody() {
@@ -75,7 +103,9 @@ async fn as_a_user() -> (RedisServer, Rig) {
     let server = RedisServer::start();
     user(&mut server.connect(), &["on", ">pw", "~*", "&*", "+@all"]);
     let url = format!("{}&user=app&pass=pw", server.url());
-    let rig = Rig::start(Era::Legacy, Config::always().redis(&url)).await;
+    let config = Config::always().redis(&url);
+    let config = config.store("read_patience = \"200ms\"");
+    let rig = Rig::start(Era::Legacy, config).await;
     (server, rig)
 }
 

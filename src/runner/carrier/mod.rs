@@ -12,7 +12,6 @@ use hyper::header::HeaderValue;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::task::task_tracker::TaskTrackerToken;
-use tracing::warn;
 
 use super::carried::Carrying;
 use super::outcome;
@@ -37,19 +36,17 @@ mod kept;
 mod queued;
 mod relayed;
 mod rounds;
+mod window;
 mod yielded;
 
 use claimed::Waiting;
 pub(super) use claimed::{Begun, Claimed};
 use heard::PendingProgress;
 use rounds::NextLeg;
+use window::grace;
 
 /// Questions that a server asks together are shown together: after the first, so long for more.
 const GATHER: Duration = Duration::from_millis(50);
-
-/// A task that the store did not take at the end of its window is made after so long, as soon as the
-/// store answers.
-const WINDOW_AGAIN: Duration = Duration::from_secs(1);
 
 pub(super) struct Carrier {
     runner: Arc<Runner>,
@@ -415,52 +412,6 @@ impl Carrier {
         self.kept.as_ref()?;
         Some(self.progress.not_before.unwrap_or_else(Instant::now))
     }
-
-    /// A call that asks before its task has its grace window from here on.
-    fn on_sent(&mut self) -> Flow {
-        let asks_before = Plan::Always {
-            input: InputWhen::BeforeTask,
-        };
-        if self.window.is_some() && self.call.plan == asks_before {
-            self.window = Some(Instant::now() + grace(&self.call));
-        }
-        Flow::Continue
-    }
-
-    /// The grace window is over: from here on it is a task.
-    async fn on_window(&mut self) -> Flow {
-        // Questions that were just asked make the record, unless none of them can be kept.
-        self.window = self.gather;
-        if self.kept.is_some() || self.gather.is_some() {
-            return Flow::Continue;
-        }
-        if self.window_failed && !*self.runner.store_answers.borrow() {
-            // What the server says would wait for a store that is known to be away.
-            self.window = Some(Instant::now() + WINDOW_AGAIN);
-            return Flow::Continue;
-        }
-        self.forget_passed().await;
-        // Relayed and not answered yet: asked in the task from here on.
-        let events = self.events_of_asked().await;
-        match self.keep(events, true).await {
-            Ok(()) => {
-                self.asked.clear();
-                self.announce().await;
-            }
-            // The call stays held on this connection: it runs already.
-            Err(why) => {
-                if !std::mem::replace(&mut self.window_failed, true) {
-                    warn!(error = %why, "a call could not become a task yet and stays held");
-                }
-                self.window = Some(Instant::now() + WINDOW_AGAIN);
-            }
-        }
-        Flow::Continue
-    }
-}
-
-fn grace(call: &Call) -> Duration {
-    Duration::from_millis(call.rule.grace_window_ms)
 }
 
 async fn draining(runner: &Runner, not_before: Instant) {

@@ -21,7 +21,7 @@ use super::http::{self, Body};
 use super::{PATIENCE, within};
 
 mod legacy;
-mod modern;
+pub(crate) mod modern;
 mod own;
 mod resumable;
 mod sessions;

@@ -165,6 +165,9 @@ async fn run(shared: Arc<Shared>, call: Call, out: mpsc::Sender<Said>) {
     let _ = out.send(Said::Answer(text)).await;
 }
 
+/// A subscription to this is acknowledged when it is released.
+pub(crate) const LATE: &str = "test://late";
+
 fn listen(shared: &Arc<Shared>, id: Value, filter: &Value) -> Response<Body> {
     let (out, said) = mpsc::channel(16);
     let mut news = shared.listen();
@@ -178,11 +181,15 @@ fn listen(shared: &Arc<Shared>, id: Value, filter: &Value) -> Response<Body> {
         granted["resourceSubscriptions"] = uris.clone();
     }
     let meta = json!({(format!("{META}subscriptionId")): id});
+    let shared = Arc::clone(shared);
     tokio::spawn(async move {
         let acknowledged = json!({
             "jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
             "params": {"_meta": meta, "notifications": granted},
         });
+        if uris.as_array().into_iter().flatten().any(|uri| uri == LATE) {
+            shared.released(LATE).await;
+        }
         let _ = out.send(Said::Note(acknowledged.to_string())).await;
         while let Some(Ok(method)) = tokio::select! {
             method = news.recv() => Some(method),

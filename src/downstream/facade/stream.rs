@@ -28,16 +28,12 @@ pub(in crate::downstream) async fn answer(
     said: mpsc::Receiver<Said>,
     headers: &HeaderMap,
 ) -> Response<Body> {
-    match held {
-        Some(call) => {
-            let patience = call.head_patience(headers, HEAD_PATIENCE);
-            hold(front, call, said, patience).await
-        }
-        None => {
-            let patience = patience::of_legacy(headers, HEAD_PATIENCE);
-            respond(said, accepts_events(headers), patience).await
-        }
+    if let Some(call) = held {
+        let patience = call.head_patience(headers, HEAD_PATIENCE);
+        return hold(front, call, said, patience).await;
     }
+    let patience = patience::of_legacy(headers, HEAD_PATIENCE);
+    respond(said, accepts_events(headers), patience).await
 }
 
 async fn hold(

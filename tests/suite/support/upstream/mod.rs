@@ -239,16 +239,6 @@ impl Upstream {
         self.shared.answers_json.store(true, Ordering::Relaxed);
     }
 
-    /// From now on a modern server is one of both eras.
-    pub(crate) fn take_sessions(&self) {
-        self.shared.takes_sessions.store(true, Ordering::Relaxed);
-    }
-
-    /// From now on a legacy server has no sessions: of one request the next knows nothing.
-    pub(crate) fn have_no_sessions(&self) {
-        self.shared.sessionless.store(true, Ordering::Relaxed);
-    }
-
     /// From now on a modern server refuses what is not modern with status 200.
     pub(crate) fn refuse_politely(&self) {
         self.shared.refuses_politely.store(true, Ordering::Relaxed);
@@ -408,11 +398,6 @@ impl Upstream {
     /// From now on every call runs to its end, and is answered with this status and nothing else.
     pub(crate) fn end_calls_with(&self, status: u16) {
         self.shared.call_status.store(status, Ordering::Relaxed);
-    }
-
-    /// Forgets every legacy session, as a restart would.
-    pub(crate) fn forget_sessions(&self) {
-        self.shared.sessions.lock().unwrap().clear();
     }
 }
 

@@ -1,4 +1,6 @@
-//! The sessions that clients ended.
+//! The sessions of clients: whether there are any, and how they end.
+
+use std::sync::atomic::Ordering;
 
 use hyper::Method;
 
@@ -6,6 +8,21 @@ use super::super::{PATIENCE, within};
 use super::{Received, Upstream};
 
 impl Upstream {
+    /// From now on a modern server is one of both eras.
+    pub(crate) fn take_sessions(&self) {
+        self.shared.takes_sessions.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on a legacy server has no sessions: of one request the next knows nothing.
+    pub(crate) fn have_no_sessions(&self) {
+        self.shared.sessionless.store(true, Ordering::Relaxed);
+    }
+
+    /// Forgets every legacy session, as a restart would.
+    pub(crate) fn forget_sessions(&self) {
+        self.shared.sessions.lock().unwrap().clear();
+    }
+
     /// How many sessions were ended by their clients.
     pub(crate) fn sessions_ended(&self) -> usize {
         ended(&self.shared.received.borrow())

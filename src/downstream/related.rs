@@ -15,7 +15,7 @@ use super::reply::Rpc;
 use super::tasks::{STORE_IS_AWAY, Shared};
 use crate::mcp::error::RpcError;
 use crate::mcp::json::Object;
-use crate::mcp::meta::{RELATED_TASK_IDS, related_task_ids, with_related_task_ids};
+use crate::mcp::meta::{related_task_ids, with_related_task_ids};
 use crate::task::id::TaskId;
 
 /// What exceeds this is dropped, as servers may.
@@ -58,8 +58,9 @@ impl Front {
 
     /// The same for a message of a legacy session, which is changed for nothing else.
     pub(super) async fn hide_our_ids(&self, parts: &mut Parts, body: Bytes) -> Bytes {
+        // Short enough to be looked for many bytes at a time.
         let may_name_some =
-            std::str::from_utf8(&body).is_ok_and(|text| text.contains(RELATED_TASK_IDS));
+            std::str::from_utf8(&body).is_ok_and(|text| text.contains("relatedTaskIds"));
         if !may_name_some {
             return body;
         }

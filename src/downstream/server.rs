@@ -90,6 +90,7 @@ impl Server {
                         front: Arc::clone(&front),
                         settings: self.settings.clone(),
                         stop: stop.clone(),
+                        streams: self.connections.clone(),
                     };
                     self.connections.spawn(async move {
                         connection.serve(stream).await;
@@ -121,6 +122,8 @@ struct Connection {
     front: Shared,
     settings: Settings,
     stop: CancellationToken,
+    /// What runs on it.
+    streams: TaskTracker,
 }
 
 impl Connection {
@@ -146,7 +149,7 @@ impl Connection {
         S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
     {
         let front = Arc::clone(&self.front);
-        let streams = Streams::new(Arc::clone(&front.room));
+        let streams = Streams::new(Arc::clone(&front.room), self.streams);
         let service = service_fn(move |request| {
             let front = Arc::clone(&front);
             async move {

@@ -217,8 +217,9 @@ pub trait Store: notes::Notes {
     /// enough to be called every second.
     async fn due(&self, now_ms: u64, limit: usize) -> Result<Vec<TaskId>, StoreError>;
 
-    /// The tasks that were created to be listed for this caller and have not expired, in no order.
-    async fn listed(&self, caller: &Caller) -> Result<Vec<TaskId>, StoreError>;
+    /// The tasks that were created to be listed for this caller and have not expired, in no order, each
+    /// with when it does.
+    async fn listed(&self, caller: &Caller) -> Result<Vec<(u64, TaskId)>, StoreError>;
 
     /// Takes an id whose record no longer exists off the due index, and off this incarnation's.
     async fn forget(&self, id: TaskId, incarnation: Option<&Incarnation>)

@@ -135,6 +135,7 @@ pub enum Reason {
     AnswerRefused,
     Busy,
     QueueFull,
+    Quota,
 }
 
 impl Reason {
@@ -155,6 +156,7 @@ impl Reason {
             Self::AnswerRefused => "answer_refused",
             Self::Busy => "busy",
             Self::QueueFull => "queue_full",
+            Self::Quota => "quota",
         }
     }
 
@@ -178,6 +180,10 @@ impl Reason {
             Self::AnswerRefused => "The client refused to answer a question of the server",
             Self::Busy => "Too many calls are under way; try again later",
             Self::QueueFull => "Too many calls wait for the server already; try again later",
+            Self::Quota => {
+                "This caller has as many tasks, or as many bytes of them, as it may; older ones go \
+                 with time"
+            }
         }
     }
 }

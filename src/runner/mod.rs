@@ -190,6 +190,8 @@ pub struct Busy;
 pub enum NotBegun {
     Busy,
     QueueFull,
+    /// The caller has as many tasks as it may.
+    Quota,
 }
 
 impl NotBegun {
@@ -197,6 +199,7 @@ impl NotBegun {
         match self {
             Self::Busy => Reason::Busy,
             Self::QueueFull => Reason::QueueFull,
+            Self::Quota => Reason::Quota,
         }
     }
 }

@@ -19,6 +19,7 @@ pub mod ledger;
 pub mod memory;
 pub mod notebook;
 pub mod notes;
+pub mod quota;
 pub mod record;
 pub mod redis;
 pub mod seal;

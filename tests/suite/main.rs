@@ -63,6 +63,7 @@ mod policy;
 mod probes;
 mod questions;
 mod queued;
+mod quotas;
 mod races;
 mod reach;
 mod recovery;

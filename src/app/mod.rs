@@ -41,6 +41,7 @@ use crate::runner::{self, Runner};
 use crate::store::embedded::Embedded;
 use crate::store::ledger::{Ledger, Patience};
 use crate::store::notebook::Notebook;
+use crate::store::quota::{Most, Quotas};
 use crate::store::{Health as StoreHealth, record};
 use crate::task::id::Incarnation;
 use crate::task::state::Reach;
@@ -122,7 +123,7 @@ impl App {
         let settings = runner_settings(&config, &opened, &room);
         let (store, clock) = (opened.store, opened.clock);
         let notes = Notebook::new(Arc::clone(&store), Arc::clone(&clock), patience);
-        let ledger = Ledger::new(store, clock, patience);
+        let ledger = Ledger::new(store, clock, patience).within(quotas(&config.limits));
         let runner = Runner::new(
             ledger,
             notes.clone(),
@@ -289,6 +290,14 @@ fn downstream_settings(config: &Config) -> downstream::Settings {
         pass_native_tasks: config.upstream.native_tasks == NativeTasks::Pass,
         reads_all: config.rules.may_refuse() || config.upstream.concurrency.is_some(),
     }
+}
+
+fn quotas(limits: &config::Limits) -> Quotas {
+    let most = |quota: config::Quota| Most {
+        entries: quota.entries as u64,
+        bytes: quota.bytes,
+    };
+    Quotas::new(most(limits.tasks_per_caller), most(limits.tasks))
 }
 
 fn companion(config: &Config) -> Option<Companion> {

@@ -12,7 +12,7 @@ use super::host::Host;
 use super::problem::Problem;
 use super::scalar::{FromText, word};
 use super::{
-    Admin, Auth, Config, Drain, EraChoice, Limits, Listen, Location, LogFormat, NativeTasks,
+    Admin, Auth, Config, Drain, EraChoice, Limits, Listen, Location, LogFormat, NativeTasks, Quota,
     Replica, SessionUse, Telemetry, Tls, TransportChoice, Upstream, Wrapped, companion, file,
     rules, store, unused, wrapped,
 };
@@ -299,6 +299,8 @@ impl TryFrom<file::Limits> for Limits {
             ("limits.calls", file.calls),
             ("limits.connections", file.connections),
             ("limits.listen_task_ids", file.listen_task_ids),
+            ("limits.tasks", file.tasks),
+            ("limits.tasks_per_caller", file.tasks_per_caller),
         ] {
             if number == 0 {
                 let text = "must be more than 0: nothing could be served";
@@ -323,6 +325,14 @@ impl TryFrom<file::Limits> for Limits {
             connections: file.connections,
             header_timeout: file.header_timeout,
             listen_task_ids: file.listen_task_ids,
+            tasks: Quota {
+                entries: file.tasks,
+                bytes: file.task_bytes.0,
+            },
+            tasks_per_caller: Quota {
+                entries: file.tasks_per_caller,
+                bytes: file.task_bytes_per_caller.0,
+            },
         })
     }
 }

@@ -408,6 +408,14 @@ pub(super) struct Limits {
     pub(super) header_timeout: Duration,
     #[serde(deserialize_with = "scalar")]
     pub(super) listen_task_ids: usize,
+    #[serde(deserialize_with = "scalar")]
+    pub(super) tasks: usize,
+    #[serde(deserialize_with = "scalar")]
+    pub(super) tasks_per_caller: usize,
+    #[serde(deserialize_with = "scalar")]
+    pub(super) task_bytes: Size,
+    #[serde(deserialize_with = "scalar")]
+    pub(super) task_bytes_per_caller: Size,
 }
 
 impl Default for Limits {
@@ -419,6 +427,10 @@ impl Default for Limits {
             connections: 16_384,
             header_timeout: Duration::from_secs(10),
             listen_task_ids: 1_000,
+            tasks: 2_000_000,
+            tasks_per_caller: 1_000_000,
+            task_bytes: Size(4 << 30),
+            task_bytes_per_caller: Size(1 << 30),
         }
     }
 }

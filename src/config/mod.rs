@@ -314,6 +314,16 @@ pub struct Limits {
     pub connections: usize,
     pub header_timeout: Duration,
     pub listen_task_ids: usize,
+    /// What this process may have made of tasks that are kept.
+    pub tasks: Quota,
+    pub tasks_per_caller: Quota,
+}
+
+/// How many, and how many bytes of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quota {
+    pub entries: usize,
+    pub bytes: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

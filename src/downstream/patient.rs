@@ -11,6 +11,7 @@ use std::time::Duration;
 use hyper::rt::Executor;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
+use tokio_util::task::TaskTracker;
 
 use crate::room::Room;
 
@@ -158,11 +159,12 @@ pub(super) fn taken() {
 #[derive(Debug, Clone)]
 pub(super) struct Streams {
     room: Arc<Room>,
+    tasks: TaskTracker,
 }
 
 impl Streams {
-    pub(super) fn new(room: Arc<Room>) -> Self {
-        Self { room }
+    pub(super) fn new(room: Arc<Room>, tasks: TaskTracker) -> Self {
+        Self { room, tasks }
     }
 }
 
@@ -173,7 +175,7 @@ where
 {
     fn execute(&self, stream: F) {
         let mut stuck = Stuck::new(Arc::clone(&self.room));
-        tokio::spawn(GIVEN.scope(Cell::new(None), async move {
+        self.tasks.spawn(GIVEN.scope(Cell::new(None), async move {
             let mut stream = Box::pin(stream);
             // Dropped, it is reset.
             std::future::poll_fn(move |context| {
@@ -198,6 +200,10 @@ mod tests {
     use super::*;
     use crate::room::SMALL;
 
+    fn since(then: Instant) -> Duration {
+        Instant::now().saturating_duration_since(then)
+    }
+
     #[tokio::test(start_paused = true)]
     async fn who_reads_nothing_for_long_is_cut_and_who_reads_slowly_is_not() {
         let room = Room::new(4 * SMALL);
@@ -206,14 +212,14 @@ mod tests {
         let began = Instant::now();
         let writing = async {
             let written = ours.write_all(&[7; 4096]).await;
-            (written.unwrap_err().kind(), began.elapsed())
+            (written.unwrap_err().kind(), since(began))
         };
         let reading = async {
             for _ in 0..2 {
                 tokio::time::sleep(PATIENCE / 2).await;
                 theirs.read_exact(&mut [0; 1024]).await.unwrap();
             }
-            std::future::pending().await
+            std::future::pending::<()>().await;
         };
         let (kind, took) = tokio::select! {
             cut = writing => cut,
@@ -231,12 +237,12 @@ mod tests {
         let began = Instant::now();
         let mut ours = Patient::new(ours, room);
         ours.write_all(&[7; 4096]).await.unwrap_err();
-        assert!(began.elapsed() < PATIENCE_WHEN_SHORT + LOOK * 2);
+        assert!(since(began) < PATIENCE_WHEN_SHORT + LOOK * 2);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_stream_whose_piece_is_not_taken_is_dropped() {
-        let streams = Streams::new(Room::new(4 * SMALL));
+        let streams = Streams::new(Room::new(4 * SMALL), TaskTracker::new());
         let (alive, ended) = tokio::sync::oneshot::channel::<()>();
         let began = Instant::now();
         streams.execute(async move {
@@ -250,7 +256,7 @@ mod tests {
             std::future::pending::<()>().await;
         });
         ended.await.unwrap_err();
-        let took = began.elapsed();
+        let took = since(began);
         let stays = PATIENCE / 2 + PATIENCE * 3;
         assert!(took >= stays + PATIENCE, "{took:?}");
         assert!(took < stays + PATIENCE + LOOK * 2, "{took:?}");

@@ -110,8 +110,12 @@ impl Rpc {
         Self::not_begun(id, Reason::Busy)
     }
 
-    /// A call that was refused before anything of it was stored or sent.
+    /// A call that was refused before anything of it was stored or sent. One that is over its caller's
+    /// quota is so for long, and its client shall read why: that rides on 200.
     pub(super) fn not_begun(id: &str, reason: Reason) -> Self {
+        if reason == Reason::Quota {
+            return Self::failure(id, Failure::new(reason, SideEffect::None));
+        }
         Self {
             status: StatusCode::SERVICE_UNAVAILABLE,
             ..Self::failure(id, Failure::new(reason, SideEffect::None))

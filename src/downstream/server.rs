@@ -95,6 +95,7 @@ impl Server {
                         peer,
                         settings: self.settings.clone(),
                         stop: stop.clone(),
+                        streams: self.connections.clone(),
                     };
                     self.connections.spawn(async move {
                         connection.serve(stream).await;
@@ -133,6 +134,8 @@ struct Connection {
     peer: SocketAddr,
     settings: Settings,
     stop: CancellationToken,
+    /// What runs on it.
+    streams: TaskTracker,
 }
 
 impl Connection {
@@ -182,7 +185,7 @@ impl Connection {
         S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
     {
         let (front, peer) = (Arc::clone(&self.front), self.peer);
-        let streams = Streams::new(Arc::clone(&front.room));
+        let streams = Streams::new(Arc::clone(&front.room), self.streams);
         let open = Open::default();
         let counted = open.clone();
         let service = service_fn(move |request| {

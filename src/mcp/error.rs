@@ -155,6 +155,7 @@ pub enum Reason {
     AnswerRefused,
     Busy,
     QueueFull,
+    Quota,
 }
 
 impl Reason {
@@ -175,12 +176,13 @@ impl Reason {
             Self::AnswerRefused => "answer_refused",
             Self::Busy => "busy",
             Self::QueueFull => "queue_full",
+            Self::Quota => "quota",
         }
     }
 
     /// Every reason that clients can meet, in the order in which the README lists them; those that share
     /// a word once.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::UpstreamUnreachable,
         Self::UpstreamUnauthorized,
         Self::UpstreamHttp,
@@ -195,6 +197,7 @@ impl Reason {
         Self::StoreLost,
         Self::Busy,
         Self::QueueFull,
+        Self::Quota,
     ];
 
     /// What happened and whether the call may have run: a row of the README's table.
@@ -246,6 +249,11 @@ impl Reason {
                 "as many calls wait for their turn as may (HTTP 503)",
                 "none",
             ),
+            Self::Quota => (
+                "its caller, or all callers together, have as many tasks or bytes of them as they may \
+                 (HTTP 503)",
+                "none; unknown if the call ran before it became a task",
+            ),
         }
     }
 
@@ -269,6 +277,10 @@ impl Reason {
             Self::AnswerRefused => "The client refused to answer a question of the server",
             Self::Busy => "Too many calls are under way",
             Self::QueueFull => "Too many calls wait for the server already",
+            Self::Quota => {
+                "This caller has as many tasks, or as many bytes of them, as it may; older ones go \
+                 with time"
+            }
         }
     }
 }

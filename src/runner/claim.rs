@@ -160,6 +160,13 @@ impl Runner {
         let mut terms = Terms::of(&call, self.upstream.start_allowance());
         let mut claim = head;
         for _ in 0..LINKS_MAX {
+            if !self.ledger.has_room(&call.caller) {
+                // Else each try would leave a claim behind; a call that was begun can be joined.
+                let stands = self.notes.find(claim.name).await?;
+                if stands.is_none() {
+                    return Err(NotBegun::Quota.into());
+                }
+            }
             let fresh = TaskId::random();
             let value = claim.value(fresh);
             let stands = self.notes.claim(claim.name, value, lifetime).await?;
@@ -216,6 +223,7 @@ impl Runner {
         match begun.await {
             Ok(Ok(begun)) => Ok(Begin::Made(Box::new(begun))),
             Ok(Err(NotCreated::Taken)) => Ok(Begin::Taken),
+            Ok(Err(NotCreated::Quota)) => Err(NotBegun::Quota.into()),
             Ok(Err(NotCreated::Store(_))) | Err(_) => Err(NotClaimed::StoreUnavailable),
         }
     }

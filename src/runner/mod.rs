@@ -206,6 +206,8 @@ pub struct Busy;
 pub enum NotBegun {
     Busy,
     QueueFull,
+    /// The caller has as many tasks as it may.
+    Quota,
 }
 
 impl NotBegun {
@@ -213,6 +215,7 @@ impl NotBegun {
         match self {
             Self::Busy => Reason::Busy,
             Self::QueueFull => Reason::QueueFull,
+            Self::Quota => Reason::Quota,
         }
     }
 }

@@ -10,10 +10,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
+use super::quota::{Most, Over, Quotas};
 use super::{Changes, Commit, Nonce, Store, StoreError, Stored, Version, Write, record};
 use crate::clock::Clock;
 use crate::failpoint::{Point, hit};
-use crate::task::id::{Fence, Incarnation, TaskId};
+use crate::task::id::{Caller, Fence, Incarnation, TaskId};
 use crate::task::machine::{Effect, Event, Rejected, step};
 use crate::task::state::{Outcome, Payload, Task};
 
@@ -40,6 +41,7 @@ pub struct Ledger {
     nonces: Arc<Nonces>,
     /// The format that every living replica reads.
     format: Arc<AtomicU32>,
+    quotas: Arc<Quotas>,
 }
 
 /// Nonces that no other write in the world has: a random half for this process and a count. Drawn
@@ -84,6 +86,9 @@ pub enum NotCreated {
     /// Somebody else's stands under this id: nothing was changed.
     #[error("the task id is taken")]
     Taken,
+    /// The caller has as many tasks, or as many bytes of them, as it may: nothing was written.
+    #[error("the caller has as many tasks as it may")]
+    Quota,
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -104,7 +109,22 @@ impl Ledger {
             patience,
             nonces: Arc::new(Nonces { process, count }),
             format: Arc::new(AtomicU32::new(record::FORMAT)),
+            quotas: Arc::new(Quotas::new(Most::ANY, Most::ANY)),
         }
+    }
+
+    /// The same where callers may not have any number of tasks.
+    #[must_use]
+    pub fn within(self, quotas: Quotas) -> Self {
+        Self {
+            quotas: Arc::new(quotas),
+            ..self
+        }
+    }
+
+    /// Whether the caller may have one more task.
+    pub fn has_room(&self, caller: &Caller) -> bool {
+        self.quotas.has_room(caller, self.now_ms())
     }
 
     /// From now on records are written so that all of these can read them.
@@ -132,8 +152,17 @@ impl Ledger {
     pub async fn create(&self, task: Task, request: Option<Bytes>) -> Result<Loaded, NotCreated> {
         let mut write = self.write_of(&task, None, None)?;
         write.request = request;
+        let bytes = write.record.len() + write.request.as_ref().map_or(0, Bytes::len);
+        let (caller, expires_ms) = (task.caller, write.expires_ms);
+        let entered = self.quotas.enter(caller, bytes, expires_ms, self.now_ms());
+        entered.map_err(|Over| NotCreated::Quota)?;
         hit(Point::CreateBefore);
-        match self.commit_patiently(&write, self.patience.create).await? {
+        let committed = self.commit_patiently(&write, self.patience.create).await;
+        if !matches!(committed, Ok(Commit::Done(_))) {
+            let now_ms = self.now_ms();
+            self.quotas.leave(&caller, bytes, expires_ms, now_ms);
+        }
+        match committed? {
             Commit::Done(revision) => {
                 hit(Point::CreateAfter);
                 let version = Version {
@@ -185,6 +214,9 @@ impl Ledger {
     pub async fn keep(&self, task: &Task, fence: Fence, result: Bytes) -> Result<(), StoreError> {
         let until = Instant::now() + self.patience.create;
         let expires_ms = task.expires_ms();
+        // The tool has run: whatever is left, its result is kept.
+        self.quotas
+            .grow(&task.caller, result.len(), expires_ms, self.now_ms());
         hit(Point::ResultBefore);
         patiently(until, || {
             self.store
@@ -224,6 +256,11 @@ impl Ledger {
         write.durable |= answers;
         match self.commit_patiently(&write, self.patience.read).await? {
             Commit::Done(revision) => {
+                if decided.task.is_ended() {
+                    let (caller, bytes) = (&decided.task.caller, write.record.len());
+                    self.quotas
+                        .grow(caller, bytes, write.expires_ms, self.now_ms());
+                }
                 let version = Version {
                     revision,
                     nonce: write.nonce,

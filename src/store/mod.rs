@@ -19,6 +19,7 @@ pub mod ledger;
 pub mod memory;
 pub mod notebook;
 pub mod notes;
+pub mod quota;
 pub mod record;
 pub mod redis;
 pub mod seal;
@@ -243,8 +244,9 @@ pub trait Store: notes::Notes {
     /// enough to be called every second.
     async fn due(&self, now_ms: u64, limit: usize) -> Result<Vec<TaskId>, StoreError>;
 
-    /// The tasks that were created to be listed for this caller and have not expired, in no order.
-    async fn listed(&self, caller: &Caller) -> Result<Vec<TaskId>, StoreError>;
+    /// The tasks that were created to be listed for this caller and have not expired, in no order, each
+    /// with when it does.
+    async fn listed(&self, caller: &Caller) -> Result<Vec<(u64, TaskId)>, StoreError>;
 
     /// Takes an id whose record no longer exists, or cannot be read, off the due index, and off this
     /// incarnation's. The record stays; its next commit enters it again.

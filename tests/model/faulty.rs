@@ -74,7 +74,7 @@ impl Store for Faulty {
         self.inner.due(now_ms, limit).await
     }
 
-    async fn listed(&self, caller: &Caller) -> Result<Vec<TaskId>, StoreError> {
+    async fn listed(&self, caller: &Caller) -> Result<Vec<(u64, TaskId)>, StoreError> {
         self.inner.listed(caller).await
     }
 

@@ -331,7 +331,7 @@ async fn entries(rig: &Rig, log: Name, after: u64) -> Vec<(u64, Bytes)> {
 /// Told of once each.
 async fn listed(rig: &Rig, caller: Caller) -> BTreeSet<TaskId> {
     let listed = rig.store.listed(&caller).await.unwrap();
-    let ids: BTreeSet<_> = listed.iter().copied().collect();
+    let ids: BTreeSet<_> = listed.iter().map(|(_, id)| *id).collect();
     assert_eq!(ids.len(), listed.len(), "told of one twice");
     ids
 }

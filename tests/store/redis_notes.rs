@@ -140,7 +140,8 @@ async fn a_list_keeps_no_task_that_expired() {
         |gone| *gone,
     )
     .await;
-    assert_eq!(store.listed(&short.caller).await.unwrap(), [lasting.id]);
+    let listed_until = [(lasting.expires_ms, lasting.id)];
+    assert_eq!(store.listed(&short.caller).await.unwrap(), listed_until);
     done(store.commit(&listed()).await.unwrap());
     let key = key_of(&mut raw, "{ns:00}:c:*").await;
     let names: u64 = ask(&mut raw, &["ZCARD", &key]).await;

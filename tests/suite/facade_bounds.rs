@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::facade::{Session, accept, answered, initialize, question};
 use crate::recovery::Pair;
-use crate::support::client::Answer;
+use crate::support::client::{Answer, Client};
 use crate::support::{Config, Era, Rig};
 
 const URIS_MAX: usize = 256;
@@ -134,4 +134,34 @@ async fn no_change_of_a_session_is_lost_between_replicas() {
     let sent = pair.upstream.requests("tools/call")[0].json();
     let level = &sent["params"]["_meta"]["io.modelcontextprotocol/logLevel"];
     assert_eq!(level, "error");
+}
+
+/// A session that nobody uses is soon forgotten, and a caller may have so many of them.
+#[tokio::test]
+async fn sessions_that_nobody_uses_are_bounded() {
+    let rig = Rig::start(Era::Modern, Config::always()).await;
+    let used = Session::open(rig.client()).await;
+    let begin = |client: Client| {
+        let large = json!({"experimental": {"x": {"y": "x".repeat(15 * 1024)}}});
+        client
+            .post(initialize("2025-11-25", large).to_string())
+            .send()
+    };
+    let mut begun = 0;
+    let refused = 'flood: loop {
+        for answer in join_all((0..25).map(|_| begin(rig.client()))).await {
+            if answer.status != 200 {
+                break 'flood answer;
+            }
+            begun += 1;
+        }
+        assert!(begun < 2000, "{begun} sessions were begun");
+    };
+    assert_eq!(refused.refusal(), (503, -32603));
+    let said = refused.json();
+    assert_eq!(said["error"]["data"]["io.raincheck/reason"], "busy");
+    // Nobody else's, nor those that are used.
+    let other = begin(rig.client().named("Bearer other")).await;
+    assert!(other.headers.contains_key("mcp-session-id"));
+    assert_eq!(used.ask("ping", json!({})).await["result"], json!({}));
 }

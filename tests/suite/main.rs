@@ -67,6 +67,7 @@ mod policy;
 mod probes;
 mod questions;
 mod queued;
+mod quotas;
 mod races;
 mod reach;
 mod recovery;

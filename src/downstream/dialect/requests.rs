@@ -112,7 +112,7 @@ async fn commit_cancel(front: &Shared, asker: &Asker, id: TaskId) -> Result<Stri
     }
 }
 
-/// The caller's own tasks, newest first. Who has none here may have some at the server.
+/// The caller's own tasks, page by page. Who has none here may have some at the server.
 async fn list(front: &Shared, asker: &Asker, params: &Object<'_>) -> Result<String, Refusal> {
     let has_others = front.settings.pass_native_tasks;
     if !asker.is_somebody && has_others {
@@ -132,49 +132,58 @@ async fn list(front: &Shared, asker: &Asker, params: &Object<'_>) -> Result<Stri
         }
     };
     let ledger = front.runner.ledger();
-    let ids = ledger.store().listed(&asker.caller).await?;
-    if ids.is_empty() && has_others {
+    let listed = ledger.store().listed(&asker.caller).await?;
+    if listed.is_empty() && has_others {
         return Err(Refusal::Unknown);
     }
-    let mut reading = stream::iter(ids)
-        .map(|id| front.find_by_id(id, &asker.caller))
-        .buffer_unordered(READ_AT_ONCE);
-    let mut tasks = Vec::new();
-    while let Some(found) = reading.next().await {
+    // As many are read as a page has, and a few more.
+    let mut reading = stream::iter(in_order(listed, after))
+        .map(async |place| (place, front.find_by_id(place.1, &asker.caller).await))
+        .buffered(READ_AT_ONCE);
+    let (mut tasks, mut last, mut next) = (Vec::with_capacity(PAGE), None, None);
+    while let Some((place, found)) = reading.next().await {
         let found = match found {
             // Of one task that cannot be read the others are told all the same.
             Err(StoreError::Corrupt(_) | StoreError::Newer) => None,
             found => found?,
         };
-        if let Some(Loaded { task, .. }) = found {
-            let place = Reverse((task.created_ms, task.id));
-            if after.is_none_or(|after| place > Reverse(after)) {
-                tasks.push((place, view_2025::task(&task, ledger.now_ms())));
-            }
+        let Some(Loaded { task, .. }) = found else {
+            continue;
+        };
+        if tasks.len() == PAGE {
+            next = last;
+            break;
         }
+        tasks.push(view_2025::task(&task, ledger.now_ms()));
+        last = Some(place);
     }
-    tasks.sort_unstable();
-    let more = tasks.len() > PAGE;
-    tasks.truncate(PAGE);
-    let next = tasks.last().filter(|_| more);
-    let next = next.map(|(Reverse((created_ms, id)), _)| cursor_after(*created_ms, *id));
-    let tasks: Vec<String> = tasks.into_iter().map(|(_, task)| task).collect();
+    let next = next.map(cursor_after);
     Ok(view_2025::page(&tasks, next.as_deref()))
 }
 
+/// What comes after that place, those first that go last: of tasks with the same terms the newest.
+fn in_order(mut listed: Vec<Place>, after: Option<Place>) -> Vec<Place> {
+    listed.retain(|place| after.is_none_or(|after| *place < after));
+    listed.sort_unstable_by_key(|place| Reverse(*place));
+    listed
+}
+
+/// When a task goes, and which it is: neither changes.
+type Place = (u64, TaskId);
+
 /// Names the last task of a page.
-fn cursor_after(created_ms: u64, id: TaskId) -> String {
+fn cursor_after((expires_ms, id): Place) -> String {
     let mut out = String::new();
     base64::encode(
-        &[&created_ms.to_be_bytes()[..], id.as_bytes()].concat(),
+        &[&expires_ms.to_be_bytes()[..], id.as_bytes()].concat(),
         &mut out,
     );
     out
 }
 
-fn cursor(params: &Object<'_>) -> Option<(u64, TaskId)> {
+fn cursor(params: &Object<'_>) -> Option<Place> {
     let bytes = base64::decode(&params.get_str("cursor")?)?;
-    let (created_ms, id) = bytes.split_first_chunk::<8>()?;
+    let (expires_ms, id) = bytes.split_first_chunk::<8>()?;
     let id = TaskId::from_bytes(id.try_into().ok()?);
-    Some((u64::from_be_bytes(*created_ms), id))
+    Some((u64::from_be_bytes(*expires_ms), id))
 }

@@ -13,11 +13,11 @@ use super::super::dialect::Edit;
 use super::super::legacy::words::Request;
 use super::super::reply::Rpc;
 use super::super::tasks::Shared;
-use super::session::{Entry, Session};
+use super::session::{Entry, NotBegun, Session};
 use super::words;
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::headers::SESSION_ID;
-use crate::mcp::json::{is_object, raw};
+use crate::mcp::json::{Object, is_object, raw};
 use crate::runner::seat::Answer;
 use crate::upstream::UpstreamError;
 use crate::upstream::wrapped::DiscoverError;
@@ -27,6 +27,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a client says of itself goes with each of its requests; more than this is refused.
 const DECLARED_BYTES_MAX: usize = 16 * 1024;
+
+/// Of what a client says of itself so much is remembered.
+const INFO_BYTES_MAX: usize = 2 * 1024;
 
 pub(super) async fn answer(front: &Shared, parts: &Parts, request: &Request<'_>) -> Response<Body> {
     match begin(front, parts, request).await {
@@ -82,6 +85,10 @@ async fn begin(
     let capabilities = declared.map_or_else(|| "{}".to_owned(), words::client_capabilities);
 
     let caller = front.callers.of(&parts.headers);
+    let now_ms = front.runner.ledger().now_ms();
+    if !front.facade.stays.has_room(&caller, now_ms) {
+        return Err(Rpc::busy(id));
+    }
     let credentials = front.credentials(&parts.headers);
     let discovering = front
         .upstream
@@ -113,16 +120,55 @@ async fn begin(
     let entry = Entry {
         version: version.into(),
         capabilities: raw(capabilities).unwrap_or_else(|_| RawValue::NULL.to_owned()),
-        client_info: info.map(ToOwned::to_owned),
+        client_info: info.and_then(kept),
         log_level: None,
         uris: BTreeSet::new(),
         renewed_ms: 0,
+        lasts_ms: 0,
+        since_ms: 0,
     };
-    match Session::begin(front, caller, entry).await {
-        Ok(session) => Ok((session, result)),
-        Err(error) => {
+    let begun = Session::begin(front, caller, entry).await;
+    let session = begun.map_err(|why| not_begun(id, &why))?;
+    Ok((session, result))
+}
+
+fn not_begun(id: &str, why: &NotBegun) -> Rpc {
+    match why {
+        NotBegun::TooMany => Rpc::busy(id),
+        NotBegun::Store(error) => {
             tracing::warn!(%error, "a session could not be begun");
-            Err(Rpc::store_unavailable(id))
+            Rpc::store_unavailable(id)
         }
+    }
+}
+
+/// Icons and the like make it large: then only what it is called is remembered.
+fn kept(info: &RawValue) -> Option<Box<RawValue>> {
+    if info.get().len() <= INFO_BYTES_MAX {
+        return Some(info.to_owned());
+    }
+    let names = ["name", "title", "version"];
+    let info = Object::parse(info.get()).ok()?;
+    let short = info.render_filtered(|key| names.contains(&key));
+    let short = Some(short).filter(|short| short.len() <= INFO_BYTES_MAX);
+    raw(short?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_with_icons_keeps_its_name() {
+        let kept = |text: String| kept(&raw(text).unwrap()).map(|kept| kept.get().to_owned());
+        let small = r#"{"name":"c","version":"1","icons":[]}"#;
+        assert_eq!(kept(small.into()).as_deref(), Some(small));
+        let icon = "x".repeat(INFO_BYTES_MAX);
+        let large = format!(r#"{{"name":"c","icons":["{icon}"],"version":"1"}}"#);
+        assert_eq!(
+            kept(large).as_deref(),
+            Some(r#"{"name":"c","version":"1"}"#)
+        );
+        assert_eq!(kept(format!(r#"{{"name":"{icon}"}}"#)), None);
     }
 }

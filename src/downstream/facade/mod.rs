@@ -38,6 +38,7 @@ mod hear;
 mod questions;
 mod round;
 mod session;
+mod stays;
 pub(super) mod stream;
 mod table;
 mod words;
@@ -45,6 +46,7 @@ mod words;
 use call::Asked;
 pub(super) use call::{Said, tell};
 use session::{PREFIX, Session, Unfound};
+use stays::Stays;
 use table::Table;
 
 /// Resources of whose changes one session can hear.
@@ -71,6 +73,7 @@ pub struct Facade {
     waiting: Arc<Table<oneshot::Sender<questions::Answered>>>,
     /// Sessions that were changed here.
     changes: broadcast::Sender<SessionKey>,
+    stays: Stays,
 }
 
 impl Default for Facade {
@@ -82,6 +85,7 @@ impl Default for Facade {
                 CALLS_MAX * QUESTIONS_MAX,
             )),
             changes: broadcast::Sender::new(CHANGES_MAX),
+            stays: Stays::default(),
         }
     }
 }
@@ -301,7 +305,11 @@ async fn set_level(front: &Shared, session: &Session, params: &Object<'_>) -> Re
         entry.log_level = Some(level.as_ref().into());
         true
     });
-    changed.await?;
+    if !changed.await? {
+        return Err(Undone::Refused(
+            "Invalid params: too much is remembered of this client's sessions",
+        ));
+    }
     Ok(())
 }
 

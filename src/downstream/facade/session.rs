@@ -15,18 +15,17 @@ use super::super::body::Body;
 use super::super::legacy::pushes::SessionKey;
 use super::super::reply::{self, Rpc};
 use super::super::tasks::Shared;
+use super::stays;
 use crate::mcp::error::RpcError;
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::version::{Era, LEGACY_NEWEST};
 use crate::store::StoreError;
 use crate::store::notes::{Kind, Name};
+use crate::store::quota::Over;
 use crate::task::id::Caller;
 
 /// What the ids of these sessions begin with, and no other's.
 pub(super) const PREFIX: &str = "raincheck-";
-
-/// A session whose client is silent for so long is forgotten.
-const IDLE: Duration = Duration::from_hours(24);
 
 /// Its expiry is moved on at most this often.
 const RENEWAL_MS: u64 = 60_000;
@@ -46,6 +45,16 @@ pub(super) struct Entry {
     /// The resources of whose changes the client wants to hear.
     pub(super) uris: BTreeSet<Box<str>>,
     pub(super) renewed_ms: u64,
+    /// For how long its client may be silent.
+    #[serde(default = "long")]
+    pub(super) lasts_ms: u64,
+    /// Since when that is so.
+    #[serde(default)]
+    pub(super) since_ms: u64,
+}
+
+fn long() -> u64 {
+    stays::LONG_MS
 }
 
 #[derive(Debug, Clone)]
@@ -55,6 +64,20 @@ pub(super) struct Session {
     pub(super) entry: Entry,
     /// The note that it was read from.
     stored: Bytes,
+}
+
+/// Why no session was begun.
+#[derive(Debug)]
+pub(super) enum NotBegun {
+    /// The caller has as many that nobody used yet as it may.
+    TooMany,
+    Store(StoreError),
+}
+
+impl From<StoreError> for NotBegun {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
 }
 
 /// Why there is no session.
@@ -96,11 +119,17 @@ impl Session {
         front: &Shared,
         caller: Caller,
         mut entry: Entry,
-    ) -> Result<Self, StoreError> {
+    ) -> Result<Self, NotBegun> {
         // 122 random bits of the operating system: nobody guesses it.
         let id = format!("{PREFIX}{}", Uuid::new_v4()).into();
-        entry.renewed_ms = front.runner.ledger().now_ms();
+        let now_ms = front.runner.ledger().now_ms();
+        entry.renewed_ms = now_ms;
+        entry.since_ms = now_ms;
+        entry.lasts_ms = stays::FRESH_MS;
         let stored = text(&entry)?;
+        let stays = &front.facade.stays;
+        let entered = stays.begin(caller, stored.len(), now_ms);
+        entered.map_err(|Over| NotBegun::TooMany)?;
         let session = Self {
             id,
             caller,
@@ -108,7 +137,10 @@ impl Session {
             stored,
         };
         let note = session.note(Kind::Session, &[]);
-        front.notes.put(note, session.stored.clone(), IDLE).await?;
+        let put = front
+            .notes
+            .put(note, session.stored.clone(), session.lasts());
+        put.await?;
         Ok(session)
     }
 
@@ -158,13 +190,25 @@ impl Session {
     /// Moves its end on, where that was not done a short time ago. Whoever changes it does so as well.
     async fn renew(&mut self, front: &Shared) -> Result<(), Unfound> {
         let now_ms = front.runner.ledger().now_ms();
-        if now_ms < self.entry.renewed_ms.saturating_add(RENEWAL_MS) {
+        let is_fresh = self.entry.lasts_ms == stays::FRESH_MS;
+        if !is_fresh && now_ms < self.entry.renewed_ms.saturating_add(RENEWAL_MS) {
             return Ok(());
         }
         let mut renewed = self.clone();
         renewed.entry.renewed_ms = now_ms;
+        if is_fresh {
+            let (stays, since_ms) = (&front.facade.stays, self.entry.since_ms);
+            let lasts_ms = stays.first_use(self.caller, self.stored.len(), since_ms, now_ms);
+            let Some(lasts_ms) = lasts_ms else {
+                return Ok(());
+            };
+            renewed.entry.lasts_ms = lasts_ms;
+            renewed.entry.since_ms = now_ms;
+        }
         if renewed.write(front).await? {
             *self = renewed;
+        } else if is_fresh {
+            renewed.leave(front);
         }
         // Else another request changed it, which renews it, too; or it has just ended.
         Ok(())
@@ -182,17 +226,49 @@ impl Session {
                 return Ok(false);
             }
             now.entry.renewed_ms = front.runner.ledger().now_ms();
+            let (before, after) = (now.stored.len(), text(&now.entry)?.len());
+            if !now.resize(front, (before, after)) {
+                return Ok(false);
+            }
             // Here or on another replica it may be changed at the same time.
             if now.write(front).await? {
                 return Ok(true);
             }
+            now.resize(front, (after, before));
         }
         Err(Unfound::Store)
     }
 
+    /// Counts as that large among its caller's, where that is not too much.
+    fn resize(&self, front: &Shared, sizes: (usize, usize)) -> bool {
+        let now_ms = front.runner.ledger().now_ms();
+        let Entry {
+            since_ms, lasts_ms, ..
+        } = self.entry;
+        let stays = &front.facade.stays;
+        stays.resize(&self.caller, sizes, (since_ms, lasts_ms), now_ms)
+    }
+
     /// From now on nobody knows it.
     pub(super) async fn end(&self, front: &Shared) -> Result<(), StoreError> {
-        front.notes.remove(self.note(Kind::Session, &[])).await
+        front.notes.remove(self.note(Kind::Session, &[])).await?;
+        self.leave(front);
+        Ok(())
+    }
+
+    /// It counts no more among its caller's.
+    fn leave(&self, front: &Shared) {
+        let now_ms = front.runner.ledger().now_ms();
+        let Entry {
+            since_ms, lasts_ms, ..
+        } = self.entry;
+        let bytes = self.stored.len();
+        let stays = &front.facade.stays;
+        stays.end(&self.caller, bytes, since_ms, lasts_ms, now_ms);
+    }
+
+    fn lasts(&self) -> Duration {
+        Duration::from_millis(self.entry.lasts_ms)
     }
 
     /// Writes it as it is here. False where it is not what was read any more.
@@ -200,7 +276,7 @@ impl Session {
         let text = text(&self.entry)?;
         let stands = std::mem::replace(&mut self.stored, text.clone());
         let note = self.note(Kind::Session, &[]);
-        front.notes.replace(note, stands, text, IDLE).await
+        front.notes.replace(note, stands, text, self.lasts()).await
     }
 
     /// The name of something that belongs to this session.

@@ -272,6 +272,8 @@ mod tests {
             log_level: None,
             uris: std::collections::BTreeSet::new(),
             renewed_ms: 0,
+            lasts_ms: 0,
+            since_ms: 0,
         }
     }
 

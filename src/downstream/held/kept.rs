@@ -33,10 +33,12 @@ impl Kept {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.retain(|other, (expires_ms, _)| *other != log && *expires_ms > now_ms);
         let sum = kept.values().map(|(_, bytes)| bytes).sum::<usize>();
-        let lasts_ms = match sum + bytes {
-            ..=MANY => retention_ms,
-            ..=TOO_MANY => retention_ms.min(SHORT_MS),
-            _ => retention_ms.min(MOMENT_MS),
+        let lasts_ms = if sum + bytes <= MANY {
+            retention_ms
+        } else if sum + bytes <= TOO_MANY {
+            retention_ms.min(SHORT_MS)
+        } else {
+            retention_ms.min(MOMENT_MS)
         };
         kept.insert(log, (now_ms.saturating_add(lasts_ms), bytes));
         lasts_ms

@@ -164,10 +164,10 @@ impl Carrier {
             // All were refused: the server goes on as it likes.
             return Flow::Continue;
         }
-        if self.keep(events, announced).await.is_err() {
+        if let Err(why) = self.keep(events, announced).await {
             self.cancel_upstream().await;
-            self.answer(Answer::StoreUnavailable(SideEffect::Unknown))
-                .await;
+            let answer = super::kept::not_created(&why, SideEffect::Unknown);
+            self.answer(answer).await;
             return Flow::Done;
         }
         self.announce().await;

@@ -10,7 +10,7 @@ use super::super::seat::Answer;
 use super::super::{leg, parked};
 use super::{Carrier, Charge, Flow, Kept};
 use crate::failpoint::{Point, hit};
-use crate::mcp::error::SideEffect;
+use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::input;
 use crate::mcp::version::Era;
 use crate::store::ledger::{Loaded, NotApplied, NotCreated, Tried};
@@ -52,7 +52,7 @@ impl Carrier {
         let charge = Charge::of(&runner, &task);
         let loaded = match runner.ledger.create(task, request).await {
             Ok(loaded) => loaded,
-            Err(NotCreated::Taken) => return Err(NotCreated::Taken),
+            Err(why @ (NotCreated::Taken | NotCreated::Quota)) => return Err(why),
             Err(NotCreated::Store(why)) => {
                 drop(charge);
                 runner.doubt(id);
@@ -314,6 +314,14 @@ impl Carrier {
         kept.leg = loaded.task.leg;
         kept.loaded = loaded;
         Ok(effect)
+    }
+}
+
+/// What a client hears whose call can have no record.
+pub(super) fn not_created(why: &NotCreated, effect: SideEffect) -> Answer {
+    match why {
+        NotCreated::Quota => Answer::Failed(Failure::new(Reason::Quota, effect)),
+        NotCreated::Taken | NotCreated::Store(_) => Answer::StoreUnavailable(effect),
     }
 }
 

@@ -311,9 +311,9 @@ impl Carrier {
             }
         ) {
             // Durable first: a client that never heard of the task left nothing running.
-            if self.keep(Vec::new(), true).await.is_err() {
-                self.answer(Answer::StoreUnavailable(SideEffect::None))
-                    .await;
+            if let Err(why) = self.keep(Vec::new(), true).await {
+                let answer = kept::not_created(&why, SideEffect::None);
+                self.answer(answer).await;
                 return;
             }
             self.announce().await;

@@ -275,7 +275,7 @@ impl Store for Embedded {
             .await
     }
 
-    async fn listed(&self, caller: &Caller) -> Result<Vec<TaskId>, StoreError> {
+    async fn listed(&self, caller: &Caller) -> Result<Vec<(u64, TaskId)>, StoreError> {
         let (caller, now_ms) = (*caller, self.clock.now_ms());
         self.read_aside(move |database| read::listed(database, &caller, now_ms))
             .await

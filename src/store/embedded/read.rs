@@ -83,14 +83,15 @@ pub(super) fn listed(
     database: &Database,
     caller: &Caller,
     now_ms: u64,
-) -> Result<Vec<TaskId>, redb::Error> {
+) -> Result<Vec<(u64, TaskId)>, redb::Error> {
     let caller = caller.as_bytes();
     let table = database.begin_read()?.open_table(LISTS)?;
     let mut ids = Vec::new();
     for row in table.range((caller, FIRST)..=(caller, LAST))? {
         let (key, expires_ms) = row?;
-        if expires_ms.value() > now_ms {
-            ids.push(TaskId::from_bytes(*key.value().1));
+        let expires_ms = expires_ms.value();
+        if expires_ms > now_ms {
+            ids.push((expires_ms, TaskId::from_bytes(*key.value().1)));
         }
     }
     Ok(ids)

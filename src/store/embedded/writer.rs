@@ -80,9 +80,9 @@ impl Writer {
             Ok(Written {
                 outcomes,
                 freed,
-                written,
+                filled,
             }) => {
-                self.idle = (self.idle + freed).saturating_sub(written);
+                self.idle = (self.idle + freed).saturating_sub(filled);
                 for (order, outcome) in batch.drain(..).zip(outcomes) {
                     self.answer(order, outcome);
                 }
@@ -205,7 +205,7 @@ struct Written {
     outcomes: Vec<Outcome>,
     /// Of large values, in bytes.
     freed: u64,
-    written: u64,
+    filled: u64,
 }
 
 /// All of the batch in one transaction. An error is everybody's: nothing was written.
@@ -214,7 +214,7 @@ fn write(database: &Database, batch: &[Order], now_ms: u64) -> Result<Written, r
     transaction.set_durability(Durability::Immediate)?;
     let mut outcomes = Vec::with_capacity(batch.len());
     let mut changed = false;
-    let (freed, written) = {
+    let (freed, filled) = {
         let mut tables = Tables::open(&transaction)?;
         for order in batch {
             outcomes.push(match order {
@@ -267,7 +267,7 @@ fn write(database: &Database, batch: &[Order], now_ms: u64) -> Result<Written, r
     Ok(Written {
         outcomes,
         freed,
-        written,
+        filled,
     })
 }
 

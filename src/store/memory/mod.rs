@@ -156,15 +156,11 @@ impl Store for Memory {
         Ok(overdue.take(limit).map(|(_, id)| *id).collect())
     }
 
-    async fn listed(&self, caller: &Caller) -> Result<Vec<TaskId>, StoreError> {
+    async fn listed(&self, caller: &Caller) -> Result<Vec<(u64, TaskId)>, StoreError> {
         let state = self.current();
-        Ok(state
-            .lists
-            .get(caller)
-            .into_iter()
-            .flatten()
-            .copied()
-            .collect())
+        let ids = state.lists.get(caller).into_iter().flatten();
+        let listed = ids.filter_map(|id| Some((state.records.get(id)?.expires_ms, *id)));
+        Ok(listed.collect())
     }
 
     async fn forget(

@@ -10,7 +10,7 @@ use crate::task::id::{Caller, TaskId};
 
 impl Redis {
     /// What stands in all buckets and has not expired by Redis's clock.
-    pub(super) async fn list(&self, caller: &Caller) -> Result<Vec<TaskId>, StoreError> {
+    pub(super) async fn list(&self, caller: &Caller) -> Result<Vec<(u64, TaskId)>, StoreError> {
         let lists = self.keys.buckets().map(|bucket| async move {
             let key = self.keys.list(bucket, caller);
             self.list_in(&key).await
@@ -27,7 +27,7 @@ impl Redis {
             .await?;
         let now_ms = time.0.saturating_mul(1000).saturating_add(time.1 / 1000);
         listed.retain(|(expires_ms, _)| *expires_ms > now_ms);
-        Ok(listed.into_iter().map(|(_, id)| id).collect())
+        Ok(listed)
     }
 
     /// Several commands where there are many: none holds up the others for long.

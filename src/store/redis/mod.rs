@@ -345,7 +345,7 @@ impl Store for Redis {
         Ok(due.into_iter().map(|(_, id)| id).collect())
     }
 
-    async fn listed(&self, caller: &Caller) -> Result<Vec<TaskId>, StoreError> {
+    async fn listed(&self, caller: &Caller) -> Result<Vec<(u64, TaskId)>, StoreError> {
         self.list(caller).await
     }
 

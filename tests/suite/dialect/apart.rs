@@ -5,6 +5,7 @@ use tokio::time::{Duration, Instant};
 
 use super::{Front, RELATED, Session, accept, assert_question, assert_task};
 use crate::recovery::Pair;
+use crate::redis_server::RedisServer;
 use crate::support::client::Client;
 use crate::support::stream::Stream;
 use crate::support::{Config, Era, PATIENCE, Rig, within};
@@ -365,4 +366,46 @@ async fn a_server_s_own_tasks_are_the_client_s_where_the_operator_says_so() {
     let session = Session::open(hidden.client()).await;
     session.code("tasks/get", json!({"taskId": "theirs"})).await;
     assert!(hidden.upstream.requests("tasks/get").is_empty());
+}
+
+/// However many there are.
+#[tokio::test]
+async fn a_page_of_the_list_reads_no_more_than_it_shows() {
+    const TASKS: usize = 260;
+    let redis = RedisServer::start();
+    let rig = Rig::start(Era::Legacy, Config::always().redis(&redis.url())).await;
+    let ann = Session::open(rig.client().named("Bearer ann")).await;
+    let mut made = Vec::new();
+    for _ in 0..TASKS {
+        made.push(ann.task("echo", json!({"text": "x"})).await.0);
+    }
+    for task in &made {
+        ann.until(task, "completed").await;
+    }
+    let reads = || -> usize {
+        let mut asking = std::process::Command::new("redis-cli");
+        asking.arg("-s").arg(redis.socket());
+        let said = asking.args(["info", "commandstats"]).output().unwrap();
+        let said = String::from_utf8(said.stdout).unwrap();
+        let (_, rest) = said.split_once("cmdstat_hmget:calls=").unwrap();
+        rest.split_once(',').unwrap().0.parse().unwrap()
+    };
+    let before = reads();
+    let page = ann.result_of("tasks/list", json!({})).await;
+    assert_eq!(page["tasks"].as_array().unwrap().len(), 100);
+    let read = reads() - before;
+    assert!(read < 150, "{read} records were read for one page");
+    let (mut listed, mut cursor) = (Vec::new(), json!({}));
+    loop {
+        let page = ann.result_of("tasks/list", cursor).await;
+        let tasks = page["tasks"].as_array().unwrap().iter();
+        listed.extend(tasks.map(|task| task["taskId"].as_str().unwrap().to_owned()));
+        let Some(next) = page.get("nextCursor") else {
+            break;
+        };
+        cursor = json!({"cursor": next});
+    }
+    listed.sort();
+    made.sort();
+    assert_eq!(listed, made, "each once");
 }

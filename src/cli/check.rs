@@ -315,6 +315,17 @@ mod tests {
     }
 
     #[test]
+    fn how_long_a_program_needs_to_start_is_said() {
+        let found = Inspection {
+            started_in: Some(std::time::Duration::from_millis(1_440)),
+            ..inspection()
+        };
+        let report = report(&config(&[]), None, Ok(Look::Free), Ok(&found));
+        let said = "answers: slow-server 1.0, 1.4 s after its start";
+        assert!(report.text.contains(said), "{}", report.text);
+    }
+
+    #[test]
     fn a_store_that_another_process_has_is_no_failure() {
         let location = Location::Embedded("/x.redb".into());
         let said = store(&location, Look::InUse(Some(7)));

@@ -310,3 +310,22 @@ pub(super) async fn with_ours(
     let edited = names.and_then(|names| list::with(&page, &names, companion.wait_max));
     edited.unwrap_or(page)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_was_not_told_of_our_tools_gets_no_ticket_until_it_is() {
+        let companion = Companion::new("our_", Duration::from_secs(45));
+        let (one, other) = ([1; 16], [2; 16]);
+        companion.note_list(one, false);
+        assert!(companion.is_unknown_to(&one) && !companion.is_unknown_to(&other));
+        companion.note_list(one, true);
+        assert!(!companion.is_unknown_to(&one));
+        for number in 0..u128::try_from(2 * UNAWARE_MAX).unwrap() {
+            companion.note_list(number.to_be_bytes(), false);
+            assert!(companion.unaware().len() <= UNAWARE_MAX);
+        }
+    }
+}

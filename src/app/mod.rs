@@ -25,6 +25,7 @@ pub use upstream::settings as upstream_settings;
 use crate::admin::drain::Drain;
 use crate::admin::health::{Degraded, Health};
 use crate::admin::server::{Probes, Token};
+use crate::clock::Clock;
 use crate::config::{self, Config, NativeTasks};
 use crate::downstream::auth::Callers;
 use crate::downstream::companion::Companion;
@@ -42,7 +43,7 @@ use crate::store::embedded::Embedded;
 use crate::store::ledger::{Ledger, Patience};
 use crate::store::notebook::Notebook;
 use crate::store::quota::{Most, Quotas};
-use crate::store::{Health as StoreHealth, record};
+use crate::store::{Health as StoreHealth, Store, record};
 use crate::task::id::Incarnation;
 use crate::task::state::Reach;
 use crate::tls::kept::Kept;
@@ -115,15 +116,9 @@ impl App {
         let early = start_early(&upstream, &config, lines.is_some());
         services.spawn(stop.clone().run_until_cancelled_owned(early));
         let rules = Arc::new(config.rules.clone());
-        let patience = Patience {
-            read: config.store.read_patience,
-            create: config.store.create_patience,
-        };
         let room = Room::new(config.limits.buffer_bytes_max);
         let settings = runner_settings(&config, &opened, &room);
-        let (store, clock) = (opened.store, opened.clock);
-        let notes = Notebook::new(Arc::clone(&store), Arc::clone(&clock), patience);
-        let ledger = Ledger::new(store, clock, patience).within(quotas(&config.limits));
+        let (ledger, notes) = kept_in(opened.store, opened.clock, &config);
         let runner = Runner::new(
             ledger,
             notes.clone(),
@@ -290,6 +285,17 @@ fn downstream_settings(config: &Config) -> downstream::Settings {
         pass_native_tasks: config.upstream.native_tasks == NativeTasks::Pass,
         reads_all: config.rules.may_refuse() || config.upstream.concurrency.is_some(),
     }
+}
+
+/// Where tasks are kept, and what is kept for clients beside them.
+fn kept_in(store: Arc<dyn Store>, clock: Arc<dyn Clock>, config: &Config) -> (Ledger, Notebook) {
+    let patience = Patience {
+        read: config.store.read_patience,
+        create: config.store.create_patience,
+    };
+    let notes = Notebook::new(Arc::clone(&store), Arc::clone(&clock), patience);
+    let ledger = Ledger::new(store, clock, patience).within(quotas(&config.limits));
+    (ledger, notes)
 }
 
 fn quotas(limits: &config::Limits) -> Quotas {

@@ -1,7 +1,7 @@
 //! A program that is slow to its first words: its clients lose nothing by it, and it is started once.
 
-use std::sync::Arc;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};

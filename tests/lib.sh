@@ -50,6 +50,8 @@ OWNED=
 scratch() {
   OWNED=$(mktemp -d "${TMPDIR:-/tmp}/raincheck-tests.XXXXXX")
   SCRATCH=$OWNED
+  # What raincheck remembers of servers between runs stays in this run.
+  export XDG_STATE_HOME=$OWNED/state
   [ -z "${KEEP_LOGS:-}" ] || say "logs: $SCRATCH"
 }
 

@@ -50,7 +50,9 @@ impl Space {
     }
 
     fn give_back(&self, bytes: usize) {
-        self.taken.fetch_sub(bytes, Ordering::Relaxed);
+        if bytes > 0 {
+            self.taken.fetch_sub(bytes, Ordering::Relaxed);
+        }
     }
 }
 

@@ -202,7 +202,7 @@ impl Embedded {
         read: impl FnOnce(&Database) -> Result<T, redb::Error> + Send + 'static,
     ) -> Result<T, StoreError> {
         let slot = Arc::clone(&self.slot);
-        let reading = tokio::task::spawn_blocking(move || slot.read(read));
+        let reading = tokio::task::spawn_blocking(move || slot.read_when_back(read));
         reading
             .await
             .map_err(|error| StoreError::Unavailable(error.into()))?
@@ -232,6 +232,10 @@ impl Store for Embedded {
 
     async fn load(&self, id: TaskId) -> Result<Option<Stored>, StoreError> {
         let now_ms = self.clock.now_ms();
+        if self.slot.is_away() {
+            let read = move |database: &Database| read::record(database, id, now_ms);
+            return self.read_aside(read).await;
+        }
         self.slot
             .read(|database| read::record(database, id, now_ms))
     }

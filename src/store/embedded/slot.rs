@@ -1,6 +1,7 @@
 //! The open database, which the writer may have to close and open again.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::park_timeout;
 use std::time::Duration;
 
@@ -11,36 +12,55 @@ use super::super::StoreError;
 /// After an I/O error redb refuses everything until the file is opened anew; so nobody keeps the
 /// database for longer than one read or one batch.
 #[derive(Debug)]
-pub(super) struct Slot(Mutex<Option<Arc<Database>>>);
+pub(super) struct Slot {
+    database: Mutex<Option<Arc<Database>>>,
+    /// The writer has it for a moment and puts it back.
+    is_away: AtomicBool,
+}
+
+/// How long a read waits for a database that is away, and between two looks.
+const AWAY: u32 = 400;
+const LOOK: Duration = Duration::from_millis(5);
 
 impl Slot {
     pub(super) fn new(database: Database) -> Self {
-        Self(Mutex::new(Some(Arc::new(database))))
+        Self {
+            database: Mutex::new(Some(Arc::new(database))),
+            is_away: AtomicBool::new(false),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<Database>>> {
+        self.database.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The writer has it for a moment.
+    pub(super) fn is_away(&self) -> bool {
+        self.is_away.load(Ordering::SeqCst)
     }
 
     pub(super) fn get(&self) -> Option<Arc<Database>> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.lock().clone()
     }
 
     pub(super) fn put(&self, database: Database) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(database));
+        *self.lock() = Some(Arc::new(database));
+        self.is_away.store(false, Ordering::SeqCst);
     }
 
     /// The file is let go of when the last read in progress ends.
     pub(super) fn clear(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.lock().take();
+        self.is_away.store(false, Ordering::SeqCst);
     }
 
     /// The database, once nobody reads it; else it stays where it is.
     pub(super) fn take(&self, attempts: usize, pause: Duration) -> Option<Database> {
-        let mut shared = self
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()?;
+        self.is_away.store(true, Ordering::SeqCst);
+        let Some(mut shared) = self.lock().take() else {
+            self.is_away.store(false, Ordering::SeqCst);
+            return None;
+        };
         for _ in 0..attempts {
             shared = match Arc::try_unwrap(shared) {
                 Ok(database) => return Some(database),
@@ -48,8 +68,23 @@ impl Slot {
             };
             park_timeout(pause);
         }
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(shared);
+        *self.lock() = Some(shared);
+        self.is_away.store(false, Ordering::SeqCst);
         None
+    }
+
+    /// The same where a thread may wait for a database that is away.
+    pub(super) fn read_when_back<T>(
+        &self,
+        read: impl FnOnce(&Database) -> Result<T, redb::Error>,
+    ) -> Result<T, StoreError> {
+        for _ in 0..AWAY {
+            if self.get().is_some() || !self.is_away() {
+                break;
+            }
+            park_timeout(LOOK);
+        }
+        self.read(read)
     }
 
     pub(super) fn read<T>(

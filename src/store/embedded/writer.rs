@@ -99,7 +99,7 @@ impl Writer {
     }
 
     /// Gives the room back to the disk once half of a large file is free: what has to be moved is then less
-    /// than was freed. For so long nobody can read; everybody asks again.
+    /// than was freed. Whoever reads waits for so long.
     fn shorten(&mut self) {
         if self.idle < LARGE {
             return;
@@ -117,7 +117,10 @@ impl Writer {
         match tidy(&mut database, self.clock.now_ms()) {
             Ok(()) => self.slot.put(database),
             // It is opened anew with the next batch.
-            Err(error) => warn!(%error, "the store's file cannot be shortened"),
+            Err(error) => {
+                warn!(%error, "the store's file cannot be shortened");
+                self.slot.clear();
+            }
         }
     }
 

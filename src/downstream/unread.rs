@@ -10,8 +10,8 @@ use super::Front;
 use super::body::Body;
 use super::reply;
 use crate::mcp::error::{RpcError, code};
-use crate::mcp::json::scan;
 use crate::mcp::request::check_on_session;
+use crate::mcp::scan::scan;
 
 impl Front {
     /// The refusal of a message of a modern client, whose body is checked where it is read.

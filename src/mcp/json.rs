@@ -1,9 +1,8 @@
-//! Raw JSON: one linear scan that refuses what parsers disagree about, objects as lists of raw
-//! members, and edits that leave every other byte where it was.
+//! Raw JSON: objects as lists of raw members, and edits that leave every other byte where it was.
 //!
 //! `serde_json::Value` keeps the last duplicate, rounds large numbers and reorders nothing but
-//! forgets bytes; `RawValue` has no depth limit and keeps lone surrogates. A proxy that routes on
-//! what it read and forwards what it was sent must not let the two differ.
+//! forgets bytes. A proxy that routes on what it read and forwards what it was sent must not let the two
+//! differ.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
@@ -12,132 +11,7 @@ use std::ops::Range;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// Nesting deeper than this is refused from a client: nothing in the protocol comes near it.
-pub const DEPTH_MAX: usize = 64;
-
-/// Nesting deeper than this is refused from a server, whose tools may return trees. Nothing here reads
-/// values by recursion, so the bound is for the clients that do.
-pub const SERVER_DEPTH_MAX: usize = 4096;
-
-/// Why bytes are not JSON that everybody reads the same way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
-    #[error("not UTF-8")]
-    Utf8,
-    #[error("starts with a byte order mark")]
-    ByteOrderMark,
-    #[error("nested too deeply")]
-    Depth,
-    #[error("a string holds half of a surrogate pair")]
-    Surrogate,
-    #[error("not JSON")]
-    Syntax,
-}
-
-/// Checks what `serde_json` leaves unchecked in raw values: UTF-8, depth and surrogate pairs.
-/// Syntax is checked by whoever parses the text afterwards.
-pub fn scan(bytes: &[u8]) -> Result<&str, Fault> {
-    if bytes.starts_with(b"\xef\xbb\xbf") {
-        return Err(Fault::ByteOrderMark);
-    }
-    let text = std::str::from_utf8(bytes).map_err(|_| Fault::Utf8)?;
-    walk(bytes, DEPTH_MAX, &mut |_| Err(Fault::Surrogate))?;
-    Ok(text)
-}
-
-/// Makes a server's message readable for everybody: half of a surrogate pair becomes U+FFFD. The tool
-/// has run, and tools that cut a text in the middle of an emoji must not lose their result for it.
-pub fn mend(text: &str) -> Result<Cow<'_, str>, Fault> {
-    let mut mended: Option<Vec<u8>> = None;
-    walk(text.as_bytes(), SERVER_DEPTH_MAX, &mut |left| {
-        let bytes = mended.get_or_insert_with(|| text.as_bytes().to_vec());
-        let end = bytes.len().saturating_sub(left);
-        let start = end.saturating_sub(REPLACEMENT.len());
-        if let Some(half) = bytes.get_mut(start..end) {
-            half.copy_from_slice(REPLACEMENT);
-        }
-        Ok(())
-    })?;
-    match mended {
-        None => Ok(Cow::Borrowed(text)),
-        Some(bytes) => String::from_utf8(bytes)
-            .map(Cow::Owned)
-            .map_err(|_| Fault::Utf8),
-    }
-}
-
-/// U+FFFD, as long as the escape that it replaces.
-const REPLACEMENT: &[u8; 6] = b"\\ufffd";
-
-/// One pass without recursion. `half` hears of each escape that is half of a surrogate pair: how many
-/// bytes follow it.
-fn walk(
-    bytes: &[u8],
-    depth_max: usize,
-    half: &mut impl FnMut(usize) -> Result<(), Fault>,
-) -> Result<(), Fault> {
-    let mut depth = 0_usize;
-    let mut rest = bytes.iter();
-    while let Some(byte) = rest.next() {
-        match byte {
-            b'{' | b'[' => {
-                depth += 1;
-                if depth > depth_max {
-                    return Err(Fault::Depth);
-                }
-            }
-            b'}' | b']' => depth = depth.saturating_sub(1),
-            b'"' => walk_string(&mut rest, half)?,
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-/// Consumes a string up to its closing quote.
-fn walk_string(
-    rest: &mut std::slice::Iter<'_, u8>,
-    half: &mut impl FnMut(usize) -> Result<(), Fault>,
-) -> Result<(), Fault> {
-    // A first half that waits for its second one: how many bytes follow it.
-    let mut first: Option<usize> = None;
-    while let Some(byte) = rest.next() {
-        let unit = match byte {
-            b'"' => return first.map_or(Ok(()), half),
-            b'\\' => match rest.next().ok_or(Fault::Syntax)? {
-                b'u' => Some(hex4(rest)?),
-                _ => None,
-            },
-            _ => None,
-        };
-        let (is_first, is_second) = (
-            matches!(unit, Some(0xD800..=0xDBFF)),
-            matches!(unit, Some(0xDC00..=0xDFFF)),
-        );
-        match first.take() {
-            Some(_) if is_second => {}
-            Some(alone) => half(alone)?,
-            None if is_second => half(rest.len())?,
-            None => {}
-        }
-        if is_first {
-            first = Some(rest.len());
-        }
-    }
-    Err(Fault::Syntax)
-}
-
-fn hex4(rest: &mut std::slice::Iter<'_, u8>) -> Result<u16, Fault> {
-    let mut unit = 0_u16;
-    for _ in 0..4 {
-        let digit = rest
-            .next()
-            .and_then(|b| char::from(*b).to_digit(16))
-            .ok_or(Fault::Syntax)?;
-        unit = (unit << 4) | u16::try_from(digit).map_err(|_| Fault::Syntax)?;
-    }
-    Ok(unit)
-}
+pub use super::scan::Fault;
 
 /// A JSON object as the list of its members, duplicates and order kept, values unread.
 #[derive(Debug, Clone, Default)]
@@ -401,58 +275,6 @@ pub fn place_of(text: &str, part: &RawValue) -> Option<Range<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn scan_refuses_what_parsers_disagree_about() {
-        assert_eq!(scan(b"\xef\xbb\xbf{}"), Err(Fault::ByteOrderMark));
-        assert_eq!(scan(b"\"\xff\""), Err(Fault::Utf8));
-        assert_eq!(scan(&b"[".repeat(100_000)), Err(Fault::Depth));
-        assert!(scan(&[b"[".repeat(64), b"]".repeat(64)].concat()).is_ok());
-        for bad in [
-            r#""\ud800""#,
-            r#""\udc00""#,
-            r#""\ud800x""#,
-            r#""\ud800\ud800""#,
-            r#""\ud800\n""#,
-        ] {
-            assert_eq!(scan(bad.as_bytes()), Err(Fault::Surrogate), "{bad}");
-        }
-        assert!(scan(br#""\ud83d\ude00 [[[ \" {""#).is_ok());
-        assert_eq!(scan(br#""open"#), Err(Fault::Syntax));
-        assert_eq!(scan(br#""\u12"#), Err(Fault::Syntax));
-    }
-
-    #[test]
-    fn halves_of_pairs_are_mended_and_nothing_else() {
-        for (said, mended) in [
-            (r#"["\ud83d"]"#, r#"["\ufffd"]"#),
-            (r#"["a\uDE00b"]"#, r#"["a\ufffdb"]"#),
-            (r#"["\ud83d\ud83d\ude00"]"#, r#"["\ufffd\ud83d\ude00"]"#),
-            (r#"["\ud83d\n\udc00"]"#, r#"["\ufffd\n\ufffd"]"#),
-            (r#"["\ud83d","\ude00"]"#, r#"["\ufffd","\ufffd"]"#),
-            (r#"{"\ud83d":"\\ud83d"}"#, r#"{"\ufffd":"\\ud83d"}"#),
-        ] {
-            assert_eq!(mend(said).unwrap(), mended);
-            assert_eq!(scan(said.as_bytes()), Err(Fault::Surrogate), "{said}");
-            assert!(serde_json::from_str::<serde_json::Value>(mended).is_ok());
-        }
-        for whole in [r#"{"a":"\ud83d\ude00 \u00e9"}"#, "[]", "junk"] {
-            assert!(matches!(mend(whole), Ok(Cow::Borrowed(same)) if same == whole));
-        }
-        assert_eq!(mend(r#""\ud83d"#), Err(Fault::Syntax));
-    }
-
-    #[test]
-    fn a_server_may_nest_deeper_than_a_client() {
-        let nested = |depth: usize| [vec![b'['; depth], vec![b']'; depth]].concat();
-        let nested = |depth| String::from_utf8(nested(depth)).unwrap();
-        assert_eq!(scan(nested(65).as_bytes()), Err(Fault::Depth));
-        let deepest = nested(SERVER_DEPTH_MAX);
-        assert!(mend(&deepest).is_ok());
-        assert_eq!(raw(deepest.clone()).unwrap().get(), deepest);
-        assert_eq!(mend(&nested(SERVER_DEPTH_MAX + 1)), Err(Fault::Depth));
-        assert_eq!(mend(&"[".repeat(1_000_000)), Err(Fault::Depth));
-    }
 
     #[test]
     fn ambiguous_objects_are_found() {

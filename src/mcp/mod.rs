@@ -9,6 +9,7 @@ pub mod meta;
 pub mod params;
 pub mod request;
 pub mod result;
+pub mod scan;
 pub mod sse;
 pub mod tasks_2025;
 pub mod tools;

@@ -18,7 +18,8 @@ use super::later;
 use super::refusal;
 use super::relay::Said;
 use crate::mcp::error::{Failure, Reason, SideEffect};
-use crate::mcp::json::{Fault, Object, mend};
+use crate::mcp::json::{Fault, Object};
+use crate::mcp::scan::mend;
 use crate::mcp::sse::{Decoder, SseEvent, SseFault};
 
 /// An error body larger than this is not read.

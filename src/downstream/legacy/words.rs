@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
-use crate::mcp::json::{Object, scan};
+use crate::mcp::json::Object;
+use crate::mcp::scan::scan;
 use crate::task::state::Digest;
 
 /// The members of an envelope. A message in which one stands twice is the server's to refuse.

@@ -6,8 +6,9 @@ use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use super::super::TOOLS_PATIENCE;
 use super::super::intercept::era_by_body;
 use super::super::tasks::Shared;
-use crate::mcp::json::{Object, scan};
+use crate::mcp::json::Object;
 use crate::mcp::meta::{CLIENT_CAPABILITIES, PROTOCOL_VERSION};
+use crate::mcp::scan::scan;
 use crate::mcp::version::Era;
 use crate::mcp::{headers, params};
 

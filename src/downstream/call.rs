@@ -27,7 +27,7 @@ use crate::runner::{Announce, Call, NotBegun};
 use crate::task::id::Caller;
 use crate::task::policy::{Plan, Rule};
 use crate::task::state::Digest;
-use crate::upstream::{ClientHeaders, Outgoing};
+use crate::upstream::{ClientHeaders, Forwarded, Outgoing};
 
 /// Between comments on a quiet stream.
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -183,7 +183,10 @@ fn comeback(asked: &Asked<'_>, rule: &Rule) -> Option<Comeback> {
         caller: asked.caller,
         digest: digest(request),
         answers: answers?,
-        credentials: asked.credentials.clone(),
+        from: Forwarded {
+            credentials: asked.credentials.clone(),
+            headers: Arc::clone(&asked.client_headers),
+        },
         heard_by: heard_by(asked, rule),
     })
 }

@@ -23,6 +23,7 @@ use crate::runner::{Announce, Runner};
 use crate::store::notebook::Notebook;
 use crate::task::id::Caller;
 use crate::task::policy::{Plan, Rule, Rules, plan};
+use crate::upstream::Forwarded;
 use crate::upstream::wrapped::{DiscoverError, Upstream};
 
 pub mod auth;
@@ -200,7 +201,7 @@ async fn answer(
             Box::pin(answer).await.into_response()
         }
         method if method.starts_with("tasks/") => {
-            let answered = Box::pin(front.tasks(modern, caller, credentials.clone())).await;
+            let answered = Box::pin(front.tasks(modern, caller, &parts.headers)).await;
             match answered {
                 Answered::Unknown(_) if front.passes_native_tasks() => {
                     forward(front, parts, body, modern, caller, credentials).await
@@ -390,6 +391,14 @@ impl Front {
     }
 
     /// `Authorization` for the wrapped server: only where both are one resource.
+    /// What goes to the server of the headers of a client's request that is carried.
+    fn forwarded(&self, headers: &HeaderMap) -> Forwarded {
+        Forwarded {
+            credentials: self.credentials(headers),
+            headers: self.upstream.client_headers(headers),
+        }
+    }
+
     fn credentials(&self, headers: &HeaderMap) -> Option<HeaderValue> {
         let forwards = self.upstream.forwards_credentials();
         headers.get(AUTHORIZATION).filter(|_| forwards).cloned()

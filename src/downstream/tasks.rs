@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::header::HeaderValue;
+use hyper::HeaderMap;
 
 use super::Front;
 use super::intercept::Modern;
@@ -59,7 +59,7 @@ impl Front {
         &self,
         modern: &Modern<'_>,
         caller: Caller,
-        credentials: Option<HeaderValue>,
+        headers: &HeaderMap,
     ) -> Answered {
         let id = modern.request.id.get();
         // Before the id is looked up: who cannot read tasks learns nothing of them.
@@ -68,7 +68,7 @@ impl Front {
         }
         let answered = match &*modern.request.method {
             "tasks/get" => self.get(modern, caller).await,
-            "tasks/update" => self.update(modern, caller, credentials).await,
+            "tasks/update" => self.update(modern, caller, headers).await,
             "tasks/cancel" => self.cancel(modern, caller).await,
             _ => Err(RpcError::method_not_found().into()),
         };
@@ -97,7 +97,7 @@ impl Front {
         &self,
         modern: &Modern<'_>,
         caller: Caller,
-        credentials: Option<HeaderValue>,
+        headers: &HeaderMap,
     ) -> Result<String, Refusal> {
         let params = &modern.request.params;
         let answers = params
@@ -120,7 +120,8 @@ impl Front {
             )
             .into());
         }
-        match self.runner.answer(loaded, answers, credentials).await {
+        let from = self.forwarded(headers);
+        match self.runner.answer(loaded, answers, from).await {
             Ok(()) => Ok(ACKNOWLEDGED.to_owned()),
             Err(AnswerError::Busy) => Err(Refusal::Busy),
             Err(AnswerError::Gone) => Err(Refusal::Unknown),

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
 
 use super::carrier::{Carrier, Charge};
@@ -15,6 +14,7 @@ use crate::store::StoreError;
 use crate::store::ledger::{Loaded, NotApplied};
 use crate::task::machine::{Effect, Event};
 use crate::task::state::Leg;
+use crate::upstream::Forwarded;
 
 /// Why answers were not taken. Nothing was applied, or it is in doubt where the store is away.
 #[derive(Debug)]
@@ -45,12 +45,12 @@ impl Runner {
         self: &Arc<Self>,
         loaded: Loaded,
         answers: BTreeMap<Box<str>, Box<RawValue>>,
-        credentials: Option<HeaderValue>,
+        from: Forwarded,
     ) -> Result<(), AnswerError> {
         let runner = Arc::clone(self);
         let answering = self
             .calls
-            .spawn(async move { runner.take_answers(&loaded, answers, credentials).await });
+            .spawn(async move { runner.take_answers(&loaded, answers, from).await });
         answering
             .await
             .unwrap_or_else(|error| Err(AnswerError::Store(StoreError::Unavailable(error.into()))))
@@ -58,12 +58,12 @@ impl Runner {
 
     /// Commits answers. Whoever carries the call sees them in the change log and passes them on;
     /// where they complete the round of a modern server, nobody does: then this replica carries
-    /// the next leg, under the credentials of this update.
+    /// the next leg, with the headers of this update.
     async fn take_answers(
         self: &Arc<Self>,
         loaded: &Loaded,
         answers: BTreeMap<Box<str>, Box<RawValue>>,
-        credentials: Option<HeaderValue>,
+        from: Forwarded,
     ) -> Result<(), AnswerError> {
         let answered = |waits| Event::Answered {
             answers,
@@ -96,7 +96,7 @@ impl Runner {
             (charge, turn),
             Era::Modern,
             &request,
-            credentials,
+            from,
         ) {
             Ok(carrier) => self.spawn(carrier, permit),
             Err(_unreadable) => self.abandon_by_id(id, Reason::StoreLost).await,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::mcp::json::Writer;
 use crate::store::StoreError;
 use crate::task::state::{Stage, Task};
-use crate::upstream::{Outgoing, Retry};
+use crate::upstream::{Forwarded, Outgoing, Retry};
 
 /// A request as stored beside its task.
 #[derive(Debug, Serialize, Deserialize)]
@@ -49,19 +49,15 @@ pub(super) fn store(outgoing: &Outgoing) -> Result<Bytes, StoreError> {
         .map_err(|_| StoreError::Corrupt("task request"))
 }
 
-/// The next leg of a task whose round of questions is answered, under the credentials of whoever
+/// The next leg of a task whose round of questions is answered, with the headers of the request that
 /// answered last.
-pub(super) fn next(
-    stored: &Bytes,
-    task: &Task,
-    credentials: Option<HeaderValue>,
-) -> Result<Outgoing, StoreError> {
+pub(super) fn next(stored: &Bytes, task: &Task, from: Forwarded) -> Result<Outgoing, StoreError> {
     let request: StoredRequest =
         serde_json::from_slice(stored).map_err(|_| StoreError::Corrupt("task request"))?;
     let headers = request.param_headers.iter();
     Ok(Outgoing {
         caller: *task.caller.as_bytes(),
-        credentials,
+        credentials: from.credentials,
         method: request.method,
         params: request.params,
         capabilities: request.capabilities,
@@ -74,7 +70,7 @@ pub(super) fn next(
                 ))
             })
             .collect(),
-        headers: [].into(),
+        headers: from.headers,
         wants_progress: true,
         log_level: None,
         retry: (task.round > 0).then(|| retry(task)),

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
 
 use super::seat::{Answer, Client};
@@ -20,6 +19,7 @@ use crate::task::machine::{Event, repeats};
 use crate::task::state::{Digest, Leg, Task};
 use crate::task::ticket::Ticket;
 use crate::task::view;
+use crate::upstream::Forwarded;
 
 /// `InputRequiredResult` of a parked call: its open questions, and the state to come back with.
 pub(super) fn input_required(task: &Task) -> String {
@@ -54,7 +54,7 @@ pub struct Comeback {
     pub digest: Digest,
     pub answers: BTreeMap<Box<str>, Box<RawValue>>,
     /// For the next leg of a modern server's call.
-    pub credentials: Option<HeaderValue>,
+    pub from: Forwarded,
     pub heard_by: HeardBy,
 }
 
@@ -112,39 +112,44 @@ impl Runner {
         }
         let Comeback {
             answers,
-            credentials,
+            from,
             heard_by,
             ..
         } = comeback;
-        let loaded = match self.take(loaded, answers, credentials).await {
+        let taken = async {
+            // Announced before the answers are taken: with them the call may end at once, and a task that
+            // ended unannounced is found by no client.
+            let loaded = match heard_by {
+                HeardBy::Task => self.advance(loaded, Event::Announced).await?,
+                HeardBy::Waiting | HeardBy::Ticket(..) => loaded,
+            };
+            self.take(loaded, answers, from).await
+        };
+        let loaded = match taken.await {
             Ok(loaded) => loaded,
             Err(refused) => return refused,
         };
         let terms = match heard_by {
-            HeardBy::Task => return self.announce(loaded).await,
-            HeardBy::Waiting => Terms::held(),
+            HeardBy::Task if loaded.task.announced => return self.told(&loaded),
+            // The call had ended before this retry came.
+            HeardBy::Task | HeardBy::Waiting => Terms::held(),
             HeardBy::Ticket(patience, ticket) => Terms::by_ticket(patience, ticket),
         };
         Rejoined::Follow(self.follow(loaded, watch, terms))
     }
 
-    async fn announce(&self, loaded: Loaded) -> Rejoined {
-        match self.advance(loaded, Event::Announced).await {
-            Ok(loaded) => {
-                let json = view::create_result(&loaded.task, self.ledger.now_ms());
-                RawValue::from_string(json).map_or(Rejoined::StoreUnavailable, |result| {
-                    Rejoined::Answer(Answer::Result(result))
-                })
-            }
-            Err(refused) => refused,
-        }
+    fn told(&self, loaded: &Loaded) -> Rejoined {
+        let json = view::create_result(&loaded.task, self.ledger.now_ms());
+        RawValue::from_string(json).map_or(Rejoined::StoreUnavailable, |result| {
+            Rejoined::Answer(Answer::Result(result))
+        })
     }
 
     async fn take(
         self: &Arc<Self>,
         loaded: Loaded,
         answers: BTreeMap<Box<str>, Box<RawValue>>,
-        credentials: Option<HeaderValue>,
+        from: Forwarded,
     ) -> Result<Loaded, Rejoined> {
         if !matches!(loaded.task.leg, Leg::Parked(_)) {
             let answered = Event::Answered {
@@ -156,7 +161,7 @@ impl Runner {
             return self.advance(loaded, answered).await;
         }
         let id = loaded.task.id;
-        match self.answer(loaded, answers, credentials).await {
+        match self.answer(loaded, answers, from).await {
             Ok(()) => {}
             Err(AnswerError::Busy) => return Err(Rejoined::Busy),
             Err(AnswerError::Gone) => return Err(Rejoined::Unknown),

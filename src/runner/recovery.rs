@@ -21,7 +21,7 @@ use crate::task::id::TaskId;
 use crate::task::machine::{Event, OwnerEvent, Takeover};
 use crate::task::recovery::{Finder, Verdict, decide};
 use crate::task::state::{Reach, Task};
-use crate::upstream::Exchange;
+use crate::upstream::{Exchange, Forwarded};
 
 /// Tasks of one lost owner that are looked at together.
 const TOGETHER: usize = 16;
@@ -146,7 +146,14 @@ impl Runner {
         info!(task = ?claimed.task.id, attempts = claimed.task.attempts, "a call is sent for its last owner");
         let id = claimed.task.id;
         let runner = Arc::clone(self);
-        match Carrier::dispatched(runner, claimed, (charge, turn), era, &request, None) {
+        match Carrier::dispatched(
+            runner,
+            claimed,
+            (charge, turn),
+            era,
+            &request,
+            Forwarded::default(),
+        ) {
             Ok(carrier) => self.spawn(carrier, permit),
             Err(_unreadable) => self.abandon_by_id(id, Reason::OwnerLost).await,
         }

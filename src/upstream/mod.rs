@@ -87,6 +87,15 @@ pub struct Outgoing {
     pub pin: Option<Pin>,
 }
 
+/// What goes to the server of the headers of a client's request. In memory only, never stored.
+#[derive(Debug, Clone, Default)]
+pub struct Forwarded {
+    /// `Authorization`, where the server may have it.
+    pub credentials: Option<HeaderValue>,
+    /// The others, as far as the server is told.
+    pub headers: ClientHeaders,
+}
+
 impl Outgoing {
     /// Whether it could be sent from what is stored of it: it needs neither what only its client can
     /// say nor the client's own session.

@@ -126,6 +126,17 @@ async fn the_same_retry_again_is_the_same_task() {
     );
 }
 
+/// No client finds a task that ended unannounced, so none is promised one.
+#[tokio::test]
+async fn a_call_that_ended_before_its_task_is_told_as_a_plain_result() {
+    let (_rig, client, asked) = parked().await;
+    let plain = client.clone().without_tasks();
+    let answer = retry(&plain, "ask", &asked, "Ada").send().await;
+    assert_eq!(answer.into_text(), "Ada");
+    let again = retry(&client, "ask", &asked, "Ada").send().await;
+    assert_eq!(again.into_text(), "Ada");
+}
+
 #[tokio::test]
 async fn another_answer_under_the_same_state_is_refused() {
     let (_rig, client, asked) = parked().await;

@@ -2,7 +2,7 @@
 //! becomes a task, and nothing that a server would believe because it comes from this machine.
 
 use hyper::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::relay::over_socket;
 use crate::support::client::Request;
@@ -99,6 +99,50 @@ async fn a_call_says_the_same_whatever_becomes_of_it(era: Era) {
         assert_says(&one, &OF_THE_CALL, &[]);
         assert_eq!(one.headers.get_all("via").iter().count(), 1, "{one:?}");
     }
+}
+
+/// The next leg is the answer's: it says what the client said with it.
+#[tokio::test]
+async fn the_next_leg_says_what_the_answer_said() {
+    let upstream = Upstream::start(Era::Modern).await;
+    let proxy = Config::always().start(&upstream.url()).await;
+    let client = Client::of(proxy.address());
+    let task = client.call("ask", json!({})).await.into_task();
+    let asked = client.until(&task, "input_required").await;
+    let update = saying_much(client.updating(&task, every(&asked["inputRequests"])));
+    assert_eq!(update.send().await.status, 200);
+    client.until(&task, "completed").await;
+    assert_last_leg_says_much(&upstream);
+}
+
+#[tokio::test]
+async fn so_does_the_leg_of_a_retry() {
+    let upstream = Upstream::start(Era::Modern).await;
+    let terms = "input = \"before_task\"\ngrace_window = \"5s\"";
+    let proxy = Config::always().terms(terms).start(&upstream.url()).await;
+    let client = Client::of(proxy.address());
+    let asked = client.call("ask", json!({})).await.into_result();
+    let retry = saying_much(client.calling("ask", json!({}))).edit(|message| {
+        message["params"]["inputResponses"] = every(&asked["inputRequests"]);
+        message["params"]["requestState"] = asked["requestState"].clone();
+    });
+    let task = retry.send().await.into_task();
+    client.until(&task, "completed").await;
+    assert_last_leg_says_much(&upstream);
+}
+
+fn assert_last_leg_says_much(upstream: &Upstream) {
+    let last = upstream.requests("tools/call").pop().unwrap();
+    assert!(last.text().contains("inputResponses"), "{last:?}");
+    assert_says(&last, &OF_THE_CLIENT, &MISLEADING);
+    assert_says(&last, &OF_THE_CALL, &[]);
+}
+
+/// One answer to all that is asked.
+fn every(questions: &Value) -> Value {
+    let answer = json!({"action": "accept", "content": {"name": "Ada"}});
+    let keys = questions.as_object().unwrap().keys();
+    keys.map(|key| (key.clone(), answer.clone())).collect()
 }
 
 /// The same server, under an address of which nobody can say that it is this machine's.

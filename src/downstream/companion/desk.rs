@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::stream::{self, StreamExt as _};
-use hyper::Response;
+use hyper::{HeaderMap, Response};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout};
 
@@ -29,7 +29,7 @@ use crate::task::id::TaskId;
 use crate::task::machine::Event;
 use crate::task::state::{Outcome, Payload, Status, Task};
 use crate::task::ticket::{self, Moment, Names, Tool};
-use crate::upstream::UpstreamError;
+use crate::upstream::{Forwarded, UpstreamError};
 
 /// A store that takes longer than any of its commands may is away.
 const STORE_IS_AWAY: Duration = Duration::from_millis(600);
@@ -78,6 +78,7 @@ pub(in super::super) struct Asked<'a> {
     pub(in super::super) arguments: Option<&'a RawValue>,
     /// The client reads event streams, whatever they carry.
     pub(in super::super) streams: bool,
+    pub(in super::super) headers: &'a HeaderMap,
     pub(in super::super) words: fn(&str, Answer) -> Rpc,
 }
 
@@ -90,6 +91,10 @@ impl Desk<'_> {
             front: Shared::clone(self.front),
             who: self.who.clone(),
             names: self.names.clone(),
+            from: match asked.tool {
+                Tool::Answer => self.front.forwarded(asked.headers),
+                Tool::Status | Tool::Result | Tool::Cancel => Forwarded::default(),
+            },
             wait_max: if asked.streams {
                 self.companion.wait_max
             } else {
@@ -129,6 +134,8 @@ struct Clerk {
     front: Shared,
     who: Who,
     names: Names,
+    /// For the next leg of a call whose question is answered.
+    from: Forwarded,
     wait_max: Duration,
 }
 
@@ -261,8 +268,8 @@ impl Clerk {
         let found = self.find(id).await?;
         let (key, answer) = answers::of(&found.task, arguments)?;
         let answers = BTreeMap::from([(key, answer)]);
-        let credentials = self.who.credentials.clone();
-        match self.front.runner.answer(found, answers, credentials).await {
+        let from = self.from.clone();
+        match self.front.runner.answer(found, answers, from).await {
             Ok(()) => Ok(self.find(id).await?.task),
             Err(AnswerError::Busy) => Err(Refused::Said(
                 "Too many calls are under way; try again later.".into(),

@@ -213,6 +213,7 @@ pub(super) async fn call(
         id: request.id,
         arguments: request.params.get("arguments"),
         streams: patience::takes_large_events(headers),
+        headers,
         words: Rpc::answer,
     };
     desk.respond(asked).await
@@ -230,6 +231,7 @@ pub(super) async fn legacy_call(
         id: request.id,
         arguments: request.params.get("arguments"),
         streams: accepts_events(headers) && patience::takes_large_events(headers),
+        headers,
         words: |id, answer| Rpc::legacy_answer(id, answer).on_session(),
     };
     desk.respond(asked).await

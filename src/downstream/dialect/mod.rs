@@ -114,9 +114,7 @@ pub(super) async fn look(front: &Shared, parts: &Parts, body: &Bytes) -> Looked 
         Words::Request(request) if request.method == "initialize" => {
             return Looked::Pass(Edit::of(front, headers, &request));
         }
-        Words::Answer(id, message) if speaks => {
-            answered(front, &Asker::of(front, headers), id, &message).await
-        }
+        Words::Answer(id, message) if speaks => answered(front, headers, id, &message).await,
         Words::Request(_) | Words::Answer(..) | Words::Notification(..) | Words::Other => None,
     };
     match answered {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hyper::{Response, StatusCode};
+use hyper::{HeaderMap, Response, StatusCode};
 use serde_json::value::RawValue;
 
 use super::super::body::Body;
@@ -24,7 +24,7 @@ use crate::task::view_2025;
 /// forgotten, as JSON-RPC has no answers to answers.
 pub(in crate::downstream) async fn answered(
     front: &Shared,
-    asker: &Asker,
+    headers: &HeaderMap,
     id: &RawValue,
     message: &Object<'_>,
 ) -> Option<Response<Body>> {
@@ -35,6 +35,7 @@ pub(in crate::downstream) async fn answered(
         let error = RpcError::invalid_request("Invalid request: the answer is too large");
         return Some(reply::refusal(StatusCode::PAYLOAD_TOO_LARGE, &error));
     }
+    let asker = &Asker::of(front, headers);
     let cannot = message.get("error").is_some_and(input::cannot_be_asked);
     if let Some(session) = asker.key
         && cannot
@@ -42,7 +43,7 @@ pub(in crate::downstream) async fn answered(
     {
         return Some(reply::empty(StatusCode::ACCEPTED));
     }
-    let taken = take(front, asker, task, key, message).await;
+    let taken = take(front, asker, headers, (task, key), message).await;
     Some(match taken {
         Ok(()) => reply::empty(StatusCode::ACCEPTED),
         Err(error) => reply::refusal(StatusCode::SERVICE_UNAVAILABLE, &error),
@@ -52,8 +53,8 @@ pub(in crate::downstream) async fn answered(
 async fn take(
     front: &Shared,
     asker: &Asker,
-    task: TaskId,
-    key: &str,
+    headers: &HeaderMap,
+    (task, key): (TaskId, &str),
     message: &Object<'_>,
 ) -> Result<(), RpcError> {
     let away = || RpcError::internal("The task store does not answer; try again later");
@@ -73,8 +74,8 @@ async fn take(
         return give_up(front, &loaded).await.map_err(|_| away());
     }
     let answers = BTreeMap::from([(key.into(), answer)]);
-    let credentials = asker.credentials.clone();
-    match front.runner.answer(loaded, answers, credentials).await {
+    let from = front.forwarded(headers);
+    match front.runner.answer(loaded, answers, from).await {
         Ok(()) | Err(AnswerError::Gone) => Ok(()),
         Err(AnswerError::Busy) => Err(RpcError::internal(
             "Too many calls are under way; try again later",

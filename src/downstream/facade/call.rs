@@ -34,7 +34,7 @@ use crate::runner::seat::{Answer, Reply};
 use crate::runner::{Announce, Call};
 use crate::task::policy::{Plan, Rule, plan};
 use crate::task::state::Digest;
-use crate::upstream::{ClientHeaders, Outgoing, Retry};
+use crate::upstream::{ClientHeaders, Forwarded, Outgoing, Retry};
 
 /// Messages that wait for the client, beside the answer.
 const MESSAGES_MAX: usize = 64;
@@ -68,9 +68,9 @@ pub(super) struct Asked {
     arguments: Option<Box<RawValue>>,
     name: Option<Arc<str>>,
     param_headers: ClientHeaders,
-    client_headers: ClientHeaders,
+    /// What the server hears of the headers.
+    pub(super) from: Forwarded,
     progress_token: Option<Box<RawValue>>,
-    pub(super) credentials: Option<HeaderValue>,
     pub(super) rule: Rule,
     listed: bool,
     /// Questions can be put where the answer goes.
@@ -123,9 +123,8 @@ impl Asked {
             arguments: request.params.get("arguments").map(ToOwned::to_owned),
             name: name.as_deref().map(Into::into),
             param_headers: [].into(),
-            client_headers: front.upstream.client_headers(headers),
+            from: front.forwarded(headers),
             progress_token: meta.get("progressToken").map(ToOwned::to_owned),
-            credentials: front.credentials(headers),
             rule,
             listed: is_somebody(headers),
             streams: false,
@@ -232,7 +231,7 @@ impl Asked {
         };
         let listing = self.front.upstream.tools(
             *self.session.caller.as_bytes(),
-            self.credentials.clone(),
+            self.from.credentials.clone(),
             self.capabilities(),
         );
         // Without the list the server may refuse the call, and says why.
@@ -386,13 +385,13 @@ impl Asked {
         let left = self.deadline.saturating_duration_since(Instant::now());
         let outgoing = Outgoing {
             caller: *self.session.caller.as_bytes(),
-            credentials: self.credentials.clone(),
+            credentials: self.from.credentials.clone(),
             method: Arc::clone(&self.method),
             params,
             capabilities: self.capabilities(),
             name: self.name.clone(),
             param_headers: Arc::clone(&self.param_headers),
-            headers: Arc::clone(&self.client_headers),
+            headers: Arc::clone(&self.from.headers),
             wants_progress: self.progress_token.is_some() || self.patience.is_some(),
             log_level: Some(log_level.into()),
             retry,

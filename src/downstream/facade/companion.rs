@@ -89,7 +89,7 @@ pub(super) async fn listed(asked: &Asked, json: String) -> String {
     let Some(result) = message.get("result").map(ToOwned::to_owned) else {
         return json;
     };
-    let who = who(&asked.session, asked.credentials.clone());
+    let who = who(&asked.session, asked.from.credentials.clone());
     let is_first = Object::parse(&asked.params).is_ok_and(|params| !params.contains("cursor"));
     let page = companion::with_ours(&asked.front, who, result, is_first).await;
     set(&json, "result", page.get()).unwrap_or(json)

@@ -186,8 +186,7 @@ pub(super) async fn post(front: &Shared, parts: &Parts, body: Bytes) -> Response
                 Ok(session) => session,
                 Err(unfound) => return unfound.into_response(None),
             };
-            let asker = Asker::of(front, &parts.headers);
-            if let Some(taken) = dialect::answered(front, &asker, id, &message).await {
+            if let Some(taken) = dialect::answered(front, &parts.headers, id, &message).await {
                 return taken;
             }
             match questions::answer(front, &session, id, body.clone()).await {

@@ -119,8 +119,8 @@ async fn pass_on(asked: &Asked, task: TaskId, given: Given) {
         .open_questions()
         .filter_map(|(question, _)| Some((question.key.clone(), given.remove(&question.origin)?)))
         .collect();
-    let credentials = asked.credentials.clone();
-    let taken = front.runner.answer(loaded, answers, credentials).await;
+    let from = asked.from.clone();
+    let taken = front.runner.answer(loaded, answers, from).await;
     if let Err(error) = taken {
         tracing::debug!(?error, "answers did not get into a ticket");
     }

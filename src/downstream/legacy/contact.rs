@@ -67,11 +67,14 @@ fn is_answer<B>(response: &Response<B>) -> bool {
 }
 
 /// Whether these are first words to a server that answers over HTTP and may be of the modern era, or
-/// may be so by now.
-pub(super) fn may_be_refused(front: &Shared, parts: &Parts, body: &[u8]) -> bool {
-    front.upstream.known_era() != Some(Era::Modern)
-        && front.upstream.speaks_http()
-        && is_initialize(parts, body)
+/// may be so by now. `known`: what was known of it when it was asked whether the client has a session here.
+pub(super) fn may_be_refused(
+    front: &Shared,
+    known: Option<Era>,
+    parts: &Parts,
+    body: &[u8],
+) -> bool {
+    known != Some(Era::Modern) && front.upstream.speaks_http() && is_initialize(parts, body)
 }
 
 fn is_initialize(parts: &Parts, body: &[u8]) -> bool {

@@ -49,6 +49,8 @@ pub(super) async fn post(front: &Shared, parts: Parts, body: Bytes) -> Response<
     }
     let mut parts = agreed::completed(front, parts);
     let body = front.hide_our_ids(&mut parts, body).await;
+    // What is learnt meanwhile came too late for the question that follows.
+    let known = front.upstream.known_era();
     if facade::serves(front, &parts.headers).await {
         return Box::pin(facade::post(front, &parts, body)).await;
     }
@@ -64,7 +66,7 @@ pub(super) async fn post(front: &Shared, parts: Parts, body: Bytes) -> Response<
     if let Some(refusal) = only_as_task(front, &parts, &words) {
         return refusal;
     }
-    if !front.upstream.is_decided() || contact::may_be_refused(front, &parts, &body) {
+    if !front.upstream.is_decided() || contact::may_be_refused(front, known, &parts, &body) {
         drop(words);
         return Box::pin(contact::post(front, parts, body, edit)).await;
     }

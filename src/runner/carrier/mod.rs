@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use hyper::header::HeaderValue;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -27,7 +26,7 @@ use crate::store::ledger::Loaded;
 use crate::task::id::{Fence, TaskId};
 use crate::task::policy::{InputWhen, Plan};
 use crate::task::state::{Digest, Leg, Task};
-use crate::upstream::{self, Exchange, Outgoing, Pin, UpstreamError};
+use crate::upstream::{self, Exchange, Forwarded, Outgoing, Pin, UpstreamError};
 
 mod claimed;
 mod ending;
@@ -217,9 +216,9 @@ impl Carrier {
         (charge, turn): (Charge, Turn),
         era: Era,
         request: &Bytes,
-        credentials: Option<HeaderValue>,
+        from: Forwarded,
     ) -> Result<Self, StoreError> {
-        let outgoing = leg::next(request, &loaded.task, credentials)?;
+        let outgoing = leg::next(request, &loaded.task, from)?;
         Ok(Self {
             look_ahead: turn.waits().then(Instant::now),
             turn,

@@ -11,6 +11,7 @@ use crate::mcp::error::Reason;
 use crate::store::ledger::NotApplied;
 use crate::task::machine::OwnerEvent;
 use crate::task::state::{Leg, Reach, Task};
+use crate::upstream::Forwarded;
 
 /// A store that did not take that a call is left to others is asked again after so long.
 const HAND_OVER_AGAIN: Duration = Duration::from_millis(500);
@@ -108,7 +109,8 @@ impl Carrier {
         }
         if self.adopted {
             let stored = self.runner.ledger.load_request(task.id).await.ok()??;
-            self.call.outgoing = super::super::leg::next(&stored, task, None).ok()?;
+            self.call.outgoing =
+                super::super::leg::next(&stored, task, Forwarded::default()).ok()?;
             // Its places were those of the replica that sent it.
             self.turn = self.runner.gates.queue(&task.name);
             if self.turn.waits() {

@@ -15,7 +15,7 @@ use super::super::auth;
 use super::super::body::Body;
 use super::super::claims::{self, Claimant, InHeader};
 use super::super::companion::Who;
-use super::super::dialect::{self, Asker, Edit};
+use super::super::dialect::{self, Edit};
 use super::super::reply::{self, Rpc};
 use super::super::tasks::Shared;
 use super::pushes::SessionKey;
@@ -76,8 +76,7 @@ pub(super) async fn post(
             is_ours.then(|| reply::empty(StatusCode::ACCEPTED))
         }
         Words::Answer(id, message) => {
-            let asker = Asker::of(front, &parts.headers);
-            if let Some(taken) = dialect::answered(front, &asker, id, message).await {
+            if let Some(taken) = dialect::answered(front, &parts.headers, id, message).await {
                 return Some(taken);
             }
             let answer = match (message.get("result"), message.get("error")) {

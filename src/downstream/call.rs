@@ -22,7 +22,7 @@ use crate::mcp::request::Request;
 use crate::mcp::version::Era;
 use crate::mcp::{input, sse};
 use crate::runner::parked::{Comeback, HeardBy, Rejoined, read_state, unknown_state};
-use crate::runner::seat::{Client, Guard, Reply};
+use crate::runner::seat::{Answer, Client, Guard, Reply};
 use crate::runner::{Announce, Call, NotBegun};
 use crate::task::id::Caller;
 use crate::task::policy::{Plan, Rule};
@@ -61,7 +61,14 @@ pub(super) async fn carry(
     let id = asked.modern.request.id;
     let heartbeat = heartbeat(asked.modern, &rule);
     match begin(front, asked, plan, rule) {
-        Ok(client) => respond(id.to_owned(), client, heartbeat, asked.headers).await,
+        Ok(client) => {
+            let words = if asked.modern.request.method == "tools/call" {
+                Rpc::call_answer
+            } else {
+                Rpc::answer
+            };
+            respond((id.to_owned(), words), client, heartbeat, asked.headers).await
+        }
         Err(refused) => Rpc::not_begun(id.get(), refused.reason()).into_response(),
     }
 }
@@ -160,13 +167,14 @@ pub(super) async fn come_back(
     Some(match front.runner.rejoin(comeback).await {
         Rejoined::Unknown if may_be_the_servers => return None,
         Rejoined::Unknown => Rpc::error(id.get(), &unknown_state()).into_response(),
-        Rejoined::Answer(answer) => Rpc::answer(id.get(), answer).into_response(),
+        Rejoined::Answer(answer) => Rpc::call_answer(id.get(), answer).into_response(),
         Rejoined::Refused(error) => Rpc::error(id.get(), &error).into_response(),
         Rejoined::StoreUnavailable => Rpc::store_unavailable(id.get()).into_response(),
         Rejoined::Busy => Rpc::busy(id.get()).into_response(),
         Rejoined::Follow(client) => {
             let heartbeat = heartbeat(asked.modern, rule);
-            respond(id.to_owned(), client, heartbeat, asked.headers).await
+            let answered = (id.to_owned(), Rpc::call_answer as ToRpc);
+            respond(answered, client, heartbeat, asked.headers).await
         }
     })
 }
@@ -209,9 +217,12 @@ pub(super) fn heartbeat(modern: &Modern<'_>, rule: &Rule) -> Option<Heartbeat> {
     token.map(|token| Heartbeat::since(Instant::now(), token.to_owned()))
 }
 
+/// How an answer is said under a request's id.
+pub(super) type ToRpc = fn(&str, Answer) -> Rpc;
+
 /// The answer as one JSON body where it comes soon, else as a stream.
 pub(super) async fn respond(
-    id: Box<RawValue>,
+    (id, words): (Box<RawValue>, ToRpc),
     mut client: Client,
     heartbeat: Option<Heartbeat>,
     headers: &HeaderMap,
@@ -220,7 +231,7 @@ pub(super) async fn respond(
     let first = tokio::select! {
         reply = client.next() => match reply {
             Some(Reply::Answer(answer)) => {
-                return Rpc::answer(id.get(), answer).guarded(Some(client.into_guard()));
+                return words(id.get(), answer).guarded(Some(client.into_guard()));
             }
             Some(Reply::Relay(notification)) => Some(notification),
             None => return Rpc::abandoned(id.get()).into_response(),

@@ -110,7 +110,10 @@ pub(super) async fn carry(
     call.outgoing.wants_progress = true;
     hide_key(&mut call.outgoing);
     match front.runner.call_once(claim, call).await {
-        Ok(client) => call::respond(id.to_owned(), client, heartbeat, asked.headers).await,
+        Ok(client) => {
+            let answered = (id.to_owned(), Rpc::call_answer as call::ToRpc);
+            call::respond(answered, client, heartbeat, asked.headers).await
+        }
         Err(why) => refused(id, &why).into_response(),
     }
 }

@@ -43,7 +43,17 @@ impl Rpc {
         Self::error(id, &failure.to_error())
     }
 
-    /// How a call was answered.
+    /// How a call was answered. Its 404 would say that there is no such page, and clients lose the error
+    /// behind it: -32601 is about `tools/call` only where raincheck says it.
+    pub(super) fn call_answer(id: &str, answer: Answer) -> Self {
+        let mut rpc = Self::answer(id, answer);
+        if rpc.status == StatusCode::NOT_FOUND {
+            rpc.status = StatusCode::OK;
+        }
+        rpc
+    }
+
+    /// How a request was answered.
     pub(super) fn answer(id: &str, answer: Answer) -> Self {
         match answer {
             Answer::Result(result) => Self::result(id, result.get()),
@@ -72,16 +82,12 @@ impl Rpc {
     }
 
     /// An error of the wrapped server. Its own HTTP status counts where it had one to say; a
-    /// legacy server says 200 whatever the error is. Never 404: that is for methods which raincheck
-    /// does not know, and clients lose the error behind it.
+    /// legacy server says 200 whatever the error is.
     fn upstream_error(id: &str, error: &RawValue, status: u16) -> Self {
-        let mapped = match result::error_code(error) {
-            Some(code::METHOD_NOT_FOUND) | None => StatusCode::OK,
-            Some(number) => status_of(number),
-        };
+        let mapped = status_of(result::error_code(error).unwrap_or(code::INTERNAL));
         let own = StatusCode::from_u16(status)
             .ok()
-            .filter(|own| own.is_client_error() && *own != StatusCode::NOT_FOUND);
+            .filter(StatusCode::is_client_error);
         Self::new(id, "error", error.get(), own.unwrap_or(mapped))
     }
 

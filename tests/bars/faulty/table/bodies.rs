@@ -34,14 +34,14 @@ pub(super) fn faults() -> Vec<Fault> {
             vec![reply(200, "application/json; charset=utf-16", &[], &bytes)]
         }),
         fault("lone-surrogate", COMPLETED, |asked| {
-            result(asked, r#"{"content":[],"x":"\ud800"}"#)
+            right_but_for(asked, r#""x":"\ud800""#)
         }),
         fault("control-character", INVALID, |asked| {
             result(asked, "{\"content\":[],\"x\":\"\u{1}\"}")
         }),
         fault("deep", COMPLETED, |asked| {
             let deep = format!("{}{}", "[".repeat(100), "]".repeat(100));
-            result(asked, &format!(r#"{{"content":[],"x":{deep}}}"#))
+            right_but_for(asked, &format!(r#""x":{deep}"#))
         }),
         fault("too-deep", TOO_DEEP, |asked| {
             let deep = format!("{}{}", "[".repeat(5000), "]".repeat(5000));
@@ -53,15 +53,18 @@ pub(super) fn faults() -> Vec<Fault> {
         fault("result-that-is-a-list", INVALID, |asked| {
             result(asked, "[1]")
         }),
-        fault("result-of-another-kind", INVALID, |asked| {
-            result(asked, r#"{"resultType":"magic"}"#)
-        }),
-        fault("questions-that-are-none", INVALID, |asked| {
-            result(
+        // A legacy result is always complete, whatever words of 2026 it has.
+        fault("result-of-another-kind", COMPLETED, |asked| {
+            another_kind(asked, r#""resultType":"magic""#)
+        })
+        .modern(INVALID),
+        fault("questions-that-are-none", COMPLETED, |asked| {
+            another_kind(
                 asked,
-                r#"{"resultType":"input_required","inputRequests":[1]}"#,
+                r#""resultType":"input_required","inputRequests":[1]"#,
             )
-        }),
+        })
+        .modern(INVALID),
         fault("result-and-error", INVALID, |asked| {
             let id = &asked.id;
             vec![json(
@@ -135,6 +138,20 @@ pub(super) fn faults() -> Vec<Fault> {
         }),
     ]);
     all
+}
+
+/// The right answer, with another member.
+fn right_but_for(asked: &Asked, member: &str) -> Vec<Act> {
+    let answer = asked.answer();
+    let answer = answer.replacen(r#""result":{"#, &format!(r#""result":{{{member},"#), 1);
+    vec![json(200, &[], &answer)]
+}
+
+/// The right answer, of another type.
+fn another_kind(asked: &Asked, members: &str) -> Vec<Act> {
+    let answer = asked.answer();
+    let answer = answer.replacen(r#""resultType":"complete""#, members, 1);
+    vec![json(200, &[], &answer)]
 }
 
 fn result(asked: &Asked, result: &str) -> Vec<Act> {

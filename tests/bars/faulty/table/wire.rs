@@ -195,9 +195,10 @@ pub(super) fn faults() -> Vec<Fault> {
             acts.extend(asked.good());
             acts
         }),
+        // Nothing rules out that the call ran.
         fault(
             "other-protocol-offered",
-            failed("upstream_http", "none"),
+            failed("upstream_http", "unknown"),
             |_| {
                 vec![
                     text(

@@ -15,6 +15,7 @@
 #   spellings            spellings.mjs: a call that a rule refuses, spelled in thirty ways, in front of server-everything and fastmcp 3
 #   desync               desync.mjs: a Node server that answers before it reads, and clients that announce bytes that never come
 #   peer                 peer.mjs: who a FastMCP server takes a client for that lies about its address
+#   sleeper              sleeper.mjs: server-everything behind 6 s of sleep, for the client 2.4 over HTTP and over a pipe
 #   wrapped              wrapped.mjs: every server in rows.mjs, wrapped unmodified; `node wrapped.mjs ROW..` runs some
 set -euo pipefail
 # shellcheck source=tests/lib.sh
@@ -29,8 +30,8 @@ lane() {
     return
   fi
   case $1 in
-    wrapped | plain | patience | agents | large | spellings | desync | peer)
-      RAINCHECK=$(raincheck_path) SCRATCH=$dir node_tests "$1.mjs" "$dir"
+    wrapped | plain | patience | agents | large | spellings | desync | peer | sleeper)
+      RAINCHECK=$(raincheck_path) SCRATCH=$dir EVERYTHING=$EVERYTHING node_tests "$1.mjs" "$dir"
       [ -z "${FAILED:-}" ] || find "$dir" -name raincheck.log -exec grep -hv stdio::stderr {} + | tail -n 60
       return
       ;;
@@ -98,7 +99,7 @@ rust_clients() {
 }
 
 LANES=("$@")
-[ $# -gt 0 ] || LANES=(patience wrapped plain agents large spellings desync peer rmcp legacy legacy-sse modern dialect-legacy dialect-modern everything sse program)
+[ $# -gt 0 ] || LANES=(patience wrapped plain agents large spellings desync peer sleeper rmcp legacy legacy-sse modern dialect-legacy dialect-modern everything sse program)
 
 arm
 scratch

@@ -98,11 +98,33 @@ pub(super) async fn answer(
     }
 }
 
+/// After the first answer of a legacy program: what it said of itself when its session began is asked for, so
+/// that it is known to the next client, and in the next run. A client may have probed another process than
+/// the one that it uses. Costs the program nothing.
+pub(super) async fn learn(
+    front: &Shared,
+    modern: &Modern<'_>,
+    caller: Caller,
+    credentials: Option<HeaderValue>,
+) {
+    let upstream = &front.upstream;
+    let learns = upstream.known_era() == Some(Era::Legacy)
+        && !front.stand_ins.has_learnt.swap(true, Ordering::Relaxed);
+    if learns {
+        let capabilities = modern.meta.capabilities.get();
+        let asked = upstream.discover(*caller.as_bytes(), credentials, capabilities);
+        // It goes on by itself.
+        let _ = tokio::time::timeout(Duration::ZERO, asked).await;
+    }
+}
+
 /// Who was told that the server may have everything, before it had said what it has.
 #[derive(Debug, Default)]
 pub struct StandIns {
     /// Nobody else need look.
     any: AtomicBool,
+    /// The words of a program were asked for, beside what its first client asked.
+    has_learnt: AtomicBool,
     callers: Mutex<HashSet<[u8; 16]>>,
 }
 

@@ -212,7 +212,15 @@ async fn answer(
         "subscriptions/listen" => {
             Box::pin(listen::answer(front, modern, caller, credentials)).await
         }
-        _ => forward(front, parts, body, modern, caller, credentials).await,
+        _ if front.upstream.has_address() => {
+            forward(front, parts, body, modern, caller, credentials).await
+        }
+        _ => {
+            let answering = forward(front, parts, body, modern, caller, credentials.clone());
+            let answer = Box::pin(answering).await;
+            discover::learn(front, modern, caller, credentials).await;
+            answer
+        }
     }
 }
 

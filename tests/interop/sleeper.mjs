@@ -1,5 +1,5 @@
 // A server that sleeps for 6 s before its first word, for the client 2.4 as it comes: no tool, resource or prompt of the server is
-// lost to the client. Over HTTP (`run`), where the next client has the instructions, too, and over a pipe (`stdio`), where the client
+// lost to the client, and the next client has the instructions, too. Over HTTP (`run`) and over a pipe (`stdio`), where the client
 // probes a process of its own and ends it before the server has said a word.
 
 import assert from "node:assert/strict";
@@ -30,7 +30,9 @@ test("over HTTP", LIMIT, async () => {
 
 test("over a pipe", LIMIT, async () => {
   const env = { ...process.env, XDG_STATE_HOME: await directory("pipe") };
-  await sees(new StdioClientTransport({ command: RAINCHECK, args: ["stdio", "--", ...SERVER], env, stderr: "ignore" }));
+  const transport = () => new StdioClientTransport({ command: RAINCHECK, args: ["stdio", "--", ...SERVER], env, stderr: "ignore" });
+  await sees(transport());
+  assert.ok((await sees(transport())).instructions, "the next client has the instructions");
 });
 
 /** What a client is shown that connects and asks at once. */

@@ -31,8 +31,6 @@ pub(super) async fn run(asked: Asked, report: &mut Report) {
     report.zero("not_announced", refused);
     report.count("tasks", tasks.len());
     let seconds = u64::from(asked.of(60, 10));
-    // What the creates set off (followers that read of them) is over first.
-    tokio::time::sleep(Duration::from_secs(2)).await;
     let calm = measure(&rig, seconds).await;
     report.at_most(
         "redis_calls_silent",

@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::sync::Once;
 
 use hyper::body::{Body as _, Incoming};
-use hyper::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
 use tracing::{error, warn};
@@ -59,19 +58,14 @@ fn refused(status: StatusCode, error: &RpcError) -> Box<Response<Body>> {
     Box::new(reply::refusal_and_close(status, error))
 }
 
-/// Nobody may read the end of a request elsewhere than we do, on this connection or the next.
+/// Refuses a body on a GET or DELETE: the body would go nowhere, and a server that got only the head could take the
+/// next request for the body. Where a request has `Content-Length` and `Transfer-Encoding`, hyper drops the length and
+/// closes the connection after the answer.
 fn framed(parts: &Parts, body: &Incoming) -> Result<(), Box<Response<Body>>> {
-    let told_twice =
-        parts.headers.contains_key(CONTENT_LENGTH) && parts.headers.contains_key(TRANSFER_ENCODING);
-    let text = if told_twice {
-        "Invalid request: Content-Length and Transfer-Encoding"
-    } else if parts.method != Method::POST && !body.is_end_stream() {
-        // It goes nowhere, and whoever has the head only would wait for it.
-        "Invalid request: only a POST has a body"
-    } else {
+    if parts.method == Method::POST || body.is_end_stream() {
         return Ok(());
-    };
-    let error = RpcError::invalid_request(text);
+    }
+    let error = RpcError::invalid_request("Invalid request: only a POST has a body");
     Err(refused(StatusCode::BAD_REQUEST, &error))
 }
 

@@ -30,8 +30,8 @@ use super::health::Health;
 /// An orchestrator asks one question at a time; more connections wait to be accepted.
 const CONNECTIONS_MAX: usize = 256;
 
-/// Of these so many may have asked nothing yet: one more, and the oldest of them is closed. Whoever has
-/// something to ask does so at once, and must not wait behind those who have not.
+/// Connections that have sent no request yet. Beyond this the oldest of them is closed, so that a probe never
+/// waits behind silent connections.
 const SILENT_MAX: usize = 128;
 
 /// How long the head of a request may take.

@@ -332,8 +332,9 @@ fn wrap(
     Ok((upstream, settings.tls))
 }
 
-/// Nobody should have to wait for what can be known before. The one client of a pipe says soon itself
-/// in which words the program is to be spoken to. With companion tools a list must have them at once.
+/// Starts the program, or asks for the server's era, before the first client needs it. Over a pipe the program is
+/// started only: the client's first message says which era to speak to it. With companion tools the era must be
+/// known before the first list, because only then the list has the tools.
 fn start_early(
     upstream: &Arc<Upstream>,
     config: &Config,

@@ -98,9 +98,9 @@ pub(super) async fn answer(
     }
 }
 
-/// After the first answer of a legacy program: what it said of itself when its session began is asked for, so
-/// that it is known to the next client, and in the next run. A client may have probed another process than
-/// the one that it uses. Costs the program nothing.
+/// Remembers, after a legacy program's first answer, what the program said of itself when its session began, for
+/// the next client and the next run. Without this a client that probes one process and uses another, as the
+/// official client does over a pipe, never gets the instructions. The program is not asked again.
 pub(super) async fn learn(
     front: &Shared,
     modern: &Modern<'_>,

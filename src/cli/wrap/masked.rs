@@ -1,4 +1,5 @@
-//! Settings as they may be shown: without what may be somebody's secret. Lines stay lines.
+//! A settings file as the screen may show it: every value that may be a secret is replaced by `***`. The number of
+//! lines stays the same, so that a difference can be computed on the originals and shown from the masked texts.
 
 use jsonc_parser::cst::{CstContainerNode, CstLeafNode, CstNode};
 

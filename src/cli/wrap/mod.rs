@@ -238,8 +238,8 @@ fn agreed(file: &Path) -> Result<bool, Failure> {
     Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
-/// The lines that change and no others, without what may be somebody's secret: they are found in the
-/// texts as they are, and shown from the masked ones, which have the same lines.
+/// The lines that change, with secrets masked. The difference is computed on the original texts and shown from the
+/// masked texts, which have the same lines.
 fn difference(file: &SettingsFile, text: &str) -> Result<String, String> {
     let name = file.path.display();
     let shown = (masked(&file.text)?, masked(text)?);

@@ -4,8 +4,9 @@
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::lock::Mutex;
 
 /// Stamps records and decides deadlines and expiry.
 pub trait Clock: Debug + Send + Sync {
@@ -49,13 +50,13 @@ impl Anchored {
 
     /// Takes over the time that was just told.
     pub fn set(&self, now_ms: u64) {
-        *self.anchor.lock().unwrap_or_else(PoisonError::into_inner) = (now_ms, Instant::now());
+        *self.anchor.lock() = (now_ms, Instant::now());
     }
 }
 
 impl Clock for Anchored {
     fn now_ms(&self) -> u64 {
-        let (told, at) = *self.anchor.lock().unwrap_or_else(PoisonError::into_inner);
+        let (told, at) = *self.anchor.lock();
         told.saturating_add(millis(Instant::now().saturating_duration_since(at)))
     }
 }

@@ -17,6 +17,7 @@ pub mod clock;
 pub mod config;
 pub mod downstream;
 pub mod failpoint;
+pub mod lock;
 pub mod mcp;
 pub mod room;
 pub mod runner;

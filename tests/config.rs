@@ -419,9 +419,21 @@ fn files_that_cannot_be_read() {
         config: Some("no/such/file.toml".into()),
         ..upstream()
     };
+    let folder = std::env::current_dir().unwrap();
     assert_eq!(
         load(&flags, &pairs(&[])).unwrap_err().to_string(),
-        "no/such/file.toml: cannot be read: No such file or directory (os error 2)"
+        format!(
+            "--config no/such/file.toml: cannot be read: No such file or directory; looked for in {}",
+            folder.display()
+        )
+    );
+    let flags = Flags {
+        config: Some("/no/such/file.toml".into()),
+        ..upstream()
+    };
+    assert_eq!(
+        load(&flags, &pairs(&[])).unwrap_err().to_string(),
+        "--config /no/such/file.toml: cannot be read: No such file or directory"
     );
 }
 

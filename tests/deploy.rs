@@ -11,6 +11,9 @@ use std::path::Path;
 
 use yaml_rust2::{Yaml, YamlLoader};
 
+#[path = "support/eventually.rs"]
+#[expect(dead_code, reason = "no test of this binary has a runtime")]
+mod eventually;
 #[path = "deploy/files.rs"]
 mod files;
 #[path = "deploy/manifests.rs"]

@@ -11,6 +11,12 @@
 )]
 #![expect(clippy::print_stdout, reason = "shown with a test that failed")]
 
+#[path = "support/directory.rs"]
+mod directory;
+#[path = "support/events.rs"]
+mod events;
+#[path = "support/eventually.rs"]
+mod eventually;
 #[expect(dead_code, reason = "no test here freezes or restarts a Redis")]
 #[path = "support/redis.rs"]
 mod redis_server;

@@ -25,8 +25,13 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
-use tokio::time::{interval, timeout};
+use tokio::time::timeout;
 
+use crate::eventually::eventually;
+
+#[path = "support/eventually.rs"]
+#[expect(dead_code, reason = "every wait of this binary has a runtime")]
+mod eventually;
 #[path = "interop/rmcp_modes.rs"]
 mod rmcp_modes;
 #[path = "interop/rmcp_server.rs"]
@@ -135,21 +140,14 @@ async fn a_protocol_error_fails_the_task(upstream: Upstream) {
 async fn cancel_reaches_the_upstream(upstream: Upstream) {
     let house = House::open(upstream).await;
     let task = house.task("slow_compute", json!({"seconds": 60.0})).await;
-    let mut tick = interval(TICK);
-    while house.stats().await["slow_compute"]["started"] != 1 {
-        tick.tick().await; // the test's own limit ends this
-    }
+    let what = "the upstream runs it";
+    house.until_counted(END, what, "started", 1).await;
     let cancel = CancelTaskParams::new(&task.task.task_id);
     house.client.cancel_task(cancel).await.unwrap();
     assert_eq!(house.look(&task).await.status(), TaskStatus::Cancelled);
-    let told = async {
-        while house.stats().await["slow_compute"]["cancelled"] != 1 {
-            tick.tick().await;
-        }
-    };
-    timeout(Duration::from_secs(2), told)
-        .await
-        .expect("the upstream is told within 2 s");
+    let soon = Duration::from_secs(2);
+    let what = "the upstream is told";
+    house.until_counted(soon, what, "cancelled", 1).await;
 }
 
 async fn an_unknown_task_is_invalid_params(upstream: Upstream) {
@@ -168,8 +166,6 @@ async fn an_unknown_task_is_invalid_params(upstream: Upstream) {
 
 // --- the harness ---
 
-/// How often something that cannot be awaited is looked at.
-const TICK: Duration = Duration::from_millis(50);
 /// Python needs seconds to start where both cores are busy.
 const START: Duration = Duration::from_secs(30);
 /// The slowest fixture works for a second.
@@ -260,23 +256,28 @@ impl House {
         task: &CreateTaskResult,
         wanted: impl Fn(&DetailedTask) -> bool,
     ) -> DetailedTask {
-        let mut tick = interval(TICK);
-        let poll = async {
-            loop {
-                tick.tick().await;
-                let seen = self.look(task).await;
-                if wanted(&seen) {
-                    return seen;
-                }
+        let poll = async || {
+            let seen = self.look(task).await;
+            if wanted(&seen) {
+                return Ok(seen);
             }
+            Err(format!("{seen:?}"))
         };
-        timeout(END, poll)
-            .await
-            .expect("the task gets there in time")
+        eventually(END, "the task gets there in time", poll).await
     }
 
     async fn terminal(&self, task: &CreateTaskResult) -> DetailedTask {
         self.until(task, |task| task.status().is_terminal()).await
+    }
+
+    /// Until the upstream counts so many calls of the slow tool.
+    async fn until_counted(&self, patience: Duration, what: &str, count: &str, wanted: u64) {
+        eventually(patience, what, async || {
+            let counts = self.stats().await["slow_compute"].take();
+            let is_so = counts[count] == wanted;
+            is_so.then_some(()).ok_or(counts)
+        })
+        .await;
     }
 
     /// What the upstream really ran: `{tool: {started, finished, cancelled, failed}}`.
@@ -368,18 +369,13 @@ fn raincheck(upstream: SocketAddr, listen: SocketAddr, store: &Path, config: &st
 /// Start a server and wait until it accepts connections.
 async fn serve(command: &mut Command, address: SocketAddr) -> Child {
     let mut child = command.kill_on_drop(true).spawn().unwrap();
-    let mut tick = interval(TICK);
-    let up = async {
-        while TcpStream::connect(address).await.is_err() {
-            if let Some(status) = child.try_wait().unwrap() {
-                panic!("{:?} ended with {status}", command.as_std());
-            }
-            tick.tick().await;
+    eventually(START, "the server listens in time", || {
+        if let Some(status) = child.try_wait().unwrap() {
+            panic!("{:?} ended with {status}", command.as_std());
         }
-    };
-    timeout(START, up)
-        .await
-        .expect("the server listens in time");
+        TcpStream::connect(address)
+    })
+    .await;
     child
 }
 

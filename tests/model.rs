@@ -21,6 +21,9 @@ use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+#[path = "support/eventually.rs"]
+#[expect(dead_code, reason = "only a starting redis-server is waited for")]
+mod eventually;
 #[path = "model/faulty.rs"]
 mod faulty;
 #[expect(dead_code, reason = "other tests kill it and start it anew")]

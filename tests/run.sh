@@ -12,7 +12,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$ROOT"
 
 main() {
-  local part parts=("$@") line
+  local part parts=("$@") line began
   [ $# -gt 0 ] || parts=(unit interop conformance bars)
   for part in "${parts[@]}"; do
     case $part in
@@ -22,17 +22,28 @@ main() {
   done
   arm
   scratch
-  run "$TESTS/setup.sh"
+  timed "--- setup" run "$TESTS/setup.sh"
   for part in "${parts[@]}"; do
     say "--- $part"
+    began=$SECONDS
     "$part" 2>&1 | tee "$SCRATCH/$part.log" || broken "$part"
     # The part's own sum; the lines before it are what it is the sum of.
     grep -E '^[0-9]+ passed, [0-9]+ failed' "$SCRATCH/$part.log" | tail -n 1 >"$SCRATCH/$part.sum"
+    say "--- $part took $((SECONDS - began)) s"
   done
   line=$(cd "$SCRATCH" && closing_line "${parts[@]/%/.sum}")
   say "--- all"
   say "$line"
   [[ $line == *" 0 failed"* ]]
+}
+
+# timed NAME COMMAND...: run it, and say what it took as the lanes do.
+timed() {
+  local name=$1 began=$SECONDS status=0
+  shift
+  "$@" || status=$?
+  say "$name took $((SECONDS - began)) s"
+  return "$status"
 }
 
 # A part that failed without counting a failure (it did not compile, say) is one.
@@ -53,14 +64,14 @@ unit() {
 rust() {
   local status=0 arguments
   if cargo nextest --version >/dev/null 2>&1; then
-    cargo nextest run --locked -E 'not binary(interop) and not binary(bars)' || status=1
-    cargo nextest run --locked --features failpoints -E 'binary(failpoints)' --test-threads 8 || status=1
+    timed "most" cargo nextest run --locked -E 'not binary(interop) and not binary(bars)' || status=1
+    timed "failpoints" cargo nextest run --locked --features failpoints -E 'binary(failpoints)' --test-threads 8 || status=1
   else
     read -ra arguments < <(rust_tests)
-    cargo test --locked --no-fail-fast --lib --bins "${arguments[@]}" || status=1
-    cargo test --locked --no-fail-fast --features failpoints --test failpoints -- --test-threads 8 || status=1
+    timed "most" cargo test --locked --no-fail-fast --lib --bins "${arguments[@]}" || status=1
+    timed "failpoints" cargo test --locked --no-fail-fast --features failpoints --test failpoints -- --test-threads 8 || status=1
   fi
-  cargo test --locked --doc || status=1
+  timed "doc-tests" cargo test --locked --doc || status=1
   return "$status"
 }
 

@@ -8,8 +8,13 @@
 mod authority;
 #[path = "store/commits.rs"]
 mod commits;
+#[path = "support/directory.rs"]
+#[expect(dead_code, reason = "the store writes the files")]
+mod directory;
 #[path = "store/embedded.rs"]
 mod embedded_only;
+#[path = "support/eventually.rs"]
+mod eventually;
 #[path = "support/fleet.rs"]
 mod fleet;
 #[path = "store/kept.rs"]

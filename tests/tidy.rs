@@ -2,6 +2,13 @@
 //!
 //! Reads the tree as text. A rule that stands in the way is changed here, with its reason, not worked around.
 
+#[path = "tidy/circles.rs"]
+mod circles;
+#[path = "tidy/paths.rs"]
+mod paths;
+#[path = "tidy/words.rs"]
+mod words;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,22 +16,24 @@ use std::path::{Path, PathBuf};
 /// Which modules of the crate a module may name (ARCHITECTURE.md). Absent: anything, as the wiring may.
 const ARROWS: &[(&str, &[&str])] = &[
     ("mcp", &[]),
-    ("clock", &[]),
-    ("tls", &[]),
+    ("clock", &["lock"]),
+    ("tls", &["lock"]),
     ("drain", &[]),
     ("failpoint", &[]),
+    ("lock", &[]),
     ("room", &[]),
     ("socket", &[]),
     ("telemetry", &[]),
     ("task", &["mcp"]),
     ("config", &["task"]),
-    ("store", &["clock", "failpoint", "mcp", "task"]),
-    ("upstream", &["failpoint", "mcp", "socket", "tls"]),
+    ("store", &["clock", "failpoint", "lock", "mcp", "task"]),
+    ("upstream", &["failpoint", "lock", "mcp", "socket", "tls"]),
     (
         "runner",
         &[
             "clock",
             "failpoint",
+            "lock",
             "mcp",
             "room",
             "store",
@@ -35,13 +44,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "downstream",
         &[
-            "clock", "mcp", "room", "runner", "socket", "store", "task", "tls", "upstream",
+            "clock", "lock", "mcp", "room", "runner", "socket", "store", "task", "tls", "upstream",
         ],
     ),
     (
         "admin",
         &[
             "clock",
+            "lock",
             "mcp",
             "runner",
             "store",
@@ -67,15 +77,11 @@ const IMPURE: &[&str] = &[
 /// A file is split by idea before it gets this long.
 const LINES_MAX: usize = 500;
 
-/// Test files and folders that may sleep, each with its reason: elsewhere time is paused, passed in or waited for.
+/// Test files and folders that may sleep or yield, each with its reason: elsewhere time is paused, passed in or waited for.
 const SLEEPERS: &[(&str, &str)] = &[
     (
-        "tests/suite/support/client.rs",
-        "a task is polled until it is as wanted, as clients do, for a bounded time",
-    ),
-    (
-        "tests/suite/support/proxy.rs",
-        "a starting process is asked until it answers, an ending one until it ended",
+        "tests/support/eventually.rs",
+        "the one place that looks again and again for what no event tells, for a bounded time",
     ),
     (
         "tests/suite/support/upstream/tools.rs",
@@ -86,24 +92,29 @@ const SLEEPERS: &[(&str, &str)] = &[
         "the tool that is slow is slow",
     ),
     (
-        "tests/bars/",
+        "tests/bars/bars/",
         "a bar chooses moments and measures waits: outages, leases and expiry take the time that they take",
     ),
     (
-        "tests/store/rig.rs",
-        "Redis tells nobody that a key has expired: it is asked until it has, for a bounded time",
+        "tests/bars/faulty/",
+        "a server that answers late does so because its script says it",
     ),
+    (
+        "tests/bars/rig/follow.rs",
+        "many clients poll at the pace of clients, and what each poll was answered is judged",
+    ),
+    (
+        "tests/bars/rig/mod.rs",
+        "a replica judges a lease after a time that no event ends",
+    ),
+    ("tests/bars/upstream/", "the tool that is slow is slow"),
     (
         "tests/upstream/server.rs",
         "a server that answers late does so because its script says it",
     ),
     (
-        "tests/support/fleet.rs",
-        "no Redis tells when a cluster is whole or a replica follows: asked until then, for a bounded time",
-    ),
-    (
-        "tests/support/redis.rs",
-        "a starting redis-server is asked until it answers, for a bounded time",
+        "tests/upstream/stdio/faults.rs",
+        "a write that fills a pipe is begun when all tasks that can run have run",
     ),
 ];
 
@@ -187,6 +198,7 @@ const MODULES: &[&str] = &[
     "downstream",
     "drain",
     "failpoint",
+    "lock",
     "mcp",
     "room",
     "runner",
@@ -252,15 +264,47 @@ fn the_rules_are_pure() {
 
 #[test]
 fn no_test_sleeps() {
-    let call = format!("{}(", "sleep");
-    let asleep = sources("tests")
-        .into_iter()
-        .filter(|file| code(&file.text).contains(&call));
-    let asleep =
-        asleep.filter(|file| !SLEEPERS.iter().any(|(name, _)| file.name.starts_with(name)));
+    let calls = ["sleep", "yield_now"].map(|name| format!("{name}("));
+    let asleep = sources("tests").into_iter().filter(|file| {
+        let code = code(&file.text);
+        calls.iter().any(|call| code.contains(call))
+    });
+    let asleep: Vec<_> = asleep.map(|file| file.name).collect();
+    let idle = SLEEPERS.iter().map(|(name, _)| *name);
+    let idle = idle.filter(|name| !asleep.iter().any(|file| file.starts_with(name)));
     none(
-        asleep.map(|file| file.name),
-        "sleeps: wait for what it waits for, or name the reason in SLEEPERS",
+        idle.map(ToOwned::to_owned),
+        "does not sleep: it has no place in SLEEPERS",
+    );
+    let without_a_reason = |file: &&String| {
+        let mut allowed = SLEEPERS.iter().map(|(name, _)| *name);
+        !allowed.any(|name| file.starts_with(name))
+    };
+    none(
+        asleep.iter().filter(without_a_reason).cloned(),
+        "sleeps: wait for what it waits for (`eventually`), or name the reason in SLEEPERS",
+    );
+}
+
+/// A loop without a body asks as fast as it can, and takes the processor from what it waits for. One that reads a stream
+/// waits for events.
+#[test]
+fn no_test_asks_without_a_pause() {
+    let empty = numbered(sources("tests")).filter(|(_, line)| {
+        let line = line.trim();
+        let condition = line.strip_suffix("};").unwrap_or(line).trim_end();
+        let Some(condition) = condition.strip_suffix("{}") else {
+            return false;
+        };
+        let opens = condition.is_empty() || condition.starts_with("while ");
+        (opens || condition.contains("{ while "))
+            && ![".next", ".read"]
+                .iter()
+                .any(|event| condition.contains(event))
+    });
+    none(
+        empty.map(|(at, _)| at),
+        "asks without a pause: use `eventually`",
     );
 }
 

@@ -10,14 +10,23 @@ mod authority;
 mod calls;
 #[path = "upstream/changing.rs"]
 mod changing;
+#[path = "support/directory.rs"]
+mod directory;
+#[path = "support/eventually.rs"]
+#[expect(dead_code, reason = "every wait of this binary has a runtime")]
+mod eventually;
 #[path = "upstream/faults.rs"]
 mod faults;
 #[path = "upstream/guest.rs"]
 mod guest;
+#[path = "support/http_request.rs"]
+mod http_request;
 #[path = "upstream/knowing.rs"]
 mod knowing;
 #[path = "upstream/native.rs"]
 mod native;
+#[path = "support/process.rs"]
+mod process;
 #[path = "upstream/reach.rs"]
 mod reach;
 #[path = "support/relay.rs"]
@@ -41,6 +50,7 @@ mod stdio;
 
 use std::time::Duration;
 
+use eventually::{eventually, try_eventually};
 use futures_util::StreamExt;
 use http_body_util::BodyExt;
 use hyper::header::HeaderValue;
@@ -52,6 +62,7 @@ use raincheck::upstream::wrapped::{
     DiscoverError, Line, ListenEvent, Listening, SessionMode, Settings, Transport, Upstream,
 };
 use raincheck::upstream::{Answer, Event, Exchange, Outgoing, Retry};
+use serde_json::Value;
 use server::{Reply, Server};
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
@@ -121,6 +132,16 @@ async fn outcome_of(mut exchange: Exchange) -> String {
             }
         }
     }
+}
+
+/// The text of a tool's answer.
+async fn text_of(exchange: Exchange) -> String {
+    let outcome = outcome_of(exchange).await;
+    let result = outcome
+        .strip_prefix("result ")
+        .unwrap_or_else(|| panic!("{outcome}"));
+    let result: Value = serde_json::from_str(result).unwrap();
+    result["content"][0]["text"].as_str().unwrap().to_owned()
 }
 
 /// The time passes, for everybody here and in no time.

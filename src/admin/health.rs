@@ -1,12 +1,12 @@
 //! What the process knows of itself, and what an orchestrator makes of it.
 
-use std::sync::Mutex;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use serde_json::json;
 use tracing::{info, warn};
 
+use crate::lock::Mutex;
 use crate::upstream::wrapped::Upstream;
 
 /// The pauses between attempts to reach the upstream: from the first, doubled, to the last.
@@ -142,7 +142,7 @@ impl Health {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Facts> {
-        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.facts.lock()
     }
 }
 

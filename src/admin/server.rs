@@ -2,12 +2,11 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::fmt;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+use std::{fmt, io};
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use bytes::Bytes;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustls::ServerConfig;
 use tokio_util::sync::CancellationToken;
 
-use super::{AppError, line};
+use super::error::{AppError, line};
 use crate::config;
 use crate::downstream::Front;
 use crate::downstream::server::{self, Server};
@@ -53,7 +53,7 @@ pub(super) async fn bind(
         h2c: listen.h2c,
         tls: tls.clone(),
     };
-    let bound = Server::bind(listen.address, settings).await;
+    let bound = Server::bind(listen.address, settings);
     let server = bound.map_err(|error| {
         AppError(format!(
             "{} cannot be listened on: {error}; choose another address with --listen",

@@ -11,15 +11,20 @@ use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 mod door;
+mod error;
+mod opened;
 mod reload;
 mod slots;
 mod store;
 mod upstream;
 
 use door::{Door, bind};
+pub use error::AppError;
+use error::line;
+use opened::Opened;
 pub use reload::Reload;
 pub use store::look as look_at_store;
-use store::{Opened, open};
+use store::open;
 pub use upstream::settings as upstream_settings;
 
 use crate::admin::drain::Drain;
@@ -29,11 +34,11 @@ use crate::clock::Clock;
 use crate::config::{self, Config, NativeTasks};
 use crate::downstream::auth::Callers;
 use crate::downstream::companion::Companion;
-use crate::downstream::discover::StandIns;
 use crate::downstream::facade::Facade;
 use crate::downstream::legacy::agreed::Agreed;
 use crate::downstream::legacy::carried::Carried;
 use crate::downstream::route::Names;
+use crate::downstream::stand_ins::StandIns;
 use crate::downstream::stdio::Lines;
 use crate::downstream::way::RequestWay;
 use crate::downstream::{self, Front};
@@ -80,11 +85,6 @@ pub struct App {
     services: TaskTracker,
     stop: CancellationToken,
 }
-
-/// Why raincheck cannot start. One line.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct AppError(String);
 
 impl App {
     /// Opens the store, builds the parts and binds the listener. The soft limit of open files is the
@@ -409,19 +409,4 @@ fn runner_settings(config: &Config, opened: &Opened, room: &Arc<Room>) -> runner
         },
         sealer: opened.sealer.clone(),
     }
-}
-
-/// An error and its causes on one line.
-fn line(error: impl std::error::Error) -> AppError {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        source = cause.source();
-    }
-    AppError(text)
 }

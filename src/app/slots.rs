@@ -11,8 +11,8 @@ use std::time::SystemTime;
 
 use tracing::{info, warn};
 
-use super::store::{Opened, embedded};
-use super::{AppError, line};
+use super::error::{AppError, line};
+use super::opened::{Opened, embedded};
 use crate::clock::Clock;
 use crate::store::embedded::{Embedded, callers_key, shared_key};
 use crate::store::seal::Master;

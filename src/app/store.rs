@@ -6,26 +6,16 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::{AppError, line, slots};
+use super::error::{AppError, line};
+use super::opened::{Opened, embedded};
+use super::slots;
 use crate::clock::{Anchored, Clock, System};
 use crate::config::{self, Config, Location, SealKey, Secret};
 use crate::store::Store;
 use crate::store::embedded::{Embedded, Look, seal_key};
 use crate::store::memory::Memory;
 use crate::store::redis::{Namespace, Options, Redis, Tls, Wait};
-use crate::store::seal::{Master, Sealer};
-
-/// The store that the configuration names, with what belongs to it.
-pub(super) struct Opened {
-    pub(super) store: Arc<dyn Store>,
-    pub(super) clock: Arc<dyn Clock>,
-    /// The clock that follows the store's own, where the store has one.
-    pub(super) shared_clock: Option<Arc<Anchored>>,
-    /// Only one process can hold this store.
-    pub(super) exclusive: bool,
-    pub(super) embedded: Option<Arc<Embedded>>,
-    pub(super) sealer: Option<Sealer>,
-}
+use crate::store::seal::Sealer;
 
 pub(super) async fn open(
     config: &Config,
@@ -79,18 +69,6 @@ fn in_memory(clock: Arc<dyn Clock>) -> Opened {
         exclusive: true,
         embedded: None,
         sealer: None,
-    }
-}
-
-pub(super) fn embedded(store: Embedded, key: &Master, clock: Arc<dyn Clock>) -> Opened {
-    let store = Arc::new(store);
-    Opened {
-        store: Arc::clone(&store) as Arc<dyn Store>,
-        clock,
-        shared_clock: None,
-        exclusive: true,
-        embedded: Some(store),
-        sealer: Some(Sealer::new("", key, None)),
     }
 }
 

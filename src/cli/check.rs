@@ -4,10 +4,11 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
+use super::failure::Failure;
 use super::inspect::{Inspection, inspect};
+use super::process::runtime;
 use super::table::{duration, printable, table};
-use super::warnings::warnings;
-use super::{Failure, runtime};
+use super::warnings::{name, warnings};
 use crate::app::look_at_store;
 use crate::config::{Companion, Config, Location, Telemetry, TransportChoice, Wrapped};
 use crate::mcp::version::Era;
@@ -122,14 +123,6 @@ fn report(
         text.push_str(&tools(&config.rules, &found.tools));
     }
     Report { text, good }
-}
-
-/// A rule, as the file has it.
-pub(super) fn name(place: Option<usize>) -> String {
-    place.map_or_else(
-        || "[tasks]".to_owned(),
-        |place| format!("[[tools]] #{}", place + 1),
-    )
 }
 
 fn limited(limit: Limit, of: &str) -> String {

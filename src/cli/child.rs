@@ -12,7 +12,7 @@ use std::process::Command;
 use clap::Args;
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-use super::Failure;
+use super::failure::Failure;
 
 #[derive(Debug, Args)]
 pub(super) struct Line {

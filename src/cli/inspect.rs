@@ -7,7 +7,7 @@ use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
-use super::complain;
+use super::failure::complain;
 use super::trouble::words;
 use crate::app::upstream_settings;
 use crate::config::{Config, Wrapped};

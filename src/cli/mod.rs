@@ -1,27 +1,31 @@
 //! The command line: what can be said, and what the process says back in the end.
 
-use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand};
 
+use crate::config::Config;
 use crate::config::load::{Flags, environment, load};
-use crate::config::{Config, ConfigError, LogFormat, Telemetry};
-use crate::{telemetry, tls};
+use crate::tls;
 
 mod check;
 mod child;
 mod demo;
+mod failure;
 mod hangup;
 mod inspect;
+mod process;
 mod run;
 mod stdio;
 mod table;
 mod trouble;
 mod warnings;
 mod wrap;
+
+use failure::{Failure, complain};
+use process::log;
 
 /// A sidecar reverse proxy that gives unmodified MCP servers the Tasks extension.
 #[derive(Debug, Parser)]
@@ -150,37 +154,6 @@ impl Common {
     }
 }
 
-/// Why the process ends other than well: one line for stderr, and the exit code.
-#[derive(Debug)]
-struct Failure {
-    code: u8,
-    text: String,
-}
-
-impl Failure {
-    /// The user can fix it by saying something else.
-    fn usage(text: impl Into<String>) -> Self {
-        Self {
-            code: 2,
-            text: text.into(),
-        }
-    }
-
-    /// It was said well and did not work.
-    fn runtime(text: impl Into<String>) -> Self {
-        Self {
-            code: 1,
-            text: text.into(),
-        }
-    }
-}
-
-impl From<ConfigError> for Failure {
-    fn from(error: ConfigError) -> Self {
-        Self::usage(error.to_string())
-    }
-}
-
 /// All of the program.
 pub fn main() -> ExitCode {
     let line = match Line::try_parse() {
@@ -243,21 +216,6 @@ fn keep_private() -> Result<(), Failure> {
     Ok(())
 }
 
-fn log(settings: &Telemetry) -> Result<(), Failure> {
-    telemetry::init(&telemetry::Settings {
-        filter: settings.log.clone(),
-        json: settings.format == LogFormat::Json,
-    })
-    .map_err(Failure::usage)
-}
-
-fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|e| Failure::runtime(format!("no threads to run on: {e}")))
-}
-
 /// Help and version are answers; everything else is a mistake, and fits on one line.
 fn refuse(error: &clap::Error) -> ExitCode {
     let is_answer = matches!(
@@ -303,11 +261,6 @@ fn advice(error: &clap::Error, text: &str) -> String {
         return format!("the server's command comes after --, as in: -- {unexpected}");
     }
     "raincheck --help says what is".into()
-}
-
-/// The one place that writes to stderr beside the log.
-fn complain(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "raincheck: {text}");
 }
 
 #[cfg(test)]

@@ -7,8 +7,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use super::failure::Failure;
 use super::hangup::Hangup;
-use super::{Failure, runtime};
+use super::process::runtime;
 use crate::app::App;
 use crate::config::Config;
 

@@ -7,8 +7,9 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
+use super::failure::Failure;
+use super::process::runtime;
 use super::run::{Stop, raise_file_limit};
-use super::{Failure, runtime};
 use crate::app::App;
 use crate::config::Config;
 

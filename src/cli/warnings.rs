@@ -1,6 +1,5 @@
 //! What is right, and unlikely to be meant.
 
-use super::check::name;
 use super::table::duration;
 use crate::config::Config;
 use crate::task::policy::{Mode, Rules};
@@ -58,4 +57,12 @@ fn long_windows(rules: &Rules) -> impl Iterator<Item = String> {
                 duration(rule.grace_window_ms)
             )
         })
+}
+
+/// A rule, as the file has it.
+pub(super) fn name(place: Option<usize>) -> String {
+    place.map_or_else(
+        || "[tasks]".to_owned(),
+        |place| format!("[[tools]] #{}", place + 1),
+    )
 }

@@ -8,14 +8,16 @@ use aws_lc_rs::digest::{SHA256, digest};
 use ipnet::IpNet;
 use tracing_subscriber::EnvFilter;
 
+use super::common::{PERMITS_MAX, positive, tls};
 use super::host::Host;
 use super::problem::Problem;
 use super::scalar::{FromText, word};
-use super::{
+use super::server::Wrapped;
+use super::settings::{
     Admin, Auth, Config, Drain, EraChoice, Limits, Listen, Location, LogFormat, NativeTasks, Quota,
-    Replica, SessionUse, Telemetry, Tls, TransportChoice, Upstream, Wrapped, companion, file,
-    rules, store, unused, wrapped,
+    Replica, SessionUse, Telemetry, TransportChoice, Upstream,
 };
+use super::{companion, file, rules, store, unused, wrapped};
 
 impl Config {
     pub(super) fn check(
@@ -129,29 +131,6 @@ fn address(text: &str) -> Option<SocketAddr> {
         return Some((Ipv4Addr::LOCALHOST, port.parse().ok()?).into());
     }
     text.parse().ok()
-}
-
-/// Both files or neither; `section` is where they are set.
-pub(super) fn tls(
-    section: &str,
-    certificate: Option<String>,
-    key: Option<String>,
-) -> Result<Option<Tls>, Problem> {
-    let missing = |what: &str, other: &str| {
-        Problem::new(
-            format!("{section}.{what}"),
-            format!("not set, but {section}.{other} is; TLS needs both, PEM files"),
-        )
-    };
-    match (certificate, key) {
-        (None, None) => Ok(None),
-        (Some(certificate), Some(key)) => Ok(Some(Tls {
-            certificate: certificate.into(),
-            key: key.into(),
-        })),
-        (Some(_), None) => Err(missing("key", "certificate")),
-        (None, Some(_)) => Err(missing("certificate", "key")),
-    }
 }
 
 /// A file for each pair of upstream and listen address, so that two rainchecks on one laptop do
@@ -365,14 +344,6 @@ fn is_level(word: &str) -> bool {
         .any(|level| word.eq_ignore_ascii_case(level))
 }
 
-pub(super) fn positive(key: &str, duration: Duration) -> Result<(), Problem> {
-    if duration.is_zero() {
-        let text = "must be longer than 0: nothing could happen in time";
-        return Err(Problem::new(key, text));
-    }
-    Ok(())
-}
-
 impl FromText for NativeTasks {
     const KIND: &'static str = r#""hide" or "pass""#;
     fn from_text(text: &str) -> Result<Self, String> {
@@ -427,6 +398,3 @@ const TOKEN_MAX: usize = 256;
 
 /// How the tokens begin that our documentation and manifests show.
 const PUBLISHED: [&str; 2] = ["a-long-random-text", "change-me"];
-
-/// Beyond any machine, and within what a semaphore can count.
-pub(super) const PERMITS_MAX: usize = 1_000_000;

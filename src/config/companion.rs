@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use super::file;
 use super::problem::Problem;
-use super::{Companion, file};
+use super::settings::Companion;
 use crate::task::policy::Rule;
 
 pub(super) const PREFIX: &str = "raincheck_";

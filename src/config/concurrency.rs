@@ -1,6 +1,6 @@
 //! How many calls run at once and how many wait: `concurrency` and `queue`, wherever they are written.
 
-use super::checked::PERMITS_MAX;
+use super::common::PERMITS_MAX;
 use super::file;
 use super::problem::Problem;
 use crate::task::policy::{Concurrency, Limit, Rule};

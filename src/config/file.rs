@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::scalar::{Size, list, names, optional, scalar};
 use super::secret::Secret;
-use super::{EraChoice, LogFormat, NativeTasks, SessionUse, TransportChoice};
+use super::settings::{EraChoice, LogFormat, NativeTasks, SessionUse, TransportChoice};
 use crate::task::policy::{InputWhen, Mode, OnOwnerLost};
 
 #[derive(Debug, Default, Deserialize)]

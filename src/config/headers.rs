@@ -4,16 +4,10 @@ use std::collections::BTreeMap;
 
 use hyper::header::{HeaderName, HeaderValue};
 
+use super::file;
 use super::problem::Problem;
-use super::{Secret, file};
-
-/// A header of ours. Its value is as likely as not a secret.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Header {
-    pub name: HeaderName,
-    /// A header's value: visible ASCII and spaces.
-    pub value: Secret,
-}
+use super::secret::Secret;
+use super::settings::Header;
 
 /// What frames a request, belongs to a connection, or is MCP's own. Beside `mcp-*`.
 const RESERVED: [&str; 18] = [

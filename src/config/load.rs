@@ -9,8 +9,8 @@ use figment::{Figment, Metadata, Profile, Provider};
 
 use super::file::File;
 use super::host::Host;
-use super::problem::{ENVIRONMENT, ENVIRONMENT_PREFIX, FLAG_KEYS, FLAGS, explain};
-use super::{Config, ConfigError};
+use super::problem::{ConfigError, ENVIRONMENT, ENVIRONMENT_PREFIX, FLAG_KEYS, FLAGS, explain};
+use super::settings::Config;
 
 /// What the command line says.
 #[derive(Debug, Clone, Default)]
@@ -89,8 +89,7 @@ impl Provider for Layer {
 
 fn file_layer(path: &Path) -> Result<Layer, ConfigError> {
     let name = path.display().to_string();
-    let text = std::fs::read_to_string(path)
-        .map_err(|e| ConfigError::new(format!("{name}: cannot be read: {e}")))?;
+    let text = std::fs::read_to_string(path).map_err(|error| unreadable(path, &error))?;
     let settings = Toml::from_str(&text).map_err(|e| {
         // Not its Display, which quotes the line, and with it perhaps a password.
         let before = e
@@ -102,6 +101,19 @@ fn file_layer(path: &Path) -> Result<Layer, ConfigError> {
         ConfigError::new(format!("{name}: line {line} is not TOML: {message}"))
     })?;
     Ok(Layer { name, settings })
+}
+
+/// Names the flag, because only a flag names a file, and the folder of a relative path: a service is often started in
+/// another one than its user thinks.
+fn unreadable(path: &Path, error: &std::io::Error) -> ConfigError {
+    let text = error.to_string();
+    let reason = text
+        .split_once(" (os error")
+        .map_or(&*text, |(reason, _)| reason);
+    let folder = std::env::current_dir().ok().filter(|_| path.is_relative());
+    let looked = folder.map(|folder| format!("; looked for in {}", folder.display()));
+    let (path, looked) = (path.display(), looked.unwrap_or_default());
+    ConfigError::new(format!("--config {path}: cannot be read: {reason}{looked}"))
 }
 
 /// `RAINCHECK_STORE__URL` is `store.url`. Only names with `__` count: a Kubernetes Service called

@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 
-use super::checked::{positive, tls};
+use super::common::{positive, tls};
+use super::file;
 use super::problem::Problem;
-use super::{Location, SealKey, Secret, Store, StoreTls, Wait, file};
+use super::secret::{SealKey, Secret};
+use super::settings::{Location, Store, StoreTls, Wait};
 
 /// Where tasks live and what is asked of it. `usual` is where they live if nothing is said.
 pub(super) fn store(

@@ -15,9 +15,10 @@ use tokio::time::{Instant, Interval};
 use super::body::{Body, PROBE};
 use super::heartbeat::{self, Heartbeat};
 use super::intercept::Modern;
+use super::keep_alive::keep_alive;
 use super::patience;
+use super::proxy::Shared;
 use super::reply::{self, Rpc};
-use super::tasks::Shared;
 use crate::mcp::request::Request;
 use crate::mcp::version::Era;
 use crate::mcp::{input, sse};
@@ -28,9 +29,6 @@ use crate::task::id::Caller;
 use crate::task::policy::{Plan, Rule};
 use crate::task::state::Digest;
 use crate::upstream::{ClientHeaders, Forwarded, Outgoing};
-
-/// Between comments on a quiet stream.
-pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// A call with everything but its plan.
 pub(super) struct Asked<'a> {
@@ -315,10 +313,4 @@ fn events(
         }
     })
     .boxed()
-}
-
-pub(super) fn keep_alive() -> Interval {
-    let mut beat = tokio::time::interval_at(Instant::now() + KEEP_ALIVE, KEEP_ALIVE);
-    beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    beat
 }

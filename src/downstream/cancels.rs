@@ -10,7 +10,7 @@ use tokio::time::MissedTickBehavior;
 use uuid::Uuid;
 
 use super::legacy::pushes::SessionKey;
-use super::tasks::Shared;
+use super::proxy::Shared;
 use crate::store::StoreError;
 use crate::store::notes::{Kind, Name};
 

@@ -4,9 +4,7 @@
 //! Where nothing is known of the server yet, it may have everything: what it turns out not to have is
 //! an empty list to whoever was told so.
 
-use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hyper::Response;
@@ -16,11 +14,11 @@ use serde_json::value::RawValue;
 
 use super::body::Body;
 use super::call::Asked;
+use super::companion;
 use super::held::Piped;
 use super::intercept::Modern;
+use super::proxy::{Front, Shared};
 use super::reply::Rpc;
-use super::tasks::Shared;
-use super::{Front, companion};
 use crate::mcp::error::code;
 use crate::mcp::json::{Object, Writer, is_object, raw};
 use crate::mcp::meta::TASKS_EXTENSION;
@@ -51,9 +49,6 @@ const LISTS: [(&str, &str); 4] = [
     ("resources/list", "resources"),
     ("resources/templates/list", "resourceTemplates"),
 ];
-
-/// Callers that are remembered to have been told that the server may have everything.
-const CALLERS_MAX: usize = 1024;
 
 /// What raincheck's own face serves in front of a legacy server: its modern one, and the
 /// server's sessions passed through.
@@ -115,35 +110,6 @@ pub(super) async fn learn(
         let asked = upstream.discover(*caller.as_bytes(), credentials, capabilities);
         // It goes on by itself.
         let _ = tokio::time::timeout(Duration::ZERO, asked).await;
-    }
-}
-
-/// Who was told that the server may have everything, before it had said what it has.
-#[derive(Debug, Default)]
-pub struct StandIns {
-    /// Nobody else need look.
-    any: AtomicBool,
-    /// The words of a program were asked for, beside what its first client asked.
-    has_learnt: AtomicBool,
-    callers: Mutex<HashSet<[u8; 16]>>,
-}
-
-impl StandIns {
-    fn note(&self, caller: Caller) {
-        let mut callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
-        if callers.len() >= CALLERS_MAX {
-            callers.clear();
-        }
-        callers.insert(*caller.as_bytes());
-        self.any.store(true, Ordering::Relaxed);
-    }
-
-    fn was_told(&self, caller: &Caller) -> bool {
-        let told = || {
-            let callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
-            callers.contains(caller.as_bytes())
-        };
-        self.any.load(Ordering::Relaxed) && told()
     }
 }
 

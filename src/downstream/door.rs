@@ -9,9 +9,9 @@ use hyper::{Method, Response, StatusCode};
 use tracing::{error, warn};
 
 use super::body::Body;
+use super::proxy::Shared;
 use super::reply;
 use super::route::{self, Door};
-use super::tasks::Shared;
 use crate::mcp::error::RpcError;
 
 /// Which door a request came to, if it may.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
+use crate::mcp::envelope;
 use crate::mcp::json::{Object, Writer, string};
 use crate::mcp::meta::PROGRESS_TOKEN;
 
@@ -95,11 +96,7 @@ fn notification(token: &RawValue, progress: f64) -> String {
     params.raw(PROGRESS_TOKEN, token.get());
     params.number("progress", progress);
     params.str("message", "still running");
-    let mut out = Writer::object();
-    out.str("jsonrpc", "2.0");
-    out.str("method", "notifications/progress");
-    out.raw("params", &params.end());
-    out.end()
+    envelope::notification("notifications/progress", &params.end())
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@ use hyper::body::{Body as _, Incoming};
 use hyper::{Response, StatusCode};
 
 use super::body::Body;
-use super::{Front, reply};
+use super::proxy::Front;
+use super::reply;
 use crate::mcp::error::RpcError;
 use crate::room::{Place, SMALL};
 

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use hyper::HeaderMap;
-use hyper::header::HeaderValue;
+use hyper::header::{HeaderName, HeaderValue};
 
 use crate::mcp::error::{RpcError, code};
 use crate::mcp::headers;
@@ -16,17 +16,15 @@ use crate::mcp::request::{Message, Refused, Request};
 use crate::mcp::scan::scan;
 use crate::mcp::version::{Era, MODERN, era_of};
 
-const VERSION_HEADER: &str = "mcp-protocol-version";
-
 /// The era that the headers alone speak of; `None` where the body must be looked at.
 pub(super) fn era_by_headers(headers: &HeaderMap) -> Option<Era> {
     match headers
-        .get(VERSION_HEADER)
+        .get(headers::PROTOCOL_VERSION)
         .and_then(|value| value.to_str().ok())
     {
         Some(version) if era_of(version.trim()) == Era::Modern => Some(Era::Modern),
         // Only a legacy client has a session.
-        Some(_) if headers.contains_key("mcp-session-id") => Some(Era::Legacy),
+        Some(_) if headers.contains_key(headers::SESSION_ID) => Some(Era::Legacy),
         Some(_) | None => None,
     }
 }
@@ -80,9 +78,10 @@ pub(super) fn modern<'a>(body: &'a [u8], headers: &HeaderMap) -> Result<Intercep
 
 fn envelope<'a>(request: &Request<'a>, headers: &HeaderMap) -> Result<Meta<'a>, RpcError> {
     let meta = Meta::of(&request.params)?;
-    let version = single(headers, VERSION_HEADER, "MCP-Protocol-Version")?.ok_or_else(|| {
-        RpcError::header_mismatch("Header mismatch: MCP-Protocol-Version is missing")
-    })?;
+    let version =
+        single(headers, headers::PROTOCOL_VERSION, "MCP-Protocol-Version")?.ok_or_else(|| {
+            RpcError::header_mismatch("Header mismatch: MCP-Protocol-Version is missing")
+        })?;
     if *version != *meta.version {
         return Err(RpcError::header_mismatch(
             "Header mismatch: MCP-Protocol-Version differs from _meta",
@@ -91,7 +90,7 @@ fn envelope<'a>(request: &Request<'a>, headers: &HeaderMap) -> Result<Meta<'a>, 
     if meta.version != MODERN {
         return Err(unsupported_version(&meta.version));
     }
-    let method = single(headers, "mcp-method", "Mcp-Method")?
+    let method = single(headers, headers::METHOD, "Mcp-Method")?
         .ok_or_else(|| RpcError::header_mismatch("Header mismatch: Mcp-Method is missing"))?;
     if *method != *request.method {
         return Err(RpcError::header_mismatch(
@@ -105,7 +104,7 @@ fn envelope<'a>(request: &Request<'a>, headers: &HeaderMap) -> Result<Meta<'a>, 
 /// `Mcp-Name` mirrors a body value. On `tasks/*` real clients omit it, so only a differing one is
 /// refused there; `tools/call`, `prompts/get` and `resources/read` must have it.
 fn check_name(request: &Request<'_>, headers: &HeaderMap) -> Result<(), RpcError> {
-    let header = single(headers, "mcp-name", "Mcp-Name")?;
+    let header = single(headers, headers::NAME, "Mcp-Name")?;
     let Some(name) = request.name() else {
         return Ok(());
     };
@@ -129,7 +128,7 @@ fn check_name(request: &Request<'_>, headers: &HeaderMap) -> Result<(), RpcError
 /// A header that may stand only once, without the space around its value.
 fn single<'a>(
     headers: &'a HeaderMap,
-    name: &str,
+    name: HeaderName,
     shown: &'static str,
 ) -> Result<Option<Cow<'a, str>>, RpcError> {
     let malformed = || RpcError::header_mismatch(format!("Header mismatch: {shown} is malformed"));

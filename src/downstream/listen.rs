@@ -16,12 +16,13 @@ use tokio::time::{Instant, Interval};
 use tokio_util::sync::CancellationToken;
 
 use super::body::Body;
-use super::call::keep_alive;
 use super::intercept::Modern;
+use super::keep_alive::keep_alive;
 use super::listen_leg::{Leg, REOPEN_PAUSE, Upstream};
+use super::proxy::Shared;
 use super::reply::{self, Rpc};
 use super::sent;
-use super::tasks::Shared;
+use crate::mcp::envelope;
 use crate::mcp::error::RpcError;
 use crate::mcp::json::{Object, Writer, is_object, prepend, quote, set, string};
 use crate::mcp::meta::SUBSCRIPTION_ID;
@@ -164,21 +165,13 @@ fn acknowledgement(
     params
         .raw("_meta", &subscription_meta(id))
         .raw("notifications", &notifications.end());
-    notification("notifications/subscriptions/acknowledged", &params.end())
+    envelope::notification("notifications/subscriptions/acknowledged", &params.end())
 }
 
 fn subscription_meta(id: &str) -> String {
     let mut meta = Writer::object();
     meta.raw(SUBSCRIPTION_ID, id);
     meta.end()
-}
-
-fn notification(method: &str, params: &str) -> String {
-    let mut out = Writer::with_capacity(params.len() + 64);
-    out.str("jsonrpc", "2.0")
-        .str("method", method)
-        .raw("params", params);
-    out.end()
 }
 
 struct Subscription {
@@ -295,7 +288,7 @@ impl Subscription {
             .as_deref()
             .and_then(|bytes| std::str::from_utf8(bytes).ok());
         let params = view::notification_params(&loaded.task, kept, &self.id, ledger.now_ms());
-        let event = sse::event(&notification("notifications/tasks", &params));
+        let event = sse::event(&envelope::notification("notifications/tasks", &params));
         Ok(Some(event))
     }
 
@@ -303,7 +296,7 @@ impl Subscription {
         match event {
             Some(ListenEvent::Notification { method, params }) => {
                 let params = self.stamped(params.as_deref())?;
-                Some(sse::event(&notification(&method, &params)))
+                Some(sse::event(&envelope::notification(&method, &params)))
             }
             Some(ListenEvent::Acknowledged(honoured)) => {
                 let reopened = self.upstream.take();
@@ -368,7 +361,7 @@ impl Subscription {
             if honoured.get(key).is_some_and(|raw| raw.get() == "true")
                 && let Some(params) = self.stamped(None)
             {
-                out.extend_from_slice(&sse::event(&notification(method, &params)));
+                out.extend_from_slice(&sse::event(&envelope::notification(method, &params)));
             }
         }
         let uris = honoured.get("resourceSubscriptions");
@@ -380,7 +373,7 @@ impl Subscription {
             params
                 .raw("_meta", &subscription_meta(&self.id))
                 .str("uri", &uri);
-            let event = notification("notifications/resources/updated", &params.end());
+            let event = envelope::notification("notifications/resources/updated", &params.end());
             out.extend_from_slice(&sse::event(&event));
         }
         if out.is_empty() {
@@ -398,7 +391,7 @@ impl Subscription {
             .raw("_meta", &subscription_meta(&self.id))
             .raw("requestId", &self.id)
             .str("reason", "The server is shutting down");
-        let cancelled = notification("notifications/cancelled", &params.end());
+        let cancelled = envelope::notification("notifications/cancelled", &params.end());
         let mut result = Writer::object();
         result
             .str("resultType", "complete")

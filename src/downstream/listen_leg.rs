@@ -7,7 +7,7 @@ use futures_util::stream::StreamExt as _;
 use hyper::header::HeaderValue;
 use tokio::time::Instant;
 
-use super::tasks::Shared;
+use super::proxy::Shared;
 use crate::task::id::Caller;
 use crate::upstream::wrapped::{ListenEvent, Listening};
 

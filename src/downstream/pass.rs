@@ -6,8 +6,8 @@ use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
 
 use super::body::Body;
+use super::proxy::Shared;
 use super::reply;
-use super::tasks::Shared;
 use crate::mcp::error::{Failure, RpcError};
 use crate::upstream::http::{RequestBody, ResponseBody};
 

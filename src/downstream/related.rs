@@ -3,17 +3,13 @@
 //! the secret.
 
 use bytes::Bytes;
+use hyper::HeaderMap;
 use hyper::header::CONTENT_LENGTH;
 use hyper::http::request::Parts;
-use hyper::{HeaderMap, Response};
 
-use super::Front;
-use super::body::Body;
-use super::intercept::{self, Intercepted, Modern};
 use super::legacy::words::Words;
-use super::reply::Rpc;
-use super::tasks::{STORE_IS_AWAY, Shared};
-use crate::mcp::error::RpcError;
+use super::proxy::Front;
+use super::tasks::STORE_IS_AWAY;
 use crate::mcp::json::Object;
 use crate::mcp::meta::{related_task_ids, with_related_task_ids};
 use crate::task::id::TaskId;
@@ -21,27 +17,9 @@ use crate::task::id::TaskId;
 /// What exceeds this is dropped, as servers may.
 const IDS_MAX: usize = 16;
 
-/// Answers a request of a modern client that names tasks, as one that names none of ours.
-pub(super) async fn answer(
-    front: &Shared,
-    mut parts: Parts,
-    body: &Bytes,
-    modern: &Modern<'_>,
-) -> Response<Body> {
-    let edited = front.without_our_ids(body, &modern.request.params).await;
-    forget_length(&mut parts.headers);
-    if let Some(edited) = edited
-        && let Ok(Intercepted::Request(modern)) = intercept::modern(&edited, &parts.headers)
-    {
-        return super::answer(front, &parts, &edited, &modern).await;
-    }
-    let error = RpcError::internal("The request cannot be passed on");
-    Rpc::error(modern.request.id.get(), &error).into_response()
-}
-
 impl Front {
     /// The message without ids of ours. `None`: it names no tasks.
-    async fn without_our_ids(&self, body: &Bytes, params: &Object<'_>) -> Option<Bytes> {
+    pub(super) async fn without_our_ids(&self, body: &Bytes, params: &Object<'_>) -> Option<Bytes> {
         let named = related_task_ids(params)?;
         let mut kept = Vec::new();
         // Otherwise the server hears nothing of tasks at all.
@@ -86,6 +64,6 @@ impl Front {
 }
 
 /// Of a body that was changed.
-fn forget_length(headers: &mut HeaderMap) {
+pub(super) fn forget_length(headers: &mut HeaderMap) {
     headers.remove(CONTENT_LENGTH);
 }

@@ -8,11 +8,12 @@ use hyper::{Response, StatusCode};
 use serde_json::value::RawValue;
 
 use super::body::Body;
+use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect, code};
-use crate::mcp::json::Writer;
 use crate::mcp::result;
 use crate::runner::seat::{Answer, Guard};
 use crate::upstream::UpstreamError;
+use crate::upstream::wrapped::DiscoverError;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
@@ -27,16 +28,16 @@ pub(super) struct Rpc {
 
 impl Rpc {
     pub(super) fn result(id: &str, result: &str) -> Self {
-        Self::new(id, "result", result, StatusCode::OK)
+        Self::of(envelope::result(id, result), StatusCode::OK)
     }
 
     pub(super) fn error(id: &str, error: &RpcError) -> Self {
-        Self::new(id, "error", &error.to_json(), status_of(error.code))
+        Self::of(envelope::error(id, &error.to_json()), status_of(error.code))
     }
 
     /// An error object as it is.
     pub(super) fn verbatim_error(id: &str, error: &RawValue) -> Self {
-        Self::new(id, "error", error.get(), StatusCode::OK)
+        Self::of(envelope::error(id, error.get()), StatusCode::OK)
     }
 
     pub(super) fn failure(id: &str, failure: Failure) -> Self {
@@ -72,7 +73,7 @@ impl Rpc {
     pub(super) fn legacy_answer(id: &str, answer: Answer) -> Self {
         match answer {
             Answer::Error(error) if !matches!(error.status, 401 | 403) => {
-                Self::new(id, "error", error.error.get(), StatusCode::OK)
+                Self::of(envelope::error(id, error.error.get()), StatusCode::OK)
             }
             Answer::Error(_)
             | Answer::Result(_)
@@ -88,7 +89,7 @@ impl Rpc {
         let own = StatusCode::from_u16(status)
             .ok()
             .filter(StatusCode::is_client_error);
-        Self::new(id, "error", error.get(), own.unwrap_or(mapped))
+        Self::of(envelope::error(id, error.get()), own.unwrap_or(mapped))
     }
 
     pub(super) fn store_unavailable(id: &str) -> Self {
@@ -150,11 +151,9 @@ impl Rpc {
         }
     }
 
-    fn new(id: &str, member: &str, json: &str, status: StatusCode) -> Self {
-        let mut out = Writer::with_capacity(json.len() + id.len() + 40);
-        out.str("jsonrpc", "2.0").raw("id", id).raw(member, json);
+    fn of(json: String, status: StatusCode) -> Self {
         Self {
-            json: out.end(),
+            json,
             status,
             www_authenticate: None,
         }
@@ -197,6 +196,17 @@ fn status_of(number: i64) -> StatusCode {
     }
 }
 
+/// Why it is not known how the server is spoken to.
+pub(super) fn undecided(id: &RawValue, error: DiscoverError) -> Response<Body> {
+    match error {
+        DiscoverError::Unauthorized(error) | DiscoverError::Refused(error) => {
+            Rpc::answer(id.get(), Answer::Error(error))
+        }
+        DiscoverError::Failed(failure) => Rpc::failure(id.get(), failure),
+    }
+    .into_response()
+}
+
 /// An answer of the wrapped server as it is.
 pub(super) fn passed(json: String) -> Response<Body> {
     let mut response = Response::new(Body::ready(json));
@@ -206,17 +216,21 @@ pub(super) fn passed(json: String) -> Response<Body> {
 
 /// A refusal before any request was read: an error response without an id.
 pub(super) fn refusal(status: StatusCode, error: &RpcError) -> Response<Body> {
-    let mut out = Writer::object();
-    out.str("jsonrpc", "2.0").raw("error", &error.to_json());
-    let mut response = Response::new(Body::ready(out.end()));
+    let json = envelope::error_without_id(&error.to_json());
+    let mut response = Response::new(Body::ready(json));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, JSON);
     response
 }
 
-/// The same, on a connection whose request was not read to its end.
+/// [`refusal`] on a connection whose request was not read to its end.
 pub(super) fn refusal_and_close(status: StatusCode, error: &RpcError) -> Response<Body> {
     closing(refusal(status, error))
+}
+
+/// What is no request as it should be: why.
+pub(super) fn refuse(status: StatusCode, message: &'static str) -> Response<Body> {
+    refusal(status, &RpcError::invalid_request(message))
 }
 
 /// A method that the place does not know.

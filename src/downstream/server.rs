@@ -12,18 +12,18 @@ use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulConnection;
 use socket2::SockRef;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
+use super::dispatch::handle;
 use super::open::{Counted, Open};
 use super::patient::{Patient, Streams};
+use super::proxy::{Front, Shared};
 use super::sent::Sent;
-use super::tasks::Shared;
-use super::{Front, handle};
 use crate::socket;
 use crate::tls::kept::Kept;
 
@@ -55,8 +55,8 @@ pub struct Server {
 }
 
 impl Server {
-    pub async fn bind(address: SocketAddr, settings: Settings) -> io::Result<Self> {
-        let listener = TcpListener::bind(address).await?;
+    pub fn bind(address: SocketAddr, settings: Settings) -> io::Result<Self> {
+        let listener = listen(address)?;
         Ok(Self {
             listener,
             settings,
@@ -114,6 +114,21 @@ impl Server {
         self.connections.close();
         let _ = tokio::time::timeout(grace, self.connections.wait()).await;
     }
+}
+
+/// Clients that may wait to be accepted, where the system allows so many. The kernel drops the first packet of any more, and
+/// such a client tries again after a second: the standard library's 128 are too few where some hundred connect at once.
+const WAITING_MAX: u32 = 1024;
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    // Connections of the process before may still be ending.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(WAITING_MAX)
 }
 
 /// What a client may leave unread before nothing more is prepared for it, beside the piece that

@@ -1,12 +1,11 @@
 //! `tasks/get`, `tasks/update`, `tasks/cancel`: answered from the store, on any replica.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::HeaderMap;
 
-use super::Front;
 use super::intercept::Modern;
+use super::proxy::Front;
 use super::reply::Rpc;
 use crate::mcp::error::RpcError;
 use crate::mcp::input;
@@ -129,7 +128,7 @@ impl Front {
         }
     }
 
-    /// While the store is away, a call that is carried here is stopped all the same.
+    /// A call that this replica carries is stopped also while the store is away.
     async fn cancel(&self, modern: &Modern<'_>, caller: Caller) -> Result<String, Refusal> {
         let committing = self.commit_cancel(modern, caller);
         tokio::pin!(committing);
@@ -200,6 +199,3 @@ fn named(modern: &Modern<'_>) -> Result<TaskId, Refusal> {
         .ok_or_else(|| RpcError::invalid_params("Invalid params: taskId must be a string"))?;
     TaskId::parse(&text).ok_or(Refusal::Unknown)
 }
-
-/// A front is shared by all connections.
-pub(super) type Shared = Arc<Front>;

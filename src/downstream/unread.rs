@@ -6,8 +6,8 @@ use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 
-use super::Front;
 use super::body::Body;
+use super::proxy::Front;
 use super::reply;
 use crate::mcp::error::{RpcError, code};
 use crate::mcp::request::check_on_session;

@@ -6,6 +6,8 @@ use hyper::header::{FORWARDED, HOST, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use ipnet::IpNet;
 
+use crate::mcp::headers::remove_where;
+
 /// Who is believed, and what is said.
 #[derive(Debug, Clone, Default)]
 pub struct RequestWay {
@@ -19,21 +21,21 @@ pub struct RequestWay {
 const REAL_IP: &str = "x-real-ip";
 const WAY: &str = "x-forwarded-";
 
-/// What else proxies call the client's address.
-const ADDRESSES: [&str; 7] = [
-    "cf-connecting-ip",
-    "fastly-client-ip",
-    "forwarded-for",
-    "true-client-ip",
-    "x-client-ip",
-    "x-cluster-client-ip",
-    "x-original-forwarded-for",
-];
-
 /// Servers believe what these say, since we come from their own machine.
 fn is_of_the_way(name: &HeaderName) -> bool {
     let text = name.as_str();
-    *name == FORWARDED || text == REAL_IP || text.starts_with(WAY) || ADDRESSES.contains(&text)
+    let is_address = matches!(
+        text,
+        REAL_IP
+            | "cf-connecting-ip"
+            | "fastly-client-ip"
+            | "forwarded-for"
+            | "true-client-ip"
+            | "x-client-ip"
+            | "x-cluster-client-ip"
+            | "x-original-forwarded-for"
+    );
+    is_address || *name == FORWARDED || text.starts_with(WAY)
 }
 
 impl RequestWay {
@@ -42,11 +44,8 @@ impl RequestWay {
     pub(super) fn settle(&self, parts: &mut Parts, peer: SocketAddr) {
         let peer = peer.ip().to_canonical();
         let is_trusted = self.trusted.iter().any(|net| net.contains(&peer));
-        if !is_trusted && parts.headers.keys().any(is_of_the_way) {
-            let claims = parts.headers.keys().filter(|name| is_of_the_way(name));
-            for name in claims.cloned().collect::<Vec<_>>() {
-                parts.headers.remove(name);
-            }
+        if !is_trusted {
+            remove_where(&mut parts.headers, is_of_the_way);
         }
         for name in &self.said {
             if !parts.headers.contains_key(name)

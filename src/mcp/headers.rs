@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use hyper::HeaderMap;
 use hyper::header::HeaderName;
 
 use super::base64;
@@ -10,6 +11,8 @@ use super::base64;
 pub const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 pub const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 pub const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+pub const METHOD: HeaderName = HeaderName::from_static("mcp-method");
+pub const NAME: HeaderName = HeaderName::from_static("mcp-name");
 
 const PREFIX: &str = "=?base64?";
 const SUFFIX: &str = "?=";
@@ -25,6 +28,15 @@ pub fn decode(value: &str) -> Option<Cow<'_, str>> {
         Some(inside) => String::from_utf8(base64::decode(inside)?)
             .ok()
             .map(Cow::Owned),
+    }
+}
+
+/// Removes the headers that `goes` is true for. A look at each name costs less than to look up each name of a list:
+/// most requests have none of them.
+pub fn remove_where(headers: &mut HeaderMap, goes: impl Fn(&HeaderName) -> bool) {
+    let gone: Vec<HeaderName> = headers.keys().filter(|name| goes(name)).cloned().collect();
+    for name in gone {
+        headers.remove(name);
     }
 }
 

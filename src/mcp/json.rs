@@ -60,7 +60,15 @@ impl<'a> Object<'a> {
     pub fn is_ambiguous(&self, reserved: &[&str]) -> bool {
         let mut seen = 0_u64;
         for (key, _) in &self.members {
-            let Some(at) = reserved.iter().position(|name| is_folded(key, name)) else {
+            let is_ascii = key.is_ascii();
+            let is_folded = |name: &&str| {
+                if is_ascii {
+                    key.eq_ignore_ascii_case(name)
+                } else {
+                    is_folded_beyond_ascii(key, name)
+                }
+            };
+            let Some(at) = reserved.iter().position(is_folded) else {
                 continue;
             };
             let bit = 1_u64 << (at & 63);
@@ -104,13 +112,10 @@ impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
     }
 }
 
-/// Whether a reader that ignores case takes `key` for `name`, which is ASCII. Such readers fold four
-/// letters beyond ASCII: Go's `encoding/json` U+017F and U+212A, Java's `equalsIgnoreCase` also
+/// Whether a reader that ignores case takes `key`, which is not ASCII, for `name`, which is. Such readers fold
+/// four letters beyond ASCII: Go's `encoding/json` U+017F and U+212A, Java's `equalsIgnoreCase` also
 /// U+0130 and U+0131.
-fn is_folded(key: &str, name: &str) -> bool {
-    if key.is_ascii() {
-        return key.eq_ignore_ascii_case(name);
-    }
+fn is_folded_beyond_ascii(key: &str, name: &str) -> bool {
     let folded = key.chars().map(|letter| match letter {
         '\u{17f}' => 's',
         '\u{212a}' => 'k',

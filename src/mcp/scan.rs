@@ -94,7 +94,20 @@ fn walk_string(
 ) -> Result<(), Fault> {
     // A first half that waits for its second one: how many bytes follow it.
     let mut first: Option<usize> = None;
-    while let Some(byte) = rest.next() {
+    loop {
+        if first.is_none() {
+            // Only escapes and the end of a string are of interest.
+            while rest
+                .as_slice()
+                .first()
+                .is_some_and(|byte| !matches!(byte, b'"' | b'\\'))
+            {
+                rest.next();
+            }
+        }
+        let Some(byte) = rest.next() else {
+            return Err(Fault::Syntax);
+        };
         let unit = match byte {
             b'"' => return first.map_or(Ok(()), half),
             b'\\' => match rest.next().ok_or(Fault::Syntax)? {
@@ -117,7 +130,6 @@ fn walk_string(
             first = Some(rest.len());
         }
     }
-    Err(Fault::Syntax)
 }
 
 fn hex4(rest: &mut std::slice::Iter<'_, u8>) -> Result<u16, Fault> {

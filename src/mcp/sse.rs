@@ -51,14 +51,19 @@ impl Decoder {
     }
 
     /// Takes the next bytes and hands every event that they complete to `found`.
-    pub fn feed(
+    pub fn feed(&mut self, mut bytes: &[u8], found: impl FnMut(SseEvent)) -> Result<(), SseFault> {
+        self.feed_up_to(&mut bytes, found)
+    }
+
+    /// The same, and `bytes` becomes what was not taken: of an event that is too large, the part that made it so.
+    pub fn feed_up_to(
         &mut self,
-        mut bytes: &[u8],
+        bytes: &mut &[u8],
         mut found: impl FnMut(SseEvent),
     ) -> Result<(), SseFault> {
         while let Some(first) = bytes.first() {
             if std::mem::take(&mut self.after_cr) && *first == b'\n' {
-                bytes = bytes.get(1..).unwrap_or_default();
+                *bytes = bytes.get(1..).unwrap_or_default();
                 continue;
             }
             let end = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
@@ -70,16 +75,28 @@ impl Decoder {
                 return Err(SseFault::TooLarge);
             }
             self.line.extend_from_slice(part);
+            *bytes = rest;
             let Some(ending) = rest.first() else {
                 return Ok(());
             };
             self.after_cr = *ending == b'\r';
-            bytes = rest.get(1..).unwrap_or_default();
+            *bytes = rest.get(1..).unwrap_or_default();
             if let Some(event) = self.end_line()? {
                 found(event);
             }
         }
         Ok(())
+    }
+
+    /// What was taken of the event that is too large: its fields so far, and the line that was not at its end. The decoder
+    /// begins anew, with the next event.
+    pub fn take_refused(&mut self) -> (SseEvent, Vec<u8>) {
+        self.size = 0;
+        self.begun = false;
+        (
+            std::mem::take(&mut self.current),
+            std::mem::take(&mut self.line),
+        )
     }
 
     fn end_line(&mut self) -> Result<Option<SseEvent>, SseFault> {

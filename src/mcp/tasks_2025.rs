@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 
+use super::envelope;
 use super::error::RpcError;
 use super::input::{self, Kind};
 use super::json::{Fault, Object, Writer, is_object, place_of, prepend, quote, raw, set};
@@ -108,12 +109,7 @@ pub fn question(request: &RawValue, id: &str, task_id: Option<&str>) -> Option<S
     if let Some(task_id) = task_id {
         params = with_related(&params, task_id)?.into();
     }
-    let mut out = Writer::with_capacity(params.len() + 256);
-    out.str("jsonrpc", "2.0")
-        .str("id", id)
-        .str("method", &method)
-        .raw("params", &params);
-    Some(out.end())
+    Some(envelope::request(&quote(id), &method, Some(&params)))
 }
 
 /// A visit to a URL has an id in this revision, and none in 2026-07-28: it gets its request's.

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
+use super::call::Busy;
 use super::carrier::{Carrier, Charge};
-use super::{Busy, Runner};
+use super::state::Runner;
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::Reason;
 use crate::mcp::version::Era;

@@ -9,11 +9,13 @@ use serde_json::value::RawValue;
 use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::time::Instant;
 
-use super::parked::input_required;
+use super::call::Announce;
+use super::request_state::input_required;
 use super::seat::{self, Answer, Client, Seat};
+use super::state::Runner;
 use super::terms::Terms;
 use super::watch::Watch;
-use super::{Announce, Runner};
+use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::json::Writer;
 use crate::mcp::result;
@@ -26,10 +28,6 @@ use crate::task::policy::InputWhen;
 use crate::task::state::{Outcome, Payload, Progress, WhenLeft};
 use crate::task::view_2025;
 use crate::upstream::UpstreamError;
-
-/// Calls without a client that are remembered here until nobody has come for them. One more runs on
-/// until its own deadline.
-pub(super) const LINGERING_MAX: usize = 1024;
 
 /// A record that could not be read is read again after so long.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -283,11 +281,8 @@ impl Attendant {
         if let Some(message) = &task.status_message {
             params.str("message", message);
         }
-        let mut out = Writer::object();
-        out.str("jsonrpc", "2.0")
-            .str("method", "notifications/progress")
-            .raw("params", &params.end());
-        seat.tell(out.end(), self.announce_at).await;
+        let progress = envelope::notification("notifications/progress", &params.end());
+        seat.tell(progress, self.announce_at).await;
     }
 
     /// Puts to a legacy client what the call asks, under names by which any replica takes the answer.

@@ -1,9 +1,10 @@
 //! How often progress may be written: it is welcome, and never worth slowing down what counts.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+use crate::lock::Mutex;
 
 /// Commits of progress a second, over all calls of this replica.
 const COMMITS_MAX: u32 = 1_000;
@@ -30,7 +31,7 @@ impl Budget {
 
     /// Takes one commit, or says when to ask again.
     pub(super) fn take(&self, now: Instant) -> Result<(), Instant> {
-        let mut spent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut spent = self.0.lock();
         if now.saturating_duration_since(spent.since) >= WINDOW {
             *spent = Spent {
                 since: now,

@@ -1,10 +1,11 @@
 //! The tasks that this replica carries, and the way to stop one without asking the store.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use tokio::sync::Notify;
 
+use crate::lock::Mutex;
 use crate::task::id::{Caller, TaskId};
 
 #[derive(Debug, Default)]
@@ -58,7 +59,7 @@ impl Carried {
     }
 
     fn entries(&self) -> MutexGuard<'_, HashMap<TaskId, Vec<Entry>>> {
-        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_id.lock()
     }
 }
 

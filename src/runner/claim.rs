@@ -11,10 +11,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
+use super::call::{Call, NotBegun};
 use super::carrier::{Begun, Carrier, Claimed};
 use super::seat::Client;
+use super::state::Runner;
 use super::terms::Terms;
-use super::{Call, NotBegun, Runner};
 use crate::mcp::error::says_not_run;
 use crate::store::StoreError;
 use crate::store::ledger::NotCreated;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::Runner;
+use super::state::Runner;
 use crate::store::StoreError;
 use crate::store::notes::{Kind, Name};
 

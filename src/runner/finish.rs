@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tracing::{error, info};
 
-use super::Runner;
+use super::state::Runner;
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::result;

@@ -1,38 +1,21 @@
 //! Shows that this replica lives, and who else does: one command a second, however much it carries.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::Runner;
 use super::alarm::Alarm;
-use crate::store::{Beat, Dead, StoreError};
+use super::living::View;
+use super::state::Runner;
+use crate::store::{Beat, StoreError};
 use crate::task::id::Incarnation;
 
 /// Between two heartbeats, and the most that chance adds, so that replicas do not beat in step.
 const BEAT: Duration = Duration::from_secs(1);
 const JITTER_MS: u64 = 250;
-
-/// Who was found dead, by the last heartbeat.
-#[derive(Debug, Clone, Default)]
-pub(super) struct View {
-    pub(super) now_ms: u64,
-    /// Empty while the contact with the store is too young to judge anybody.
-    pub(super) dead: Vec<Dead>,
-    /// Whose lease runs; `None` while nobody can be judged.
-    living: Option<Vec<Incarnation>>,
-}
-
-impl View {
-    pub(super) fn lost(&self, incarnation: &Incarnation) -> bool {
-        self.dead
-            .iter()
-            .any(|dead| dead.incarnation == *incarnation)
-    }
-}
 
 impl Runner {
     /// Whether this is no incarnation that lives, as far as can be told by the last heartbeat: who
@@ -102,11 +85,7 @@ impl Runner {
             clock.set(beat.now_ms);
         }
         self.ledger.write_for(&beat.living);
-        let since = *self
-            .contact
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get_or_insert(began);
+        let since = *self.contact.lock().get_or_insert(began);
         let now = Instant::now();
         // What took long may be old news.
         let held = now.saturating_duration_since(since) >= self.settings.lease
@@ -133,7 +112,7 @@ impl Runner {
     /// nobody: the sweeper waits for the next heartbeat, and would else ask a failing store at once
     /// and without end.
     pub(super) fn contact_broke(&self) {
-        *self.contact.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.contact.lock() = None;
         self.view.send_if_modified(|view| {
             view.dead.clear();
             view.living = None;

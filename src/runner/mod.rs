@@ -1,39 +1,26 @@
 //! WHO CARRIES A CALL: one tracked job a call, which outlives the client that made it.
 
-use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use serde_json::value::RawValue;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch as watch_channel};
-use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
+use tokio::sync::OwnedSemaphorePermit;
 use tracing::{error, info};
 
-use crate::clock::Anchored;
-use crate::mcp::error::{Failure, Reason};
-use crate::mcp::version::Era;
-use crate::room::{Place, Room};
+use crate::mcp::error::Reason;
+use crate::room::Place;
 use crate::store::StoreError;
-use crate::store::ledger::{Ledger, Loaded, NotApplied};
-use crate::store::notebook::Notebook;
-use crate::store::seal::Sealer;
-use crate::task::id::{Caller, Incarnation, TaskId};
+use crate::store::ledger::{Loaded, NotApplied};
+use crate::task::id::TaskId;
 use crate::task::machine::{Event, Rejected};
-use crate::task::policy::{Limit, Plan, Rule, Rules};
-use crate::task::state::{Digest, Reach, Task};
-use crate::task::ticket::Ticket;
-use crate::task::view;
-use crate::upstream::Outgoing;
-use crate::upstream::wrapped::Upstream;
 
 mod alarm;
 mod answer;
 mod attended;
 mod budget;
+mod call;
 mod carried;
 mod carrier;
 pub mod claim;
@@ -41,145 +28,33 @@ mod elsewhere;
 mod finish;
 mod heartbeat;
 mod leg;
+mod living;
 mod outcome;
 pub mod parked;
 pub mod pauses;
 mod recovery;
+mod request_state;
 pub mod seat;
+mod state;
 mod sweeper;
 mod terms;
 mod turn;
 mod unsaved;
 pub mod watch;
 
-use budget::Budget;
-use carried::Carried;
 use carrier::Carrier;
-use heartbeat::View;
 use seat::Client;
-use turn::{Full, Gates, Turn};
-use unsaved::Unsaved;
-use watch::Watches;
+use turn::Turn;
 
 pub use answer::AnswerError;
-
-/// Creates whose outcome the store did not tell; beyond it the oldest are left to the due index.
-const IN_DOUBT_MAX: usize = 1024;
+pub use call::{Announce, Busy, Call, NotBegun};
+pub use state::{Runner, Settings};
 
 /// What the limits are for; other requests are answered beside them.
 const TOOL_CALL: &str = "tools/call";
 
 /// What is left of the grace period when calls are ended: for their last commits.
 const LAST_WORDS: Duration = Duration::from_secs(3);
-
-/// What the runner is told.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// Calls under way at once; more are refused before anything is stored or sent.
-    pub calls_max: usize,
-    /// Where what calls ask with counts while they run.
-    pub room: Arc<Room>,
-    /// Tool calls at the server at once, whichever the tool.
-    pub concurrency: Option<Limit>,
-    /// How long this replica's lease runs without a heartbeat.
-    pub lease: Duration,
-    /// Nobody else can use the store: what it says of dead owners is true at once.
-    pub exclusive_store: bool,
-    /// The clock that follows the store's own, where the store has one.
-    pub shared_clock: Option<Arc<Anchored>>,
-    /// Who can get at the server that this replica wraps.
-    pub reach: Reach,
-    /// Without it no other process can carry a call on.
-    pub sealer: Option<Sealer>,
-}
-
-/// Carries calls, and looks after the tasks of those who no longer can.
-#[derive(Debug)]
-pub struct Runner {
-    ledger: Ledger,
-    notes: Notebook,
-    upstream: Arc<Upstream>,
-    watches: Arc<Watches>,
-    incarnation: Incarnation,
-    rules: Arc<Rules>,
-    settings: Settings,
-    calls: TaskTracker,
-    services: TaskTracker,
-    /// Cancelled when the grace period is over: what still runs fails as `shutdown`.
-    halt: CancellationToken,
-    /// Cancelled when the drain begins: what still waits for its turn is left to others.
-    draining: CancellationToken,
-    permits: Arc<Semaphore>,
-    gates: Gates,
-    carried: Arc<Carried>,
-    progress: Budget,
-    lingering: Arc<Semaphore>,
-    unsaved: Unsaved,
-    in_doubt: Mutex<VecDeque<TaskId>>,
-    /// Since when no command to the store failed or took too long.
-    contact: Mutex<Option<Instant>>,
-    view: watch_channel::Sender<View>,
-    /// The era of the server is asked for by one at a time.
-    asking: Arc<Semaphore>,
-    /// Whether the store answered when it was last asked.
-    store_answers: watch_channel::Sender<bool>,
-}
-
-/// One call as the downstream hands it over.
-#[derive(Debug)]
-pub struct Call {
-    pub caller: Caller,
-    pub era: Era,
-    /// Whose words the client speaks. A legacy one answers questions while it waits.
-    pub face: Era,
-    pub outgoing: Outgoing,
-    pub rule: Rule,
-    pub plan: Plan,
-    /// How the client hears that its call became a task.
-    pub announce: Announce,
-    /// The client's progress token, where it asked for progress.
-    pub progress_token: Option<Box<RawValue>>,
-    /// What a retry of this call must repeat, should it be parked with a question.
-    pub digest: Digest,
-    /// The server calls it safe to repeat, and is believed.
-    pub repeatable: bool,
-    /// The caller is somebody in particular, who can have the task listed (2025-11-25, Tasks).
-    pub listed: bool,
-    /// Of which session its client is, where its questions are answered to any replica.
-    pub session: Option<[u8; 16]>,
-}
-
-/// How a client hears that its call became a task.
-#[derive(Debug, Clone)]
-pub enum Announce {
-    /// By the task's handle.
-    Task,
-    /// By a ticket, as a plain result: it knows no tasks.
-    Ticket(Ticket),
-}
-
-/// The official Python client refuses an event of more than 1 MiB. The rest is for what is around the
-/// result.
-const LARGE_EVENT: usize = (1 << 20) - 4096;
-
-impl Announce {
-    /// Whether the client is better served by this than by the result as an event. A client that asked
-    /// for tasks fetches a large result in any case.
-    fn is_better_than(&self, result: &RawValue) -> bool {
-        let spares = match self {
-            Self::Task => true,
-            Self::Ticket(ticket) => !ticket.takes_large_events,
-        };
-        spares && result.get().len() > LARGE_EVENT
-    }
-
-    fn text(&self, task: &Task, now_ms: u64) -> String {
-        match self {
-            Self::Task => view::create_result(task, now_ms),
-            Self::Ticket(ticket) => ticket.issued(task, now_ms),
-        }
-    }
-}
 
 /// A call's place among those under way, and that of what it asks with.
 #[derive(Debug)]
@@ -197,98 +72,7 @@ impl Permit {
     }
 }
 
-/// Too many calls are under way.
-#[derive(Debug)]
-pub struct Busy;
-
-/// Why a call was not begun. Nothing of it was stored or sent.
-#[derive(Debug)]
-pub enum NotBegun {
-    Busy,
-    QueueFull,
-    /// The caller has as many tasks as it may.
-    Quota,
-}
-
-impl NotBegun {
-    pub fn reason(&self) -> Reason {
-        match self {
-            Self::Busy => Reason::Busy,
-            Self::QueueFull => Reason::QueueFull,
-            Self::Quota => Reason::Quota,
-        }
-    }
-}
-
-impl From<Busy> for NotBegun {
-    fn from(_: Busy) -> Self {
-        Self::Busy
-    }
-}
-
-impl From<Full> for NotBegun {
-    fn from(_: Full) -> Self {
-        Self::QueueFull
-    }
-}
-
 impl Runner {
-    pub fn new(
-        ledger: Ledger,
-        notes: Notebook,
-        upstream: Arc<Upstream>,
-        incarnation: Incarnation,
-        rules: Arc<Rules>,
-        settings: Settings,
-    ) -> Arc<Self> {
-        Arc::new(Self {
-            ledger,
-            notes,
-            upstream,
-            watches: Arc::default(),
-            incarnation,
-            gates: Gates::new(Arc::clone(&rules), settings.concurrency),
-            rules,
-            draining: CancellationToken::new(),
-            permits: Arc::new(Semaphore::new(settings.calls_max)),
-            settings,
-            calls: TaskTracker::new(),
-            services: TaskTracker::new(),
-            halt: CancellationToken::new(),
-            carried: Arc::default(),
-            progress: Budget::new(),
-            lingering: Arc::new(Semaphore::new(attended::LINGERING_MAX)),
-            unsaved: Unsaved::new(),
-            in_doubt: Mutex::default(),
-            contact: Mutex::default(),
-            view: watch_channel::Sender::new(View::default()),
-            asking: Arc::new(Semaphore::new(1)),
-            store_answers: watch_channel::Sender::new(true),
-        })
-    }
-
-    pub fn ledger(&self) -> &Ledger {
-        &self.ledger
-    }
-
-    pub fn incarnation(&self) -> &Incarnation {
-        &self.incarnation
-    }
-
-    /// Seals what only replicas of this service may read; `None` without a key.
-    pub fn sealer(&self) -> Option<&Sealer> {
-        self.settings.sealer.as_ref()
-    }
-
-    pub fn watches(&self) -> &Arc<Watches> {
-        &self.watches
-    }
-
-    /// Whether the store answered the last heartbeat, and each change of that.
-    pub fn store_answers(&self) -> watch_channel::Receiver<bool> {
-        self.store_answers.subscribe()
-    }
-
     /// Starts what runs for as long as the process does: the follower of the change log and the
     /// sweeper. Call once, before the first call.
     pub async fn start(self: &Arc<Self>) -> Result<(), StoreError> {
@@ -352,21 +136,6 @@ impl Runner {
         Ok((permit, turn))
     }
 
-    /// Whether calls of this tool may have to wait for their turn.
-    pub fn limits(&self, tool: &str) -> bool {
-        self.gates.limits(tool)
-    }
-
-    /// Runs what a drain waits for as it does for calls, and which ends soon after [`Self::halt`].
-    pub fn attend(&self, job: impl Future<Output = ()> + Send + 'static) {
-        self.calls.spawn(job);
-    }
-
-    /// Cancelled shortly before the grace period of a drain is over.
-    pub fn halt(&self) -> &CancellationToken {
-        &self.halt
-    }
-
     /// No call begins here any more.
     pub fn refuse(&self) {
         self.permits.close();
@@ -386,12 +155,6 @@ impl Runner {
         self.services.close();
         let _ = tokio::time::timeout(last / 6, self.services.wait()).await;
         let _ = tokio::time::timeout(last / 6, self.part()).await;
-    }
-
-    /// Stops the call if it is carried here and belongs to this caller: for a client that cancels
-    /// while the store is away. It is committed when the store is back.
-    pub fn stop(&self, id: TaskId, caller: &Caller) {
-        self.carried.stop(id, caller);
     }
 
     /// Takes this replica off the living. What is left in its index others may look at at once.
@@ -416,7 +179,8 @@ impl Runner {
     fn spawn(self: &Arc<Self>, carrier: Carrier, permit: Permit) {
         let runner = Arc::clone(self);
         let carried: Arc<OnceLock<TaskId>> = carrier.carried();
-        self.calls.spawn(async move {
+        // Boxed: the runtime moves a future several times on its way into a task, and a carrier has 8 KiB.
+        self.calls.spawn(Box::pin(async move {
             if AssertUnwindSafe(carrier.run())
                 .catch_unwind()
                 .await
@@ -428,16 +192,7 @@ impl Runner {
                 }
             }
             drop(permit);
-        });
-    }
-
-    /// Remembers a create that may have happened although its caller was refused.
-    fn doubt(&self, id: TaskId) {
-        let mut in_doubt = self.in_doubt.lock().unwrap_or_else(PoisonError::into_inner);
-        if in_doubt.len() == IN_DOUBT_MAX {
-            in_doubt.pop_front();
-        }
-        in_doubt.push_back(id);
+        }));
     }
 
     async fn abandon_by_id(&self, id: TaskId, reason: Reason) {
@@ -468,9 +223,4 @@ impl Runner {
             Err(NotApplied::Rejected(..) | NotApplied::Gone | NotApplied::Store(_)) => {}
         }
     }
-}
-
-/// Nothing was sent, so the client may repeat the call.
-pub(crate) fn not_sent(reason: Reason) -> Failure {
-    Failure::new(reason, crate::mcp::error::SideEffect::None)
 }

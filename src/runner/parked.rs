@@ -7,44 +7,21 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 
+use super::answer::AnswerError;
 use super::seat::{Answer, Client};
+use super::state::Runner;
 use super::terms::Terms;
-use super::{AnswerError, Runner};
 use crate::mcp::error::RpcError;
 use crate::mcp::input;
-use crate::mcp::json::Writer;
 use crate::store::ledger::{Loaded, NotApplied};
 use crate::task::id::{Caller, TaskId};
 use crate::task::machine::{Event, repeats};
-use crate::task::state::{Digest, Leg, Task};
+use crate::task::state::{Digest, Leg};
 use crate::task::ticket::Ticket;
 use crate::task::view;
 use crate::upstream::Forwarded;
 
-/// `InputRequiredResult` of a parked call: its open questions, and the state to come back with.
-pub(super) fn input_required(task: &Task) -> String {
-    let mut out = Writer::with_capacity(512);
-    out.str("resultType", "input_required");
-    out.raw(
-        "inputRequests",
-        view::input_requests(task).as_deref().unwrap_or("{}"),
-    );
-    out.str("requestState", &state_of(task));
-    out.end()
-}
-
-/// The call's id, a handle like any task's: random, bound to its caller and its request; and how
-/// much was asked so far, so that each round has a state of its own.
-fn state_of(task: &Task) -> String {
-    format!("{}.{}", task.id, task.questions.len())
-}
-
-/// The parked call that a request state names.
-pub fn read_state(state: &str) -> Option<TaskId> {
-    let (id, asked) = state.split_once('.')?;
-    asked.parse::<u16>().ok()?;
-    TaskId::parse(id)
-}
+pub use super::request_state::read_state;
 
 /// A retry that came with a state of ours.
 #[derive(Debug)]

@@ -8,9 +8,9 @@ use futures_util::stream;
 use tokio::time::timeout;
 use tracing::info;
 
-use super::Runner;
 use super::carrier::{Carrier, Charge};
-use super::heartbeat::View;
+use super::living::View;
+use super::state::Runner;
 use super::sweeper::Look;
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason};

@@ -1,8 +1,8 @@
 //! The client's place at a call: where answers go, and the one cell that decides whether the
 //! client heard of its task or went away before.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::value::RawValue;
@@ -10,6 +10,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
 use crate::failpoint::{Point, hit};
+use crate::lock::Mutex;
 use crate::mcp::error::{Failure, SideEffect};
 use crate::mcp::input::QUESTIONS_MAX;
 use crate::upstream::{self, UpstreamError};
@@ -140,8 +141,7 @@ impl Seat {
 
     /// The answer. Never waits; of several the first counts.
     pub(super) fn answer(&self, answer: Answer) {
-        let place = self.answer.lock();
-        let place = place.unwrap_or_else(PoisonError::into_inner).take();
+        let place = self.answer.lock().take();
         // A client that went away is noticed by the cell, not here.
         if let Some(place) = place {
             place.send(Reply::Answer(answer));

@@ -2,14 +2,15 @@
 //! carry and does not: after each heartbeat, beside it.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use super::Runner;
 use super::alarm::Alarm;
+use super::call::not_sent;
+use super::state::Runner;
 use crate::mcp::error::Reason;
 use crate::store::StoreError;
 use crate::store::ledger::Loaded;
@@ -190,12 +191,7 @@ impl Runner {
     /// Ends creates whose caller was refused although the store may have taken them.
     async fn settle_doubts(&self) -> Result<(), StoreError> {
         loop {
-            let next = self
-                .in_doubt
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .front()
-                .copied();
+            let next = self.in_doubt.lock().front().copied();
             let Some(id) = next else { return Ok(()) };
             // Under a claimed id another call may stand in the place of the one in doubt.
             if let Look::Record(loaded) = self.look(id).await?
@@ -204,11 +200,11 @@ impl Runner {
             {
                 let event = Event::Abandoned {
                     fence: Fence(1),
-                    failure: super::not_sent(Reason::StoreLost),
+                    failure: not_sent(Reason::StoreLost),
                 };
                 self.settle(&loaded, event, Reason::StoreLost).await;
             }
-            let mut in_doubt = self.in_doubt.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut in_doubt = self.in_doubt.lock();
             if in_doubt.front() == Some(&id) {
                 in_doubt.pop_front();
             }

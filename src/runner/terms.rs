@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
-use super::{Announce, Call};
+use super::call::{Announce, Call};
 use crate::mcp::version::Era;
 use crate::task::policy::{InputWhen, Plan};
 use crate::task::ticket::Ticket;

@@ -4,10 +4,11 @@
 //! when it can use it. Cost does not grow with the size of what changed.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use tokio::sync::Notify;
 
+use crate::lock::Mutex;
 use crate::store::{Changes, Seen};
 use crate::task::id::TaskId;
 
@@ -33,7 +34,7 @@ pub struct Watch {
 
 impl Watches {
     fn by_task(&self) -> MutexGuard<'_, HashMap<TaskId, Vec<Arc<Marks>>>> {
-        self.by_task.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_task.lock()
     }
 
     fn remove(&self, id: TaskId, marks: &Arc<Marks>) {
@@ -91,10 +92,7 @@ impl Watches {
 
 impl Marks {
     fn mark(&self, id: TaskId) {
-        self.dirty
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(id);
+        self.dirty.lock().insert(id);
         self.notify.notify_one();
     }
 }
@@ -129,12 +127,7 @@ impl Watch {
     /// Cancel safe: dropped before it resolves, no mark is lost.
     pub async fn changed(&self) -> TaskId {
         loop {
-            let first = self
-                .marks
-                .dirty
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .pop_first();
+            let first = self.marks.dirty.lock().pop_first();
             if let Some(id) = first {
                 return id;
             }
@@ -179,6 +172,6 @@ mod tests {
         watches.mark_all();
         assert_eq!(watch.changed().await, a);
         drop(watch);
-        assert!(watches.by_task.lock().unwrap().is_empty());
+        assert!(watches.by_task.lock().is_empty());
     }
 }

@@ -1,7 +1,9 @@
 //! The one rule of every compare-and-set, for the stores that decide in this process. The commit
 //! script of the Redis store says the same in Lua; the contract suite holds them together.
 
-use super::{Commit, Revision, StoreError, Stored, Version, Write};
+use super::error::StoreError;
+use super::{Commit, Stored, Version, Write};
+use crate::task::id::Revision;
 
 /// Why nothing has to be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

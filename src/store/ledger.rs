@@ -10,8 +10,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
+use super::error::StoreError;
 use super::quota::{Most, Over, Quotas};
-use super::{Changes, Commit, Nonce, Store, StoreError, Stored, Version, Write, record};
+use super::{Changes, Commit, Nonce, Store, Stored, Version, Write, record};
 use crate::clock::Clock;
 use crate::failpoint::{Point, hit};
 use crate::task::id::{Caller, Fence, Incarnation, TaskId};

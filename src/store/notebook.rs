@@ -8,9 +8,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
+use super::Store;
+use super::error::StoreError;
 use super::ledger::{Patience, patiently};
 use super::notes::Name;
-use super::{Store, StoreError};
 use crate::clock::Clock;
 
 /// The notes of one store.

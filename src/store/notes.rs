@@ -9,7 +9,7 @@ use std::fmt;
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use super::StoreError;
+use super::error::StoreError;
 use crate::task::state::Digest;
 
 /// Entries that a log holds at most: with the entry of this number after it, an entry goes.

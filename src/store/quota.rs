@@ -5,8 +5,9 @@
 //! counts nowhere.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
+use crate::lock::Mutex;
 use crate::task::id::Caller;
 
 /// What is the most, in all or of one caller.
@@ -104,7 +105,7 @@ impl Quotas {
     }
 
     fn used(&self, now_ms: u64) -> MutexGuard<'_, Used> {
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut used = self.used.lock();
         let minute = minute(now_ms);
         if used.all.forget(minute) {
             used.callers.retain(|_, usage| {

@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 
-use super::StoreError;
+use super::error::StoreError;
 use crate::task::state::Task;
 
 /// The newest format that this program reads and writes.

@@ -8,7 +8,7 @@ use std::fmt;
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::hkdf;
 
-use super::StoreError;
+use super::error::StoreError;
 use crate::mcp::base64;
 use crate::task::id::{Caller, TaskId};
 

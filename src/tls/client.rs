@@ -12,8 +12,9 @@ use rustls::crypto::aws_lc_rs;
 use rustls::{AlertDescription, ClientConfig, InvalidMessage, RootCertStore};
 use rustls_platform_verifier::Verifier;
 
+use super::error::TlsError;
 use super::kept::Kept;
-use super::{TlsError, certificates, private_key};
+use super::{certificates, private_key};
 
 /// The files, PEM.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -2,12 +2,13 @@
 //! with, new ones take what is current.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-use super::TlsError;
+use super::error::TlsError;
+use crate::lock::Mutex;
 
 /// At most so often are files read because of a failure.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -62,7 +63,7 @@ impl<T: Send + Sync + 'static> Kept<T> {
 
     fn may_reload(&self) -> bool {
         let now = Instant::now();
-        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failed = self.failed.lock();
         let too_soon = failed.is_some_and(|last| now.saturating_duration_since(last) < PAUSE);
         if !too_soon {
             *failed = Some(now);

@@ -1,6 +1,5 @@
 //! TLS: rustls configurations from PEM files, or a sentence about which of them is wrong and how.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,44 +9,12 @@ use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 pub mod client;
+mod error;
 pub mod kept;
 
 use kept::Kept;
 
-/// What is wrong with a file, on one line.
-#[derive(Debug, thiserror::Error)]
-#[error("{}{wrong}", file.as_ref().map(|file| format!("{}: ", file.display())).unwrap_or_default())]
-pub struct TlsError {
-    /// `None`: it is about the machine's own roots.
-    file: Option<PathBuf>,
-    wrong: String,
-}
-
-impl TlsError {
-    fn new(file: &Path, wrong: impl fmt::Display) -> Self {
-        Self {
-            file: Some(file.to_owned()),
-            wrong: wrong.to_string(),
-        }
-    }
-
-    fn machine(error: impl fmt::Display) -> Self {
-        Self {
-            file: None,
-            wrong: format!("the system's certificates cannot be used: {error}"),
-        }
-    }
-
-    /// A certificate and a key that rustls does not take together.
-    fn pair(certificate: &Path, key: &Path, error: &rustls::Error) -> Self {
-        if matches!(error, rustls::Error::InconsistentKeys(_)) {
-            let of = certificate.display();
-            Self::new(key, format!("is not the key of the certificate in {of}"))
-        } else {
-            Self::new(certificate, format!("cannot be used: {error}"))
-        }
-    }
-}
+pub use error::TlsError;
 
 /// Makes aws-lc-rs the process's cryptography, for whoever does not name a provider. Harmless when
 /// called again.

@@ -3,15 +3,16 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use super::UNREACHABLE;
-use super::wrapped::DiscoverError;
+use super::discovered::DiscoverError;
+use super::failures::UNREACHABLE;
+use crate::lock::Mutex;
 
 /// A change that nobody told us of is noticed after this.
 const FRESH: Duration = Duration::from_mins(1);
@@ -51,10 +52,7 @@ impl<T: Send + Sync + 'static> Cache<T> {
         read: impl Future<Output = Result<T, DiscoverError>> + Send + 'static,
     ) -> Reading<T> {
         let now = Instant::now();
-        let mut by_caller = self
-            .by_caller
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut by_caller = self.by_caller.lock();
         if by_caller.len() >= CALLERS_MAX && !by_caller.contains_key(&caller) {
             by_caller.clear();
         }
@@ -87,10 +85,7 @@ fn has_failed<T>(reading: &Reading<T>) -> bool {
 
 impl<T> Cache<T> {
     pub(super) fn clear(&self) {
-        self.by_caller
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clear();
+        self.by_caller.lock().clear();
     }
 }
 

@@ -7,12 +7,16 @@ use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
 
+use super::discovered::{DiscoverError, Discovered, refused};
+use super::failures::INVALID_WORDS;
+use super::failures::UNREACHABLE;
 use super::origin::FIRST_WORDS;
+use super::port::{Answer, Event, Outgoing};
 use super::remembered::NOBODY;
 use super::server::Way;
 use super::sessions::Key;
-use super::wrapped::{DiscoverError, Discovered, INVALID, Upstream, no_session, refused};
-use super::{Answer, Event, Outgoing, UNREACHABLE, translate};
+use super::translate;
+use super::wrapped::Upstream;
 use crate::mcp::error::RpcError;
 use crate::mcp::json::{Object, quote};
 use crate::mcp::tools::Tools;
@@ -20,9 +24,6 @@ use crate::mcp::version::Era;
 
 /// Pages of a tool list that are read; a server with more is not checked further.
 const PAGES_MAX: usize = 64;
-
-/// Descriptions that go on where nobody waits for them any more, at most.
-pub(super) const BESIDE_MAX: usize = 16;
 
 impl Upstream {
     /// What the server says of itself to this caller, who has these capabilities. Dropped before it
@@ -126,7 +127,7 @@ impl Upstream {
         let member = |key| object.get(key).map(ToOwned::to_owned);
         let meta = object.get_object("_meta").unwrap_or_default();
         Ok(Discovered {
-            capabilities: member("capabilities").ok_or(DiscoverError::Failed(INVALID))?,
+            capabilities: member("capabilities").ok_or(DiscoverError::Failed(INVALID_WORDS))?,
             server_info: meta
                 .get("io.modelcontextprotocol/serverInfo")
                 .map(ToOwned::to_owned),
@@ -145,7 +146,7 @@ impl Upstream {
             Way::Posts(web) => &web.sessions,
             Way::Lines(lines) => {
                 let described = lines.described(caller, credentials.as_ref(), capabilities);
-                return described.await.map_err(no_session);
+                return described.await.map_err(DiscoverError::from);
             }
         };
         let key = Key {
@@ -153,7 +154,7 @@ impl Upstream {
             capabilities: "{}".into(),
         };
         let lease = sessions.check_out(&key, credentials.as_ref()).await;
-        let lease = lease.map_err(no_session)?;
+        let lease = lease.map_err(DiscoverError::from)?;
         let session = &lease.session;
         let discovered = Discovered {
             capabilities: session.capabilities.clone(),
@@ -214,7 +215,7 @@ impl Upstream {
             let result = self.ask(era, outgoing).await?;
             cursor = tools
                 .add_page(&result)
-                .map_err(|_| DiscoverError::Failed(INVALID))?;
+                .map_err(|_| DiscoverError::Failed(INVALID_WORDS))?;
             if cursor.is_none() {
                 break;
             }
@@ -243,7 +244,7 @@ impl Upstream {
                 | Event::Later(_) => {}
             }
         }
-        Err(DiscoverError::Failed(INVALID))
+        Err(DiscoverError::Failed(INVALID_WORDS))
     }
 }
 

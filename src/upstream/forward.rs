@@ -6,75 +6,84 @@ use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, COOKIE, HeaderName, HeaderValue};
 
 use super::hop;
+use crate::mcp::headers::remove_where;
 
 /// What a client says of itself beside its message.
 pub type ClientHeaders = Arc<[(HeaderName, HeaderValue)]>;
 
 /// These go nowhere. What a request is for is said once, in its first line, and not in a header that some
 /// servers believe instead.
-const NEVER: [&str; 9] = [
-    "content-length",
-    "expect",
-    "host",
-    "origin",
-    "x-http-method",
-    "x-http-method-override",
-    "x-method-override",
-    "x-original-url",
-    "x-rewrite-url",
-];
+fn goes_nowhere(name: &str) -> bool {
+    matches!(
+        name,
+        "content-length"
+            | "expect"
+            | "host"
+            | "origin"
+            | "x-http-method"
+            | "x-http-method-override"
+            | "x-method-override"
+            | "x-original-url"
+            | "x-rewrite-url"
+    )
+}
 
 /// What any server is told, beside `mcp-*`: nothing of it says who the client is.
-const ANYWHERE: [&str; 9] = [
-    "accept",
-    "baggage",
-    "content-encoding",
-    "content-type",
-    "last-event-id",
-    "traceparent",
-    "tracestate",
-    "user-agent",
-    "via",
-];
+fn goes_anywhere(name: &str) -> bool {
+    matches!(
+        name,
+        "accept"
+            | "baggage"
+            | "content-encoding"
+            | "content-type"
+            | "last-event-id"
+            | "traceparent"
+            | "tracestate"
+            | "user-agent"
+            | "via"
+    )
+}
 
 /// What raincheck says itself where it carries a request, beside `content-*` and `mcp-*`.
-const OURS: [&str; 5] = [
-    "accept",
-    "accept-encoding",
-    "authorization",
-    "idempotency-key",
-    "last-event-id",
-];
+fn is_ours(name: &str) -> bool {
+    matches!(
+        name,
+        "accept" | "accept-encoding" | "authorization" | "idempotency-key" | "last-event-id"
+    )
+}
 
 /// Without these a call is the same one. Any other header may be what the server knows its client by: a call that
 /// came with one is sent again by nobody else, who would not have it.
-const HARMLESS: [&str; 25] = [
-    "accept-charset",
-    "accept-language",
-    "b3",
-    "baggage",
-    "cache-control",
-    "correlation-id",
-    "dnt",
-    "forwarded",
-    "newrelic",
-    "pragma",
-    "priority",
-    "referer",
-    "request-id",
-    "sentry-trace",
-    "traceparent",
-    "tracestate",
-    "uber-trace-id",
-    "user-agent",
-    "via",
-    "x-amzn-trace-id",
-    "x-cloud-trace-context",
-    "x-correlation-id",
-    "x-real-ip",
-    "x-request-id",
-    "x-requested-with",
-];
+fn is_harmless(name: &str) -> bool {
+    matches!(
+        name,
+        "accept-charset"
+            | "accept-language"
+            | "b3"
+            | "baggage"
+            | "cache-control"
+            | "correlation-id"
+            | "dnt"
+            | "forwarded"
+            | "newrelic"
+            | "pragma"
+            | "priority"
+            | "referer"
+            | "request-id"
+            | "sentry-trace"
+            | "traceparent"
+            | "tracestate"
+            | "uber-trace-id"
+            | "user-agent"
+            | "via"
+            | "x-amzn-trace-id"
+            | "x-cloud-trace-context"
+            | "x-correlation-id"
+            | "x-real-ip"
+            | "x-request-id"
+            | "x-requested-with"
+    )
+}
 
 /// The same of what browsers, meshes and tracers say.
 const HARMLESS_BEGINNINGS: [&str; 7] = [
@@ -99,26 +108,19 @@ pub(super) struct Forward {
 impl Forward {
     fn takes(&self, name: &HeaderName) -> bool {
         let text = name.as_str();
-        if NEVER.contains(&text) || text.starts_with("proxy-") {
+        if goes_nowhere(text) || text.starts_with("proxy-") {
             return false;
         }
         self.is_local
             || text.starts_with("mcp-")
-            || ANYWHERE.contains(&text)
+            || goes_anywhere(text)
             || self.further.contains(name)
     }
 
     /// Leaves what goes to the server in a request that passes. `Authorization` has a rule of its own.
     pub(super) fn strip(&self, headers: &mut HeaderMap) {
         hop::strip(headers);
-        let refused: Vec<HeaderName> = headers
-            .keys()
-            .filter(|name| **name != AUTHORIZATION && !self.takes(name))
-            .cloned()
-            .collect();
-        for name in refused {
-            headers.remove(name);
-        }
+        remove_where(headers, |name| *name != AUTHORIZATION && !self.takes(name));
         join_cookies(headers);
     }
 
@@ -127,11 +129,11 @@ impl Forward {
         let named = hop::named(headers);
         let goes = |name: &HeaderName| {
             let text = name.as_str();
-            let is_ours = OURS.contains(&text)
+            let is_said_by_us = is_ours(text)
                 || text.starts_with("mcp-")
                 || text.starts_with("content-")
                 || hop::is_body(text);
-            !is_ours && !hop::is_hop(text) && !named.contains(name) && self.takes(name)
+            !is_said_by_us && !hop::is_hop(text) && !named.contains(name) && self.takes(name)
         };
         let kept = headers.iter().filter(|(name, _)| goes(name));
         let kept = kept.map(|(name, value)| (name.clone(), value.clone()));
@@ -153,7 +155,7 @@ pub(super) fn may_identify(headers: &ClientHeaders) -> bool {
     headers.iter().any(|(name, _)| {
         let text = name.as_str();
         let mut beginnings = HARMLESS_BEGINNINGS.iter();
-        !HARMLESS.contains(&text) && !beginnings.any(|begin| text.starts_with(begin))
+        !is_harmless(text) && !beginnings.any(|begin| text.starts_with(begin))
     })
 }
 

@@ -1,7 +1,6 @@
-//! Whether a modern server takes sessions of legacy clients, too: asked with an `initialize` of
-//! our own, and again after a while. What a client's own `initialize` is answered with may say something of the client only.
+//! An `initialize` of our own: what a modern server's answer to it says of sessions of legacy clients, and how
+//! long that is believed. What a client's own `initialize` is answered with may say something of the client only.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hyper::StatusCode;
@@ -11,20 +10,15 @@ use tokio::time::Instant;
 
 use super::heard::{self, Heard, Message};
 use super::http::RequestBody;
-use super::known::Known;
 use super::origin::{FIRST_WORDS, Origin};
-use super::server::Way;
 use super::translate;
 use super::turns::Turns;
-use super::wrapped::Upstream;
+use crate::lock::Mutex;
 use crate::mcp::error::code;
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Writer;
 use crate::mcp::result;
-use crate::mcp::version::{Era, LEGACY_NEWEST};
-
-/// How long a client's request waits for the answer. The asking goes on.
-const PATIENCE: Duration = Duration::from_secs(5);
+use crate::mcp::version::LEGACY_NEWEST;
 
 /// A server that answered in words of MCP is asked again after this: it may be another one by then.
 const REMEMBERED: Duration = Duration::from_mins(10);
@@ -36,13 +30,13 @@ const BELIEVED: Duration = Duration::from_secs(30);
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
     belief: Mutex<Option<Belief>>,
-    asking: Turns,
+    pub(super) asking: Turns,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Belief {
-    said: Said,
-    until: Instant,
+pub(super) struct Belief {
+    pub(super) said: Said,
+    pub(super) until: Instant,
 }
 
 /// What the answer to an `initialize` says.
@@ -78,7 +72,7 @@ impl Said {
     }
 
     /// The same where no gateway can have said it.
-    fn of_a_program(self) -> Self {
+    pub(super) fn of_a_program(self) -> Self {
         match self {
             Self::Unclear | Self::Refused => Self::Refused,
             Self::Taken => Self::Taken,
@@ -87,23 +81,19 @@ impl Said {
     }
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Sessions {
     pub(super) fn forget(&self) {
-        *locked(&self.belief) = None;
+        *self.belief.lock() = None;
     }
 
-    fn belief(&self) -> Option<Belief> {
-        *locked(&self.belief)
+    pub(super) fn belief(&self) -> Option<Belief> {
+        *self.belief.lock()
     }
 
     /// `None`: nothing was said. What was said before is believed on where that is no news.
-    fn note(&self, said: Option<Said>) {
+    pub(super) fn note(&self, said: Option<Said>) {
         let now = Instant::now();
-        let mut belief = locked(&self.belief);
+        let mut belief = self.belief.lock();
         let before = belief.map(|before| before.said);
         let news = said.filter(|said| before.is_none_or(|before| said.is_news_after(before)));
         match (news, belief.as_mut()) {
@@ -118,69 +108,6 @@ impl Sessions {
         if news.is_some_and(|said| !said.is_taken()) && before.is_none_or(Said::is_taken) {
             tracing::info!("the upstream takes no sessions: legacy clients have theirs here");
         }
-    }
-}
-
-impl Upstream {
-    /// Whether the server is known to be modern and nothing else: it refuses the sessions of legacy
-    /// clients. Only who wants to know it first waits for the server; later it is asked again beside
-    /// what goes on, and one that does not say is believed to be as before.
-    pub async fn refuses_sessions(&self, credentials: Option<&HeaderValue>) -> bool {
-        if self.known_era() != Some(Era::Modern) {
-            return false;
-        }
-        let sessions = &self.known.sessions;
-        match sessions.belief() {
-            Some(belief) if Instant::now() < belief.until => !belief.said.is_taken(),
-            Some(belief) => {
-                self.known.ask_of_sessions_beside(credentials);
-                !belief.said.is_taken()
-            }
-            None => {
-                self.known.ask_of_sessions_first(credentials).await;
-                let belief = sessions.belief();
-                belief.is_some_and(|belief| !belief.said.is_taken())
-            }
-        }
-    }
-}
-
-impl Known {
-    /// Not waited for beyond a few seconds.
-    async fn ask_of_sessions_first(self: &Arc<Self>, credentials: Option<&HeaderValue>) {
-        let asking = async {
-            if let Some(turn) = self.sessions.asking.take().await {
-                let (known, credentials) = (Arc::clone(self), credentials.cloned());
-                let asking = self.services.spawn(async move {
-                    known.ask_of_sessions(credentials.as_ref()).await;
-                    drop(turn);
-                });
-                let _ = asking.await;
-            }
-        };
-        let _ = tokio::time::timeout(PATIENCE, asking).await;
-    }
-
-    /// Not to be waited for.
-    fn ask_of_sessions_beside(self: &Arc<Self>, credentials: Option<&HeaderValue>) {
-        let (known, credentials) = (Arc::clone(self), credentials.cloned());
-        self.services.spawn(async move {
-            let Some(_turn) = known.sessions.asking.try_take() else {
-                return;
-            };
-            let belief = known.sessions.belief();
-            if belief.is_none_or(|belief| belief.until <= Instant::now()) {
-                known.ask_of_sessions(credentials.as_ref()).await;
-            }
-        });
-    }
-
-    async fn ask_of_sessions(&self, credentials: Option<&HeaderValue>) {
-        let said = match self.server.way() {
-            Way::Posts(web) => Box::pin(ask_in_time(&web.origin, credentials)).await,
-            Way::Lines(lines) => lines.takes_sessions().await.map(Said::of_a_program),
-        };
-        self.sessions.note(said);
     }
 }
 
@@ -291,7 +218,7 @@ mod tests {
     fn a_belief_lasts_on_where_nothing_new_is_said() {
         let sessions = Sessions::default();
         let over = Instant::now();
-        *locked(&sessions.belief) = Some(Belief {
+        *sessions.belief.lock() = Some(Belief {
             said: Said::Taken,
             until: over,
         });

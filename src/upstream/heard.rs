@@ -12,12 +12,12 @@ use hyper::http::response::Parts;
 use hyper::{HeaderMap, Response, StatusCode};
 use serde_json::value::RawValue;
 
-use super::UpstreamError;
+use super::failures::{INVALID, RESET, TOO_DEEP, TOO_LARGE};
 use super::http::ResponseBody;
 use super::later;
+use super::port::UpstreamError;
 use super::refusal;
-use super::relay::Said;
-use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::mcp::error::Failure;
 use crate::mcp::json::{Fault, Object};
 use crate::mcp::scan::mend;
 use crate::mcp::sse::{Decoder, SseEvent, SseFault};
@@ -122,6 +122,15 @@ pub(super) struct Messages {
     pub(super) last_event_id: Option<HeaderValue>,
     /// How long the server wants us to wait before we come back.
     pub(super) retry: Option<Duration>,
+}
+
+/// One event of a stream, or a body of JSON.
+#[derive(Debug)]
+pub struct Said {
+    /// The message. Empty in events that only say where to resume.
+    pub text: String,
+    /// The server's own id of the event.
+    pub event_id: Option<String>,
 }
 
 /// An event that waits to be taken. Priming events have an id and no data.
@@ -362,28 +371,6 @@ async fn read_json(body: &mut ResponseBody, bytes_max: usize) -> Result<String, 
     }
     String::from_utf8(text).map_err(|_| INVALID)
 }
-
-pub(super) const INVALID: Failure = Failure {
-    reason: Reason::UpstreamInvalid,
-    effect: SideEffect::Unknown,
-};
-/// It said "later" too often, and never ran anything.
-pub(super) const LATER: Failure = Failure {
-    reason: Reason::UpstreamHttp,
-    effect: SideEffect::None,
-};
-pub(super) const TOO_LARGE: Failure = Failure {
-    reason: Reason::UpstreamTooLarge,
-    effect: SideEffect::Unknown,
-};
-const TOO_DEEP: Failure = Failure {
-    reason: Reason::UpstreamTooDeep,
-    effect: SideEffect::Unknown,
-};
-pub(super) const RESET: Failure = Failure {
-    reason: Reason::UpstreamReset,
-    effect: SideEffect::Unknown,
-};
 
 /// One message of the server, told apart.
 #[derive(Debug)]

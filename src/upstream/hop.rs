@@ -5,18 +5,7 @@ use hyper::HeaderMap;
 use hyper::header::{CONNECTION, HeaderName, HeaderValue, VIA};
 use uuid::Uuid;
 
-const HOP_BY_HOP: [&str; 10] = [
-    "connection",
-    "http2-settings",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
+use crate::mcp::headers::remove_where;
 
 /// What `Connection` names.
 pub(super) fn named(headers: &HeaderMap) -> Vec<HeaderName> {
@@ -30,21 +19,28 @@ pub(super) fn named(headers: &HeaderMap) -> Vec<HeaderName> {
 }
 
 pub(super) fn is_hop(name: &str) -> bool {
-    HOP_BY_HOP.contains(&name)
+    matches!(
+        name,
+        "connection"
+            | "http2-settings"
+            | "keep-alive"
+            | "proxy-authenticate"
+            | "proxy-authorization"
+            | "proxy-connection"
+            | "te"
+            | "trailer"
+            | "transfer-encoding"
+            | "upgrade"
+    )
 }
 
-/// Removes them, and whatever `Connection` names. Most requests have none: a look at the names is cheaper than
-/// to look each of them up.
+/// Removes them, and whatever `Connection` names.
 pub(super) fn strip(headers: &mut HeaderMap) {
-    if !headers.keys().any(|name| is_hop(name.as_str())) {
-        return;
-    }
+    // Read before `Connection` itself is gone.
     for name in named(headers) {
         headers.remove(name);
     }
-    for name in HOP_BY_HOP {
-        headers.remove(name);
-    }
+    remove_where(headers, |name| is_hop(name.as_str()));
 }
 
 /// The name of this process in `Via`, where every proxy that a request went through names itself (RFC 9110, 7.6.3): a
@@ -73,29 +69,26 @@ impl Mark {
 }
 
 /// What a request says of its own body, and of the message in it.
-const BODY: [&str; 11] = [
-    "content-digest",
-    "content-encoding",
-    "content-language",
-    "content-length",
-    "content-md5",
-    "content-type",
-    "digest",
-    "expect",
-    "mcp-method",
-    "mcp-name",
-    "repr-digest",
-];
-
 pub(super) fn is_body(name: &str) -> bool {
-    BODY.contains(&name)
+    matches!(
+        name,
+        "content-digest"
+            | "content-encoding"
+            | "content-language"
+            | "content-length"
+            | "content-md5"
+            | "content-type"
+            | "digest"
+            | "expect"
+            | "mcp-method"
+            | "mcp-name"
+            | "repr-digest"
+    )
 }
 
 /// Removes them where a request goes on without its body, or with another one.
 pub(super) fn strip_body(headers: &mut HeaderMap) {
-    for name in BODY {
-        headers.remove(name);
-    }
+    remove_where(headers, |name| is_body(name.as_str()));
 }
 
 #[cfg(test)]

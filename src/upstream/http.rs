@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -23,10 +23,11 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use super::connect::Connector;
-use super::heard::INVALID;
+use super::failures::{INVALID, RESET, UNREACHABLE};
 use super::hop::{self, Mark};
 use super::obstacle::{Obstacle, Obstacles};
 use crate::failpoint::{Point, hit};
+use crate::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::tls::client::is_refused_identity;
 
@@ -300,17 +301,7 @@ fn is_ambiguous(headers: &HeaderMap) -> bool {
     headers.contains_key(CONTENT_LENGTH) && headers.contains_key(TRANSFER_ENCODING)
 }
 
-const RESET: Failure = Failure {
-    reason: Reason::UpstreamReset,
-    effect: SideEffect::Unknown,
-};
-
 const REFUSED: &str = "it wants a client certificate, and not the one that it got, if any";
-
-const UNREACHABLE: Failure = Failure {
-    reason: Reason::UpstreamUnreachable,
-    effect: SideEffect::None,
-};
 
 fn broken(error: &hyper::Error) -> Failure {
     let reason = if error.is_parse_too_large() {
@@ -333,18 +324,11 @@ impl Pool {
     /// A connection that is ready, the one used last first.
     async fn take(&self) -> Option<SendRequest<RequestBody>> {
         loop {
-            let newest = self
-                .idle
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .pop_back();
+            let newest = self.idle.lock().pop_back();
             let (mut sender, since) = newest?;
             if Instant::now().saturating_duration_since(since) >= IDLE {
                 // All others are older still.
-                self.idle
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .clear();
+                self.idle.lock().clear();
                 return None;
             }
             // Ready at once, or as soon as its driver has seen the end of the last response.
@@ -360,7 +344,7 @@ impl Pool {
             return;
         }
         let now = Instant::now();
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.idle.lock();
         while idle
             .front()
             .is_some_and(|(_, since)| now.saturating_duration_since(*since) >= IDLE)

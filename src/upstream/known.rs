@@ -1,8 +1,8 @@
 //! What the server turned out to be: asked once, and anew where it refuses what it should understand.
 //! Servers are upgraded, and taken back, behind the same address.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -12,16 +12,18 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 
+use super::discovered::{DiscoverError, Discovered};
+use super::failures::UNREACHABLE;
 use super::handshake::{self, Sessions};
 use super::memory::{Kept, Memory};
 use super::origin::FIRST_WORDS;
+use super::port::{Event, Exchange};
 use super::probe::{self, Found};
 use super::remembered::{NOBODY, Remembered};
 use super::server::{Server, Way};
 use super::settings::Settings;
 use super::turns::{Turn, Turns};
-use super::wrapped::{DiscoverError, Discovered, no_session};
-use super::{Event, Exchange, UNREACHABLE};
+use crate::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, code};
 use crate::mcp::result;
 use crate::mcp::version::Era;
@@ -55,10 +57,6 @@ pub(super) struct Known {
     doubted: Mutex<Option<Instant>>,
     /// Over lines, how many had been begun when the server was last asked.
     starts_asked: AtomicUsize,
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Known {
@@ -103,12 +101,12 @@ impl Known {
     }
 
     pub(super) fn era(&self) -> Option<Era> {
-        *locked(&self.era)
+        *self.era.lock()
     }
 
     /// What the server last said of itself to that caller.
     pub(super) fn discovered(&self, whose: [u8; 16]) -> Option<Arc<Discovered>> {
-        locked(&self.remembered).of(&whose)
+        self.remembered.lock().of(&whose)
     }
 
     /// What was asked of a server of that era, which it may not be any more.
@@ -130,7 +128,7 @@ impl Known {
             return;
         }
         self.is_hearsay.store(false, Ordering::Relaxed);
-        locked(&self.remembered).note(whose, discovered);
+        self.remembered.lock().note(whose, discovered);
         if whose == self.everybody {
             self.keep();
         }
@@ -163,7 +161,7 @@ impl Known {
                 return Ok(era);
             }
             let Some(turn) = self.asking.take().await else {
-                match *locked(&self.failed) {
+                match *self.failed.lock() {
                     Some(failure) if self.era().is_none() => {
                         return Err(DiscoverError::Failed(failure));
                     }
@@ -191,9 +189,9 @@ impl Known {
             Server::Web(web) => Box::pin(web.find_era(credentials))
                 .await
                 .map_err(Into::into),
-            Server::Program(lines) => lines.probe().await.map_err(no_session),
+            Server::Program(lines) => lines.probe().await.map_err(DiscoverError::from),
         };
-        *locked(&self.failed) = match &found {
+        *self.failed.lock() = match &found {
             // A gateway may say that of the credentials, too.
             Err(DiscoverError::Failed(failure)) if failure.reason != Reason::UpstreamHttp => {
                 Some(*failure)
@@ -201,7 +199,7 @@ impl Known {
             Ok(_) | Err(_) => None,
         };
         if let Ok(era) = found {
-            *locked(&self.era) = Some(era);
+            *self.era.lock() = Some(era);
             tracing::info!(?era, "the upstream's era is known");
             self.keep();
         }
@@ -248,7 +246,7 @@ impl Known {
             }
             let asking = Box::pin(known.ask_anew(era, credentials.as_ref()));
             let found = asking.await;
-            *locked(&known.doubted) = Some(Instant::now());
+            *known.doubted.lock() = Some(Instant::now());
             known.is_hearsay.store(false, Ordering::Relaxed);
             if let Some(found) = found {
                 known.correct(era, found);
@@ -258,7 +256,7 @@ impl Known {
     }
 
     fn may_ask(&self) -> bool {
-        let doubted = *locked(&self.doubted);
+        let doubted = *self.doubted.lock();
         doubted.is_none_or(|at| Instant::now().saturating_duration_since(at) >= PAUSE)
     }
 
@@ -295,8 +293,8 @@ impl Known {
         if self.era() != Some(before) || found == before {
             return;
         }
-        *locked(&self.era) = Some(found);
-        *locked(&self.remembered) = Remembered::default();
+        *self.era.lock() = Some(found);
+        *self.remembered.lock() = Remembered::default();
         self.sessions.forget();
         match self.server.way() {
             Way::Posts(web) => web.origin.tools.clear(),

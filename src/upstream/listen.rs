@@ -10,11 +10,13 @@ use serde_json::value::RawValue;
 
 use super::heard::{self, Heard, Message, Messages};
 use super::http::RequestBody;
-use super::modern::note;
-use super::origin::{METHOD, Origin};
+use super::message::note;
+use super::origin::Origin;
 use super::sessions::{Key, Lease, Sessions};
 use super::translate;
 use super::wanted::{Wanted, is_change};
+use crate::mcp::envelope;
+use crate::mcp::headers::METHOD;
 use crate::mcp::headers::PROTOCOL_VERSION;
 use crate::mcp::json::{Object, Writer};
 use crate::mcp::version::{Era, MODERN};
@@ -130,10 +132,8 @@ impl Ear {
         if let Some(lease) = lease
             && method == "ping"
         {
-            let mut out = Writer::object();
-            out.str("jsonrpc", "2.0").raw("id", id).raw("result", "{}");
             // A server that cannot be told will notice by itself.
-            let _ = lease.session.tell(out.end()).await;
+            let _ = lease.session.tell(envelope::result(id, "{}")).await;
         }
     }
 

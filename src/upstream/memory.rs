@@ -6,14 +6,15 @@ use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tracing::debug;
 
-use super::wrapped::Discovered;
+use super::discovered::Discovered;
+use crate::lock::Mutex;
 use crate::mcp::version::Era;
 
 /// A server that says more of itself than this is not remembered.
@@ -64,7 +65,7 @@ impl Memory {
     /// Waits for the disk.
     pub(super) fn keep(&self, kept: &Kept) {
         let Some(text) = written(kept) else { return };
-        let mut last = self.text.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.text.lock();
         if *last == text {
             return;
         }

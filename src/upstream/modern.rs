@@ -1,6 +1,5 @@
 //! A modern server: stateless, one POST a request, questions as `input_required` results.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,14 +11,15 @@ use serde_json::value::RawValue;
 
 use super::heard::{self, Heard, Message, Messages};
 use super::later::TRIES;
-use super::origin::{METHOD, NAME, Origin};
+use super::message::{is_answer, is_token, log, note};
+use super::origin::Origin;
+use super::port::{Answer, Control, Event, Exchange, Outgoing, UpstreamError};
 use super::request_id::RequestId;
-use super::{Answer, Control, Event, Exchange, Outgoing, UpstreamError, translate};
+use super::translate;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::headers::PROTOCOL_VERSION;
 use crate::mcp::headers::encode;
-use crate::mcp::json::Object;
-use crate::mcp::meta::is_at_least;
+use crate::mcp::headers::{METHOD, NAME};
 use crate::mcp::version::MODERN;
 
 /// Begins one request; it is sent when the events are first polled.
@@ -194,41 +194,3 @@ impl Conversation {
         }
     }
 }
-
-/// Whether an error is the answer to that request. A server that could not read the request cannot
-/// know its id, and says null or a word of its own.
-pub(super) fn is_answer(id: &str, own: &RequestId) -> bool {
-    own.is(id) || id == "null" || id.starts_with('"')
-}
-
-/// A log message, if the client asked for its level.
-pub(super) fn log(params: Option<Box<RawValue>>, outgoing: &Outgoing) -> Option<Event> {
-    log_at(outgoing.log_level.as_deref(), params?)
-}
-
-/// A log message at or above a level; nothing where none was asked for.
-pub(super) fn log_at(asked: Option<&str>, params: Box<RawValue>) -> Option<Event> {
-    let asked = asked?;
-    let level = Object::parse(params.get())
-        .ok()
-        .and_then(|params| params.get_str("level").map(Cow::into_owned))?;
-    is_at_least(&level, asked).then_some(Event::Log(params))
-}
-
-/// What any notification tells of the server itself.
-pub(super) fn note(origin: &Origin, method: &str) {
-    if method == "notifications/tools/list_changed" {
-        origin.tools.clear();
-    }
-}
-
-/// Whether a progress notification speaks of that request.
-pub(super) fn is_token(params: &RawValue, id: &RequestId) -> bool {
-    let token = Object::parse(params.get())
-        .ok()
-        .and_then(|params| params.get("progressToken"));
-    token.is_some_and(|token| id.is(token.get()))
-}
-
-/// How long a cancel may take.
-pub(super) const CANCEL_PATIENCE: Duration = Duration::from_secs(2);

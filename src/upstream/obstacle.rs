@@ -2,11 +2,12 @@
 //! [`Failure`](crate::mcp::error::Failure), which names nobody and nothing.
 
 use std::process::ExitStatus;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hyper::header::LOCATION;
 use hyper::{HeaderMap, Method, StatusCode};
+
+use crate::lock::Mutex;
 
 /// What was last seen of a server that did not do what was asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,24 +45,20 @@ pub(super) struct Obstacles {
     answer: Mutex<Option<Obstacle>>,
 }
 
-fn locked(slot: &Mutex<Option<Obstacle>>) -> MutexGuard<'_, Option<Obstacle>> {
-    slot.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Obstacles {
     pub(super) fn note(&self, obstacle: Obstacle) {
-        *locked(&self.answer) = Some(obstacle);
+        *self.answer.lock() = Some(obstacle);
     }
 
     /// `None`: there is a connection.
     pub(super) fn note_connection(&self, obstacle: Option<Obstacle>) {
-        *locked(&self.connection) = obstacle;
+        *self.connection.lock() = obstacle;
     }
 
     /// Messages are posted: what a server says to a GET is of interest only where it said nothing
     /// to a POST.
     pub(super) fn note_status(&self, method: &Method, status: StatusCode, headers: &HeaderMap) {
-        let mut answer = locked(&self.answer);
+        let mut answer = self.answer.lock();
         if method != Method::POST && matches!(*answer, Some(Obstacle::Status { .. })) {
             return;
         }
@@ -73,7 +70,7 @@ impl Obstacles {
     }
 
     pub(super) fn last(&self) -> Option<Obstacle> {
-        let connection = locked(&self.connection).clone();
-        connection.or_else(|| locked(&self.answer).clone())
+        let connection = self.connection.lock().clone();
+        connection.or_else(|| self.answer.lock().clone())
     }
 }

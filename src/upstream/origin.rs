@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::http::request;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 
@@ -16,9 +16,6 @@ use super::settings::Settings;
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::tools::Tools;
-
-pub(super) const METHOD: HeaderName = HeaderName::from_static("mcp-method");
-pub(super) const NAME: HeaderName = HeaderName::from_static("mcp-name");
 
 /// How long a server may take to say what it is and has, or to begin a session. Some are started by the
 /// request.

@@ -4,13 +4,15 @@ use hyper::StatusCode;
 use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
 
-use super::UpstreamError;
+use super::discovered::DiscoverError;
 use super::heard::{self, Heard, Message};
 use super::http::RequestBody;
 use super::obstacle::Obstacle;
-use super::origin::{FIRST_WORDS, METHOD, Origin};
+use super::origin::{FIRST_WORDS, Origin};
+use super::port::UpstreamError;
 use super::translate;
 use crate::mcp::error::{Failure, Reason, SideEffect, code};
+use crate::mcp::headers::METHOD;
 use crate::mcp::headers::PROTOCOL_VERSION;
 use crate::mcp::json::Object;
 use crate::mcp::result;
@@ -146,5 +148,14 @@ pub(super) fn era_of_error(error: &RawValue) -> Era {
             }
         }
         _ => Era::Legacy,
+    }
+}
+
+impl From<Undecided> for DiscoverError {
+    fn from(undecided: Undecided) -> Self {
+        match undecided {
+            Undecided::Failed(failure) => Self::Failed(failure),
+            Undecided::Unauthorized(error) => Self::Unauthorized(error),
+        }
     }
 }

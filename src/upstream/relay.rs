@@ -11,7 +11,9 @@ use hyper::{Method, Response, StatusCode};
 use serde_json::value::RawValue;
 use tokio::time::timeout;
 
-use super::heard::{self, Heard, INVALID, LATER, Messages};
+use super::failures::{INVALID, LATER};
+pub use super::heard::Said;
+use super::heard::{self, Heard, Messages};
 use super::hop;
 use super::http::{RequestBody, ResponseBody};
 use super::origin::{BOTH, EVENTS, JSON};
@@ -53,15 +55,6 @@ pub struct ResumePoint {
     pub event_id: String,
     /// How long the server wants its client to wait.
     pub retry: Option<Duration>,
-}
-
-/// One event of a stream, or a body of JSON.
-#[derive(Debug)]
-pub struct Said {
-    /// The message. Empty in events that only say where to resume.
-    pub text: String,
-    /// The server's own id of the event.
-    pub event_id: Option<String>,
 }
 
 impl Answering {

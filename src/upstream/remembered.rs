@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::wrapped::Discovered;
+use super::discovered::Discovered;
 
 /// Callers whose words are remembered; beyond, those remembered for longest are forgotten.
 const CALLERS_MAX: usize = 1024;

@@ -9,18 +9,20 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use super::channel::{Channels, Limits, Sharing, Source};
-use super::client_session::ClientSessions;
+use super::client_session::registry::ClientSessions;
 use super::connect::{Connector, UrlError};
-use super::heard;
+use super::failures::LATER;
 use super::http::Http;
+use super::no_session::NoSession;
 use super::origin::Origin;
+use super::port::{Exchange, Outgoing};
 use super::probe::{self, Found, Undecided};
-use super::sessions::{Key, NoSession, Sessions};
+use super::sessions::{Key, Sessions};
 use super::settings::{SessionMode, Settings, Transport};
 use super::sse::Dialer;
 use super::stdio::child::Nursery;
 use super::stdio::spawner::Spawner;
-use super::{Exchange, Outgoing, legacy, modern};
+use super::{legacy, modern};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::version::Era;
 
@@ -234,7 +236,7 @@ impl Web {
                 return Err(Undecided::Failed(failure));
             }
             Err(NoSession::Later(_)) => {
-                return Err(Undecided::Failed(heard::LATER));
+                return Err(Undecided::Failed(LATER));
             }
             Err(NoSession::Failed(_)) => {}
         }

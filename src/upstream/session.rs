@@ -1,29 +1,30 @@
 //! One session at a legacy server: how its requests are stamped, how it is told something, how it
 //! ends.
 
+use std::any::Any;
+use std::fmt;
 use std::ops::Not;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use hyper::header::HeaderValue;
 use hyper::http::request;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use tokio::sync::OnceCell;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use super::client_session::{Identity, Needed, Shared};
+use super::client_session::needed::Needed;
 use super::http::RequestBody;
 use super::legacy::hearers::Hearers;
-use super::legacy::standing;
 use super::origin::Origin;
 use super::translate;
+use crate::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::json::{Object, Writer, string};
-use crate::mcp::version::LEGACY_NEWEST;
 
 /// How long a server may take to take a message.
 const TELL: Duration = Duration::from_secs(30);
@@ -54,24 +55,35 @@ pub(super) struct Session {
 #[derive(Debug)]
 struct Beside {
     hearers: Arc<Hearers>,
-    unasked: Unasked,
+    unasked: Box<dyn Unasked>,
     ending: DropGuard,
     services: TaskTracker,
 }
 
 /// The stream on which the server speaks unasked.
-#[derive(Debug)]
-enum Unasked {
-    /// Ours; whether it was asked for.
-    Own(OnceCell<()>),
-    /// Its client's, on which our calls are spoken to as well.
-    Client(Arc<Shared>),
-    /// Without an id, nobody knows whose it is.
-    Unheard,
+#[async_trait]
+pub(super) trait Unasked: Any + fmt::Debug + Send + Sync {
+    /// Whether the session is a client's own: never ours to begin or to end.
+    fn is_a_clients(&self) -> bool;
+
+    /// Hears what the server says on it, from here to the session's end. Resolves when the server
+    /// has taken the request for it, or after a moment.
+    async fn hear(&self, session: &Arc<Session>);
+}
+
+/// How a client names its session, and itself.
+#[derive(Debug, Clone)]
+pub(super) struct Identity {
+    pub(super) caller: [u8; 16],
+    /// A server without sessions gives none.
+    pub(super) id: Option<HeaderValue>,
+    pub(super) version: HeaderValue,
+    /// Of the client, where the server may have them.
+    pub(super) credentials: Option<HeaderValue>,
 }
 
 impl Beside {
-    fn new(services: TaskTracker, unasked: Unasked) -> Self {
+    fn new(services: TaskTracker, unasked: Box<dyn Unasked>) -> Self {
         Self {
             hearers: Arc::default(),
             unasked,
@@ -83,6 +95,14 @@ impl Beside {
     fn end(&self) {
         self.ending.token().cancel();
     }
+}
+
+/// What `initialize` was answered with, and by whom it was asked.
+#[derive(Debug)]
+pub(super) struct Initialized<'a> {
+    pub(super) result: &'a RawValue,
+    pub(super) id: Option<HeaderValue>,
+    pub(super) credentials: Option<&'a HeaderValue>,
 }
 
 /// What another process needs to use a session.
@@ -157,10 +177,14 @@ impl Session {
         origin: &Arc<Origin>,
         services: TaskTracker,
         declared: Arc<str>,
-        result: &RawValue,
-        id: Option<HeaderValue>,
-        credentials: Option<&HeaderValue>,
+        answer: Initialized<'_>,
+        unasked: Box<dyn Unasked>,
     ) -> Option<Self> {
+        let Initialized {
+            result,
+            id,
+            credentials,
+        } = answer;
         let result = Object::parse(result.get()).ok()?;
         let version = result.get("protocolVersion").and_then(string)?;
         Some(Self {
@@ -175,7 +199,7 @@ impl Session {
             shared: false,
             left: AtomicBool::new(false),
             declared,
-            beside: Beside::new(services, Unasked::Own(OnceCell::new())),
+            beside: Beside::new(services, unasked),
             needed: Needed::default(),
         })
     }
@@ -187,6 +211,7 @@ impl Session {
         services: TaskTracker,
         declared: Arc<str>,
         passport: &Passport,
+        unasked: Box<dyn Unasked>,
     ) -> Option<Self> {
         let id = passport.session.as_deref().map(HeaderValue::try_from);
         Some(Self {
@@ -201,7 +226,7 @@ impl Session {
             shared: passport.shared,
             left: AtomicBool::new(true),
             declared,
-            beside: Beside::new(services, Unasked::Own(OnceCell::new())),
+            beside: Beside::new(services, unasked),
             needed: Needed::default(),
         })
     }
@@ -211,12 +236,8 @@ impl Session {
         origin: &Arc<Origin>,
         services: TaskTracker,
         identity: Identity,
+        unasked: Box<dyn Unasked>,
     ) -> Self {
-        let unasked = if identity.id.is_some() {
-            Unasked::Client(Shared::new())
-        } else {
-            Unasked::Unheard
-        };
         Self {
             origin: Arc::clone(origin),
             id: identity.id,
@@ -236,15 +257,17 @@ impl Session {
 
     /// Whether it is a client's own: never ours to begin or to end.
     pub(super) fn is_borrowed(&self) -> bool {
-        !matches!(self.beside.unasked, Unasked::Own(_))
+        self.beside.unasked.is_a_clients()
     }
 
-    /// The streams that its client and our calls share.
-    pub(super) fn shared(&self) -> Option<&Arc<Shared>> {
-        match &self.beside.unasked {
-            Unasked::Client(shared) => Some(shared),
-            Unasked::Own(_) | Unasked::Unheard => None,
-        }
+    /// The stream on which the server speaks unasked, where it is of that kind.
+    pub(super) fn unasked<T: Unasked>(&self) -> Option<&T> {
+        let unasked: &dyn Any = &*self.beside.unasked;
+        unasked.downcast_ref()
+    }
+
+    pub(super) fn version(&self) -> &HeaderValue {
+        &self.version
     }
 
     pub(super) fn needed(&self) -> &Needed {
@@ -285,17 +308,7 @@ impl Session {
     /// Hears what the server says unasked, from here to the session's end. Resolves when the server
     /// has taken the request for it, or after a moment.
     pub(super) async fn hear(self: &Arc<Self>) {
-        match &self.beside.unasked {
-            Unasked::Own(standing) => {
-                let opening = || Box::pin(standing::open(self));
-                standing.get_or_init(opening).await;
-            }
-            Unasked::Client(shared) if self.version == LEGACY_NEWEST => {
-                Box::pin(shared.join(self)).await;
-            }
-            // The streams of earlier revisions pass as bytes: ours would stand in their way.
-            Unasked::Client(_) | Unasked::Unheard => {}
-        }
+        self.beside.unasked.hear(self).await;
     }
 
     /// Runs until the session ends.
@@ -335,11 +348,7 @@ impl Session {
 
     /// The session's log level, set where the call wants another one.
     pub(super) async fn set_log_level(&self, level: &Arc<str>) {
-        let known = self
-            .log_level
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let known = self.log_level.lock().clone();
         if known.as_ref() == Some(level) {
             return;
         }
@@ -348,10 +357,7 @@ impl Session {
         let message = translate::request(&self.origin.next_id(), "logging/setLevel", &params.end());
         // A server without logging refuses; then it will not log either.
         if self.tell(message).await.is_ok() {
-            *self
-                .log_level
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(level));
+            *self.log_level.lock() = Some(Arc::clone(level));
         }
     }
 

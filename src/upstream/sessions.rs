@@ -4,7 +4,7 @@
 //! late message on it has one possible call.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -16,10 +16,15 @@ use tokio_util::task::TaskTracker;
 
 use super::heard::{self, Heard, Message};
 use super::http::RequestBody;
+use super::legacy::standing::OwnStream;
+use super::no_session::NoSession;
 use super::origin::{FIRST_WORDS, Origin};
-use super::session::{Passport, Session};
-use super::wrapped::SessionMode;
-use super::{UpstreamError, translate};
+use super::port::UpstreamError;
+use super::session::{Initialized, Passport, Session};
+use super::settings::SessionMode;
+use super::translate;
+use crate::lock::Mutex;
+use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Writer;
@@ -33,21 +38,6 @@ const ROUND: Duration = Duration::from_secs(30);
 
 /// How long the server may take to end what is unused when raincheck stops.
 const STOP_PATIENCE: Duration = Duration::from_secs(1);
-
-/// Why there is no session.
-#[derive(Debug)]
-pub(super) enum NoSession {
-    Failed(Failure),
-    Error(UpstreamError),
-    /// The server is busy: asked again after so long.
-    Later(Duration),
-}
-
-impl From<Failure> for NoSession {
-    fn from(failure: Failure) -> Self {
-        Self::Failed(failure)
-    }
-}
 
 /// Whose session.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -128,6 +118,10 @@ impl Sessions {
         sessions
     }
 
+    pub(super) fn origin(&self) -> &Arc<Origin> {
+        &self.origin
+    }
+
     /// Ends what is unused at the server, which would remember it for long.
     pub(super) async fn stop(&self) {
         let idle = std::mem::take(&mut *self.idle());
@@ -137,7 +131,7 @@ impl Sessions {
     }
 
     fn idle(&self) -> MutexGuard<'_, HashMap<Key, Vec<Idle>>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.idle.lock()
     }
 
     /// A session of that caller: the one used last, or a new one.
@@ -163,7 +157,7 @@ impl Sessions {
 
     /// Where those wait who want a session of that key. Whoever wants another one does not.
     fn turn(&self, key: &Key) -> Arc<Semaphore> {
-        let mut opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut opening = self.opening.lock();
         opening.retain(|_, turn| turn.strong_count() > 0);
         if let Some(turn) = opening.get(key).and_then(Weak::upgrade) {
             return turn;
@@ -358,16 +352,20 @@ impl Sessions {
             }
         };
         self.origin.http.finish(messages.into_body());
+        let answer = Initialized {
+            result: &result,
+            id: session_id,
+            credentials,
+        };
         let session = Session::described(
             &self.origin,
             self.services.clone(),
             Arc::clone(&key.capabilities),
-            &result,
-            session_id,
-            credentials,
+            answer,
+            Box::<OwnStream>::default(),
         )
         .ok_or_else(invalid)?;
-        let ready = translate::notification("notifications/initialized", "{}");
+        let ready = envelope::notification("notifications/initialized", "{}");
         session.tell(ready).await.map_err(|_| invalid())?;
         Ok(session)
     }
@@ -389,8 +387,13 @@ impl Sessions {
     /// counts it already; its call is the last on it.
     pub(super) fn adopt(self: &Arc<Self>, key: Key, passport: &Passport) -> Option<Lease> {
         let declared = Arc::clone(&key.capabilities);
-        let session =
-            Session::carried_over(&self.origin, self.services.clone(), declared, passport)?;
+        let session = Session::carried_over(
+            &self.origin,
+            self.services.clone(),
+            declared,
+            passport,
+            Box::<OwnStream>::default(),
+        )?;
         Some(Lease {
             session: Arc::new(session),
             key,

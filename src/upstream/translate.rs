@@ -1,28 +1,16 @@
 //! A client's params in the words of the wrapped server's era. Pure; what is not named here keeps
 //! its bytes.
 
+use super::port::{Outgoing, Retry};
 use super::request_id::RequestId;
-use super::{Outgoing, Retry};
+use crate::mcp::envelope;
 use crate::mcp::json::{Fault, Object, Writer, is_object, set};
 use crate::mcp::meta::{CLIENT_CAPABILITIES, PROGRESS_TOKEN, PROTOCOL_VERSION, TASKS_EXTENSION};
 use crate::mcp::version::MODERN;
 
 /// One JSON-RPC request.
 pub(super) fn request(id: &RequestId, method: &str, params: &str) -> String {
-    let mut out = Writer::with_capacity(params.len() + 96);
-    out.str("jsonrpc", "2.0")
-        .raw("id", id.as_json())
-        .str("method", method)
-        .raw("params", params);
-    out.end()
-}
-
-pub(super) fn notification(method: &str, params: &str) -> String {
-    let mut out = Writer::with_capacity(params.len() + 96);
-    out.str("jsonrpc", "2.0")
-        .str("method", method)
-        .raw("params", params);
-    out.end()
+    envelope::request(id.as_json(), method, Some(params))
 }
 
 /// Params for a modern server: the Tasks extension is not declared to it unless it may answer with

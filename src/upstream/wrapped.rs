@@ -14,17 +14,19 @@ use tokio_util::task::TaskTracker;
 use super::channel::session::Session;
 pub use super::channel::sessions::Line;
 pub use super::connect::UrlError;
-use super::describe::BESIDE_MAX;
+pub use super::discovered::{DiscoverError, Discovered};
+use super::failures::INVALID_WORDS;
 use super::forward::ClientHeaders;
 use super::http::{RequestBody, ResponseBody};
 use super::known::{Known, is_refusal};
 use super::listen::{self, Wish};
 pub use super::listen::{ListenEvent, Listening};
-use super::probe::{self, Undecided};
+use super::obstacle::Obstacle;
+use super::port::{Exchange, Outgoing};
+use super::probe;
 use super::server::{Server, Way};
-use super::sessions::NoSession;
 pub use super::settings::{SessionMode, Settings, Transport};
-use super::{Exchange, Obstacle, Outgoing, UpstreamError, legacy, native};
+use super::{legacy, native};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::version::Era;
 
@@ -35,6 +37,9 @@ const SOON: Duration = Duration::from_secs(2);
 const DECIDE_PAUSE_MIN: Duration = Duration::from_millis(100);
 const DECIDE_PAUSE_MAX: Duration = Duration::from_secs(10);
 
+/// Descriptions that go on where nobody waits for them any more, at most.
+const BESIDE_MAX: usize = 16;
+
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
 /// The wrapped server.
@@ -43,35 +48,6 @@ pub struct Upstream {
     pub(super) server: Server,
     pub(super) known: Arc<Known>,
     pub(super) beside: Arc<Semaphore>,
-}
-
-/// What the server says of itself, in its own words.
-#[derive(Debug, Clone)]
-pub struct Discovered {
-    pub capabilities: Box<RawValue>,
-    pub server_info: Option<Box<RawValue>>,
-    pub instructions: Option<Box<RawValue>>,
-    /// A modern server's list.
-    pub supported_versions: Option<Box<RawValue>>,
-}
-
-/// Why the server could not be asked about itself.
-#[derive(Debug, Clone)]
-pub enum DiscoverError {
-    Failed(Failure),
-    /// An answer with status 401 or 403: the client's business.
-    Unauthorized(UpstreamError),
-    /// Any other JSON-RPC error of the server.
-    Refused(UpstreamError),
-}
-
-impl From<Undecided> for DiscoverError {
-    fn from(undecided: Undecided) -> Self {
-        match undecided {
-            Undecided::Failed(failure) => Self::Failed(failure),
-            Undecided::Unauthorized(error) => Self::Unauthorized(error),
-        }
-    }
 }
 
 impl Upstream {
@@ -163,9 +139,12 @@ impl Upstream {
         credentials: Option<&HeaderValue>,
         line: Line,
     ) -> Result<(Box<str>, Arc<Session>), DiscoverError> {
-        let lines = self.server.lines().ok_or(DiscoverError::Failed(INVALID))?;
+        let lines = self
+            .server
+            .lines()
+            .ok_or(DiscoverError::Failed(INVALID_WORDS))?;
         let opened = lines.open_session(caller, credentials, line).await;
-        opened.map_err(no_session)
+        opened.map_err(DiscoverError::from)
     }
 
     /// Starts a program before anybody asks for it: `npx` may have to fetch it first. It is asked for its
@@ -239,7 +218,9 @@ impl Upstream {
                 let probed = probe::probe(&web.origin, None).await;
                 probed.map(drop).map_err(Into::into)
             }
-            (Some(_), Way::Lines(lines)) => lines.probe().await.map(drop).map_err(no_session),
+            (Some(_), Way::Lines(lines)) => {
+                lines.probe().await.map(drop).map_err(DiscoverError::from)
+            }
         };
         match asked {
             Ok(()) | Err(DiscoverError::Unauthorized(_)) => true,
@@ -284,7 +265,9 @@ impl Upstream {
     /// resume point is not of this program, or the server was reached over a line of a process that is gone.
     pub fn adopt(&self, caller: [u8; 16], resume_point: &str) -> Option<Exchange> {
         match self.server.way() {
-            Way::Posts(web) => legacy::adopt(web, caller, resume_point),
+            Way::Posts(web) => {
+                legacy::adopt(&web.sessions, &web.client_sessions, caller, resume_point)
+            }
             Way::Lines(_) => None,
         }
     }
@@ -336,26 +319,4 @@ impl Upstream {
             Way::Lines(lines) => lines.listen(self.known_era(), wish),
         }
     }
-}
-
-pub(super) fn no_session(why: NoSession) -> DiscoverError {
-    match why {
-        NoSession::Failed(failure) => DiscoverError::Failed(failure),
-        NoSession::Error(error) => refused(error),
-        NoSession::Later(_) => {
-            DiscoverError::Failed(Failure::new(Reason::UpstreamHttp, SideEffect::None))
-        }
-    }
-}
-
-pub(super) const INVALID: Failure = Failure {
-    reason: Reason::UpstreamInvalid,
-    effect: SideEffect::None,
-};
-
-pub(super) fn refused(error: UpstreamError) -> DiscoverError {
-    if matches!(error.status, 401 | 403) {
-        return DiscoverError::Unauthorized(error);
-    }
-    DiscoverError::Refused(error)
 }

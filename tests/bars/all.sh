@@ -5,7 +5,7 @@ set -euo pipefail
 # shellcheck source=tests/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 SIZE=0.1
-BARS=(r8 r7 r6 r1 r2 r3 r4 r5 r9 r10 r11 r12 r13 r14 r20 idle held)
+BARS=(r8 r7 r6 r1 r2 r3 r4 r5 r9 r10 r11 r12 r13 r14 r20 idle held floods)
 
 main() {
   [ "${1:-}" != --size ] || SIZE=$2

@@ -14,6 +14,8 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
+use crate::events::Events;
+
 const TASKS: &str = "io.modelcontextprotocol/tasks";
 
 /// No bar waits longer for one answer.
@@ -81,6 +83,15 @@ impl Client {
         }
     }
 
+    /// The same without open connections.
+    pub(crate) fn anew(&self) -> Self {
+        Self::of(self.address)
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Heard {
         let params = json!({"name": tool, "arguments": arguments});
         self.ask("tools/call", Some(tool), params).await
@@ -117,8 +128,7 @@ impl Client {
         let response = sender.send_request(request).await;
         let response = response.map_err(|error| error.to_string())?;
         Ok(Stream {
-            body: response.into_body(),
-            unread: String::new(),
+            events: Events::of(response.into_body()),
             _sender: sender,
         })
     }
@@ -211,8 +221,7 @@ async fn read(response: Response<Incoming>) -> Result<Heard, String> {
 /// A stream of events. Dropped, the client hangs up.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    body: Incoming,
-    unread: String,
+    events: Events,
     _sender: SendRequest<Full<Bytes>>,
 }
 
@@ -220,16 +229,11 @@ impl Stream {
     /// The next message; `None` when the stream has ended or broke.
     pub(crate) async fn next(&mut self) -> Option<Value> {
         loop {
-            while let Some(end) = self.unread.find("\n\n") {
-                let event: String = self.unread.drain(..end + 2).collect();
-                let data = event.lines().find_map(|line| line.strip_prefix("data:"));
-                if let Some(message) = data.and_then(|data| serde_json::from_str(data).ok()) {
-                    return Some(message);
-                }
-            }
-            let frame = self.body.frame().await?.ok()?;
-            if let Ok(data) = frame.into_data() {
-                self.unread.push_str(&String::from_utf8_lossy(&data));
+            let event = self.events.next().await?;
+            let event = String::from_utf8_lossy(&event);
+            let data = event.lines().find_map(|line| line.strip_prefix("data:"));
+            if let Some(message) = data.and_then(|data| serde_json::from_str(data).ok()) {
+                return Some(message);
             }
         }
     }

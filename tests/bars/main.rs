@@ -24,7 +24,20 @@ use tokio::signal::unix::{SignalKind, signal};
 mod bars;
 mod book;
 mod client;
+#[path = "../support/events.rs"]
+mod events;
+#[path = "../support/eventually.rs"]
+#[expect(dead_code, reason = "a bar has a runtime")]
+mod eventually;
 mod faulty;
+#[path = "../support/http_request.rs"]
+#[expect(dead_code, reason = "the misbehaving server has one path")]
+mod http_request;
+#[path = "../support/memory.rs"]
+mod memory;
+#[path = "../support/process.rs"]
+#[expect(dead_code, reason = "a bar counts the processes that are left")]
+mod process;
 mod report;
 mod rig;
 mod seed;

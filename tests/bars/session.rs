@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::http::request::Builder;
@@ -12,6 +12,8 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
+
+use crate::events::Events;
 
 const NEWEST: &str = "2025-11-25";
 const SESSION: &str = "mcp-session-id";
@@ -116,8 +118,7 @@ async fn try_send(at: SocketAddr, request: Builder, body: &str) -> Result<Sent, 
 /// A stream of events. Dropped, the client is cut off.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    body: Incoming,
-    unread: String,
+    events: Events,
     _sender: SendRequest<Full<Bytes>>,
 }
 
@@ -128,8 +129,7 @@ impl Stream {
             return Err(format!("no stream of events: {kind:?}"));
         }
         Ok(Self {
-            body: response.into_body(),
-            unread: String::new(),
+            events: Events::of(response.into_body()),
             _sender: sender,
         })
     }
@@ -137,19 +137,14 @@ impl Stream {
     /// The next event; `None` when the stream has ended or broke. Cancel safe.
     pub(crate) async fn next(&mut self) -> Option<Event> {
         loop {
-            while let Some(end) = self.unread.find("\n\n") {
-                let text: String = self.unread.drain(..end + 2).collect();
-                let field = |name| text.lines().find_map(|line| line.strip_prefix(name));
-                let message = field("data:").and_then(|data| serde_json::from_str(data).ok());
-                let id = field("id:").map(|id| id.trim().to_owned());
-                if id.is_some() || message.is_some() {
-                    let message = message.unwrap_or_default();
-                    return Some(Event { id, message });
-                }
-            }
-            let frame = self.body.frame().await?.ok()?;
-            if let Ok(data) = frame.into_data() {
-                self.unread.push_str(&String::from_utf8_lossy(&data));
+            let event = self.events.next().await?;
+            let event = String::from_utf8_lossy(&event);
+            let field = |name| event.lines().find_map(|line| line.strip_prefix(name));
+            let message = field("data:").and_then(|data| serde_json::from_str(data).ok());
+            let id = field("id:").map(|id| id.trim().to_owned());
+            if id.is_some() || message.is_some() {
+                let message = message.unwrap_or_default();
+                return Some(Event { id, message });
             }
         }
     }

@@ -5,6 +5,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::eventually::eventually_blocking;
 use crate::netns::Pod;
 use crate::redis_server::RedisServer;
 
@@ -23,7 +24,8 @@ fn the_rendered_pod_is_probed_and_drained_by_the_kubelet() {
     let ask = |get: &Yaml| pod.get(port(&get["port"]), &our_own(get["path"].as_str().unwrap()));
 
     let mut raincheck = Running::start(&pod, environment(&sidecar, &redis.url()));
-    let live = until("it lives", || ask(&sidecar["startupProbe"]["httpGet"]));
+    let started = || ask(&sidecar["startupProbe"]["httpGet"]);
+    let live = eventually_blocking(PATIENCE, "it lives", started);
     assert_eq!(live.0, 200, "{live:?}");
     assert_eq!(ask(&sidecar["livenessProbe"]["httpGet"]).unwrap().0, 200);
     let ready = &sidecar["readinessProbe"]["httpGet"];
@@ -36,7 +38,7 @@ fn the_rendered_pod_is_probed_and_drained_by_the_kubelet() {
 
     // Anything that answers HTTP will do for a server; this one is at hand.
     let _server = Running::start(&pod, server_environment());
-    until("it is ready", || {
+    eventually_blocking(PATIENCE, "it is ready", || {
         ask(ready).filter(|answer| answer.0 == 200)
     });
     let main = port(&Yaml::String("raincheck".into()));
@@ -115,21 +117,6 @@ fn server_environment() -> Vec<(String, String)> {
     ]
     .map(|(key, value)| (key.to_owned(), value.to_owned()))
     .into()
-}
-
-/// Asked until there is an answer, for a bounded time; each question is a process, so it is no
-/// busy wait.
-fn until<T>(what: &str, ask: impl Fn() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(answer) = ask() {
-            return answer;
-        }
-        assert!(
-            Instant::now() < deadline,
-            "waited {PATIENCE:?} in vain: {what}"
-        );
-    }
 }
 
 /// Killed when dropped.

@@ -8,7 +8,7 @@ use raincheck::store::Store as _;
 use raincheck::store::embedded::Embedded;
 
 use super::redis_server::RedisServer;
-use super::support::{PATIENCE, within};
+use super::support::{PATIENCE, eventually};
 
 /// No open task in the file of a process that is gone.
 pub(crate) async fn nothing_in_file(path: &Path) {
@@ -30,17 +30,13 @@ pub(crate) async fn nothing_in_redis(server: &RedisServer) {
             .await
             .unwrap()
     };
-    let done = async {
-        loop {
-            let all = keys(&mut redis).await;
-            // Redis drops a set with its last member.
-            let is_open = |key: &String| key.ends_with("}:due") || key.contains("}:o:");
-            if !all.iter().any(is_open) {
-                return;
-            }
-        }
-    };
-    within(PATIENCE, "no task is open in Redis", done).await;
+    eventually(PATIENCE, "no task is open in Redis", async || {
+        let mut open = keys(&mut redis.clone()).await;
+        // Redis drops a set with its last member.
+        open.retain(|key| key.ends_with("}:due") || key.contains("}:o:"));
+        open.is_empty().then_some(()).ok_or_else(|| open.join(", "))
+    })
+    .await;
     for key in keys(&mut redis).await {
         let left: i64 = redis::cmd("PTTL")
             .arg(&key)

@@ -1,9 +1,11 @@
-// Agents written by others, each with a script for its model, in front of the plain legacy upstream: a call that takes longer than
-// its client is patient becomes a ticket, the script does what the ticket says, and the result arrives. What an agent does is in
-// agents/; here is what its model must have seen. `node agents.mjs AGENT..` runs some.
+// Agents written by others, each with a script for its model, in front of a raincheck that no client has spoken to yet, and of the
+// plain legacy upstream: its first list has the companion tools, a call that takes longer than its client is patient becomes a
+// ticket, the script does what the ticket says, and the result arrives. What an agent does is in agents/; here is what its model
+// must have seen. `node agents.mjs AGENT..` runs some.
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
+import { mkdir } from "node:fs/promises";
 import { after, before, describe, test } from "node:test";
 import { promisify } from "node:util";
 import { front, here, python, ran, serve } from "./house.mjs";
@@ -13,11 +15,15 @@ const { SCRATCH } = process.env;
 /** An agent's own limit is 50 s. */
 const LIMIT = { timeout: 60_000 };
 
+/** The only platform that package-lock.json has opencode for. */
+const LINUX_X64 = process.platform === "linux" && process.arch === "x64";
+
 const AGENTS = {
   "langchain-mcp-adapters": { file: "langchain_client.py" },
-  "pydantic-ai": { file: "pydantic_client.py", mode: "plain" },
-  "pydantic-ai with tasks": { file: "pydantic_client.py", mode: "tasks", tickets: false },
+  "pydantic-ai": { file: "pydantic_client.py", argument: "plain" },
+  "pydantic-ai with tasks": { file: "pydantic_client.py", argument: "tasks", tickets: false },
   "openai-agents": { file: "openai_client.py" },
+  opencode: { file: "opencode_client.py", argument: here("node_modules/opencode-linux-x64-baseline/bin/opencode"), skip: !LINUX_X64 },
 };
 
 const RAINCHECK = {
@@ -26,17 +32,16 @@ const RAINCHECK = {
   RAINCHECK_TASKS__MAX_DURATION: "1m",
 };
 
+const COMPANIONS = ["task_status", "task_result", "task_cancel", "task_answer"];
+
 const wanted = new Set(process.argv.slice(2));
 // Two at once; what the server counts is looked at in the end.
 describe("agents", { concurrency: 2 }, () => {
   const started = [];
   let inner;
-  let url;
   let answered = 0;
   before(async () => {
-    const dir = `${SCRATCH}/agents`;
-    inner = await serve("legacy", dir, started);
-    url = await front(inner, here("agents.toml"), dir, started, RAINCHECK);
+    inner = await serve("legacy", `${SCRATCH}/agents`, started);
   }, LIMIT);
   after(async () => {
     // Each ran once, and its session outlived its client's DELETE.
@@ -44,11 +49,18 @@ describe("agents", { concurrency: 2 }, () => {
     if (answered > 0) assert.deepEqual({ begun, finished, cancelled }, { begun: answered, finished: answered, cancelled: 0 });
     for (const child of started.reverse()) await end(child);
   });
-  for (const [name, { file, mode, tickets = true }] of Object.entries(AGENTS)) {
+  for (const [name, { file, argument, tickets = true, skip = false }] of Object.entries(AGENTS)) {
     if (wanted.size > 0 && !wanted.has(name)) continue;
-    test(name, LIMIT, async () => {
-      const { stdout } = await promisify(execFile)(python("agents"), [here(`agents/${file}`), url, ...(mode ? [mode] : [])], LIMIT);
+    test(name, { ...LIMIT, skip }, async () => {
+      // A folder of its own: this raincheck knows nothing that another one found out about the server.
+      const dir = `${SCRATCH}/${name}`;
+      await mkdir(dir);
+      const url = await front(inner, here("agents.toml"), dir, started, { ...RAINCHECK, XDG_STATE_HOME: dir });
+      const words = [here(`agents/${file}`), url, ...(argument ? [argument] : [])];
+      const { stdout } = await promisify(execFile)(python("agents"), words, LIMIT);
       const seen = JSON.parse(stdout);
+      for (const tool of COMPANIONS) assert.ok(seen.offered.some((name) => name.endsWith(tool)), `${tool}: ${seen.offered}`);
+      assert.match(seen.heard.at(-1), /slow_compute\(agent\) done after 5s/);
       assert.match(seen.answer, /slow_compute\(agent\) done after 5s/);
       const [first, ...polls] = seen.called;
       assert.equal(first, "slow_compute");

@@ -10,7 +10,7 @@
 #   program              the same server, run by raincheck over standard input and output
 #   plain                plain.mjs: clients without Tasks (mcp 1.30 and 2.3, SDK 1.32, client 2.4, fastmcp 3 and 4), in front of each
 #   patience             patience.mjs: some of them that give up after a minute, and a tool of five; `PATIENCE_SCALE=1` at full size
-#   agents               agents.mjs: langchain-mcp-adapters, pydantic-ai and openai-agents, whose calls become tickets
+#   agents               agents.mjs: langchain-mcp-adapters, pydantic-ai, openai-agents and opencode, whose calls become tickets
 #   large                large.mjs: results of 2 MiB, for clients that refuse events of 1 MiB
 #   spellings            spellings.mjs: a call that a rule refuses, spelled in thirty ways, in front of server-everything and fastmcp 3
 #   desync               desync.mjs: a Node server that answers before it reads, and clients that announce bytes that never come

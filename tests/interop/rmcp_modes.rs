@@ -12,9 +12,9 @@ use rmcp::{
     ServiceExt as _,
 };
 use serde_json::{Value, json};
-use tokio::time::{interval, timeout};
+use tokio::time::timeout;
 
-use super::{END, House, START, TICK, Upstream};
+use super::{END, House, START, Upstream};
 
 type Client = RunningService<RoleClient, Person>;
 
@@ -125,14 +125,8 @@ async fn cancel(house: &House, client: &Client) {
 
 /// Until the upstream counts so many calls of the slow tool.
 async fn counted(house: &House, what: &str, wanted: u64) {
-    let mut tick = interval(TICK);
-    let looking = async {
-        while house.stats().await["slow_compute"][what] != wanted {
-            tick.tick().await;
-        }
-    };
-    let why = format!("the upstream never counts {wanted} {what}");
-    timeout(END, looking).await.expect(&why);
+    let counts = format!("the upstream counts {wanted} {what}");
+    house.until_counted(END, &counts, what, wanted).await;
 }
 
 async fn call(client: &Client, tool: &'static str, arguments: Value) -> String {

@@ -13,13 +13,13 @@ use raincheck::store::{Commit, Seen, Store as _, StoreError, Write};
 use raincheck::task::id::{Fence, Incarnation};
 use redb::TableHandle as _;
 
-use crate::rig::{Directory, START_MS, create_until, done, update};
+use crate::rig::{Place, START_MS, create_until, done, update};
 
 const HOUR_MS: u64 = 3_600_000;
 
 #[tokio::test]
 async fn what_was_answered_is_there_after_a_restart() {
-    let directory = Directory::new();
+    let directory = Place::new();
     let store = open(&directory.file());
     let mine = Incarnation::new("a");
     let (write, key) = fill(&store, &mine).await;
@@ -43,12 +43,12 @@ async fn what_was_answered_is_there_after_a_restart() {
 
 #[tokio::test]
 async fn a_process_that_was_killed_lost_nothing_that_was_answered() {
-    let directory = Directory::new();
+    let directory = Place::new();
     let store = open(&directory.file());
     let mine = Incarnation::new("a");
     let (write, _) = fill(&store, &mine).await;
     // What lies on disk at this moment is what a killed process leaves: nothing was closed.
-    let left = directory.0.join("left.redb");
+    let left = directory.folder().join("left.redb");
     std::fs::copy(directory.file(), &left).unwrap();
 
     let store = open(&left);
@@ -57,7 +57,7 @@ async fn a_process_that_was_killed_lost_nothing_that_was_answered() {
 
 #[tokio::test]
 async fn whoever_lived_in_an_earlier_process_is_dead_until_retired() {
-    let directory = Directory::new();
+    let directory = Place::new();
     let store = open(&directory.file());
     let (earlier, idle, now) = (
         Incarnation::new("a"),
@@ -95,7 +95,7 @@ async fn whoever_lived_in_an_earlier_process_is_dead_until_retired() {
 
 #[tokio::test]
 async fn a_second_process_is_told_who_has_the_file_and_what_to_do() {
-    let directory = Directory::new();
+    let directory = Place::new();
     let store = open(&directory.file());
     let clock = Arc::new(Manual::at(START_MS));
     let refused = Embedded::open(&directory.file(), clock)
@@ -118,9 +118,9 @@ async fn a_second_process_is_told_who_has_the_file_and_what_to_do() {
 
 #[tokio::test]
 async fn a_file_of_something_else_is_refused_and_kept() {
-    let directory = Directory::new();
-    let file = directory.0.join("notes.txt");
-    std::fs::create_dir_all(&directory.0).unwrap();
+    let directory = Place::new();
+    let file = directory.folder().join("notes.txt");
+    std::fs::create_dir_all(directory.folder()).unwrap();
     std::fs::write(&file, "not a store".repeat(1000)).unwrap();
     let clock = Arc::new(Manual::at(START_MS));
     let refused = Embedded::open(&file, clock).unwrap_err().to_string();
@@ -133,7 +133,7 @@ async fn a_file_of_something_else_is_refused_and_kept() {
 
 #[tokio::test]
 async fn a_file_of_an_earlier_raincheck_is_opened_and_keeps_its_tasks() {
-    let directory = Directory::new();
+    let directory = Place::new();
     let store = open(&directory.file());
     let mine = Incarnation::new("a");
     let (write, key) = fill(&store, &mine).await;
@@ -162,17 +162,17 @@ async fn a_file_of_an_earlier_raincheck_is_opened_and_keeps_its_tasks() {
 
 #[tokio::test]
 async fn nobody_else_on_the_machine_reads_the_file() {
-    let directory = Directory::new();
+    let directory = Place::new();
     let _store = open(&directory.file());
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&directory.file()), 0o600);
     assert_eq!(mode(directory.file().parent().unwrap()), 0o700);
-    assert_eq!(mode(&directory.0), 0o700);
+    assert_eq!(mode(&directory.folder()), 0o700);
 }
 
 #[tokio::test]
 async fn closing_lets_go_of_the_file_and_ends_the_change_log() {
-    let directory = Directory::new();
+    let directory = Place::new();
     let store = open(&directory.file());
     let mut changes = store.changes();
     let create = create_until(START_MS + HOUR_MS);
@@ -279,7 +279,7 @@ async fn everything_is_there(store: &Embedded, write: &Write, mine: &Incarnation
 async fn a_file_is_not_larger_than_what_was_in_it_and_gets_small_again() {
     const EACH: usize = 5_000_000;
     const TIMES: u64 = 20;
-    let directory = Directory::new();
+    let directory = Place::new();
     let clock = Arc::new(Manual::at(START_MS));
     let as_clock: Arc<dyn raincheck::clock::Clock> = Arc::<Manual>::clone(&clock);
     let store = Embedded::open(&directory.file(), Arc::clone(&as_clock)).unwrap();

@@ -8,7 +8,8 @@ use raincheck::store::redis::bucket_of;
 use raincheck::store::{Dead, Write};
 use raincheck::task::id::{Fence, Incarnation, TaskId};
 
-use crate::rig::{Rig, conflict, create_until, done, eventually, nonce, update};
+use crate::eventually::eventually;
+use crate::rig::{PATIENCE, Rig, conflict, create_until, done, nonce, update};
 
 pub(crate) async fn indexes_change_with_the_commit_and_not_without(rig: &Rig) {
     let (a, b) = (Incarnation::new("a"), Incarnation::new("b"));
@@ -171,16 +172,11 @@ pub(crate) async fn everything_of_a_task_expires(rig: &Rig) {
         .await
         .unwrap();
     rig.expire(create.id, Duration::from_millis(80)).await;
-    eventually(
-        || async {
-            let request = rig.store.load_request(create.id).await.unwrap();
-            (
-                request,
-                rig.store.load_result(create.id, Fence(1)).await.unwrap(),
-            )
-        },
-        |(request, result)| request.is_none() && result.is_none(),
-    )
+    eventually(PATIENCE, "request and result expire", async || {
+        let request = rig.store.load_request(create.id).await.unwrap();
+        let result = rig.store.load_result(create.id, Fence(1)).await.unwrap();
+        request.is_none() && result.is_none()
+    })
     .await;
     // Swept too, and the rest stays.
     rig.store.beat(None, Duration::ZERO).await.unwrap();
@@ -217,10 +213,10 @@ pub(crate) async fn a_lease_that_ended_is_reported_and_a_renewed_one_is_not(rig:
         .await
         .unwrap();
     rig.pass(short);
-    let beat = eventually(
-        || async { rig.store.beat(None, Duration::ZERO).await.unwrap() },
-        |beat| !beat.dead.is_empty(),
-    )
+    let beat = eventually(PATIENCE, "somebody is dead", async || {
+        let beat = rig.store.beat(None, Duration::ZERO).await.unwrap();
+        (!beat.dead.is_empty()).then_some(beat)
+    })
     .await;
     assert_eq!(names(&beat.dead), slice::from_ref(&ends));
     assert!(
@@ -251,10 +247,10 @@ pub(crate) async fn a_retired_incarnation_is_not_reported(rig: &Rig) {
     rig.store.beat(Some(&ends), short).await.unwrap();
     rig.store.retire(&retires).await.unwrap();
     rig.pass(short);
-    let dead = eventually(
-        || async { rig.store.beat(None, Duration::ZERO).await.unwrap().dead },
-        |dead| !dead.is_empty(),
-    )
+    let dead = eventually(PATIENCE, "somebody is dead", async || {
+        let dead = rig.store.beat(None, Duration::ZERO).await.unwrap().dead;
+        (!dead.is_empty()).then_some(dead)
+    })
     .await;
     assert_eq!(names(&dead), slice::from_ref(&ends));
     rig.store.retire(&ends).await.unwrap();

@@ -12,7 +12,8 @@ use raincheck::store::Write;
 use raincheck::store::notes::{ENTRIES_MAX, Kind, Name};
 use raincheck::task::id::{Caller, TaskId};
 
-use crate::rig::{Rig, create_until, done, eventually, update};
+use crate::eventually::eventually;
+use crate::rig::{PATIENCE, Rig, create_until, done, update};
 
 pub(crate) async fn a_claim_stands_and_others_are_told_what_stands(rig: &Rig) {
     let (name, until) = (claim_of("one"), rig.now_ms() + 60_000);
@@ -154,9 +155,9 @@ pub(crate) async fn a_note_is_gone_when_it_expires_and_its_name_is_free(rig: &Ri
     append(rig, log, 2, "second", short).await;
 
     rig.pass(Duration::from_millis(80));
-    eventually(|| find(rig, claimed), Option::is_none).await;
-    eventually(|| find(rig, put), Option::is_none).await;
-    eventually(|| entries(rig, log, 0), Vec::is_empty).await;
+    until_gone(rig, claimed).await;
+    until_gone(rig, put).await;
+    until_empty(rig, log).await;
     assert_eq!(claim(claimed, "second", long).await.unwrap(), None);
     append(rig, log, 3, "third", long).await;
     assert_eq!(entries(rig, log, 0).await, [(3, "third".into())]);
@@ -229,12 +230,12 @@ pub(crate) async fn an_append_moves_the_expiry_of_the_whole_log(rig: &Rig) {
     append(rig, log, 2, "second", long).await;
     rig.store.put(canary, "x".into(), short).await.unwrap();
     rig.pass(Duration::from_secs(1));
-    eventually(|| find(rig, canary), Option::is_none).await;
+    until_gone(rig, canary).await;
     rig.store.beat(None, Duration::ZERO).await.unwrap();
     assert_eq!(entries(rig, log, 0).await.len(), 2);
     append(rig, log, 3, "third", rig.now_ms() + 40).await;
     rig.pass(Duration::from_millis(40));
-    eventually(|| entries(rig, log, 0), Vec::is_empty).await;
+    until_empty(rig, log).await;
 }
 
 pub(crate) async fn an_entry_may_be_large(rig: &Rig) {
@@ -311,6 +312,19 @@ fn claim_of(what: &str) -> Name {
 
 async fn find(rig: &Rig, name: Name) -> Option<Bytes> {
     rig.store.find(name).await.unwrap()
+}
+
+async fn until_gone(rig: &Rig, name: Name) {
+    let gone = async || find(rig, name).await.is_none();
+    eventually(PATIENCE, "the note expires", gone).await;
+}
+
+async fn until_empty(rig: &Rig, log: Name) {
+    eventually(PATIENCE, "the log expires", async || {
+        let left = entries(rig, log, 0).await.len();
+        if left == 0 { Ok(()) } else { Err(left) }
+    })
+    .await;
 }
 
 async fn append(rig: &Rig, log: Name, number: u64, entry: &str, until: u64) {

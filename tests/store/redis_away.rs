@@ -8,8 +8,9 @@ use raincheck::task::id::Revision;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::eventually::eventually;
 use crate::redis_server::RedisServer;
-use crate::rig::{create_until, done, eventually, hour, raw, redis_store, update};
+use crate::rig::{PATIENCE, commit_at_last, create_until, done, hour, raw, redis_store, update};
 
 #[tokio::test]
 async fn a_frozen_server_leaves_the_write_in_doubt_and_the_same_nonce_settles_it() {
@@ -29,12 +30,8 @@ async fn a_frozen_server_leaves_the_write_in_doubt_and_the_same_nonce_settles_it
     );
     server.thaw();
     // It was executed after the thaw, once.
-    let settled = eventually(
-        || async { store.commit(&write).await.ok() },
-        Option::is_some,
-    )
-    .await;
-    assert_eq!(done(settled.unwrap()), 2);
+    let settled = commit_at_last(&store, &write).await;
+    assert_eq!(done(settled), 2);
     assert_eq!(
         store
             .load(create.id)
@@ -60,12 +57,9 @@ async fn a_store_that_lost_everything_is_used_again_and_followers_are_told() {
     let lost = store.load(create.id).await;
     assert!(matches!(lost, Err(StoreError::Unavailable(_))), "{lost:?}");
     server.restart();
-    let found = eventually(
-        || async { store.load(create.id).await.ok() },
-        Option::is_some,
-    )
-    .await;
-    assert!(found.unwrap().is_none());
+    let load = async || store.load(create.id).await;
+    let found = eventually(PATIENCE, "the store answers", load).await;
+    assert!(found.is_none());
     // Scripts are loaded again by themselves, and the follower goes on.
     let create = create_until(hour());
     done(store.commit(&create).await.unwrap());
@@ -99,11 +93,7 @@ async fn a_follower_that_was_cut_off_goes_on_where_it_was() {
     cut_off(&mut raw).await;
     let second = update(&first, 2, "on");
     let _ = store.commit(&second).await;
-    eventually(
-        || async { store.commit(&second).await.ok() },
-        Option::is_some,
-    )
-    .await;
+    commit_at_last(&store, &second).await;
     assert_eq!(next(&mut changes).await, seen(3));
 }
 
@@ -133,7 +123,11 @@ async fn the_follower_ends_with_the_store_or_when_told_to() {
     let stopped = Redis::open(&options, &tasks, &stop).await.unwrap();
     assert_eq!(tasks.len(), 2);
     drop(dropped);
-    eventually(|| async { tasks.len() }, |running| *running == 1).await;
+    eventually(PATIENCE, "one task runs", async || match tasks.len() {
+        1 => Ok(()),
+        running => Err(running),
+    })
+    .await;
     let mut changes = stopped.changes();
     stop.cancel();
     tasks.close();
@@ -168,11 +162,7 @@ async fn a_follower_is_told_when_the_log_was_trimmed_past_it() {
     cut_off(&mut raw).await;
     for revision in 2..=4 {
         write = update(&write, revision, "on");
-        eventually(
-            || async { store.commit(&write).await.ok() },
-            Option::is_some,
-        )
-        .await;
+        commit_at_last(&store, &write).await;
     }
     let mut trim = redis::cmd("XTRIM");
     trim.arg("{ns:00}:log")
@@ -211,17 +201,15 @@ async fn a_primary_that_is_none_any_more_is_left() {
         .await
         .unwrap();
     let before = connections(&mut raw).await;
-    let refused = eventually(
-        || async {
-            let refused = store.commit(&update(&create, 1, "on")).await;
-            assert!(
-                matches!(refused, Err(StoreError::Unavailable(_))),
-                "{refused:?}"
-            );
-            connections(&mut raw.clone()).await
-        },
-        |now| *now >= before + 2,
-    )
+    let refused = eventually(PATIENCE, "another server is looked for", async || {
+        let refused = store.commit(&update(&create, 1, "on")).await;
+        assert!(
+            matches!(refused, Err(StoreError::Unavailable(_))),
+            "{refused:?}"
+        );
+        let now = connections(&mut raw.clone()).await;
+        if now >= before + 2 { Ok(now) } else { Err(now) }
+    })
     .await;
     assert!(refused < before + 20, "a storm of connections: {refused}");
     let mut promote = redis::cmd("REPLICAOF");
@@ -232,11 +220,8 @@ async fn a_primary_that_is_none_any_more_is_left() {
         .await
         .unwrap();
     let write = update(&create, 1, "on");
-    let done_again = eventually(
-        || async { store.commit(&write).await.ok() },
-        Option::is_some,
-    );
-    assert_eq!(done(done_again.await.unwrap()), 2);
+    let done_again = commit_at_last(&store, &write);
+    assert_eq!(done(done_again.await), 2);
 }
 
 /// Connections ever taken.

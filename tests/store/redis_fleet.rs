@@ -9,9 +9,10 @@ use raincheck::task::id::{Incarnation, Revision};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::eventually::eventually;
 use crate::fleet::{Cluster, Sentinels, ask};
 use crate::redis_server::RedisServer;
-use crate::rig::{create_until, done, eventually, hour, redis_store, update};
+use crate::rig::{PATIENCE, commit_at_last, create_until, done, hour, redis_store, update};
 
 #[tokio::test]
 async fn a_clusters_tasks_are_on_all_nodes_and_every_replica_finds_them() {
@@ -85,17 +86,13 @@ async fn a_node_that_was_killed_is_waited_for_and_its_log_goes_on() {
     cluster.nodes[2].restart();
     cluster.wait();
     for create in &writes {
-        let found = eventually(|| async { store.load(create.id).await }, Result::is_ok).await;
-        let stored = found
-            .unwrap()
-            .expect("what was acknowledged is on its disk");
+        let load = async || store.load(create.id).await;
+        let found = eventually(PATIENCE, "the node answers", load).await;
+        let stored = found.expect("what was acknowledged is on its disk");
         if stored.version.revision == Revision(1) {
             let write = update(create, 1, "on");
-            let again = eventually(
-                || async { store.commit(&write).await.ok() },
-                Option::is_some,
-            );
-            assert_eq!(done(again.await.unwrap()), 2);
+            let again = commit_at_last(&store, &write);
+            assert_eq!(done(again.await), 2);
         }
     }
     let mut told = std::collections::HashSet::new();
@@ -152,11 +149,8 @@ async fn after_a_failover_the_new_primary_is_used_and_followed() {
     let write = update(&create, 1, "on");
     let lost = store.commit(&write).await;
     assert!(matches!(lost, Err(StoreError::Unavailable(_))), "{lost:?}");
-    let again = eventually(
-        || async { store.commit(&write).await.ok() },
-        Option::is_some,
-    );
-    assert_eq!(done(again.await.unwrap()), 2);
+    let again = commit_at_last(&store, &write);
+    assert_eq!(done(again.await), 2);
     let change = Change {
         id: create.id,
         revision: Revision(2),

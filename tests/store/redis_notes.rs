@@ -13,8 +13,9 @@ use raincheck::store::{Store as _, StoreError, Write};
 use raincheck::task::id::Caller;
 use redis::aio::MultiplexedConnection;
 
+use crate::eventually::eventually;
 use crate::redis_server::RedisServer;
-use crate::rig::{create_until, done, eventually, hour, raw, redis_store};
+use crate::rig::{PATIENCE, create_until, done, hour, raw, redis_store};
 
 #[tokio::test]
 async fn every_key_of_notes_and_lists_has_an_expiry() {
@@ -135,11 +136,8 @@ async fn a_list_keeps_no_task_that_expired() {
         ..create_until(System.now_ms() + 100)
     };
     done(store.commit(&short).await.unwrap());
-    eventually(
-        || async { store.load(short.id).await.unwrap().is_none() },
-        |gone| *gone,
-    )
-    .await;
+    let gone = async || store.load(short.id).await.unwrap().is_none();
+    eventually(PATIENCE, "the task expires", gone).await;
     let listed_until = [(lasting.expires_ms, lasting.id)];
     assert_eq!(store.listed(&short.caller).await.unwrap(), listed_until);
     done(store.commit(&listed()).await.unwrap());

@@ -8,8 +8,9 @@ use raincheck::store::{Health, Store as _};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::eventually::eventually;
 use crate::redis_server::RedisServer;
-use crate::rig::{create_until, done, eventually, hour, raw};
+use crate::rig::{PATIENCE, create_until, done, hour, raw};
 
 #[tokio::test]
 async fn a_server_that_may_evict_tasks_is_refused_unless_allowed() {
@@ -34,8 +35,9 @@ async fn a_policy_that_is_changed_later_is_noticed_and_so_is_its_repair() {
         let mut set = redis::cmd("CONFIG");
         set.arg("SET").arg("maxmemory-policy").arg(policy);
         set.exec_async(&mut raw).await.unwrap();
-        let health = async || store.health();
-        eventually(health, |health| (*health == Health::Good) == good).await;
+        let what = format!("{policy} is good: {good}");
+        let noticed = async || (store.health() == Health::Good) == good;
+        eventually(PATIENCE, &what, noticed).await;
     }
 }
 

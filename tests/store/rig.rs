@@ -1,11 +1,9 @@
 //! A fresh store for one test, with its clock and whatever must live as long.
 
 use std::any::Any;
-use std::fmt::Debug;
-use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use raincheck::clock::{Clock, Manual, System};
@@ -17,6 +15,8 @@ use raincheck::task::id::{Caller, Revision, TaskId};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::directory::TempDir;
+use crate::eventually::eventually;
 use crate::redis_server::RedisServer;
 
 pub(crate) struct Rig {
@@ -42,7 +42,7 @@ impl Rig {
     }
 
     pub(crate) fn embedded() -> Self {
-        let directory = Directory::new();
+        let directory = Place::new();
         let file = directory.file();
         Self::manual(
             |clock| Arc::new(Embedded::open(&file, clock).unwrap()),
@@ -121,7 +121,8 @@ impl Rig {
     /// Lets time pass until the store no longer finds the task.
     pub(crate) async fn expire(&self, id: TaskId, after: Duration) {
         self.pass(after);
-        eventually(|| self.revision(id), Option::is_none).await;
+        let gone = async || self.revision(id).await.is_none();
+        eventually(PATIENCE, "the task expires", gone).await;
     }
 
     pub(crate) async fn revision(&self, id: TaskId) -> Option<u64> {
@@ -208,42 +209,29 @@ pub(crate) fn conflict(commit: Commit) -> Stored {
     }
 }
 
-/// Until it is so; never longer than ten seconds.
-pub(crate) async fn eventually<T: Debug, F: Future<Output = T>>(
-    mut ask: impl FnMut() -> F,
-    is_so: impl Fn(&T) -> bool,
-) -> T {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    loop {
-        let found = ask().await;
-        if is_so(&found) {
-            return found;
-        }
-        assert!(
-            Instant::now() < deadline,
-            "still {found:?} after ten seconds"
-        );
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+/// No wait for a store is longer.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Commits when the store takes it: what failed may be sent again.
+pub(crate) async fn commit_at_last(store: &Redis, write: &Write) -> Commit {
+    let commit = async || store.commit(write).await;
+    eventually(PATIENCE, "the store takes the commit", commit).await
 }
 
-/// A directory that goes with the test.
+/// Where a test keeps its tasks: two folders that the store has to make lie above the file.
 #[derive(Debug)]
-pub(crate) struct Directory(pub(crate) PathBuf);
+pub(crate) struct Place(TempDir);
 
-impl Directory {
+impl Place {
     pub(crate) fn new() -> Self {
-        let name = format!("raincheck-{}", uuid::Uuid::new_v4().simple());
-        Self(std::env::temp_dir().join(name))
+        Self(TempDir::new())
+    }
+
+    pub(crate) fn folder(&self) -> PathBuf {
+        self.0.path().join("deep")
     }
 
     pub(crate) fn file(&self) -> PathBuf {
-        self.0.join("deeper").join("tasks.redb")
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        self.folder().join("deeper").join("tasks.redb")
     }
 }

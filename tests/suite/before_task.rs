@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::client::{Answer, Client, Request};
+use crate::support::session::accept;
 use crate::support::shape::{assert_created, assert_questions, assert_state};
 use crate::support::{Config, Era, Rig, in_both_eras};
 
@@ -27,10 +28,6 @@ fn round(answer: Answer) -> Value {
     assert!(result["requestState"].is_string(), "{result}");
     assert_questions(&result["inputRequests"]);
     result
-}
-
-fn accept(name: &str) -> Value {
-    json!({"action": "accept", "content": {"name": name}})
 }
 
 /// The same call again with this answer to everything that was asked.

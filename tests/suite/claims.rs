@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::redis_server::RedisServer;
 use crate::support::client::{Client, Request};
 use crate::support::upstream::CHALLENGE;
-use crate::support::{Config, Era, PATIENCE, Rig, Upstream, in_both_eras, within};
+use crate::support::{Config, Era, PATIENCE, Rig, Upstream, eventually, in_both_eras, within};
 
 in_both_eras!(
     a_key_runs_once_however_many_come_with_it,
@@ -212,15 +212,13 @@ async fn a_question_under_a_key_is_asked_in_the_task(era: Era) {
 
 /// The server is gone, and no connection to it is left that could break under a call.
 pub(crate) async fn until_unreachable(client: &Client) {
-    let tried = async {
-        loop {
-            let refused = client.call("slow", json!({})).await.json();
-            if refused["error"]["data"]["io.raincheck/reason"] == "upstream_unreachable" {
-                return;
-            }
-        }
+    let tried = async || {
+        let refused = client.call("slow", json!({})).await.json();
+        let reason = &refused["error"]["data"]["io.raincheck/reason"];
+        let unreachable = reason == "upstream_unreachable";
+        unreachable.then_some(()).ok_or(refused)
     };
-    within(PATIENCE, "the server cannot be reached", tried).await;
+    eventually(PATIENCE, "the server cannot be reached", tried).await;
 }
 
 async fn what_did_not_run_may_run_under_its_key(era: Era) {

@@ -3,10 +3,10 @@
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
-use crate::recovery::Pair;
 use crate::redis_server::RedisServer;
 use crate::support::client::{Client, Request};
-use crate::support::{Config, Era, PATIENCE, Rig, in_both_eras, within};
+use crate::support::pair::Pair;
+use crate::support::{Config, Era, PATIENCE, Rig, eventually, in_both_eras};
 
 in_both_eras!(
     a_key_is_the_same_on_every_replica,
@@ -89,15 +89,9 @@ async fn a_key_is_taken_when_the_store_is_back(era: Era) {
     assert_eq!(held(&client).send().await.refusal(), (503, -32603));
     assert_eq!(rig.upstream.tally("held").started, 0);
     redis.restart();
-    let again = async {
-        loop {
-            let answer = held(&client).send().await;
-            if answer.status == 200 {
-                return answer.into_task();
-            }
-        }
-    };
-    let task = within(PATIENCE, "keys are taken again", again).await;
+    let again = async || held(&client).send().await.of_status(200);
+    let task = eventually(PATIENCE, "keys are taken again", again).await;
+    let task = task.into_task();
     assert_eq!(held(&client).send().await.into_task().id, task.id);
     rig.upstream.until_started("held").await;
     assert_eq!(rig.upstream.tally("held").started, 1);

@@ -3,7 +3,8 @@
 
 use serde_json::{Value, json};
 
-use crate::facade::{Session, accept, answered, question, text};
+use crate::facade::{Session, answered, question, text};
+use crate::support::session::accept;
 use crate::support::{Config, Era, Rig};
 
 const NAMES: [&str; 4] = ["task_status", "task_result", "task_cancel", "task_answer"];

@@ -1,15 +1,16 @@
 //! Legacy clients whose calls take long: tickets on their sessions, in front of a server with an
 //! address and of a program.
 
-use hyper::Method;
+use std::ops::Deref;
+
 use serde_json::{Value, json};
 
 use crate::redis_server::RedisServer;
-use crate::support::client::{Client, Request};
+use crate::support::client::Client;
+use crate::support::session::{self, SESSION, initialize};
 use crate::support::upstream::{Greeting, Upstream};
-use crate::support::{Config, Era, PATIENCE, Proxy, Rig, within};
+use crate::support::{Config, Era, PATIENCE, Proxy, Rig, eventually, within};
 
-const SESSION: &str = "mcp-session-id";
 const NAMES: [&str; 4] = ["task_status", "task_result", "task_cancel", "task_answer"];
 
 /// Tickets after a moment for what waits.
@@ -25,12 +26,16 @@ fn patient() -> Config {
     Config::auto("10s").terms(terms)
 }
 
-/// A legacy session, as its client sees it.
+/// A session whose calls are answered with tickets.
 #[derive(Debug)]
-struct Session {
-    client: Client,
-    name: String,
-    version: &'static str,
+struct Session(session::Session);
+
+impl Deref for Session {
+    type Target = session::Session;
+
+    fn deref(&self) -> &session::Session {
+        &self.0
+    }
 }
 
 impl Session {
@@ -39,36 +44,9 @@ impl Session {
     }
 
     async fn of(client: Client, version: &'static str) -> Self {
-        let initialize = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
-            "protocolVersion": version, "capabilities": {"elicitation": {}},
-            "clientInfo": {"name": "suite", "version": "1"},
-        }});
-        let answer = client.post(initialize.to_string()).send().await;
-        let name = answer.headers[SESSION].to_str().unwrap().to_owned();
-        let session = Self {
-            client,
-            name,
-            version,
-        };
-        let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
-        assert_eq!(session.post(&ready).send().await.status, 202);
-        session
-    }
-
-    fn post(&self, message: &Value) -> Request {
-        self.client
-            .post(message.to_string())
-            .header(SESSION, &self.name)
-            .header("mcp-protocol-version", self.version)
-    }
-
-    fn request(&self, id: Value, method: &str, params: Value) -> Request {
-        self.post(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
-    }
-
-    fn calling(&self, id: u64, tool: &str, arguments: Value) -> Request {
-        let params = json!({"name": tool, "arguments": arguments, "_meta": {"progressToken": "t"}});
-        self.request(json!(id), "tools/call", params)
+        let mut hello = initialize(version, json!({"elicitation": {}}));
+        hello["id"] = json!(0);
+        Self(session::Session::greeting(client, version, &hello).await.0)
     }
 
     async fn call(&self, tool: &str, arguments: Value) -> Value {
@@ -86,12 +64,6 @@ impl Session {
         let result = self.call(tool, arguments).await;
         let ticket = result["structuredContent"]["ticket"].as_str();
         ticket.unwrap_or_else(|| panic!("{result}")).to_owned()
-    }
-
-    async fn end(&self) -> u16 {
-        let end = self.client.http(Method::DELETE, "/mcp");
-        let end = end.header("mcp-protocol-version", "2025-06-18");
-        end.header(SESSION, &self.name).send().await.status
     }
 
     async fn names(&self) -> Vec<String> {
@@ -416,10 +388,9 @@ async fn a_ticket_outlives_the_session_that_asked_a_program() {
     // Whether it is over can only be asked for.
     let gone = async || {
         let ping = session.request(json!(1), "ping", json!({}));
-        ping.send().await.status == 404
+        ping.send().await.of_status(404)
     };
-    let over = async { while !gone().await {} };
-    within(PATIENCE, "the end of the session", over).await;
+    eventually(PATIENCE, "the end of the session", gone).await;
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::client::Task;
 use crate::support::shape::assert_state;
-use crate::support::{Client, Config, Era, PATIENCE, Rig, in_both_eras, within};
+use crate::support::{Client, Config, Era, PATIENCE, Rig, eventually, in_both_eras, within};
 
 in_both_eras!(
     never_more_run_than_may,
@@ -219,15 +219,11 @@ async fn a_client_without_tasks_waits_on_its_connection(era: Era) {
     assert!(hung_up.is_none() && !waits.is_finished());
     assert_eq!(rig.upstream.tally("echo").started, 0);
     // The two fill the queue: there is room again when the one has left it.
-    let room = async {
-        loop {
-            let answer = rig.client().call("work", nonce("room")).await;
-            if answer.status != 503 {
-                return answer.into_task();
-            }
-        }
+    let room = async || {
+        let answer = rig.client().call("work", nonce("room")).await;
+        (answer.status != 503).then_some(answer)
     };
-    let task = within(PATIENCE, "it has left", room).await;
+    let task = eventually(PATIENCE, "it has left", room).await.into_task();
     rig.client().cancel(&task).await.assert_acknowledged();
     rig.upstream.release("first");
     let answer = within(PATIENCE, "its turn", waits).await.unwrap();

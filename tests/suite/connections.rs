@@ -8,7 +8,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use crate::support::{Client, Config, Era, PATIENCE, Rig, within};
+use crate::support::{Client, Config, Era, PATIENCE, Rig, eventually, within};
 
 const HASTY: &str = "header_timeout = \"300ms\"";
 
@@ -96,10 +96,25 @@ async fn a_client_that_vanished_is_noticed() {
             .filter(|row| row.len() > 5 && row[1].ends_with(&ours) && row[2].ends_with(&theirs));
         rows.next().map(|row| row[5][..2].to_owned())
     };
-    let looking = async {
-        while timer().as_deref() != Some("02") {
-            tokio::task::yield_now().await;
-        }
-    };
-    within(PATIENCE, "a keep-alive timer", looking).await;
+    eventually(PATIENCE, "a keep-alive timer", async || match timer() {
+        Some(kind) if kind == "02" => Ok(()),
+        other => Err(format!("{other:?}")),
+    })
+    .await;
+}
+
+/// While raincheck is busy, clients wait in the kernel. Beyond the length of that queue the kernel drops the first packet of
+/// a connection, and its client tries again only after a second.
+#[tokio::test]
+async fn some_hundred_clients_may_connect_at_once() {
+    let rig = Rig::start(Era::Legacy, Config::never()).await;
+    rig.proxy.freeze();
+    let mut waiting = Vec::new();
+    for _ in 0..400 {
+        let connecting = TcpStream::connect(rig.proxy.address());
+        waiting.push(within(PATIENCE, "a connection", connecting).await.unwrap());
+    }
+    rig.proxy.thaw();
+    let answer = rig.client().call("echo", json!({"text": "x"})).await;
+    assert_eq!(answer.into_text(), "x");
 }

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::facade::{Session, initialize};
+use crate::facade::Session;
 use crate::support::client::{Client, TASKS};
+use crate::support::session::initialize;
 use crate::support::{Config, Era, Rig, Upstream, in_both_eras, within};
 
 in_both_eras!(

@@ -6,6 +6,7 @@ use serde_json::json;
 use tokio::net::TcpStream;
 
 use crate::support::client::Answer;
+use crate::support::proxy::until_closed;
 use crate::support::shape::assert_state;
 use crate::support::{Client, Config, Era, PATIENCE, Rig, in_both_eras, within};
 
@@ -92,8 +93,7 @@ async fn open_connections_hear_of_their_tasks_and_make_no_more(era: Era) {
     rig.upstream.until_started("held").await;
     rig.proxy.terminate();
     probes.until_page("/readyz", 503).await;
-    let closed = async { while TcpStream::connect(client.address()).await.is_ok() {} };
-    within(PATIENCE, "the listener is closed", closed).await;
+    until_closed(client.address()).await;
 
     let refused: Answer = client.call("echo", json!({"text": "x"})).await;
     assert_eq!(refused.refusal().0, 503);
@@ -191,8 +191,7 @@ async fn a_call_of_a_client_without_tasks_is_waited_for(era: Era) {
     let call = tokio::spawn(async move { client.call("held", json!({})).await });
     rig.upstream.until_started("held").await;
     let mut draining = tokio::spawn(async move { probes.page(DRAIN).await });
-    let closed = async { while TcpStream::connect(rig.proxy.address()).await.is_ok() {} };
-    within(PATIENCE, "the listener is closed", closed).await;
+    until_closed(rig.proxy.address()).await;
     let early = tokio::time::timeout(Duration::from_millis(500), &mut draining).await;
     assert!(early.is_err(), "drained although a call runs: {early:?}");
     rig.upstream.release("held");

@@ -1,39 +1,33 @@
 //! Legacy clients in front of a server that is modern and nothing else.
 
+use std::ops::Deref;
+
 use hyper::Method;
 use serde_json::{Value, json};
 
 use crate::support::client::{Answer, Client, Request};
+use crate::support::session::{self, NEWEST, SESSION, accept, initialize};
 use crate::support::stream::Stream;
 use crate::support::{Config, Era, PATIENCE, Rig, within};
 
-const SESSION: &str = "mcp-session-id";
 const META: &str = "io.modelcontextprotocol/";
 
-pub(crate) fn initialize(version: &str, capabilities: Value) -> Value {
-    json!({"jsonrpc": "2.0", "id": "one", "method": "initialize", "params": {
-        "protocolVersion": version, "capabilities": capabilities,
-        "clientInfo": {"name": "suite", "version": "1"},
-    }})
-}
-
-/// A legacy session, as its client sees it.
+/// A session of a client that knows the tasks of its revision, and whose calls have members of its own.
 #[derive(Debug, Clone)]
-pub(crate) struct Session {
-    client: Client,
-    name: String,
-    version: &'static str,
+pub(crate) struct Session(session::Session);
+
+impl Deref for Session {
+    type Target = session::Session;
+
+    fn deref(&self) -> &session::Session {
+        &self.0
+    }
 }
 
 impl Session {
-    /// Declares what it can answer.
     pub(crate) async fn open(client: Client) -> Self {
-        Self::declaring(
-            client,
-            "2025-11-25",
-            json!({"elicitation": {}, "tasks": {}}),
-        )
-        .await
+        let capabilities = json!({"elicitation": {}, "tasks": {}});
+        Self::declaring(client, NEWEST, capabilities).await
     }
 
     pub(crate) async fn declaring(
@@ -41,45 +35,12 @@ impl Session {
         version: &'static str,
         capabilities: Value,
     ) -> Self {
-        let message = initialize(version, capabilities);
-        let answer = client.post(message.to_string()).send().await;
-        assert_eq!(answer.status, 200, "{}", answer.body);
-        let name = answer.headers[SESSION].to_str().unwrap().to_owned();
-        let session = Self {
-            client,
-            name,
-            version,
-        };
-        let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
-        assert_eq!(session.post(&ready).send().await.status, 202);
-        session
+        Self(session::Session::declaring(client, version, capabilities).await)
     }
 
     /// The same session at another replica.
     pub(crate) fn at(&self, client: Client) -> Self {
-        Self {
-            client,
-            ..self.clone()
-        }
-    }
-
-    pub(crate) fn post(&self, message: &Value) -> Request {
-        self.with_session(self.client.post(message.to_string()))
-    }
-
-    pub(crate) fn http(&self, verb: Method) -> Request {
-        let request = self.client.http(verb, "/mcp");
-        self.with_session(request.header("accept", "text/event-stream"))
-    }
-
-    fn with_session(&self, request: Request) -> Request {
-        request
-            .header(SESSION, &self.name)
-            .header("mcp-protocol-version", self.version)
-    }
-
-    pub(crate) fn request(&self, id: u64, method: &str, params: Value) -> Request {
-        self.post(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
+        Self(self.0.at(client))
     }
 
     pub(crate) fn calling(&self, id: u64, tool: &str, arguments: Value) -> Request {
@@ -102,10 +63,6 @@ impl Session {
 pub(crate) fn answered(answer: &Answer) -> Value {
     assert_eq!(answer.status, 200, "{}", answer.body);
     serde_json::from_str(&answer.text).unwrap()
-}
-
-pub(crate) fn accept(name: &str) -> Value {
-    json!({"action": "accept", "content": {"name": name}})
 }
 
 /// The next question, whose id is ours.

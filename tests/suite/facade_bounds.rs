@@ -4,9 +4,10 @@ use futures_util::future::join_all;
 use hyper::Method;
 use serde_json::{Value, json};
 
-use crate::facade::{Session, accept, answered, initialize, question};
-use crate::recovery::Pair;
+use crate::facade::{Session, answered, question};
 use crate::support::client::{Answer, Client};
+use crate::support::pair::Pair;
+use crate::support::session::{accept, initialize};
 use crate::support::{Config, Era, Rig};
 
 const URIS_MAX: usize = 256;

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::facade::{Session, accept, question};
+use crate::facade::{Session, question};
+use crate::support::session::accept;
 use crate::support::stream::Stream;
 use crate::support::{Config, Era, PATIENCE, Rig, within};
 

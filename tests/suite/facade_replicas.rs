@@ -4,8 +4,8 @@ use hyper::Method;
 use serde_json::json;
 
 use crate::facade::{Session, question};
-use crate::recovery::Pair;
 use crate::support::Era;
+use crate::support::pair::Pair;
 
 #[tokio::test]
 async fn a_session_is_served_and_its_questions_answered_by_any_replica() {

@@ -16,8 +16,9 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::memory;
 use crate::support::client::{Client, Request};
-use crate::support::{Config, Era, PATIENCE, Proxy, Rig, in_both_eras, within};
+use crate::support::{Config, Era, PATIENCE, Rig, eventually, in_both_eras};
 
 in_both_eras!(
     many_large_bodies_are_bounded_in_bytes,
@@ -49,10 +50,14 @@ async fn many_large_bodies_are_bounded_in_bytes(era: Era) {
     let refused = open.iter().filter(|(_, refused)| *refused).count();
     println!(
         "refused {refused}, peak {} MiB",
-        peak(&rig.proxy) / MIB as u64
+        memory::peak(rig.proxy.pid()) / MIB as u64
     );
     assert!((1..200).contains(&refused), "{refused} of 200 were refused");
-    assert!(peak(&rig.proxy) < POD / 2, "{} bytes", peak(&rig.proxy));
+    assert!(
+        memory::peak(rig.proxy.pid()) < POD / 2,
+        "{} bytes",
+        memory::peak(rig.proxy.pid())
+    );
     assert_eq!(large_calls(&rig), 0, "what did not come is not sent on");
 }
 
@@ -89,10 +94,14 @@ async fn large_bodies_on_one_http2_connection_are_bounded_in_bytes(era: Era) {
     }
     println!(
         "refused {refused}, peak {} MiB",
-        peak(&rig.proxy) / MIB as u64
+        memory::peak(rig.proxy.pid()) / MIB as u64
     );
     assert!(refused > 0, "none was refused");
-    assert!(peak(&rig.proxy) < POD / 2, "{} bytes", peak(&rig.proxy));
+    assert!(
+        memory::peak(rig.proxy.pid()) < POD / 2,
+        "{} bytes",
+        memory::peak(rig.proxy.pid())
+    );
 }
 
 async fn a_large_body_has_room_again(era: Era) {
@@ -104,21 +113,20 @@ async fn a_large_body_has_room_again(era: Era) {
     );
     let (first, refused) = first.await;
     assert!(!refused);
-    let refusal = within(PATIENCE, "there is no room", async {
-        loop {
-            let answer = large(&rig.client(), MIB - 4096).send().await;
-            if answer.status != 200 {
-                return answer;
-            }
-        }
+    let refusal = eventually(PATIENCE, "there is no room", async || {
+        let answer = large(&rig.client(), MIB - 4096).send().await;
+        (answer.status != 200).then_some(answer)
     });
     let refusal = refusal.await;
     assert_eq!(refusal.refusal(), (503, -32603));
     assert_eq!(refusal.headers["connection"], "close");
     others_go_on(&rig).await;
     drop(first);
-    let room = async { while large(&rig.client(), MIB - 4096).send().await.status != 200 {} };
-    within(PATIENCE, "there is room again", room).await;
+    let room = async || {
+        let answer = large(&rig.client(), MIB - 4096).send().await;
+        answer.of_status(200)
+    };
+    eventually(PATIENCE, "there is room again", room).await;
 }
 
 #[tokio::test]
@@ -136,11 +144,11 @@ async fn who_does_not_read_is_cut_where_others_need_the_room() {
         deaf.push(Deaf::ask(rig.proxy.address(), ask()).await);
     }
     let large = || large(&rig.client(), MIB / 2).send();
-    let short = async { while large().await.status == 200 {} };
-    within(PATIENCE, "there is no room", short).await;
+    let short = async || large().await.status != 200;
+    eventually(PATIENCE, "there is no room", short).await;
     others_go_on(&rig).await;
-    let room = async { while large().await.status != 200 {} };
-    within(PATIENCE, "there is room again", room).await;
+    let room = async || large().await.of_status(200);
+    eventually(PATIENCE, "there is room again", room).await;
     let mut cut = 0;
     for deaf in deaf {
         cut += usize::from(deaf.rest().await < 3 * MIB);
@@ -157,7 +165,7 @@ async fn listeners_to_nothing_cost_little() {
         rig.client().listening(json!({"taskIds": ids})).stream()
     };
     let mut listening = vec![listen().await];
-    let before = resident(&rig.proxy);
+    let before = memory::resident(rig.proxy.pid());
     for _ in 0..100 {
         let mut stream = listen().await;
         let acknowledged: Value = stream.next().await;
@@ -167,7 +175,7 @@ async fn listeners_to_nothing_cost_little() {
         );
         listening.push(stream);
     }
-    let each = resident(&rig.proxy).saturating_sub(before) / 100;
+    let each = memory::resident(rig.proxy.pid()).saturating_sub(before) / 100;
     println!("{each} bytes a listener");
     assert!(each < 40 << 10, "{each} bytes a listener");
 }
@@ -223,20 +231,4 @@ impl Deaf {
         let _ = self.0.read_to_end(&mut found).await;
         found.len()
     }
-}
-
-fn peak(proxy: &Proxy) -> u64 {
-    memory(proxy, "VmHWM:")
-}
-
-fn resident(proxy: &Proxy) -> u64 {
-    memory(proxy, "VmRSS:")
-}
-
-/// In bytes, by the kernel's word.
-fn memory(proxy: &Proxy, field: &str) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", proxy.pid())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix(field));
-    let number = line.unwrap().split_whitespace().next().unwrap();
-    number.parse::<u64>().unwrap() * 1024
 }

@@ -1,23 +1,27 @@
 //! Calls of legacy clients that are cut off and come back.
 
+use std::ops::Deref;
 use std::time::{Duration, Instant};
 
 use hyper::Method;
 use serde_json::{Value, json};
 
 use crate::support::client::{Answer, Client, Request};
+use crate::support::proxy::until_closed;
+use crate::support::session::{self, NEWEST, SESSION};
 use crate::support::stream::{Event, Stream};
-use crate::support::{Config, Era, PATIENCE, Rig, within};
+use crate::support::{Config, Era, Rig};
 
-const SESSION: &str = "mcp-session-id";
-const NEWEST: &str = "2025-11-25";
-
-/// A legacy session, as its client sees it.
+/// A session whose calls all have the id 7, and come back to their streams.
 #[derive(Debug, Clone)]
-pub(crate) struct Session {
-    client: Client,
-    name: String,
-    version: &'static str,
+pub(crate) struct Session(session::Session);
+
+impl Deref for Session {
+    type Target = session::Session;
+
+    fn deref(&self) -> &session::Session {
+        &self.0
+    }
 }
 
 impl Session {
@@ -26,7 +30,7 @@ impl Session {
     }
 
     pub(crate) async fn of_version(client: Client, version: &'static str) -> Self {
-        Self::declaring(client, version, json!({"elicitation": {}})).await
+        Self(session::Session::open(client, version).await)
     }
 
     pub(crate) async fn declaring(
@@ -34,35 +38,11 @@ impl Session {
         version: &'static str,
         capabilities: Value,
     ) -> Self {
-        let hello = json!({"jsonrpc": "2.0", "id": "one", "method": "initialize", "params": {
-            "protocolVersion": version, "capabilities": capabilities,
-            "clientInfo": {"name": "suite", "version": "1"},
-        }});
-        let answer = client.post(hello.to_string()).send().await;
-        let name = answer.headers[SESSION].to_str().unwrap().to_owned();
-        let session = Self {
-            client,
-            name,
-            version,
-        };
-        let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
-        assert_eq!(session.post(&ready).send().await.status, 202);
-        session
-    }
-
-    pub(crate) fn post(&self, message: &Value) -> Request {
-        self.on_it(self.client.post(message.to_string()))
-    }
-
-    fn on_it(&self, request: Request) -> Request {
-        request
-            .header(SESSION, &self.name)
-            .header("mcp-protocol-version", self.version)
+        Self(session::Session::declaring(client, version, capabilities).await)
     }
 
     pub(crate) fn calling(&self, tool: &str, arguments: Value) -> Request {
-        let params = json!({"name": tool, "arguments": arguments, "_meta": {"progressToken": "t"}});
-        self.post(&json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}))
+        self.0.calling(7, tool, arguments)
     }
 
     /// Waits for the answer no more.
@@ -72,21 +52,12 @@ impl Session {
     }
 
     pub(crate) fn back(&self, event: &str) -> Request {
-        let get = self.client.http(Method::GET, "/mcp");
-        let get = get.header("accept", "text/event-stream");
-        self.on_it(get).header("last-event-id", event)
-    }
-
-    pub(crate) fn ending(&self) -> Request {
-        self.on_it(self.client.http(Method::DELETE, "/mcp"))
+        self.http(Method::GET).header("last-event-id", event)
     }
 
     /// The same client at another replica, or as somebody else.
     pub(crate) fn over(&self, client: Client) -> Self {
-        Self {
-            client,
-            ..self.clone()
-        }
+        Self(self.at(client))
     }
 }
 
@@ -294,10 +265,7 @@ async fn what_is_answered_at_once_passes_byte_for_byte() {
         }
     }
     // A refusal rides its own status.
-    let lost = Session {
-        name: "lost".into(),
-        ..session.clone()
-    };
+    let lost = Session(session.named("lost"));
     let refused = lost.calling("echo", json!({})).send().await;
     assert_eq!(refused.refusal(), (404, -32600));
 }
@@ -345,10 +313,7 @@ async fn nobody_else_comes_back_to_a_call() {
     let session = Session::open(rig.client().named("Bearer a")).await;
     let mut stream = session.calling("steps", json!({"n": 1})).stream().await;
     let first = primed(&mut stream).await;
-    let other_session = Session {
-        name: "other".into(),
-        ..session.clone()
-    };
+    let other_session = Session(session.named("other"));
     for foreign in [
         session.over(rig.client().named("Bearer b")).back(&first),
         session.over(rig.client()).back(&first),
@@ -428,13 +393,7 @@ async fn a_drain_waits_for_held_calls_and_ends_them() {
         primed(&mut stream).await;
         let from = Instant::now();
         rig.proxy.terminate();
-        let closed = async {
-            while tokio::net::TcpStream::connect(rig.proxy.address())
-                .await
-                .is_ok()
-            {}
-        };
-        within(PATIENCE, "the listener is closed", closed).await;
+        until_closed(rig.proxy.address()).await;
         if ends {
             rig.upstream.release("held");
         }

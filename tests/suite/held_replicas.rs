@@ -7,40 +7,12 @@ use serde_json::json;
 
 use crate::held::{Session, assert_text, back_at, config, is_note, primed, reason, rest};
 use crate::redis_server::RedisServer;
-use crate::support::client::Client;
-use crate::support::{Config, Era, PATIENCE, Proxy, Upstream, within};
+use crate::support::pair::Pair;
+use crate::support::{Config, Era, PATIENCE, Upstream, eventually, within};
 
 /// Two replicas in front of a server that keeps no events.
-struct Pair {
-    a: Proxy,
-    b: Proxy,
-    upstream: Upstream,
-    redis: RedisServer,
-}
-
-impl Pair {
-    async fn start() -> Self {
-        Self::of(config()).await
-    }
-
-    async fn of(config: Config) -> Self {
-        let redis = RedisServer::start();
-        let upstream = Upstream::start(Era::Legacy).await;
-        let start = |id: &str| {
-            let replica = format!("lease = \"3s\"\nid = {id:?}");
-            let config = config.clone().redis(&redis.url());
-            let config = config.section("replica", &replica);
-            let url = upstream.url();
-            async move { config.start(&url).await }
-        };
-        let (a, b) = (start("a").await, start("b").await);
-        Self {
-            a,
-            b,
-            upstream,
-            redis,
-        }
-    }
+async fn pair(config: Config) -> Pair {
+    Pair::of(Upstream::start(Era::Legacy).await, config).await
 }
 
 /// What the store may hold; 0: as much as it likes.
@@ -55,9 +27,9 @@ pub(crate) fn allow_bytes(redis: &RedisServer, bytes: u64) {
 /// Also by calls that are the first thing that a replica hears of their session and its server.
 #[tokio::test]
 async fn a_session_that_began_elsewhere_has_its_calls_held() {
-    let pair = Pair::start().await;
-    let at_a = Session::open(Client::of(pair.a.address())).await;
-    let at_b = at_a.over(Client::of(pair.b.address()));
+    let pair = pair(config()).await;
+    let at_a = Session::open(pair.at_a()).await;
+    let at_b = at_a.over(pair.at_b());
     let mut stream = at_b.calling("steps", json!({"n": 1})).stream().await;
     let first = primed(&mut stream).await;
     drop(stream);
@@ -69,9 +41,9 @@ async fn a_session_that_began_elsewhere_has_its_calls_held() {
 
 #[tokio::test]
 async fn a_call_is_come_back_to_on_any_replica() {
-    let pair = Pair::start().await;
-    let at_a = Session::open(Client::of(pair.a.address())).await;
-    let at_b = at_a.over(Client::of(pair.b.address()));
+    let pair = pair(config()).await;
+    let at_a = Session::open(pair.at_a()).await;
+    let at_b = at_a.over(pair.at_b());
     let mut stream = at_a.calling("steps", json!({"n": 3})).stream().await;
     let mut last = primed(&mut stream).await;
     for (step, session) in [(1, &at_b), (2, &at_a), (3, &at_b)] {
@@ -96,9 +68,9 @@ async fn a_call_is_come_back_to_on_any_replica() {
 #[tokio::test]
 async fn a_call_is_cancelled_at_any_replica() {
     let carried = Config::auto("10s").terms("companion_tools = true\nfallback_after = \"60s\"");
-    let pair = Pair::of(carried).await;
-    let at_a = Session::open(Client::of(pair.a.address())).await;
-    let at_b = at_a.over(Client::of(pair.b.address()));
+    let pair = pair(carried).await;
+    let at_a = Session::open(pair.at_a()).await;
+    let at_b = at_a.over(pair.at_b());
     let mut stream = at_a.calling("steps", json!({"n": 1})).stream().await;
     let first = primed(&mut stream).await;
     drop(stream);
@@ -120,9 +92,9 @@ async fn a_call_is_cancelled_at_any_replica() {
 #[tokio::test]
 async fn a_question_of_a_carried_call_is_answered_at_any_replica() {
     let carried = Config::auto("10s").terms("companion_tools = true\nfallback_after = \"4s\"");
-    let pair = Pair::of(carried).await;
-    let at_a = Session::open(Client::of(pair.a.address())).await;
-    let at_b = at_a.over(Client::of(pair.b.address()));
+    let pair = pair(carried).await;
+    let at_a = Session::open(pair.at_a()).await;
+    let at_b = at_a.over(pair.at_b());
     let mut stream = at_a.calling("ask_then_hold", json!({})).stream().await;
     let question = stream.next_of("elicitation/create").await;
     let accept = json!({"action": "accept", "content": {"name": "Ada"}});
@@ -139,14 +111,14 @@ async fn a_question_of_a_carried_call_is_answered_at_any_replica() {
 
 #[tokio::test]
 async fn a_call_whose_replica_died_is_answered_for() {
-    let mut pair = Pair::start().await;
-    let session = Session::open(Client::of(pair.a.address())).await;
+    let mut pair = pair(config()).await;
+    let session = Session::open(pair.at_a()).await;
     let mut stream = session.calling("steps", json!({"n": 1})).stream().await;
     let first = primed(&mut stream).await;
     // What the client saw is in the log.
     stream.event().await.unwrap();
     pair.a.kill();
-    let at_b = session.over(Client::of(pair.b.address()));
+    let at_b = session.over(pair.at_b());
     let mut stream = back_at(&at_b, &first).await;
     let events = within(PATIENCE, "the end of a lost call", rest(&mut stream)).await;
     let last = events.last().unwrap();
@@ -157,8 +129,8 @@ async fn a_call_whose_replica_died_is_answered_for() {
 /// What the store could not take is kept here, and written when it is back.
 #[tokio::test]
 async fn a_call_goes_on_while_the_store_is_away() {
-    let pair = Pair::start().await;
-    let session = Session::open(Client::of(pair.a.address())).await;
+    let pair = pair(config()).await;
+    let session = Session::open(pair.at_a()).await;
     pair.redis.freeze();
     let mut stream = session.calling("steps", json!({"n": 2})).stream().await;
     let first = primed(&mut stream).await;
@@ -169,25 +141,18 @@ async fn a_call_goes_on_while_the_store_is_away() {
     assert_eq!(events.len(), 3, "{events:?}");
     assert_text(&events[2], "stepped");
     pair.redis.thaw();
-    let at_b = session.over(Client::of(pair.b.address()));
-    let kept = async {
-        loop {
-            let answer = at_b.back(&first).send().await;
-            if answer.status == 200 {
-                return answer.body;
-            }
-        }
-    };
-    let body = within(PATIENCE, "the log is written", kept).await;
+    let at_b = session.over(pair.at_b());
+    let kept = async || at_b.back(&first).send().await.of_status(200);
+    let body = eventually(PATIENCE, "the log is written", kept).await.body;
     assert!(body.contains("stepped"), "{body}");
 }
 
 /// A call over its time is answered for, and one that was cancelled is not.
 #[tokio::test]
 async fn a_cancel_finds_its_call_on_any_replica() {
-    let pair = Pair::of(config().terms("max_duration = \"4s\"")).await;
-    let at_a = Session::open(Client::of(pair.a.address())).await;
-    let at_b = at_a.over(Client::of(pair.b.address()));
+    let pair = pair(config().terms("max_duration = \"4s\"")).await;
+    let at_a = Session::open(pair.at_a()).await;
+    let at_b = at_a.over(pair.at_b());
     let arguments = json!({"n": 1, "deaf": true});
     let mut stream = at_a.calling("steps", arguments).stream().await;
     primed(&mut stream).await;
@@ -200,9 +165,9 @@ async fn a_cancel_finds_its_call_on_any_replica() {
 /// Also while its server does not stop talking.
 #[tokio::test]
 async fn a_cancel_finds_a_call_that_is_never_silent() {
-    let pair = Pair::of(config().terms("max_duration = \"6s\"")).await;
-    let at_a = Session::open(Client::of(pair.a.address())).await;
-    let at_b = at_a.over(Client::of(pair.b.address()));
+    let pair = pair(config().terms("max_duration = \"6s\"")).await;
+    let at_a = Session::open(pair.at_a()).await;
+    let at_b = at_a.over(pair.at_b());
     let arguments = json!({"n": 1, "deaf": true, "tick": 100});
     let mut stream = at_a.calling("steps", arguments).stream().await;
     primed(&mut stream).await;
@@ -216,9 +181,9 @@ async fn a_cancel_finds_a_call_that_is_never_silent() {
 /// it is lost when there is room again.
 #[tokio::test]
 async fn an_answer_that_could_not_be_kept_is_answered_for() {
-    let pair = Pair::of(config().terms("retention = \"2s\"")).await;
-    let at_a = Session::open(Client::of(pair.a.address())).await;
-    let at_b = at_a.over(Client::of(pair.b.address()));
+    let pair = pair(config().terms("retention = \"2s\"")).await;
+    let at_a = Session::open(pair.at_a()).await;
+    let at_b = at_a.over(pair.at_b());
     let mut stream = at_a.calling("steps", json!({"n": 1})).stream().await;
     let first = primed(&mut stream).await;
     stream.event().await.unwrap();
@@ -228,7 +193,7 @@ async fn an_answer_that_could_not_be_kept_is_answered_for() {
     pair.upstream.release("steps");
     assert_text(&rest(&mut stream).await[0], "stepped");
     let given_up = "an answer that the store did not take is kept no longer";
-    pair.a.until_logged(given_up).await;
+    pair.a.until_said(given_up, 1).await;
     allow_bytes(&pair.redis, 0);
     let events = rest(&mut elsewhere);
     let events = within(PATIENCE, "the end of a lost answer", events).await;

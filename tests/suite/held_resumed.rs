@@ -5,12 +5,10 @@ use serde_json::{Value, json};
 
 use crate::held::{Session, assert_text, back_at, config, is_note, primed, reason, rest};
 use crate::held_replicas::allow_bytes;
-use crate::redis_server::RedisServer;
 use crate::support::client::Client;
+use crate::support::pair::{Pair, SEAL_KEY};
 use crate::support::stream::Stream;
 use crate::support::{Config, Era, PATIENCE, Proxy, Rig, Upstream, within};
-
-const SEAL_KEY: &str = "5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e";
 
 async fn rig(config: Config) -> (Rig, Session) {
     let rig = Rig::start(Era::Legacy, config).await;
@@ -96,52 +94,27 @@ async fn an_answer_to_another_request_ends_no_call() {
 }
 
 /// Two replicas that can read what the other sealed.
-struct Pair {
-    a: Proxy,
-    b: Proxy,
-    upstream: Upstream,
-    redis: RedisServer,
-}
-
-impl Pair {
-    async fn start() -> Self {
-        let redis = RedisServer::start();
-        let upstream = Upstream::start(Era::Legacy).await;
-        upstream.keep_events_and_tell_late();
-        let a = replica("a", &redis, &upstream).await;
-        let b = replica("b", &redis, &upstream).await;
-        Self {
-            a,
-            b,
-            upstream,
-            redis,
-        }
-    }
-}
-
-async fn replica(id: &str, redis: &RedisServer, upstream: &Upstream) -> Proxy {
-    let replica = format!("lease = \"3s\"\nid = {id:?}");
-    config()
-        .redis(&redis.url())
+async fn pair() -> Pair {
+    let upstream = Upstream::start(Era::Legacy).await;
+    upstream.keep_events_and_tell_late();
+    let config = config()
         .section("upstream", "shared = true")
         .section("drain", "grace = \"500ms\"")
-        .store(&format!("seal_key = {SEAL_KEY:?}"))
-        .section("replica", &replica)
-        .start(&upstream.url())
-        .await
+        .store(&format!("seal_key = {SEAL_KEY:?}"));
+    Pair::of(upstream, config).await
 }
 
 /// The client was there, or came back to nobody; two come back at once, and one carries it on.
 #[tokio::test]
 async fn a_call_whose_replica_died_is_carried_on_by_another() {
-    let mut pair = Pair::start().await;
-    let secret = Client::of(pair.a.address()).named("Bearer a");
+    let mut pair = pair().await;
+    let secret = pair.at_a().named("Bearer a");
     let session = Session::open(secret).await;
     let mut stream = session.calling("steps", json!({"n": 4})).stream().await;
     let first = primed(&mut stream).await;
     let fourth = steps(&mut stream, 1..=4).await;
     pair.a.kill();
-    let at_b = session.over(Client::of(pair.b.address()).named("Bearer a"));
+    let at_b = session.over(pair.at_b().named("Bearer a"));
     let mut stream = back_at(&at_b, &fourth).await;
     let mut other = back_at(&at_b, &first).await;
     steps(&mut other, 1..=4).await;
@@ -159,10 +132,10 @@ async fn a_call_whose_replica_died_is_carried_on_by_another() {
 /// Its successor has the call: what it hears now is nobody's business.
 #[tokio::test]
 async fn a_replica_that_slept_leaves_its_call_to_its_successor() {
-    let pair = Pair::start().await;
+    let pair = pair().await;
     let (session, mut stream, second) = two_steps(&pair.a).await;
     pair.a.freeze();
-    let at_b = session.over(Client::of(pair.b.address()));
+    let at_b = session.over(pair.at_b());
     let mut taken = back_at(&at_b, &second).await;
     pair.upstream.until_resumed(1).await;
     pair.a.thaw();
@@ -177,11 +150,11 @@ async fn a_replica_that_slept_leaves_its_call_to_its_successor() {
 /// A new version is rolled out: what a replica cannot end in time, another one carries on.
 #[tokio::test]
 async fn a_replica_that_is_told_to_stop_leaves_its_call_to_another() {
-    let mut pair = Pair::start().await;
+    let mut pair = pair().await;
     let (session, mut stream, second) = two_steps(&pair.a).await;
     assert!(pair.a.stop().await.success());
     assert_eq!(rest(&mut stream).await, []);
-    let at_b = session.over(Client::of(pair.b.address()));
+    let at_b = session.over(pair.at_b());
     let mut stream = back_at(&at_b, &second).await;
     pair.upstream.until_resumed(1).await;
     pair.upstream.release("steps");
@@ -192,11 +165,11 @@ async fn a_replica_that_is_told_to_stop_leaves_its_call_to_another() {
 /// The second one goes before the server said once more where it can be come back to.
 #[tokio::test]
 async fn a_call_is_left_to_one_replica_after_the_other() {
-    let mut pair = Pair::start().await;
-    let c = replica("c", &pair.redis, &pair.upstream).await;
+    let mut pair = pair().await;
+    let c = pair.another("c").await;
     let (session, _stream, second) = two_steps(&pair.a).await;
     assert!(pair.a.stop().await.success());
-    let at_b = session.over(Client::of(pair.b.address()));
+    let at_b = session.over(pair.at_b());
     let mut stream = back_at(&at_b, &second).await;
     pair.upstream.until_resumed(1).await;
     assert!(pair.b.stop().await.success());
@@ -212,20 +185,20 @@ async fn a_call_is_left_to_one_replica_after_the_other() {
 /// What the store did not take a moment ago it may take now.
 #[tokio::test]
 async fn a_store_that_was_full_before_the_stop_costs_no_call() {
-    let mut pair = Pair::start().await;
-    let session = Session::open(Client::of(pair.a.address())).await;
+    let mut pair = pair().await;
+    let session = Session::open(pair.at_a()).await;
     let arguments = json!({"n": 2, "tick": 50});
     let mut stream = session.calling("steps", arguments).stream().await;
     primed(&mut stream).await;
     let second = steps(&mut stream, 1..=2).await;
     allow_bytes(&pair.redis, 1);
     let failed = "the store did not take what a held call said";
-    pair.a.until_logged(failed).await;
+    pair.a.until_said(failed, 1).await;
     allow_bytes(&pair.redis, 0);
     assert!(pair.a.stop().await.success());
     let events = rest(&mut stream).await;
     assert!(events.iter().all(is_note), "{:?}", events.last());
-    let at_b = session.over(Client::of(pair.b.address()));
+    let at_b = session.over(pair.at_b());
     let mut stream = back_at(&at_b, &second).await;
     pair.upstream.until_resumed(1).await;
     pair.upstream.release("steps");

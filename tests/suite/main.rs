@@ -12,8 +12,16 @@
 
 #[path = "../support/authority.rs"]
 mod authority;
+#[path = "../support/directory.rs"]
+mod directory;
+#[path = "../support/events.rs"]
+mod events;
+#[path = "../support/eventually.rs"]
+mod eventually;
 #[path = "../support/fleet.rs"]
 mod fleet;
+#[path = "../support/process.rs"]
+mod process;
 #[path = "../support/redis.rs"]
 mod redis_server;
 #[path = "../support/relay.rs"]
@@ -61,6 +69,9 @@ mod large_results;
 mod lifecycle;
 mod listen;
 mod malformed;
+#[expect(dead_code, reason = "the bars measure parts of a life")]
+#[path = "../support/memory.rs"]
+mod memory;
 mod native;
 mod pass;
 mod policy;

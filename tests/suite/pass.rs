@@ -3,7 +3,8 @@
 use hyper::Method;
 use serde_json::{Value, json};
 
-use crate::support::client::{Answer, Client, Request};
+use crate::support::client::{Answer, Client};
+use crate::support::session::{NEWEST, Session, initialize};
 use crate::support::upstream::CHALLENGE;
 use crate::support::{Config, Era, Rig, in_both_eras};
 
@@ -15,70 +16,31 @@ in_both_eras!(
     headers_of_one_connection_stay_there,
 );
 
-const SESSION: &str = "mcp-session-id";
-
-fn initialize() -> String {
-    json!({"jsonrpc": "2.0", "id": "one", "method": "initialize", "params": {
-        "protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}},
-        "clientInfo": {"name": "suite", "version": "1"},
-    }})
-    .to_string()
+fn hello() -> Value {
+    initialize(NEWEST, json!({"elicitation": {}}))
 }
 
-/// A legacy session, as its client sees it.
-#[derive(Debug)]
-struct Session {
-    client: Client,
-    name: String,
+async fn open(client: Client) -> (Session, Answer) {
+    Session::greeting(client, NEWEST, &hello()).await
 }
 
-impl Session {
-    async fn open(client: Client) -> (Self, Answer) {
-        let answer = client.post(initialize()).send().await;
-        let name = answer.headers[SESSION].to_str().unwrap().to_owned();
-        let session = Self { client, name };
-        let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
-        assert_eq!(session.post(&ready).send().await.status, 202);
-        (session, answer)
-    }
-
-    fn post(&self, message: &Value) -> Request {
-        self.with_session(self.client.post(message.to_string()))
-    }
-
-    fn http(&self, verb: Method) -> Request {
-        let request = self
-            .client
-            .http(verb, "/mcp")
-            .header("accept", "text/event-stream");
-        self.with_session(request)
-    }
-
-    fn with_session(&self, request: Request) -> Request {
-        request
-            .header(SESSION, &self.name)
-            .header("mcp-protocol-version", "2025-11-25")
-    }
-
-    async fn call(&self, tool: &str) -> Answer {
-        let params = json!({"name": tool, "arguments": {"text": "x", "ms": 200}});
-        let call = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params});
-        self.post(&call).send().await
-    }
+async fn call(session: &Session, tool: &str) -> Answer {
+    let params = json!({"name": tool, "arguments": {"text": "x", "ms": 200}});
+    session.request(7, "tools/call", params).send().await
 }
 
 #[tokio::test]
 async fn a_legacy_session_passes_byte_for_byte() {
     let rig = Rig::start(Era::Legacy, Config::always()).await;
     let direct = Client::of(rig.upstream.address());
-    let (through, opened) = Session::open(rig.client()).await;
-    let (direct, opened_directly) = Session::open(direct).await;
+    let (through, opened) = open(rig.client()).await;
+    let (direct, opened_directly) = open(direct).await;
     // But for what raincheck says of tasks.
     let tasks = r#""tasks":{"cancel":{},"requests":{"tools":{"call":{}}}}"#;
     let theirs = r#""tasks":{"cancel":{},"list":{}}"#;
     assert_eq!(opened.body.replace(tasks, theirs), opened_directly.body);
     for tool in ["echo", "slow", "fail", "error", "no such tool"] {
-        let (one, other) = (through.call(tool).await, direct.call(tool).await);
+        let (one, other) = (call(&through, tool).await, call(&direct, tool).await);
         assert_eq!(
             (one.status, &one.body),
             (other.status, &other.body),
@@ -96,7 +58,7 @@ async fn a_legacy_session_passes_byte_for_byte() {
 #[tokio::test]
 async fn a_legacy_session_has_its_streams_and_its_end() {
     let rig = Rig::start(Era::Legacy, Config::always()).await;
-    let (session, _) = Session::open(rig.client()).await;
+    let (session, _) = open(rig.client()).await;
     let mut stream = session
         .http(Method::GET)
         .header("last-event-id", "e-1")
@@ -118,14 +80,14 @@ async fn a_legacy_session_has_its_streams_and_its_end() {
         .unwrap();
     assert_eq!(get.header("last-event-id"), Some("e-1"));
     assert_eq!(session.http(Method::DELETE).send().await.status, 200);
-    assert_eq!(session.call("echo").await.status, 404);
+    assert_eq!(call(&session, "echo").await.status, 404);
     assert_eq!(session.http(Method::GET).send().await.status, 404);
 }
 
 #[tokio::test]
 async fn a_legacy_client_answers_its_server_itself() {
     let rig = Rig::start(Era::Legacy, Config::always()).await;
-    let (session, _) = Session::open(rig.client()).await;
+    let (session, _) = open(rig.client()).await;
     let params = json!({"name": "ask", "arguments": {}});
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
     let mut stream = session.post(&call).stream().await;
@@ -140,7 +102,7 @@ async fn a_legacy_client_answers_its_server_itself() {
 #[tokio::test]
 async fn a_legacy_client_that_leaves_cancels_nothing() {
     let rig = Rig::start(Era::Legacy, Config::always()).await;
-    let (session, _) = Session::open(rig.client()).await;
+    let (session, _) = open(rig.client()).await;
     let params = json!({"name": "held", "arguments": {}});
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
     let stream = session.post(&call).stream().await;
@@ -155,12 +117,9 @@ async fn a_legacy_client_that_leaves_cancels_nothing() {
 #[tokio::test]
 async fn a_legacy_batch_passes_unread() {
     let rig = Rig::start(Era::Legacy, Config::always()).await;
-    let (session, _) = Session::open(rig.client()).await;
+    let (session, _) = open(rig.client()).await;
     let batch = r#"[ {"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":1,"id":2}]"#;
-    session
-        .with_session(session.client.post(batch))
-        .send()
-        .await;
+    session.post_text(batch).send().await;
     assert_eq!(rig.upstream.received().last().unwrap().text(), batch);
 }
 
@@ -243,7 +202,7 @@ async fn a_challenge_passes_untouched(era: Era) {
         rig.upstream.challenge();
         let client = rig.client();
         let requests = [
-            client.post(initialize()),
+            client.post(hello().to_string()),
             client.request("tools/list", json!({})),
             client.request("server/discover", json!({})),
             client.calling("echo", json!({"text": ""})),
@@ -266,7 +225,7 @@ async fn headers_of_one_connection_stay_there(era: Era) {
     let rig = Rig::start(era, Config::never()).await;
     let client = rig.client();
     let request = match era {
-        Era::Legacy => client.post(initialize()),
+        Era::Legacy => client.post(hello().to_string()),
         Era::Modern => client.request("tools/list", json!({})),
     };
     let request = request

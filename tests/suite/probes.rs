@@ -6,7 +6,9 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 
 use crate::redis_server::RedisServer;
-use crate::support::{Client, Config, Era, PATIENCE, Rig, TempDir, Upstream, in_both_eras, within};
+use crate::support::{
+    Client, Config, Era, PATIENCE, Rig, TempDir, Upstream, eventually, in_both_eras, within,
+};
 
 in_both_eras!(
     it_is_ready_when_the_server_was_reached,
@@ -65,8 +67,7 @@ async fn a_program_that_cannot_be_run_is_missing_until_it_can() {
         let proxy = config.start("").await;
         let probes = Client::of(proxy.probes().await);
         let missing = json!(["upstream", "upstream_cannot_run"]);
-        let asking = async { while probes.page("/readyz").await.json()["missing"] != missing {} };
-        within(PATIENCE, "it dies again and again", asking).await;
+        until_ready_says(&probes, "missing", &missing).await;
         assert_eq!(probes.page("/readyz").await.status, 503);
 
         std::fs::write(&file, "").unwrap();
@@ -112,8 +113,16 @@ async fn a_store_that_is_lost_in_redis_is_degraded_and_ready(era: Era) {
 }
 
 async fn until_degraded(probes: &Client, wanted: serde_json::Value) {
-    let asking = async { while probes.page("/readyz").await.json()["degraded"] != wanted {} };
-    within(PATIENCE, "degraded or not", asking).await;
+    until_ready_says(probes, "degraded", &wanted).await;
+}
+
+async fn until_ready_says(probes: &Client, what: &str, wanted: &serde_json::Value) {
+    eventually(PATIENCE, &format!("{what} is {wanted}"), async || {
+        let said = probes.page("/readyz").await.json();
+        let is_so = said[what] == *wanted;
+        is_so.then_some(()).ok_or(said)
+    })
+    .await;
 }
 
 async fn a_gateway_whose_redis_is_lost_is_not_ready(era: Era) {

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::support::client::{Client, Task};
+use crate::support::session::accept;
 use crate::support::shape::{assert_questions, assert_state};
 use crate::support::upstream::Tally;
 use crate::support::{Config, Era, Rig, in_both_eras};
@@ -24,10 +25,6 @@ in_both_eras!(
     a_question_ends_the_grace_window,
     the_servers_own_state_stays_private,
 );
-
-fn accept(name: &str) -> Value {
-    json!({"action": "accept", "content": {"name": name}})
-}
 
 /// The keys of the open questions.
 fn keys(state: &Value) -> Vec<String> {

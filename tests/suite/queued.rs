@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::recovery::{Pair, SEAL_KEY};
 use crate::support::client::Task;
-use crate::support::{Config, Era, in_both_eras};
+use crate::support::pair::{Pair, SEAL_KEY};
+use crate::support::{Config, Era, PATIENCE, in_both_eras};
 
 in_both_eras!(
     a_queued_call_of_a_lost_owner_has_no_effect,
@@ -50,8 +50,8 @@ async fn a_queued_call_that_is_safe_to_repeat_runs_elsewhere_once(era: Era) {
     pair.upstream.until_started("at b").await;
     pair.a.kill();
     // It is one of two now: the call that ran at A is run again, too.
-    let is_b_s = async || pair.record(&waits).await.contains("\"owner\":\"b/");
-    while !is_b_s().await {}
+    pair.until_record(PATIENCE, &waits, "it is of B", "\"owner\":\"b/")
+        .await;
     pair.at_b().until_it(&waits, "waiting", says_so).await;
     assert_eq!(pair.upstream.tally("echo").started, 0);
     pair.upstream.release("at b");

@@ -66,7 +66,7 @@ async fn certificates_are_changed_under_a_running_call(era: Era) {
     let task = client.call("held", json!({})).await.into_task();
     upstream.until_started("held").await;
 
-    std::fs::write(files.path().join("key"), "hunter2").unwrap();
+    files.file("key", "hunter2");
     proxy.hang_up();
     proxy.until_said("the old files stay in use", 1).await;
     assert_wrapped(&proxy, &upstream, "still the old").await;

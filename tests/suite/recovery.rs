@@ -2,85 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::redis_server::RedisServer;
-use crate::support::client::Task;
+use crate::support::pair::{Pair, SEAL_KEY};
+use crate::support::session::accept;
 use crate::support::shape::assert_state;
-use crate::support::{Client, Config, Era, PATIENCE, Proxy, Upstream, in_both_eras, within};
-
-pub(crate) const SEAL_KEY: &str =
-    "1f2e3d4c5b6a79880f1e2d3c4b5a69781f2e3d4c5b6a79880f1e2d3c4b5a6978";
-
-/// Two replicas in front of one server.
-pub(crate) struct Pair {
-    pub(crate) a: Proxy,
-    pub(crate) b: Proxy,
-    pub(crate) upstream: Upstream,
-    pub(crate) redis: RedisServer,
-}
-
-impl Pair {
-    pub(crate) async fn start(era: Era, terms: &str) -> Self {
-        Self::with(era, terms, |config| {
-            config
-                .section("upstream", "shared = true\ntrust_annotations = true")
-                .store(&format!("seal_key = {SEAL_KEY:?}"))
-        })
-        .await
-    }
-
-    pub(crate) async fn with(era: Era, terms: &str, more: impl Fn(Config) -> Config) -> Self {
-        let redis = RedisServer::start();
-        let upstream = Upstream::start(era).await;
-        upstream.keep_events();
-        let config = |id: &str| {
-            let config = Config::always().terms(terms).redis(&redis.url());
-            more(config.section("replica", &format!("lease = \"3s\"\nid = {id:?}")))
-        };
-        let (a, b) = (config("a"), config("b"));
-        let (a, b) = (
-            a.start(&upstream.url()).await,
-            b.start(&upstream.url()).await,
-        );
-        Self {
-            a,
-            b,
-            upstream,
-            redis,
-        }
-    }
-
-    /// The record as it lies in Redis.
-    pub(crate) async fn record(&self, task: &Task) -> String {
-        let mut read = redis::cmd("HGET");
-        read.arg(record_key(task)).arg("d");
-        let record: Vec<u8> = read.query_async(&mut self.connect().await).await.unwrap();
-        String::from_utf8(record).unwrap()
-    }
-
-    pub(crate) async fn connect(&self) -> redis::aio::MultiplexedConnection {
-        let client = redis::Client::open(self.redis.url()).unwrap();
-        client.get_multiplexed_async_connection().await.unwrap()
-    }
-
-    /// The record says where to resume a moment after the stream did: until then nobody else can
-    /// carry the call on.
-    pub(crate) async fn until_resumable(&self, task: &Task) {
-        let written = async { while !self.record(task).await.contains(r#""resume":"#) {} };
-        within(PATIENCE, "where to resume is written down", written).await;
-    }
-
-    pub(crate) fn at_a(&self) -> Client {
-        Client::of(self.a.address())
-    }
-
-    pub(crate) fn at_b(&self) -> Client {
-        Client::of(self.b.address())
-    }
-}
-
-pub(crate) fn record_key(task: &Task) -> String {
-    format!("{{suite:00}}:t:{}", task.id)
-}
+use crate::support::{Client, Config, Era, Upstream, in_both_eras};
 
 #[tokio::test]
 async fn a_call_on_a_resumable_stream_is_carried_on_and_runs_once() {
@@ -145,10 +70,6 @@ async fn a_question_outlives_the_replica_that_heard_it() {
 fn key(state: &Value) -> String {
     let requests = state["inputRequests"].as_object().unwrap();
     requests.keys().next().unwrap().clone()
-}
-
-fn accept(name: &str) -> Value {
-    json!({"action": "accept", "content": {"name": name}})
 }
 
 #[tokio::test]

@@ -1,12 +1,16 @@
 //! A Redis that answers with errors: an idle replica asks it seldom, says why once, and goes on by
 //! itself when it works again.
 
+use std::future::ready;
+use std::io::Write as _;
+use std::os::unix::net::UnixStream;
+
 use redis::Connection;
 use serde_json::json;
 
 use crate::fleet::{Cluster, ask};
 use crate::redis_server::RedisServer;
-use crate::support::{Config, Era, PATIENCE, Rig, within};
+use crate::support::{Config, Era, PATIENCE, Rig, eventually, within};
 
 /// What a replica's own scripts do inside, and what this test asks.
 const NOT_COUNTED: [&str; 8] = [
@@ -61,8 +65,11 @@ async fn a_listener_hears_what_could_not_be_read() {
     let changed = ["XADD", "{suite:00}:log", "*", "i", &*task.id, "r", "9"];
     let _: String = ask(&mut admin, &changed);
     // So often only where the read is begun again.
-    let again = async { while refused_reads(&mut admin) < 12 {} };
-    within(PATIENCE, "it is read again and again", again).await;
+    let again = || {
+        let reads = refused_reads(&mut admin);
+        ready(if reads < 12 { Err(reads) } else { Ok(()) })
+    };
+    eventually(PATIENCE, "it is read again and again", again).await;
     user(&mut admin, &["+hmget"]);
     stream.next_of("notifications/tasks").await;
 }
@@ -85,18 +92,83 @@ async fn a_slot_is_served_by_nobody() {
     for node in &mut nodes {
         let _: String = ask(node, &["CLUSTER", "DELSLOTS", "16000"]);
     }
-    let fails = async {
-        for node in &mut nodes {
-            while !ask::<String>(node, &["CLUSTER", "INFO"]).contains("cluster_state:fail") {}
-        }
+    let fails = || {
+        let mut infos = nodes
+            .iter_mut()
+            .map(|node| ask::<String>(node, &["CLUSTER", "INFO"]));
+        let serving = infos.find(|info| !info.contains("cluster_state:fail"));
+        ready(serving.map_or(Ok(()), Err))
     };
-    within(PATIENCE, "the cluster fails", fails).await;
+    eventually(PATIENCE, "the cluster fails", fails).await;
     // Once every log was found to be refused.
     rig.proxy.until_said("a change log cannot be read", 1).await;
     is_quiet(&rig, &mut nodes, "CLUSTERDOWN").await;
     let _: String = ask(&mut nodes[2], &["CLUSTER", "ADDSLOTS", "16000"]);
     cluster.wait();
     works_again(&rig).await;
+}
+
+/// Redis was started again and still reads its file: it answers everything with LOADING.
+#[tokio::test]
+async fn the_file_is_still_read() {
+    // Few bytes and a pause after each key, so that it answers meanwhile and takes its time.
+    let slowly = [
+        "--loading-process-events-interval-bytes",
+        "1024",
+        "--key-load-delay",
+        "5000",
+    ];
+    let mut server = RedisServer::with(&slowly);
+    let fill = "for i = 1, 20000 do redis.call('SET', 'other:' .. i, 'x') end return 'OK'";
+    let _: String = ask(&mut server.connect(), &["EVAL", fill, "0"]);
+    let config = Config::always().redis(&server.url());
+    let config = config.tool("echo", "mode = \"never\"");
+    let patience = "read_patience = \"300ms\"\ncreate_patience = \"300ms\"";
+    let rig = Rig::start(Era::Legacy, config.store(patience)).await;
+    let client = rig.client();
+    let task = client
+        .call("held", json!({"nonce": "before"}))
+        .await
+        .into_task();
+    rig.upstream.until_started("before").await;
+    let _: String = ask(&mut server.connect(), &["SAVE"]);
+    server.kill();
+    server.restart();
+    rig.proxy.until_said("LOADING", 1).await;
+    for _ in 0..4 {
+        let (told, refused, passed) = tokio::join!(
+            client.asking("tasks/get", &task).send(),
+            client.call("held", json!({"nonce": "meanwhile"})),
+            client.call("echo", json!({"text": "x"})),
+        );
+        assert_eq!(told.refusal(), (503, -32603));
+        assert_eq!(refused.refusal(), (503, -32603));
+        assert_eq!(passed.into_text(), "x");
+    }
+    assert_eq!(rig.upstream.tally("meanwhile").started, 0);
+    let log = rig.proxy.log();
+    // By the heartbeat and by the reader of the change log, however often they ask.
+    let causes = log.lines().filter(|line| line.contains("LOADING"));
+    let mut causes: Vec<_> = causes
+        .filter_map(|line| line.split("WARN").nth(1))
+        .collect();
+    causes.sort_unstable();
+    let told = causes.len();
+    causes.dedup();
+    assert!(told == causes.len() && told <= 3, "{log}");
+    // Not by a client, which would wait until the file was read.
+    let mut admin = UnixStream::connect(server.socket()).unwrap();
+    admin.write_all(b"CONFIG SET key-load-delay 0\r\n").unwrap();
+    rig.upstream.release("before");
+    let answered = || async {
+        let status = client.asking("tasks/get", &task).send().await.status;
+        if status == 200 { Ok(()) } else { Err(status) }
+    };
+    eventually(PATIENCE, "the file is read", answered).await;
+    client.until(&task, "completed").await;
+    let again = client.call("slow", json!({"ms": 1})).await.into_task();
+    client.until(&again, "completed").await;
+    assert_eq!(rig.upstream.tally("before").started, 1);
 }
 
 async fn as_a_user() -> (RedisServer, Rig) {
@@ -165,7 +237,11 @@ fn commands(server: &mut Connection) -> u64 {
 async fn works_again(rig: &Rig) {
     let client = rig.client();
     let again = async {
-        while client.call("echo", json!({"text": "x"})).await.status != 200 {}
+        let call = async || {
+            let answer = client.call("echo", json!({"text": "x"})).await;
+            answer.of_status(200)
+        };
+        eventually(PATIENCE, "a call is answered", call).await;
         let task = client.call("echo", json!({"text": "x"})).await.into_task();
         client.until(&task, "completed").await;
     };

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::fleet::{Cluster, Sentinels, ask};
 use crate::support::client::{Client, Task};
-use crate::support::{Config, Era, Rig, in_both_eras, within};
+use crate::support::{Config, Era, Rig, eventually, in_both_eras};
 
 in_both_eras!(
     a_task_outlives_the_primary_that_it_was_made_on,
@@ -80,17 +80,15 @@ async fn a_task_waits_for_a_node_that_comes_back(era: Era) {
 
 /// Polls through an outage: that it lasts is all that may be said in it.
 async fn until_served(client: &Client, task: &Task) {
-    let served = async {
-        loop {
-            let answer = client.asking("tasks/get", task).send().await;
-            if answer.status == 200 {
-                answer.into_result();
-                return;
-            }
+    let served = async || {
+        let answer = client.asking("tasks/get", task).send().await;
+        if answer.status != 200 {
             assert_eq!(answer.refusal(), AWAY, "{}", answer.body);
         }
+        answer.of_status(200)
     };
-    within(Duration::from_secs(30), "the store is back", served).await;
+    let served = eventually(Duration::from_secs(30), "the store is back", served).await;
+    served.into_result();
 }
 
 /// From creation to completion.

@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::held_replicas::allow_bytes;
-use crate::recovery::{Pair, record_key};
 use crate::support::client::Task;
+use crate::support::pair::{Pair, record_key};
 use crate::support::shape::assert_state;
-use crate::support::{Era, PATIENCE, in_both_eras, within};
+use crate::support::{Era, PATIENCE, eventually, in_both_eras};
 
 in_both_eras!(
     questions_are_answered_anywhere,
@@ -151,19 +151,14 @@ async fn an_unreadable_record_stands_in_nobodys_way() {
     let mut look = redis::pipe();
     look.cmd("ZCARD").arg("{suite:live}");
     look.cmd("ZCARD").arg("{suite:00}:due");
-    let forgotten = async {
-        loop {
-            let (living, due): (u64, u64) = look.query_async(&mut redis).await.unwrap();
-            if (living, due) == (1, 0) {
-                return;
-            }
-        }
-    };
-    within(
-        PATIENCE,
-        "its owner and its deadline are forgotten",
-        forgotten,
-    )
+    let what = "its owner and its deadline are forgotten";
+    eventually(PATIENCE, what, async || {
+        let answer = look.query_async(&mut redis.clone()).await;
+        let (living, due): (u64, u64) = answer.unwrap();
+        let forgotten = (living, due) == (1, 0);
+        let seen = || format!("{living} owners, {due} deadlines");
+        forgotten.then_some(()).ok_or_else(seen)
+    })
     .await;
 }
 
@@ -208,8 +203,9 @@ async fn a_task_that_its_owner_does_not_carry_is_ended() {
     index.arg(&indexes[0]).arg(&forgotten.id);
     index.exec_async(&mut redis).await.unwrap();
 
-    let ended = async { while !pair.record(&forgotten).await.contains("store_lost") {} };
-    within(PATIENCE * 2, "the forgotten task is ended", ended).await;
+    let what = "the forgotten task is ended";
+    pair.until_record(PATIENCE * 2, &forgotten, what, "store_lost")
+        .await;
     assert_state(&pair.at_b().get(&forgotten).await, "failed");
     assert_state(&pair.at_b().get(&task).await, "working");
 }

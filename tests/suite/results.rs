@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::redis_server::RedisServer;
 use crate::support::answer::Task;
 use crate::support::upstream::FAITHFUL;
-use crate::support::{Config, Era, PATIENCE, Rig, in_both_eras, within};
+use crate::support::{Config, Era, PATIENCE, Rig, eventually, in_both_eras};
 
 in_both_eras!(
     a_kept_result_keeps_its_bytes,
@@ -150,13 +150,10 @@ async fn a_result_is_kept_however_deep_and_half_it_is(era: Era) {
         if answer.contains(r#""taskId""#) {
             let task = serde_json::from_str::<Value>(&answer).unwrap()["result"].take();
             let task = Task::by_id(task["taskId"].as_str().unwrap());
-            answer = within(PATIENCE, "the task ends", async {
-                loop {
-                    let state = client.asking("tasks/get", &task).send().await.text;
-                    if !state.contains(r#""status":"working""#) {
-                        return state;
-                    }
-                }
+            answer = eventually(PATIENCE, "the task ends", async || {
+                let state = client.asking("tasks/get", &task).send().await.text;
+                let works = state.contains(r#""status":"working""#);
+                if works { Err(state) } else { Ok(state) }
             })
             .await;
         }

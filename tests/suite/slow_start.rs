@@ -37,8 +37,8 @@ fn changing(directory: &TempDir) -> Config {
 }
 
 fn set(directory: &TempDir, mode: &str, delay: &str) {
-    std::fs::write(directory.path().join("mode"), mode).unwrap();
-    std::fs::write(directory.path().join("delay"), delay).unwrap();
+    directory.file("mode", mode);
+    directory.file("delay", delay);
     let _ = std::fs::remove_file(directory.path().join("starts"));
 }
 
@@ -139,7 +139,7 @@ async fn a_session_that_cannot_go_on_with_it_has_a_process_of_its_own() {
     let directory = TempDir::new();
     let proxy = program(&directory, "strict", 0.0).start("").await;
     let client = Client::of(proxy.address());
-    let initialize = crate::facade::initialize("2025-11-25", json!({}));
+    let initialize = crate::support::session::initialize("2025-11-25", json!({}));
     let answer = client.post(initialize.to_string()).send().await;
     assert_eq!(answer.into_result()["serverInfo"]["name"], "stdio-fixture");
 }

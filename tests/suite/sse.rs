@@ -6,10 +6,11 @@ use serde_json::{Value, json};
 
 use crate::sse_server::{Refusal, SseServer};
 use crate::support::client::{Answer, Client, Request};
+use crate::support::session::{self, SESSION, initialize};
 use crate::support::shape::assert_state;
 use crate::support::{Config, Proxy, TempDir};
 
-const SESSION: &str = "mcp-session-id";
+const VERSION: &str = "2025-06-18";
 
 async fn rig(config: Config) -> (SseServer, Proxy) {
     let server = SseServer::start().await;
@@ -74,33 +75,29 @@ async fn a_stream_that_is_cut_fails_its_task_and_the_next_call_has_another() {
     assert_eq!(server.seen("cut").len(), 1);
 }
 
-/// A legacy session, as its client sees it.
-struct Session {
-    client: Client,
-    name: String,
+fn hello() -> Value {
+    initialize(VERSION, json!({"elicitation": {}}))
 }
+
+/// A session whose client names its revision in no header, as the first clients of sessions did.
+struct Session(session::Session);
 
 impl Session {
     async fn open(client: Client) -> Self {
-        let answer = client.post(initialize()).send().await;
-        let name = answer.headers[SESSION].to_str().unwrap().to_owned();
+        let (session, answer) = session::Session::greeting(client, VERSION, &hello()).await;
         let opened = answer.json();
         assert_eq!(opened["id"], "one");
         assert_eq!(opened["result"]["serverInfo"]["name"], "sse-fixture");
-        let session = Self { client, name };
-        let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
-        assert_eq!(session.post(&ready).send().await.status, 202);
-        session
+        Self(session)
     }
 
     fn post(&self, message: &Value) -> Request {
-        let request = self.client.post(message.to_string());
-        request.header(SESSION, &self.name)
+        self.0.post(message).without("mcp-protocol-version")
     }
 
     fn calling(&self, id: &str, tool: &str, arguments: Value) -> Request {
-        let params = json!({"name": tool, "arguments": arguments, "_meta": {"progressToken": "t"}});
-        self.post(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}))
+        let calling = self.0.calling(id, tool, arguments);
+        calling.without("mcp-protocol-version")
     }
 
     async fn call(&self, tool: &str, arguments: Value) -> Answer {
@@ -108,18 +105,9 @@ impl Session {
     }
 
     async fn end(self) {
-        let request = self.client.http(Method::DELETE, "/mcp");
-        let ended = request.header(SESSION, &self.name).send().await;
-        assert_eq!(ended.status, 200);
+        let ending = self.0.ending().without("mcp-protocol-version");
+        assert_eq!(ending.send().await.status, 200);
     }
-}
-
-fn initialize() -> String {
-    json!({"jsonrpc": "2.0", "id": "one", "method": "initialize", "params": {
-        "protocolVersion": "2025-06-18", "capabilities": {"elicitation": {}},
-        "clientInfo": {"name": "suite", "version": "1"},
-    }})
-    .to_string()
 }
 
 /// Also by a legacy client that is the first of all.
@@ -166,7 +154,7 @@ async fn a_session_ends_with_its_stream() {
     assert_eq!(held.next().await["error"]["code"], -32603);
     let after = session.call("echo", json!({"text": "x"})).await;
     assert_eq!(after.status, 404);
-    let session = Session::open(session.client.clone()).await;
+    let session = Session::open(session.0.client.clone()).await;
     // A message that the server does not know where to put ends it, too.
     server.refuse("tools/call", Refusal::Status(404, "Session not found"));
     let refused = session.call("echo", json!({"text": "x"})).await.json();
@@ -180,15 +168,17 @@ async fn a_session_ends_with_its_stream() {
 async fn a_session_of_before_is_not_found() {
     let (_server, proxy) = rig(Config::always()).await;
     let client = Client::of(proxy.address());
-    let old = Session {
+    let name = "9d0f8a4e-0000-4000-8000-000000000000";
+    let old = Session(session::Session {
         client: client.clone(),
-        name: "9d0f8a4e-0000-4000-8000-000000000000".into(),
-    };
+        name: name.into(),
+        version: VERSION,
+    });
     let request = client.http(Method::GET, "/mcp");
     let request = request.header("accept", "text/event-stream");
     let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
     assert_eq!(old.post(&ping).send().await.status, 404);
-    let news = request.header(SESSION, &old.name).send().await;
+    let news = request.header(SESSION, name).send().await;
     assert_eq!(news.status, 404);
     Session::open(client).await;
 }
@@ -198,7 +188,7 @@ async fn credentials_and_where_to_get_them_pass_to_the_same_machine() {
     let (server, proxy) = rig(tasks()).await;
     server.wants("Bearer mine");
     let stranger = Client::of(proxy.address());
-    let refused = stranger.post(initialize()).send().await;
+    let refused = stranger.post(hello().to_string()).send().await;
     assert_eq!(refused.status, 401);
     assert_eq!(refused.headers["www-authenticate"], "Bearer realm=\"sse\"");
     let refused = stranger.calling("echo", json!({"text": "x"})).send().await;

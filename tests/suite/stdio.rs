@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use serde_json::{Value, json};
 
+use crate::process::until_gone;
 use crate::support::client::Client;
 use crate::support::shape::assert_state;
-use crate::support::{Config, Era, PATIENCE, Proxy, in_both_eras, within};
+use crate::support::{Config, Era, PATIENCE, Proxy, eventually, in_both_eras};
 
 in_both_eras!(
     a_call_is_a_task,
@@ -56,16 +57,7 @@ async fn pid(client: &Client) -> u32 {
 }
 
 async fn gone(pid: u32) {
-    let is_there = || {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        !stat.is_empty() && !stat.contains(") Z ")
-    };
-    let waiting = async {
-        while is_there() {
-            tokio::task::yield_now().await;
-        }
-    };
-    within(PATIENCE, "the process is gone", waiting).await;
+    until_gone(PATIENCE, pid).await;
 }
 
 async fn a_call_is_a_task(era: Era) {
@@ -149,30 +141,25 @@ async fn a_cancelled_task_is_cancelled_at_the_server(era: Era) {
     let client = Client::of(proxy.address());
     let task = client.call("hold", json!({"nonce": "a"})).await.into_task();
     // What was not sent yet needs no cancel.
-    let sent = async {
-        while !seen(&client)
-            .await
-            .iter()
-            .any(|m| m["params"]["name"] == "hold")
-        {}
-    };
-    within(PATIENCE, "the server has it", sent).await;
+    eventually(PATIENCE, "the server has it", async || {
+        let seen = seen(&client).await;
+        let hold = seen.iter().any(|m| m["params"]["name"] == "hold");
+        hold.then_some(()).ok_or_else(|| json!(seen))
+    })
+    .await;
     client.cancel(&task).await.assert_acknowledged();
     client.until(&task, "cancelled").await;
-    let told = async {
-        loop {
-            let seen = seen(&client).await;
-            let hold = seen.iter().find(|m| m["params"]["name"] == "hold");
-            let cancelled = seen
-                .iter()
-                .find(|m| m["method"] == "notifications/cancelled");
-            if let Some(cancelled) = cancelled {
-                assert_eq!(cancelled["params"]["requestId"], hold.unwrap()["id"]);
-                return;
-            }
-        }
+    let told = async || {
+        let seen = seen(&client).await;
+        let hold = seen.iter().find(|m| m["params"]["name"] == "hold");
+        let cancelled = seen
+            .iter()
+            .find(|m| m["method"] == "notifications/cancelled");
+        let cancelled = cancelled.ok_or_else(|| json!(seen))?;
+        assert_eq!(cancelled["params"]["requestId"], hold.unwrap()["id"]);
+        Ok::<_, Value>(())
     };
-    within(Duration::from_secs(2), "the server is told", told).await;
+    eventually(Duration::from_secs(2), "the server is told", told).await;
 }
 
 async fn a_dead_process_fails_its_task_and_the_next_call_has_another(era: Era) {
@@ -228,15 +215,9 @@ async fn what_the_server_writes_to_standard_error_is_logged_safely() {
     plain(&client, "stderr", json!({"bytes": 10 << 20})).await;
     // Its end says how much was left out.
     client.call("exit", json!({})).await;
-    let left_out = async {
-        while !proxy
-            .log()
-            .contains("more to its standard error than is logged")
-        {
-            tokio::task::yield_now().await;
-        }
-    };
-    within(PATIENCE, "the log says that lines were left out", left_out).await;
+    proxy
+        .until_said("more to its standard error than is logged", 1)
+        .await;
     let log = proxy.log();
     assert!(log.contains("line=\"\\u{1b}[31mxxx"), "{log}");
     assert!(

@@ -9,7 +9,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use crate::support::shape::{assert_created, assert_state};
 use crate::support::upstream::{Greeting, Upstream};
-use crate::support::{Config, Era, PATIENCE, TempDir, in_both_eras, within};
+use crate::support::{Config, Era, PATIENCE, TempDir, eventually, in_both_eras, within};
 
 in_both_eras!(
     a_call_is_a_task,
@@ -112,15 +112,20 @@ impl Launched {
     }
 
     async fn until(&mut self, task: &Value, status: &str) -> Value {
-        for id in 1000.. {
+        // One look at a time.
+        let front = tokio::sync::Mutex::new((self, 1000..));
+        let what = format!("the task is {status}");
+        eventually(PATIENCE, &what, async || {
+            let (front, ids) = &mut *front.lock().await;
             let params = modern(json!({"taskId": task["taskId"]}));
-            let state = self.request(json!(id), "tasks/get", params).await;
+            let state = front.request(json!(ids.next()), "tasks/get", params).await;
             if state["result"]["status"] == status {
-                return state["result"].clone();
+                return Ok(state["result"].clone());
             }
             assert_eq!(state["result"]["status"], "working", "{state}");
-        }
-        unreachable!()
+            Err(state)
+        })
+        .await
     }
 
     pub(crate) async fn initialize(&mut self) {

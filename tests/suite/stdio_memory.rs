@@ -3,8 +3,9 @@
 use rustix::process::{Resource, getrlimit, setrlimit};
 use serde_json::json;
 
+use crate::memory;
 use crate::support::client::Client;
-use crate::support::{Config, Era, PATIENCE, Proxy, in_both_eras, within};
+use crate::support::{Config, Era, PATIENCE, Proxy, eventually, in_both_eras, within};
 
 in_both_eras!(a_thousand_calls_leave_nothing_behind);
 
@@ -27,23 +28,26 @@ async fn a_thousand_calls_leave_nothing_behind(era: Era) {
     let open = open_files(&proxy);
     run(&client, 1).await;
     until_closed(&client, &proxy, open).await;
-    let first = resident(&proxy);
+    let first = memory::resident(proxy.pid());
     for number in 2..=RUNS {
         run(&client, number).await;
     }
     until_closed(&client, &proxy, open).await;
-    let last = resident(&proxy);
-    assert!(last * 10 <= first * 11, "from {first} kB to {last} kB");
+    let last = memory::resident(proxy.pid());
+    assert!(last * 10 <= first * 11, "from {first} to {last} bytes");
 }
 
 /// The connections of a run are gone, and all that belongs to them.
 async fn until_closed(client: &Client, proxy: &Proxy, open: usize) {
-    let closed = async {
-        while open_files(proxy) > open {
+    eventually(PATIENCE, "every connection is closed", async || {
+        let left = open_files(proxy);
+        if left > open {
             client.call("holding", json!({})).await.into_text();
+            return Err(format!("{left} open files, {open} before"));
         }
-    };
-    within(PATIENCE, "every connection is closed", closed).await;
+        Ok(())
+    })
+    .await;
 }
 
 fn open_files(proxy: &Proxy) -> usize {
@@ -59,27 +63,16 @@ async fn run(client: &Client, number: usize) {
         tokio::spawn(async move { client.call("hold", arguments).await.into_text() })
     });
     let calls: Vec<_> = calling.collect();
-    let held = async {
-        let all = CALLS.to_string();
-        while client.call("holding", json!({})).await.into_text() != all {}
-    };
-    within(PATIENCE * 2, "all are under way", held).await;
+    let all = CALLS.to_string();
+    eventually(PATIENCE * 2, "all are under way", async || {
+        let holding = client.call("holding", json!({})).await.into_text();
+        if holding == all { Ok(()) } else { Err(holding) }
+    })
+    .await;
     let nonces: Vec<String> = (0..CALLS).rev().map(nonce).collect();
     client.call("release", json!({"nonces": nonces})).await;
     for (n, call) in calls.into_iter().enumerate() {
         let text = within(PATIENCE, "it is answered", call).await.unwrap();
         assert_eq!(text, nonce(n));
     }
-}
-
-/// Resident memory in kB.
-fn resident(proxy: &Proxy) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", proxy.pid())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    line.unwrap()
-        .split_whitespace()
-        .next()
-        .unwrap()
-        .parse()
-        .unwrap()
 }

@@ -1,24 +1,35 @@
 //! Legacy clients of a server that raincheck runs itself: real sessions, a process each.
 
+use std::ops::Deref;
 use std::time::Duration;
 
 use hyper::Method;
 use serde_json::{Value, json};
 
-use crate::support::client::{Answer, Client, Request};
+use crate::support::client::{Answer, Client};
+use crate::support::session::{self, SESSION, initialize};
 use crate::support::{Config, PATIENCE, Proxy, within};
 
-const SESSION: &str = "mcp-session-id";
+const VERSION: &str = "2025-06-18";
 
 async fn proxy() -> Proxy {
     Config::always().run("dual").await
 }
 
-/// A legacy session, as its client sees it.
+fn hello() -> Value {
+    initialize(VERSION, json!({"elicitation": {}}))
+}
+
+/// A session with a program, whose calls have the id 7 unless they say another.
 #[derive(Debug)]
-struct Session {
-    client: Client,
-    name: String,
+struct Session(session::Session);
+
+impl Deref for Session {
+    type Target = session::Session;
+
+    fn deref(&self) -> &session::Session {
+        &self.0
+    }
 }
 
 impl Session {
@@ -27,41 +38,17 @@ impl Session {
     }
 
     async fn of(client: Client) -> Self {
-        let answer = client.post(initialize()).send().await;
+        let (session, answer) = session::Session::greeting(client, VERSION, &hello()).await;
         assert_eq!(answer.headers["content-type"], "application/json");
-        let name = answer.headers[SESSION].to_str().unwrap().to_owned();
         let opened = answer.json();
         assert_eq!(opened["id"], "one");
         assert_eq!(opened["result"]["serverInfo"]["name"], "stdio-fixture");
-        assert_eq!(opened["result"]["protocolVersion"], "2025-06-18");
-        let session = Self { client, name };
-        let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
-        assert_eq!(session.post(&ready).send().await.status, 202);
-        session
-    }
-
-    fn post(&self, message: &Value) -> Request {
-        self.with_session(self.client.post(message.to_string()))
-    }
-
-    fn http(&self, verb: Method) -> Request {
-        let request = self.client.http(verb, "/mcp");
-        self.with_session(request.header("accept", "text/event-stream"))
-    }
-
-    fn with_session(&self, request: Request) -> Request {
-        request
-            .header(SESSION, &self.name)
-            .header("mcp-protocol-version", "2025-06-18")
-    }
-
-    fn calling(&self, id: Value, tool: &str, arguments: Value) -> Request {
-        let params = json!({"name": tool, "arguments": arguments, "_meta": {"progressToken": "t"}});
-        self.post(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}))
+        assert_eq!(opened["result"]["protocolVersion"], VERSION);
+        Self(session)
     }
 
     async fn call(&self, tool: &str, arguments: Value) -> Answer {
-        self.calling(json!(7), tool, arguments).send().await
+        self.calling(7, tool, arguments).send().await
     }
 
     async fn text(&self, tool: &str, arguments: Value) -> String {
@@ -71,14 +58,6 @@ impl Session {
             .unwrap_or_else(|| panic!("{answer}"))
             .to_owned()
     }
-}
-
-fn initialize() -> String {
-    json!({"jsonrpc": "2.0", "id": "one", "method": "initialize", "params": {
-        "protocolVersion": "2025-06-18", "capabilities": {"elicitation": {}},
-        "clientInfo": {"name": "suite", "version": "1"},
-    }})
-    .to_string()
 }
 
 #[tokio::test]
@@ -251,14 +230,8 @@ async fn a_session_belongs_to_its_caller_and_ends() {
         .client
         .post(json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string());
     assert_eq!(nobody.send().await.status, 400);
-    let other = Session {
-        client: session.client.clone().named("Bearer b"),
-        name: session.name.clone(),
-    };
-    let unknown = Session {
-        client: session.client.clone(),
-        name: "no-such-session".into(),
-    };
+    let other = Session(session.at(session.client.clone().named("Bearer b")));
+    let unknown = Session(session.named("no-such-session"));
     for stranger in [&other, &unknown] {
         assert_eq!(stranger.call("pid", json!({})).await.status, 404);
         assert_eq!(stranger.http(Method::GET).send().await.status, 404);
@@ -289,7 +262,10 @@ async fn the_end_of_the_process_is_the_end_of_the_session() {
 #[tokio::test]
 async fn a_handshake_that_is_lost_leaves_no_session() {
     let dies = Config::always().run("dies").await;
-    let answer = Client::of(dies.address()).post(initialize()).send().await;
+    let answer = Client::of(dies.address())
+        .post(hello().to_string())
+        .send()
+        .await;
     assert_eq!(
         answer.json()["error"]["data"]["io.raincheck/reason"],
         "upstream_reset"

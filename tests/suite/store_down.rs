@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::redis_server::RedisServer;
 use crate::support::client::Task;
-use crate::support::{Config, Era, Rig, in_both_eras, within};
+use crate::support::{Config, Era, Rig, eventually, in_both_eras};
 
 in_both_eras!(
     nothing_is_sent_that_cannot_be_kept,
@@ -43,8 +43,8 @@ async fn nothing_is_sent_that_cannot_be_kept(era: Era) {
     assert_eq!(rig.upstream.tally("held").started, 0);
     redis.restart();
     let client = rig.client();
-    let again = async { while client.call("held", json!({})).await.status != 200 {} };
-    within(Duration::from_secs(10), "tasks are made again", again).await;
+    let again = async || client.call("held", json!({})).await.of_status(200);
+    eventually(Duration::from_secs(10), "tasks are made again", again).await;
     rig.upstream.until_started("held").await;
     assert_eq!(rig.upstream.tally("held").started, 1);
 }

@@ -6,9 +6,9 @@ use hyper::Method;
 use serde_json::json;
 
 use crate::support::client::{Answer, Client};
+use crate::support::session::SESSION;
 use crate::support::{Config, Era, PATIENCE, Rig, within};
 
-const SESSION: &str = "mcp-session-id";
 const VERSION: &str = "mcp-protocol-version";
 
 /// The call that the rule is about.

@@ -4,11 +4,15 @@
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redis::{Cmd, Connection, FromRedisValue};
 
+use crate::eventually::eventually_blocking;
 use crate::redis_server::RedisServer;
+
+/// No server tells when the servers know each other: each is asked until then.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Three primaries that share the slots and keep everything on disk.
 #[derive(Debug)]
@@ -78,12 +82,13 @@ impl Cluster {
     pub(crate) fn wait(&self) {
         for node in &self.nodes {
             let mut connection = node.connect();
-            until("the cluster is whole", || {
+            eventually_blocking(PATIENCE, "the cluster is whole", || {
                 // A node that is still loading its file refuses even this.
                 let info = redis::cmd("CLUSTER").arg("INFO").query(&mut connection);
-                info.is_ok_and(|info: String| {
-                    info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:3")
-                })
+                let info: String = info.map_err(|error| error.to_string())?;
+                let is_whole =
+                    info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:3");
+                if is_whole { Ok(()) } else { Err(info) }
             });
         }
     }
@@ -110,9 +115,10 @@ impl Sentinels {
             server(&replica, &["--replicaof", &format!("127.0.0.1 {primary}")]),
         ];
         let mut connection = servers[1].connect();
-        until("the replica follows", || {
+        eventually_blocking(PATIENCE, "the replica follows", || {
             let info: String = ask(&mut connection, &["INFO", "replication"]);
-            info.contains("master_link_status:up")
+            let follows = info.contains("master_link_status:up");
+            if follows { Ok(()) } else { Err(info) }
         });
         let sentinels = free[2..]
             .iter()
@@ -138,12 +144,16 @@ impl Sentinels {
     fn wait(&self) {
         for sentinel in &self.sentinels {
             let mut connection = sentinel.connect();
-            until("the Sentinels know each other and the replica", || {
+            let what = "the Sentinels know each other and the replica";
+            eventually_blocking(PATIENCE, what, || {
                 let known: Vec<redis::Value> =
                     ask(&mut connection, &["SENTINEL", "SENTINELS", "main"]);
                 let replicas: Vec<redis::Value> =
                     ask(&mut connection, &["SENTINEL", "REPLICAS", "main"]);
-                known.len() == 2 && replicas.len() == 1
+                match (known.len(), replicas.len()) {
+                    (2, 1) => Ok(()),
+                    (known, replicas) => Err(format!("{known} Sentinels, {replicas} replicas")),
+                }
             });
         }
     }
@@ -186,12 +196,7 @@ impl Sentinel {
 
     fn connect(&self) -> Connection {
         let client = redis::Client::open(("127.0.0.1", self.port)).unwrap();
-        let mut found = None;
-        until("the Sentinel answers", || {
-            found = client.get_connection().ok();
-            found.is_some()
-        });
-        found.unwrap()
+        eventually_blocking(PATIENCE, "the Sentinel answers", || client.get_connection())
     }
 }
 
@@ -207,16 +212,11 @@ impl RedisServer {
     /// One that was started again reads its file first.
     pub(crate) fn connect(&self) -> Connection {
         let client = redis::Client::open(self.url()).unwrap();
-        let mut found = None;
-        until("the server has read its file", || {
-            let mut connection = client.get_connection().ok();
-            let answers = connection
-                .as_mut()
-                .is_some_and(|connection| redis::cmd("PING").query::<String>(connection).is_ok());
-            found = connection.filter(|_| answers);
-            found.is_some()
-        });
-        found.unwrap()
+        eventually_blocking(PATIENCE, "the server has read its file", || {
+            let mut connection = client.get_connection()?;
+            redis::cmd("PING").query::<String>(&mut connection)?;
+            Ok::<_, redis::RedisError>(connection)
+        })
     }
 }
 
@@ -240,13 +240,4 @@ fn free_ports(count: usize) -> Vec<u16> {
     held.iter()
         .map(|listener| listener.local_addr().unwrap().port())
         .collect()
-}
-
-/// For a bounded time: no server tells when it is so far.
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "twenty seconds in vain: {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }

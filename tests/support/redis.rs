@@ -6,7 +6,9 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use crate::eventually::eventually_blocking;
 
 /// A running server. Fails the test where `redis-server` is not installed: a store that was not
 /// tested is not tested.
@@ -75,14 +77,8 @@ impl RedisServer {
     }
 
     fn wait(&self) {
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while !answers(&self.socket()) {
-            assert!(
-                Instant::now() < deadline,
-                "redis-server did not answer in ten seconds"
-            );
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        let answers = || answers(&self.socket());
+        eventually_blocking(Duration::from_secs(10), "redis-server answers", answers);
     }
 }
 

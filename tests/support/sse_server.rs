@@ -445,6 +445,10 @@ impl Script {
                     .and_then(|n| usize::try_from(n).ok());
                 self.event(line, &format!("data: {}\n\n", "x".repeat(bytes.unwrap())));
             }
+            "large" => {
+                let bytes = arguments["bytes"].as_u64().unwrap();
+                self.text(line, id, &"x".repeat(usize::try_from(bytes).unwrap()));
+            }
             "cut" => drop(self.lines.remove(&line)),
             _ => {
                 let error = json!({"code": -32602, "message": "Unknown tool"});

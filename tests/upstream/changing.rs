@@ -141,13 +141,9 @@ async fn refused_bytes_are_a_doubt() {
 
 /// What is asked about beside becomes known in a moment.
 async fn until_refusing(up: &Upstream, refuses: bool) {
-    let becomes_so = async {
-        while up.refuses_sessions(None).await != refuses {
-            tokio::task::yield_now().await;
-        }
-    };
-    let becomes_so = timeout(Duration::from_secs(5), becomes_so);
-    becomes_so.await.expect("it becomes so");
+    let what = format!("sessions are refused: {refuses}");
+    let becomes_so = async || up.refuses_sessions(None).await == refuses;
+    eventually(Duration::from_secs(5), &what, becomes_so).await;
 }
 
 /// What says that a server takes no sessions is believed as long as it is likely.

@@ -164,14 +164,8 @@ async fn what_nobody_waits_for_any_more_is_read_all_the_same() {
         }
         assert!(up.last_discovered([1; 16]).is_none());
         wait(slow).await;
-        let known = async {
-            while up.last_discovered([1; 16]).is_none() {
-                tokio::task::yield_now().await;
-            }
-        };
-        timeout(Duration::from_secs(5), known)
-            .await
-            .expect("in time");
+        let known = async || up.last_discovered([1; 16]).is_some();
+        eventually(Duration::from_secs(5), "it is known", known).await;
 
         server.on_method("tools/list", vec![Reply::result(ONE_TOOL).after(slow)]);
         tokio::select! {

@@ -12,48 +12,29 @@ use rustls::{ClientConfig, SupportedProtocolVersion};
 
 use super::*;
 use crate::authority::Authority;
+use crate::directory::TempDir;
 use crate::relay::{Relay, over_socket, terms};
 
 const VERSIONS: [&SupportedProtocolVersion; 2] = [&TLS12, &TLS13];
 
-/// A directory that goes with the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Self {
-        let random = uuid::Uuid::new_v4().simple().to_string();
-        let path = std::env::temp_dir().join(format!("rcu-{}", &random[..12]));
-        std::fs::create_dir(&path).unwrap();
-        Self(path)
-    }
-
-    fn file(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.0.join(name);
-        std::fs::write(&path, text).unwrap();
-        path
-    }
-
-    fn identity(&self, (certificate, key): (String, String)) -> (PathBuf, PathBuf) {
-        (
-            self.file("certificate", &certificate),
-            self.file("key", &key),
-        )
-    }
-
-    /// Whom and as whom a client is to trust and speak.
-    fn tls(&self, servers: &Authority, clients: Option<&Authority>) -> Arc<Kept<ClientConfig>> {
-        let files = Files {
-            roots: Some(self.file("roots", &servers.roots())),
-            identity: clients.map(|clients| self.identity(clients.issue())),
-        };
-        client::client(files).unwrap()
-    }
+fn identity(folder: &TempDir, (certificate, key): (String, String)) -> (PathBuf, PathBuf) {
+    (
+        folder.file("certificate", &certificate),
+        folder.file("key", &key),
+    )
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// Whom and as whom a client is to trust and speak.
+fn tls_of(
+    folder: &TempDir,
+    servers: &Authority,
+    clients: Option<&Authority>,
+) -> Arc<Kept<ClientConfig>> {
+    let files = Files {
+        roots: Some(folder.file("roots", &servers.roots())),
+        identity: clients.map(|clients| identity(folder, clients.issue())),
+    };
+    client::client(files).unwrap()
 }
 
 fn over_tls(url: String, tls: &Arc<Kept<ClientConfig>>) -> Upstream {
@@ -84,18 +65,18 @@ async fn a_call_is_the_same_over_every_way() {
     for era in BOTH {
         for way in ["tcp", "TLS 1.2", "TLS 1.3", "unix"] {
             let (server, address) = server().await;
-            let folder = Folder::new();
+            let folder = TempDir::new();
             let version = VERSIONS[usize::from(way == "TLS 1.3")];
             let relay =
                 Relay::over_tls(terms(authority.issue(), Some(&authority), version), address);
             let relay = relay.await;
-            let socket = folder.0.join("s");
+            let socket = folder.path().join("s");
             let _relayed = over_socket(&socket, address);
             let upstream = match way {
                 "tcp" => upstream(&server),
                 "unix" => over_unix(&socket),
                 _ => {
-                    let tls = folder.tls(&authority, Some(&authority));
+                    let tls = tls_of(&folder, &authority, Some(&authority));
                     over_tls(relay.url("localhost"), &tls)
                 }
             };
@@ -156,9 +137,9 @@ async fn without_tls_nothing_was_sent() {
         ] {
             faults.push(async move {
                 let (server, address) = server().await;
-                let folder = Folder::new();
+                let folder = TempDir::new();
                 let relay = Relay::over_tls(terms, address).await;
-                let tls = folder.tls(trusted, identity);
+                let tls = tls_of(&folder, trusted, identity);
                 let upstream = over_tls(relay.url(host), &tls);
                 for era in BOTH {
                     let outcome = outcome(&upstream, era).await;
@@ -179,11 +160,11 @@ async fn without_tls_nothing_was_sent() {
 
 #[tokio::test]
 async fn a_socket_that_is_none_is_named() {
-    let folder = Folder::new();
-    let left_over = folder.0.join("left");
+    let folder = TempDir::new();
+    let left_over = folder.path().join("left");
     drop(std::os::unix::net::UnixListener::bind(&left_over).unwrap());
     for (file, expected) in [
-        (folder.0.join("none"), "there is no "),
+        (folder.path().join("none"), "there is no "),
         (folder.file("text", "x"), " is not a socket"),
         (left_over, "nobody listens on "),
     ] {
@@ -204,13 +185,13 @@ async fn a_refused_certificate_is_read_anew() {
     for version in VERSIONS {
         let (old, new) = (Authority::new(), Authority::new());
         let (server, address) = server().await;
-        let folder = Folder::new();
+        let folder = TempDir::new();
         let relay = Relay::over_tls(terms(old.issue(), Some(&old), version), address).await;
-        let tls = folder.tls(&old, Some(&old));
+        let tls = tls_of(&folder, &old, Some(&old));
         let upstream = over_tls(relay.url("localhost"), &tls);
         // The server's authority stays, the clients' is another one.
         relay.change(terms(old.issue(), Some(&new), version));
-        folder.identity(new.issue());
+        identity(&folder, new.issue());
         let outcome = outcome(&upstream, Era::Modern).await;
         assert_eq!(outcome, format!("result {OK}"), "{version:?}");
         assert_eq!(server.calls(), 1, "{version:?}");
@@ -221,9 +202,9 @@ async fn a_refused_certificate_is_read_anew() {
 async fn broken_files_leave_the_old_ones() {
     let authority = Authority::new();
     let (server, address) = server().await;
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let relay = Relay::over_tls(terms(authority.issue(), Some(&authority), &TLS13), address).await;
-    let tls = folder.tls(&authority, Some(&authority));
+    let tls = tls_of(&folder, &authority, Some(&authority));
     let upstream = over_tls(relay.url("localhost"), &tls);
     // The key of before does not fit.
     let (certificate, _) = authority.issue();

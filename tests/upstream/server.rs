@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use hyper::header::HeaderMap;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use super::reply::Reply;
+use crate::http_request::WireRequest;
 
 /// What is waited for here takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -248,11 +249,13 @@ where
                 while stream.read_buf(&mut buffer).await.is_ok_and(|read| read > 0) {}
                 return;
             }
-            request = read_request(&mut stream, &mut buffer) => request,
+            request = WireRequest::read(&mut stream, &mut buffer) => request,
         };
-        let Some((method, seen)) = request else {
+        let Some(request) = request else {
             return;
         };
+        let method = request.method.clone();
+        let seen = Seen::of(request);
         let reply = inner.decide(&method, seen.clone());
         inner.changed.notify_waiters();
         if !answer(&mut stream, inner, &seen, reply).await {
@@ -261,52 +264,23 @@ where
     }
 }
 
-async fn read_request<T: AsyncRead + Unpin>(
-    stream: &mut T,
-    buffer: &mut Vec<u8>,
-) -> Option<(String, Seen)> {
-    let head_end = loop {
-        if let Some(at) = buffer.windows(4).position(|w| w == b"\r\n\r\n") {
-            break at + 4;
-        }
-        if stream.read_buf(buffer).await.ok()? == 0 {
-            return None;
-        }
-    };
-    let head: Vec<u8> = buffer.drain(..head_end).collect();
-    let head = String::from_utf8(head).unwrap();
-    let mut lines = head.split("\r\n");
-    let mut words = lines.next()?.split(' ');
-    let (method, path) = (words.next()?.to_owned(), words.next()?.to_owned());
-    let mut headers = HeaderMap::new();
-    for line in lines.filter(|line| !line.is_empty()) {
-        let (name, value) = line.split_once(": ")?;
-        let name: HeaderName = name.parse().unwrap();
-        headers.append(name, HeaderValue::from_str(value).unwrap());
-    }
-    let length = headers.get("content-length");
-    let length = length.map_or(0, |l| l.to_str().unwrap().parse().unwrap());
-    while buffer.len() < length {
-        if stream.read_buf(buffer).await.ok()? == 0 {
-            return None;
+impl Seen {
+    fn of(request: WireRequest) -> Self {
+        let body = String::from_utf8(request.body).unwrap();
+        let json: Value = serde_json::from_str(&body).unwrap_or_default();
+        let what = match json["method"].as_str() {
+            _ if request.headers.contains_key("last-event-id") => "resume".into(),
+            _ if request.method != "POST" => request.method,
+            Some(method) => method.to_owned(),
+            None => "answer".into(),
+        };
+        Self {
+            what,
+            path: request.path,
+            headers: request.headers,
+            body,
         }
     }
-    let body: Vec<u8> = buffer.drain(..length).collect();
-    let body = String::from_utf8(body).unwrap();
-    let json: Value = serde_json::from_str(&body).unwrap_or_default();
-    let what = match json["method"].as_str() {
-        _ if headers.contains_key("last-event-id") => "resume".into(),
-        _ if method != "POST" => method.clone(),
-        Some(method) => method.to_owned(),
-        None => "answer".into(),
-    };
-    let seen = Seen {
-        what,
-        path,
-        headers,
-        body,
-    };
-    Some((method, seen))
 }
 
 impl Inner {

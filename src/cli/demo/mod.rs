@@ -13,13 +13,16 @@ use self::client::Client;
 use self::server::Server;
 use self::terminal::Terminal;
 use self::wire::at;
-use super::{Failure, log, runtime};
+use super::failure::Failure;
+use super::process::{log, runtime};
 use crate::app::App;
 use crate::config::Config;
 use crate::config::load::{Flags, load};
 
+mod call;
 mod client;
 pub(super) mod server;
+mod state;
 mod terminal;
 mod tools;
 mod wire;

@@ -3,11 +3,10 @@
 //! It does what real servers of 2025 do: sessions, an SSE stream for each call, progress, a
 //! question in the middle of a call, and `notifications/cancelled`.
 
-use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::stream;
@@ -20,38 +19,27 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
+use super::call::Call;
+use super::state::State;
 use super::tools;
 use super::wire::{Body, at, error, json_body, plain, result, take, with_type};
+use crate::lock::Mutex;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const BODY_BYTES_MAX: usize = 1 << 20;
 /// Messages of one call that may wait for the client to read them.
 const EVENTS_MAX: usize = 16;
 
-/// A session and a JSON-RPC id in it, as JSON.
-type Key = (String, String);
-
 /// The server while it runs.
 #[derive(Debug)]
 pub(in crate::cli) struct Server {
     address: SocketAddr,
     state: Arc<State>,
-}
-
-#[derive(Debug)]
-struct State {
-    sessions: Mutex<HashSet<String>>,
-    calls: Mutex<HashMap<Key, CancellationToken>>,
-    questions: Mutex<HashMap<Key, oneshot::Sender<Value>>>,
-    /// How many calls were cancelled by a notification.
-    cancelled: watch::Sender<usize>,
-    tracker: TaskTracker,
-    stop: CancellationToken,
 }
 
 impl Server {
@@ -130,7 +118,7 @@ async fn answer(state: &Arc<State>, request: Request<Incoming>) -> Response<Body
             }
         }
         (&Method::DELETE, Some(session)) => {
-            lock(&state.sessions).remove(&session);
+            state.sessions.lock().remove(&session);
             plain(StatusCode::OK)
         }
         _ => plain(StatusCode::METHOD_NOT_ALLOWED),
@@ -153,7 +141,7 @@ fn received(state: &Arc<State>, session: Option<String>, mut message: Value) -> 
     let Some(session) = session else {
         return plain(StatusCode::BAD_REQUEST);
     };
-    if !lock(&state.sessions).contains(&session) {
+    if !state.sessions.lock().contains(&session) {
         return plain(StatusCode::NOT_FOUND);
     }
     match method.as_str() {
@@ -162,7 +150,7 @@ fn received(state: &Arc<State>, session: Option<String>, mut message: Value) -> 
         "tools/call" if !id.is_null() => call(state, session, &id, take(&mut message, "/params")),
         "notifications/cancelled" => {
             let key = (session, at(&message, "/params/requestId").to_string());
-            if let Some(call) = lock(&state.calls).remove(&key) {
+            if let Some(call) = state.calls.lock().remove(&key) {
                 call.cancel();
                 state.cancelled.send_modify(|count| *count += 1);
             }
@@ -170,7 +158,7 @@ fn received(state: &Arc<State>, session: Option<String>, mut message: Value) -> 
         }
         // An answer to a question of ours.
         "" => {
-            let waiting = lock(&state.questions).remove(&(session, id.to_string()));
+            let waiting = state.questions.lock().remove(&(session, id.to_string()));
             if let Some(waiting) = waiting {
                 let _ = waiting.send(take(&mut message, "/result"));
             }
@@ -194,7 +182,7 @@ fn initialize(state: &State, id: &Value) -> Response<Body> {
     if let Ok(value) = session.parse() {
         response.headers_mut().insert(SESSION, value);
     }
-    lock(&state.sessions).insert(session);
+    state.sessions.lock().insert(session);
     response
 }
 
@@ -203,7 +191,7 @@ fn call(state: &Arc<State>, session: String, id: &Value, params: Value) -> Respo
     let (events, queue) = mpsc::channel(EVENTS_MAX);
     let cancel = state.stop.child_token();
     let key = (session.clone(), id.to_string());
-    lock(&state.calls).insert(key.clone(), cancel.clone());
+    state.calls.lock().insert(key.clone(), cancel.clone());
     let call = Call {
         state: Arc::clone(state),
         session,
@@ -216,7 +204,7 @@ fn call(state: &Arc<State>, session: String, id: &Value, params: Value) -> Respo
             outcome = tools::run(&call, &params) => Some(outcome),
             () = cancel.cancelled() => None,
         };
-        lock(&call.state.calls).remove(&key);
+        call.state.calls.lock().remove(&key);
         // A cancelled call gets no answer: its stream ends.
         if let Some(outcome) = outcome {
             call.send(&result(&id, &outcome)).await;
@@ -228,61 +216,6 @@ fn call(state: &Arc<State>, session: String, id: &Value, params: Value) -> Respo
     });
     let body = StreamBody::new(frames).boxed_unsync();
     with_type(StatusCode::OK, "text/event-stream", body)
-}
-
-/// What a running tool may do.
-#[derive(Debug)]
-pub(super) struct Call {
-    state: Arc<State>,
-    session: String,
-    progress_token: Value,
-    events: mpsc::Sender<String>,
-}
-
-impl Call {
-    /// Reports progress, if the client asked for it.
-    pub(super) async fn progress(&self, progress: u64, total: u64, message: &str) {
-        if !self.progress_token.is_null() {
-            self.send(&json!({
-                "jsonrpc": "2.0",
-                "method": "notifications/progress",
-                "params": {
-                    "progressToken": self.progress_token,
-                    "progress": progress,
-                    "total": total,
-                    "message": message,
-                },
-            }))
-            .await;
-        }
-    }
-
-    /// Asks the user through the client, on this call's stream, and waits for the answer.
-    pub(super) async fn ask(&self, params: Value) -> Option<Value> {
-        let id = Value::from(Uuid::new_v4().to_string());
-        let (answered, answer) = oneshot::channel();
-        let key = (self.session.clone(), id.to_string());
-        lock(&self.state.questions).insert(key, answered);
-        self.send(&json!({
-            "jsonrpc": "2.0",
-            "id": id,
-            "method": "elicitation/create",
-            "params": params,
-        }))
-        .await;
-        answer.await.ok()
-    }
-
-    async fn send(&self, message: &Value) {
-        let event = format!("event: message\ndata: {message}\n\n");
-        // A client that went away: the tool runs on, as legacy servers' tools do.
-        let _ = self.events.send(event).await;
-    }
-}
-
-/// A panic elsewhere leaves nothing half-done in these maps.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -346,7 +279,7 @@ mod tests {
         let asking = post(&server, &session, call(1, "ask_name", &json!({})));
         let answering = async {
             let id = loop {
-                let key = lock(&server.state.questions).keys().next().cloned();
+                let key = server.state.questions.lock().keys().next().cloned();
                 if let Some((_, id)) = key {
                     break serde_json::from_str::<Value>(&id).unwrap();
                 }
@@ -365,7 +298,7 @@ mod tests {
         let (server, session) = started().await;
         let calling = post(&server, &session, call(7, "sleep_forever", &json!({})));
         let cancelling = async {
-            while lock(&server.state.calls).is_empty() {
+            while server.state.calls.lock().is_empty() {
                 tokio::task::yield_now().await;
             }
             let params = json!({"requestId": 7});

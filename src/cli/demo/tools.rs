@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::server::Call;
+use super::call::Call;
 use super::wire::at;
 
 /// The result of `tools/list`.

@@ -4,8 +4,7 @@ use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstNode, CstObject, CstObjectProp, CstRootNode};
 
 use super::super::table::printable;
-use super::entry::Entry;
-use super::shown;
+use super::entry::{Entry, member};
 
 /// JSON with the comments and trailing commas that editors allow in their settings.
 pub(super) struct Document {
@@ -159,12 +158,6 @@ fn places(object: &CstObject) -> Option<Vec<CstObjectProp>> {
     Some(all.flat_map(|place| place.properties()).collect())
 }
 
-/// The member of that name; of several the last, as parsers take it.
-pub(super) fn member(object: &CstObject, name: &str) -> Option<CstObjectProp> {
-    let named = |prop: &CstObjectProp| prop.decoded_name().as_deref() == Some(name);
-    object.properties().into_iter().rev().find(named)
-}
-
 fn read(members: &[CstObjectProp]) -> Vec<Named> {
     let one = |prop: &CstObjectProp| Some((prop.decoded_name()?, Entry::new(prop.object_value()?)));
     members.iter().filter_map(one).collect()
@@ -178,4 +171,9 @@ fn start(node: &CstNode) -> usize {
         .sum();
     let parent = node.parent().map(CstNode::from);
     before + parent.as_ref().map_or(0, start)
+}
+
+/// A server's name inside of a message.
+pub(super) fn shown(name: &str) -> String {
+    format!("{:?}", printable(name))
 }

@@ -3,10 +3,9 @@
 use std::fmt;
 use std::path::Path;
 
-use jsonc_parser::cst::{CstInputValue, CstNode, CstObject};
+use jsonc_parser::cst::{CstInputValue, CstNode, CstObject, CstObjectProp};
 
-use super::Options;
-use super::document::member;
+use super::options::Options;
 use crate::config::load::{Flags, load};
 
 #[derive(Clone)]
@@ -306,6 +305,12 @@ impl fmt::Display for Server {
             }
         }
     }
+}
+
+/// The member of that name; of several the last, as parsers take it.
+pub(super) fn member(object: &CstObject, name: &str) -> Option<CstObjectProp> {
+    let named = |prop: &CstObjectProp| prop.decoded_name().as_deref() == Some(name);
+    object.properties().into_iter().rev().find(named)
 }
 
 /// The server that a `raincheck stdio` was given.

@@ -9,22 +9,26 @@ use std::process::ExitCode;
 use clap::Args;
 use similar::ChangeTag;
 
-use super::Failure;
+use super::failure::Failure;
 use super::table::{printable, table};
 use crate::config::load::{allowed_variables, environment};
 
+mod change;
 mod document;
 mod entry;
 mod file;
 mod masked;
+mod options;
 mod program;
 mod undo;
 mod unwrapped;
 
-use document::{Document, Named, Wanted};
+use change::Change;
+use document::{Document, Named, Wanted, shown};
 use entry::{Launch, Runs};
 use file::SettingsFile;
 use masked::masked;
+use options::Options;
 
 #[derive(Debug, Args)]
 pub(super) struct Line {
@@ -46,32 +50,6 @@ pub(super) struct Line {
     dry_run: bool,
     #[command(flatten)]
     options: Options,
-}
-
-/// What the client shall launch raincheck with.
-#[derive(Debug, Args)]
-struct Options {
-    #[arg(
-        long,
-        value_name = "URL",
-        conflicts_with = "undo",
-        help = "Where its tasks live, such as redis://HOST [default: a file in the state directory]"
-    )]
-    store: Option<String>,
-    #[arg(
-        long,
-        value_name = "NAME",
-        conflicts_with = "undo",
-        help = "With Redis: the name of this server there"
-    )]
-    namespace: Option<String>,
-    #[arg(
-        long,
-        value_name = "FILE",
-        conflicts_with = "undo",
-        help = "Its settings: see config.example.toml"
-    )]
-    config: Option<PathBuf>,
 }
 
 pub(super) fn wrap(line: &Line) -> Result<ExitCode, Failure> {
@@ -118,17 +96,6 @@ fn is_json(ending: &OsStr) -> bool {
     !["toml", "yaml", "yml"]
         .iter()
         .any(|other| ending.eq_ignore_ascii_case(other))
-}
-
-/// What shall become of the file.
-enum Change {
-    /// Nothing, for this reason.
-    None(&'static str),
-    Text {
-        text: String,
-        /// What the user should know before saying yes.
-        notes: Vec<String>,
-    },
 }
 
 fn wrapped(file: &SettingsFile, wanted: Wanted<'_>, options: &Options) -> Result<Change, String> {
@@ -293,11 +260,6 @@ fn row((name, entry): &Named, whose: &str) -> [String; 4] {
     };
     let (name, server) = (printable(name), printable(&server));
     [name, server, state.to_owned(), printable(whose)]
-}
-
-/// A server's name inside of a message.
-fn shown(name: &str) -> String {
-    format!("{:?}", printable(name))
 }
 
 fn located(file: &Path, why: &str) -> Failure {

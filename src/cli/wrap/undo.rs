@@ -1,9 +1,9 @@
 //! The way back: one server as it was before it was wrapped, and what was changed since as it is now.
 
-use super::document::{Document, Wanted};
+use super::change::Change;
+use super::document::{Document, Wanted, shown};
 use super::entry::{Entry, Runs, Server};
 use super::file::SettingsFile;
-use super::{Change, shown};
 
 pub(super) fn change(file: &SettingsFile, wanted: Wanted<'_>) -> Result<Change, String> {
     let document = Document::parse(&file.text)?;

@@ -4,8 +4,7 @@ use std::path::Path;
 
 use jsonc_parser::cst::CstInputValue;
 
-use super::document::member;
-use super::entry::{ENV_ALLOW, Entry, HEADERS, Launch, Server, UPSTREAM, URL, variable};
+use super::entry::{ENV_ALLOW, Entry, HEADERS, Launch, Server, UPSTREAM, URL, member, variable};
 use crate::config::load::allowed_variables;
 
 impl Entry {

@@ -3,172 +3,36 @@
 //!
 //! Requests that declare tasks never meet them. Where they are switched off nothing is read for them.
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-
 use hyper::header::HeaderValue;
 use hyper::{HeaderMap, Response};
 use serde_json::value::RawValue;
 
+use super::accept::accepts_events;
 use super::body::Body;
 use super::call::{self, Asked};
 use super::intercept::Modern;
-use super::legacy::accepts_events;
 use super::legacy::words::Request as LegacyRequest;
 use super::patience;
+use super::proxy::{Front, Shared};
 use super::reply::Rpc;
-use super::tasks::Shared;
-use super::{Front, Known, TOOLS_PATIENCE};
 use crate::mcp::request::Request;
 use crate::mcp::tools::Tools;
 use crate::mcp::version::Era;
-use crate::runner::Announce;
 use crate::runner::seat::{Answer, Client, Reply};
 use crate::task::id::Caller;
 use crate::task::policy::{InputWhen, Plan, Rule, with_companion};
-use crate::task::ticket::{Names, Ticket, Tool};
+use crate::task::ticket::{Names, Tool};
 
 mod answers;
-mod desk;
+pub(super) mod desk;
 mod list;
+mod respond;
 mod schema;
+pub(super) mod state;
 
-/// `task_status` and `task_result` answer this long before `fallback_after`, so that the client's own
-/// timeout, which is the same for every call, never fires first.
-const WAIT_SPARE: Duration = Duration::from_secs(5);
+pub use state::Companion;
 
-/// Clients that are remembered to know nothing of our tools.
-const UNAWARE_MAX: usize = 4096;
-
-/// What the companion tools are told.
-#[derive(Debug)]
-pub struct Companion {
-    prefix: Arc<str>,
-    wait_max: Duration,
-    /// Sessions, or callers without one, whose list of tools passed without ours.
-    unaware: Mutex<HashSet<[u8; 16]>>,
-}
-
-impl Companion {
-    /// The prefix is for names that the server has, too; clients wait for at least `patience`.
-    pub fn new(prefix: &str, patience: Duration) -> Self {
-        let spared = patience.saturating_sub(WAIT_SPARE).max(patience / 2);
-        Self {
-            prefix: prefix.into(),
-            wait_max: spared,
-            unaware: Mutex::default(),
-        }
-    }
-
-    fn unaware(&self) -> MutexGuard<'_, HashSet<[u8; 16]>> {
-        self.unaware.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What the client knows of our tools is what was in its list.
-    pub(super) fn note_list(&self, whose: [u8; 16], has_ours: bool) {
-        let mut unaware = self.unaware();
-        if has_ours {
-            unaware.remove(&whose);
-            return;
-        }
-        if unaware.len() >= UNAWARE_MAX {
-            unaware.clear();
-        }
-        unaware.insert(whose);
-    }
-
-    /// Whether no ticket is of any use to that client.
-    pub(super) fn is_unknown_to(&self, whose: &[u8; 16]) -> bool {
-        self.unaware().contains(whose)
-    }
-}
-
-/// Where one caller's tickets are taken.
-pub(super) struct Desk<'a> {
-    front: &'a Shared,
-    companion: &'a Companion,
-    who: Who,
-    names: Names,
-    tools: Option<Arc<Tools>>,
-}
-
-/// A caller, and how it is spoken to.
-#[derive(Clone)]
-pub(super) struct Who {
-    pub(super) caller: Caller,
-    pub(super) credentials: Option<HeaderValue>,
-    pub(super) capabilities: Arc<str>,
-    /// Whose words it speaks.
-    pub(super) face: Era,
-}
-
-impl Who {
-    /// The server's tools, as this caller may see them. `None`: the list cannot be had now.
-    pub(super) async fn tools(&self, front: &Shared) -> Option<Arc<Tools>> {
-        let listed = front.upstream.tools(
-            *self.caller.as_bytes(),
-            self.credentials.clone(),
-            Arc::clone(&self.capabilities),
-        );
-        let listed = tokio::time::timeout(TOOLS_PATIENCE, listed).await;
-        listed.ok().and_then(Result::ok)
-    }
-}
-
-impl<'a> Desk<'a> {
-    /// `None`: there is none, or the server has tools of all our names.
-    pub(super) async fn open(front: &'a Shared, who: Who) -> Option<Self> {
-        let companion = front.companion.as_ref()?;
-        // Where the list cannot be had, nobody knows of a clash, the client least of all.
-        let tools = who.tools(front).await;
-        let is_taken = |name: &str| {
-            tools
-                .as_ref()
-                .is_some_and(|tools| tools.get(name).is_some())
-        };
-        let names = Names::free(&companion.prefix, is_taken)?;
-        Some(Self {
-            front,
-            companion,
-            who,
-            names,
-            tools,
-        })
-    }
-
-    /// The tool of ours that has this name.
-    pub(super) fn tool(&self, name: &str) -> Option<Tool> {
-        self.names.tool(name)
-    }
-
-    /// What the server says of a tool of its own.
-    pub(super) fn known(&self, tool: &str) -> Known {
-        let known = self.tools.as_ref().and_then(|tools| tools.get(tool));
-        known.map(Known::of).unwrap_or_default()
-    }
-
-    /// How a call of a tool of the server's is carried.
-    pub(super) fn plan(&self, rule: &Rule) -> Plan {
-        with_companion(
-            rule,
-            match self.who.face {
-                // Its client answers by coming back.
-                Era::Modern => InputWhen::BeforeTask,
-                Era::Legacy => InputWhen::InTask,
-            },
-        )
-    }
-
-    /// How its client, whose request has these headers, hears that it became a task.
-    pub(super) fn announce(&self, headers: &HeaderMap) -> Announce {
-        Announce::Ticket(Ticket {
-            names: self.names.clone(),
-            face: self.who.face,
-            takes_large_events: patience::takes_large_events(headers),
-        })
-    }
-}
+use desk::{Desk, Who};
 
 /// Where a modern client's calls are concerned. `None`: it follows tasks itself, or there is none.
 pub(super) async fn desk<'a>(
@@ -208,7 +72,7 @@ pub(super) async fn call(
     request: &Request<'_>,
     headers: &HeaderMap,
 ) -> Response<Body> {
-    let asked = desk::Asked {
+    let asked = respond::Asked {
         tool,
         id: request.id,
         arguments: request.params.get("arguments"),
@@ -226,7 +90,7 @@ pub(super) async fn legacy_call(
     request: &LegacyRequest<'_>,
     headers: &HeaderMap,
 ) -> Response<Body> {
-    let asked = desk::Asked {
+    let asked = respond::Asked {
         tool,
         id: request.id,
         arguments: request.params.get("arguments"),
@@ -311,23 +175,4 @@ pub(super) async fn with_ours(
     };
     let edited = names.and_then(|names| list::with(&page, &names, companion.wait_max));
     edited.unwrap_or(page)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_was_not_told_of_our_tools_gets_no_ticket_until_it_is() {
-        let companion = Companion::new("our_", Duration::from_secs(45));
-        let (one, other) = ([1; 16], [2; 16]);
-        companion.note_list(one, false);
-        assert!(companion.is_unknown_to(&one) && !companion.is_unknown_to(&other));
-        companion.note_list(one, true);
-        assert!(!companion.is_unknown_to(&one));
-        for number in 0..u128::try_from(2 * UNAWARE_MAX).unwrap() {
-            companion.note_list(number.to_be_bytes(), false);
-            assert!(companion.unaware().len() <= UNAWARE_MAX);
-        }
-    }
 }

@@ -5,28 +5,25 @@
 //! job that ends, or a replica that does, loses nothing that a later `tasks/get`, `tasks/result` or GET
 //! does not begin again.
 
-use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use tokio::sync::Notify;
 use tokio::time::{Duration, Instant, sleep, sleep_until};
 
-use super::super::call::KEEP_ALIVE;
+use super::super::keep_alive::KEEP_ALIVE;
 use super::super::legacy::pushes::SessionKey;
-use super::super::tasks::Shared;
+use super::super::proxy::Shared;
+use super::asker::Asker;
+use super::deliveries::{OnResult, Session, owned};
 use super::said::{self, Stream};
-use super::{Asker, progress};
-use crate::mcp::json::Writer;
+use super::{progress, question};
+use crate::mcp::envelope;
 use crate::mcp::tasks_2025::STATUS;
 use crate::runner::watch::Watch;
 use crate::task::id::{Caller, TaskId};
 use crate::task::state::{Status, Task};
 use crate::task::view_2025;
-
-/// Sessions whose open tasks are remembered here. With one more, the one that was least recently
-/// used and has no stream is forgotten.
-const SESSIONS_MAX: usize = 4096;
 
 /// Open tasks of one session that are told of. More are polled.
 const TASKS_MAX: usize = 256;
@@ -34,118 +31,15 @@ const TASKS_MAX: usize = 256;
 /// How soon a stream that was full, or a store that did not answer, is tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 
-/// All sessions of this process that have open tasks.
-#[derive(Debug, Default)]
-pub struct Deliveries(Mutex<Table>);
-
-#[derive(Debug, Default)]
-struct Table {
-    sessions: HashMap<SessionKey, Session>,
-    /// Questions that are on open streams of `tasks/result` here, on how many: each is another chance
-    /// to see it, because an older one may be dead.
-    on_results: HashMap<Question, usize>,
-    uses: u64,
-}
-
-/// A question of a task, by its key, for one session.
-type Question = (SessionKey, TaskId, Box<str>);
-
-/// A question that was put on the stream of a `tasks/result`. Dropped, the stream is closed.
-#[derive(Debug)]
-pub(super) struct OnResult {
-    deliveries: Arc<Deliveries>,
-    question: Question,
-}
-
-impl Drop for OnResult {
-    fn drop(&mut self) {
-        let mut table = self.deliveries.table();
-        if let Entry::Occupied(mut streams) = table.on_results.entry(self.question.clone()) {
-            *streams.get_mut() -= 1;
-            if *streams.get() == 0 {
-                streams.remove();
-            }
-        }
-        let (key, id, _) = self.question;
-        if let Some(session) = table.sessions.get_mut(&key)
-            && let Some(job) = &session.job
-        {
-            session.again.insert(id);
-            job.notify_one();
-        }
-    }
-}
-
-#[derive(Debug)]
-struct Session {
-    caller: Caller,
-    /// Open tasks, with the status that the client was last told of.
-    tasks: BTreeMap<TaskId, Status>,
-    /// What is to be looked at again.
-    again: BTreeSet<TaskId>,
-    /// Wakes the job, while there is one.
-    job: Option<Arc<Notify>>,
-    used: u64,
-}
-
-impl Deliveries {
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The task has this status now. True where its session was not told so yet.
-    fn is_news(&self, key: SessionKey, id: TaskId, status: Status) -> bool {
-        let mut table = self.table();
-        let session = table.sessions.get_mut(&key);
-        let told = session.and_then(|session| session.tasks.get_mut(&id));
-        told.is_some_and(|told| std::mem::replace(told, status) != status)
-    }
-
-    fn is_on_result(&self, question: &said::Question<'_>) -> bool {
-        self.table().on_results.contains_key(&owned(question))
-    }
-
-    fn forget(&self, key: SessionKey, id: TaskId) {
-        if let Some(session) = self.table().sessions.get_mut(&key) {
-            session.tasks.remove(&id);
-        }
-    }
-}
-
-impl Table {
-    fn session(&mut self, key: SessionKey, caller: Caller) -> Option<&mut Session> {
-        self.uses += 1;
-        let used = self.uses;
-        if !self.sessions.contains_key(&key) && self.sessions.len() >= SESSIONS_MAX {
-            let idle = self.sessions.iter().filter(|(_, one)| one.job.is_none());
-            let oldest = idle.min_by_key(|(_, one)| one.used).map(|(key, _)| *key)?;
-            self.sessions.remove(&oldest);
-        }
-        let session = self.sessions.entry(key).or_insert_with(|| Session {
-            caller,
-            tasks: BTreeMap::new(),
-            again: BTreeSet::new(),
-            job: None,
-            used,
-        });
-        session.used = used;
-        Some(session)
-    }
-}
-
-fn owned(question: &said::Question<'_>) -> Question {
-    (question.session, question.task, question.key.into())
-}
-
 /// Puts a question on the session's own stream. False where it is on that of a `tasks/result` here, or
 /// the stream is not open or slow.
-fn push(front: &Shared, question: &said::Question<'_>, text: String) -> bool {
+fn push(front: &Shared, question: &question::Question<'_>, text: String) -> bool {
     let table = front.deliveries.table();
     !table.on_results.contains_key(&owned(question)) && front.pushes.push(question.session, text)
 }
 
 /// Puts a question on the stream of a `tasks/result`. `None`: the session's own stream is open here.
-pub(super) fn put_on_result(front: &Shared, question: &said::Question<'_>) -> Option<OnResult> {
+pub(super) fn put_on_result(front: &Shared, question: &question::Question<'_>) -> Option<OnResult> {
     // At the same time as `push` decides the same: each question goes one way.
     let mut table = front.deliveries.table();
     if front.pushes.is_open(question.session) {
@@ -359,7 +253,7 @@ impl Job {
         let asked = self.asked.entry(task.id).or_default();
         asked.retain(|key| open.iter().any(|(name, _)| **key == **name));
         for (key, text) in open {
-            let question = said::Question {
+            let question = question::Question {
                 session,
                 task: task.id,
                 key,
@@ -387,7 +281,7 @@ impl Job {
         }
         for (task, asked) in &self.asked {
             for key in asked {
-                let question = said::Question {
+                let question = question::Question {
                     session: self.key,
                     task: *task,
                     key,
@@ -407,9 +301,5 @@ impl Job {
 }
 
 fn notification(task: &Task, now_ms: u64) -> String {
-    let mut out = Writer::with_capacity(448);
-    out.str("jsonrpc", "2.0")
-        .str("method", STATUS)
-        .raw("params", &view_2025::task(task, now_ms));
-    out.end()
+    envelope::notification(STATUS, &view_2025::task(task, now_ms))
 }

@@ -11,12 +11,10 @@ use hyper::{HeaderMap, Response};
 use serde_json::value::RawValue;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::super::auth;
 use super::super::body::Body;
-use super::super::legacy::agreed;
 use super::super::legacy::words::Request;
-use super::super::pass;
-use super::super::tasks::Shared;
+use super::super::proxy::Shared;
+use super::super::{auth, pass};
 use super::native::NativeTools;
 use crate::mcp::json::{Object, set};
 use crate::mcp::sse;
@@ -150,7 +148,7 @@ pub(in crate::downstream) async fn relay(
     match answering.next().await {
         Ok(Some(said)) => {
             if edit.is_of_initialize() {
-                agreed::note(front, &caller, &head.headers, &said.text);
+                front.agreed.note(&caller, &head.headers, &said.text);
             }
             Response::from_parts(head, Body::ready(edit.apply(said.text)))
         }
@@ -173,7 +171,7 @@ impl Reading {
     async fn next_event(&mut self) -> Option<Bytes> {
         let Said { text, event_id } = self.answering.next().await.ok()??;
         if self.edit.is_of_initialize() {
-            agreed::note(&self.front, &self.caller, &self.head, &text);
+            self.front.agreed.note(&self.caller, &self.head, &text);
         }
         let message = if text.is_empty() {
             Bytes::from_static(b"data: \n\n")

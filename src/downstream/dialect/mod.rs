@@ -4,84 +4,37 @@
 //! `initialize` and `tools/list`, the calls that wish for a task, `tasks/*`, and the answers to the
 //! questions of tasks; all else is the server's own business.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use hyper::header::HeaderValue;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Response};
 
-use super::auth;
 use super::body::Body;
-use super::claims::{self, Claimant, InHeader};
-use super::legacy::accepts_events;
 use super::legacy::pushes::SessionKey;
 use super::legacy::words::{Request, Words};
-use super::patience;
-use super::tasks::Shared;
+use super::proxy::Shared;
 use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::json::Object;
 use crate::mcp::tasks_2025::Wish;
 use crate::mcp::version::LEGACY_NEWEST;
-use crate::task::id::Caller;
 
+mod asker;
 mod call;
-pub mod delivery;
+pub mod deliveries;
+mod delivery;
 mod edit;
 pub mod native;
 mod progress;
+mod question;
 mod questions;
 mod requests;
 mod result;
 mod said;
 
+pub(super) use asker::Asker;
 pub(super) use call::{Sent, only_as_task};
 pub(super) use edit::{Edit, relay};
 pub(super) use questions::answered;
-
-/// How long the head of an answer waits for the first word, where its client takes large events.
-const HEAD_PATIENCE: Duration = Duration::from_secs(3);
-
-/// Who asks.
-#[derive(Debug)]
-pub(super) struct Asker {
-    pub(super) caller: Caller,
-    pub(super) credentials: Option<HeaderValue>,
-    /// Where questions and changes are pushed; `None`: its session has no name of its own.
-    pub(super) key: Option<SessionKey>,
-    /// Somebody in particular, whose tasks can be listed.
-    pub(super) is_somebody: bool,
-    /// Reads event streams.
-    pub(super) streams: bool,
-    /// How long the head of an answer waits before it is a stream.
-    pub(super) head_patience: Duration,
-    /// What its header says of an idempotency key.
-    pub(super) idempotency_key: InHeader,
-}
-
-impl Asker {
-    pub(super) fn of(front: &Shared, headers: &HeaderMap) -> Self {
-        let caller = front.callers.of(headers);
-        Self {
-            caller,
-            credentials: front.credentials(headers),
-            key: SessionKey::named(&caller, headers),
-            is_somebody: auth::is_somebody(headers),
-            streams: accepts_events(headers),
-            head_patience: patience::of_legacy(headers, HEAD_PATIENCE),
-            idempotency_key: claims::in_header(headers),
-        }
-    }
-
-    fn claimant(&self) -> Claimant<'_> {
-        Claimant {
-            caller: &self.caller,
-            is_somebody: self.is_somebody,
-            session: self.key,
-            in_header: &self.idempotency_key,
-        }
-    }
-}
 
 /// What became of a message.
 pub(super) enum Looked {
@@ -152,6 +105,29 @@ pub(super) fn stream_opened(front: &Shared, headers: &HeaderMap) {
 /// Whether a call on a session wishes for a task: on older ones the word has no meaning.
 pub(super) fn wishes(headers: &HeaderMap, params: &Object<'_>) -> bool {
     speaks(headers) && Wish::is_in(params)
+}
+
+/// Completes a message on a session whose version is not known here, where its words exist in 2025-11-25 only. A replica
+/// that did not hear `initialize` would else ignore silently that the client wishes for a task.
+pub(super) fn complete_version(parts: &mut Parts, body: &[u8]) {
+    let headers = &parts.headers;
+    if headers.contains_key(PROTOCOL_VERSION) || !headers.contains_key(SESSION_ID) {
+        return;
+    }
+    if let Words::Request(request) = Words::of(body)
+        && is_only_of_newest(&request)
+    {
+        let newest = HeaderValue::from_static(LEGACY_NEWEST);
+        parts.headers.insert(PROTOCOL_VERSION, newest);
+    }
+}
+
+/// Whether a request has words that no older version has.
+fn is_only_of_newest(request: &Request<'_>) -> bool {
+    match &*request.method {
+        "tools/call" => Wish::is_in(&request.params),
+        method => method.starts_with("tasks/"),
+    }
 }
 
 pub(super) fn speaks(headers: &HeaderMap) -> bool {

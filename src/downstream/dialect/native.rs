@@ -3,7 +3,9 @@
 //! To clients they are tools like any other: a plain call of one is a task that is waited for.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
+
+use crate::lock::Mutex;
 
 /// More are not remembered: of those the server is asked.
 const TOOLS_MAX: usize = 1024;
@@ -14,7 +16,7 @@ pub struct NativeTools(Mutex<BTreeMap<Box<str>, bool>>);
 
 impl NativeTools {
     fn tools(&self) -> MutexGuard<'_, BTreeMap<Box<str>, bool>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// `None`: no list that passed here had that tool. The client may know it from another replica, or

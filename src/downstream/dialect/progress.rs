@@ -8,7 +8,8 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use super::super::legacy::pushes::SessionKey;
-use super::super::tasks::Shared;
+use super::super::proxy::Shared;
+use crate::mcp::envelope;
 use crate::mcp::json::{Object, Writer, raw};
 use crate::mcp::meta::PROGRESS_TOKEN;
 use crate::mcp::tasks_2025::related_meta;
@@ -91,10 +92,9 @@ impl Heard {
             params.str("message", message);
         }
         params.raw("_meta", &related_meta(&task.id.to_string()));
-        let mut out = Writer::object();
-        out.str("jsonrpc", "2.0")
-            .str("method", "notifications/progress")
-            .raw("params", &params.end());
-        Some(out.end())
+        Some(envelope::notification(
+            "notifications/progress",
+            &params.end(),
+        ))
     }
 }

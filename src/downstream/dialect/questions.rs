@@ -6,13 +6,13 @@ use hyper::{HeaderMap, Response, StatusCode};
 use serde_json::value::RawValue;
 
 use super::super::body::Body;
+use super::super::proxy::Shared;
 use super::super::reply;
-use super::super::tasks::{ANSWERS_BYTES_MAX, Shared};
-use super::Asker;
+use super::super::tasks::ANSWERS_BYTES_MAX;
+use super::asker::Asker;
 use crate::mcp::error::RpcError;
-use crate::mcp::input;
 use crate::mcp::json::{Object, string};
-use crate::mcp::tasks_2025;
+use crate::mcp::{input, tasks_2025};
 use crate::runner::AnswerError;
 use crate::store::ledger::{Loaded, NotApplied};
 use crate::task::id::TaskId;

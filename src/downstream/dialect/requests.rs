@@ -7,9 +7,11 @@ use hyper::Response;
 
 use super::super::body::Body;
 use super::super::legacy::words::Request;
+use super::super::proxy::Shared;
 use super::super::reply::Rpc;
-use super::super::tasks::{Refusal, STORE_IS_AWAY, Shared};
-use super::{Asker, delivery};
+use super::super::tasks::{Refusal, STORE_IS_AWAY};
+use super::asker::Asker;
+use super::delivery;
 use crate::mcp::base64;
 use crate::mcp::error::{RpcError, code};
 use crate::mcp::json::Object;
@@ -61,7 +63,7 @@ pub(super) fn named(params: &Object<'_>) -> Result<TaskId, Refusal> {
     TaskId::parse(&text).ok_or(Refusal::Unknown)
 }
 
-/// Unknown, expired, unannounced and foreign tasks are one and the same to the caller.
+/// The caller gets the same error for an unknown, expired, unannounced or foreign task.
 pub(super) async fn find(front: &Shared, asker: &Asker, id: TaskId) -> Result<Loaded, Refusal> {
     let found = front.find_by_id(id, &asker.caller).await?;
     found.ok_or(Refusal::Unknown)
@@ -77,7 +79,7 @@ async fn get(front: &Shared, asker: &Asker, params: &Object<'_>) -> Result<Strin
     Ok(view_2025::task(&task, front.runner.ledger().now_ms()))
 }
 
-/// While the store is away, a call that is carried here is stopped all the same.
+/// A call that this replica carries is stopped also while the store is away.
 async fn cancel(front: &Shared, asker: &Asker, params: &Object<'_>) -> Result<String, Refusal> {
     let id = named(params)?;
     let committing = commit_cancel(front, asker, id);

@@ -12,13 +12,15 @@ use tokio::time::{Instant, Interval};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::super::body::Body;
-use super::super::call::keep_alive;
+use super::super::keep_alive::keep_alive;
 use super::super::legacy::pushes::SessionKey;
 use super::super::legacy::words::Request;
+use super::super::proxy::Shared;
 use super::super::reply::{self, Rpc};
-use super::super::tasks::{Refusal, Shared};
+use super::super::tasks::Refusal;
+use super::asker::Asker;
 use super::said::{self, Stream};
-use super::{Asker, delivery, progress, requests};
+use super::{deliveries, delivery, progress, question, requests};
 use crate::mcp::error::RpcError;
 use crate::mcp::{sse, tasks_2025};
 use crate::runner::watch::Watch;
@@ -113,7 +115,7 @@ struct Waiting {
     /// When other replicas are to be told that they are here.
     tell_again: Instant,
     /// Those that are on no other stream of the session meanwhile.
-    put: Vec<delivery::OnResult>,
+    put: Vec<deliveries::OnResult>,
     heard: progress::Heard,
     /// Progress that was not said yet: the newest.
     news: Option<String>,
@@ -237,8 +239,8 @@ impl Waiting {
         None
     }
 
-    fn question<'a>(&self, session: SessionKey, key: &'a str) -> said::Question<'a> {
-        said::Question {
+    fn question<'a>(&self, session: SessionKey, key: &'a str) -> question::Question<'a> {
+        question::Question {
             session,
             task: self.task,
             key,

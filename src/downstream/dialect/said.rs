@@ -7,12 +7,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use uuid::Uuid;
 
-use super::super::legacy::pushes::SessionKey;
-use super::super::tasks::Shared;
-use crate::store::notes::{Kind, Name};
-use crate::task::id::TaskId;
+use super::question::Question;
+use crate::downstream::proxy::Shared;
 
 /// How long a question counts as said there, counted from when that was last known.
 const LIFETIME: Duration = Duration::from_secs(10);
@@ -37,20 +34,7 @@ impl Stream {
     }
 }
 
-/// A question of a task, by its key, for one session.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Question<'a> {
-    pub(super) session: SessionKey,
-    pub(super) task: TaskId,
-    pub(super) key: &'a str,
-}
-
 impl Question<'_> {
-    fn note(&self) -> Name {
-        let session = Uuid::from_bytes(*self.session.as_bytes()).to_string();
-        Name::of(Kind::Said, &[&session, &self.task.to_string(), self.key])
-    }
-
     /// Whether it may be said on that kind of stream here: it is on none of the other kind. Asks the
     /// store once, and not where there is no other replica.
     pub(super) async fn may_be_on(&self, stream: Stream, front: &Shared) -> bool {

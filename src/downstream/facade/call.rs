@@ -4,43 +4,28 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::HeaderMap;
-use hyper::header::{HeaderName, HeaderValue};
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
-use super::super::TOOLS_PATIENCE;
-use super::super::auth::is_somebody;
 use super::super::cancels;
-use super::super::claims;
-use super::super::companion::Desk;
-use super::super::dialect::{Edit, Sent};
-use super::super::legacy::words::Request;
+use super::super::proxy::Shared;
 use super::super::reply::Rpc;
-use super::super::tasks::Shared;
-use super::companion::{self, Patience};
+use super::asked::Asked;
+use super::said::{Said, tell};
 use super::session::Session;
 use super::table::{Entered, Refused};
-use super::words;
-use crate::mcp::error::{Failure, Reason, RpcError, SideEffect, code};
+use super::{companion, words};
+use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
+use crate::mcp::input;
 use crate::mcp::result::{self, ResultType};
-use crate::mcp::tasks_2025::Wish;
-use crate::mcp::version::Era;
-use crate::mcp::{input, params};
 use crate::runner::pauses::Pauses;
 use crate::runner::seat::{Answer, Reply};
-use crate::runner::{Announce, Call};
-use crate::task::policy::{Plan, Rule, plan};
-use crate::task::state::Digest;
-use crate::upstream::{ClientHeaders, Forwarded, Outgoing, Retry};
+use crate::upstream::Retry;
 
 /// Messages that wait for the client, beside the answer.
 const MESSAGES_MAX: usize = 64;
-
-/// How long a client that does not read holds its call up; then it misses a message.
-const SLOW_CLIENT: Duration = Duration::from_secs(5);
 
 /// Times that a server may ask within one call. One that asks nothing may want to be called again as
 /// long as the call may last.
@@ -49,127 +34,7 @@ const ROUNDS_MAX: usize = 16;
 /// How often it is looked whether another replica ended the session.
 const LOOK: Duration = Duration::from_secs(16);
 
-/// What the client hears of its request.
-#[derive(Debug)]
-pub(in crate::downstream) enum Said {
-    /// A notification, or a request of the server's.
-    Message(String),
-    /// The answer. Nothing follows.
-    Answer(Rpc),
-}
-
-/// A request with everything that its legs need.
-pub(super) struct Asked {
-    pub(super) front: Shared,
-    pub(super) session: Session,
-    pub(super) id: Box<RawValue>,
-    method: Arc<str>,
-    pub(super) params: Arc<str>,
-    arguments: Option<Box<RawValue>>,
-    name: Option<Arc<str>>,
-    param_headers: ClientHeaders,
-    /// What the server hears of the headers.
-    pub(super) from: Forwarded,
-    progress_token: Option<Box<RawValue>>,
-    pub(super) rule: Rule,
-    listed: bool,
-    /// Questions can be put where the answer goes.
-    pub(super) streams: bool,
-    /// What raincheck says in the answer beside the server.
-    edit: Option<Edit>,
-    /// When the call is given up, whatever it waits for.
-    pub(super) deadline: Instant,
-    /// When its client is given a ticket in place of the answer.
-    pub(super) patience: Option<Patience>,
-    /// The server calls the tool safe to repeat, and is believed.
-    repeatable: bool,
-}
-
 impl Asked {
-    pub(super) fn new(
-        front: &Shared,
-        headers: &HeaderMap,
-        session: Session,
-        request: &Request<'_>,
-    ) -> Result<Self, RpcError> {
-        let named = match &*request.method {
-            "tools/call" | "prompts/get" => Some("name"),
-            "resources/read" => Some("uri"),
-            _ => None,
-        };
-        let name = match named {
-            None => None,
-            Some(key) => Some(request.params.get_str(key).ok_or_else(|| {
-                RpcError::invalid_params(format!("Invalid params: {key} must be a string"))
-            })?),
-        };
-        let is_call = request.method == "tools/call";
-        let tool = name.as_deref().filter(|_| is_call).unwrap_or_default();
-        let rule = front.rules.for_tool(tool).0.clone();
-        let is_task = session.has_tasks() && Wish::is_in(&request.params);
-        if is_call && !is_task && plan(&rule, false, false) == Plan::Refuse {
-            // As 2025-11-25 says it of a tool that runs only as a task.
-            return Err(RpcError::new(
-                code::METHOD_NOT_FOUND,
-                "This tool runs only as a task, which this client does not ask for",
-            ));
-        }
-        let meta = request.params.get_object("_meta").unwrap_or_default();
-        let longest = Duration::from_millis(rule.max_duration_ms);
-        Ok(Self {
-            id: request.id.to_owned(),
-            method: request.method.as_ref().into(),
-            params: words::params(&request.params, &session.entry).into(),
-            arguments: request.params.get("arguments").map(ToOwned::to_owned),
-            name: name.as_deref().map(Into::into),
-            param_headers: [].into(),
-            from: front.forwarded(headers),
-            progress_token: meta.get("progressToken").map(ToOwned::to_owned),
-            rule,
-            listed: is_somebody(headers),
-            streams: false,
-            edit: None,
-            deadline: Instant::now() + longest,
-            patience: None,
-            repeatable: false,
-            front: Arc::clone(front),
-            session,
-        })
-    }
-
-    pub(super) fn edited(self, edit: Option<Edit>) -> Self {
-        Self { edit, ..self }
-    }
-
-    /// Its client has a ticket of that desk when its patience is over.
-    pub(super) fn with_tickets(mut self, desk: &Desk<'_>, headers: &HeaderMap) -> Self {
-        let name = self.name.as_deref().unwrap_or_default();
-        self.patience = Patience::of(&self.rule, desk, headers);
-        self.repeatable = desk.known(name).repeatable && self.front.settings.trust_annotations;
-        self
-    }
-
-    /// As a call that becomes a task.
-    pub(super) async fn sent(mut self) -> Sent {
-        self.param_headers = self.mirrored().await;
-        let Call { era, outgoing, .. } = self.call(None);
-        let outgoing = Outgoing {
-            wants_progress: true,
-            ..outgoing
-        };
-        Sent { era, outgoing }
-    }
-
-    /// As a call that others may join.
-    pub(super) async fn joined(mut self, digest: Digest) -> Call {
-        self.param_headers = self.mirrored().await;
-        let mut call = self.call(None);
-        call.digest = digest;
-        call.outgoing.wants_progress = true;
-        claims::hide_key(&mut call.outgoing);
-        call
-    }
-
     /// Begins it. What is said ends with the answer, or without one where the client cancels. Dropped
     /// before, the call runs on, as legacy calls do. `streams`: the client can hear more than the
     /// answer.
@@ -222,39 +87,6 @@ impl Asked {
             }
             answer.send(Said::Answer(rpc.on_session()));
         }
-    }
-
-    /// `Mcp-Param-*`, which a legacy client knows nothing of.
-    async fn mirrored(&self) -> ClientHeaders {
-        let Some(name) = self.name.as_deref().filter(|_| self.is_call()) else {
-            return [].into();
-        };
-        let listing = self.front.upstream.tools(
-            *self.session.caller.as_bytes(),
-            self.from.credentials.clone(),
-            self.capabilities(),
-        );
-        // Without the list the server may refuse the call, and says why.
-        let Ok(Ok(tools)) = tokio::time::timeout(TOOLS_PATIENCE, listing).await else {
-            return [].into();
-        };
-        let Some(tool) = tools.get(name) else {
-            return [].into();
-        };
-        params::mirrored(tool, self.arguments.as_deref())
-            .filter_map(|(name, value)| {
-                let name = HeaderName::try_from(name).ok()?;
-                Some((name, HeaderValue::try_from(value).ok()?))
-            })
-            .collect()
-    }
-
-    fn is_call(&self) -> bool {
-        &*self.method == "tools/call"
-    }
-
-    fn capabilities(&self) -> Arc<str> {
-        self.session.entry.capabilities.get().into()
     }
 
     /// From the first leg to the answer.
@@ -322,11 +154,6 @@ impl Asked {
         Err(Rpc::failure(self.id.get(), failure))
     }
 
-    /// Only these may be answered with a question (2026-07-28, Multi Round-Trip Requests).
-    fn may_be_asked(&self) -> bool {
-        self.is_call() || matches!(&*self.method, "prompts/get" | "resources/read")
-    }
-
     /// One request to the server: its result, or what the client is answered instead.
     async fn leg(
         &self,
@@ -371,54 +198,6 @@ impl Asked {
         }
     }
 
-    pub(super) fn call(&self, retry: Option<Retry>) -> Call {
-        let log_level = words::log_level(&self.session.entry);
-        let (params, retry) = match (&self.patience, retry) {
-            // What may become a record is stored as it is here, the answers so far in it.
-            (Some(_), Some(retry)) => (words::retried(&self.params, &retry).into(), None),
-            (_, retry) => (Arc::clone(&self.params), retry),
-        };
-        let (plan, announce) = match &self.patience {
-            Some(patience) => (patience.plan(), patience.announce.clone()),
-            None => (Plan::Held, Announce::Task),
-        };
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        let outgoing = Outgoing {
-            caller: *self.session.caller.as_bytes(),
-            credentials: self.from.credentials.clone(),
-            method: Arc::clone(&self.method),
-            params,
-            capabilities: self.capabilities(),
-            name: self.name.clone(),
-            param_headers: Arc::clone(&self.param_headers),
-            headers: Arc::clone(&self.from.headers),
-            wants_progress: self.progress_token.is_some() || self.patience.is_some(),
-            log_level: Some(log_level.into()),
-            retry,
-            native_task: false,
-            pin: None,
-            answer_patience: self.rule.input_timeout_ms.map(Duration::from_millis),
-        };
-        Call {
-            caller: self.session.caller,
-            era: Era::Modern,
-            face: Era::Legacy,
-            outgoing,
-            rule: Rule {
-                max_duration_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
-                ..self.rule.clone()
-            },
-            plan,
-            progress_token: self.progress_token.clone(),
-            announce,
-            // Never parked: it becomes a ticket instead.
-            digest: Digest::of(&[]),
-            repeatable: self.repeatable,
-            listed: self.listed,
-            session: None,
-        }
-    }
-
     /// Resolves when the session was ended, here or at another replica.
     async fn session_ended(&self) {
         let mut look = tokio::time::interval(LOOK);
@@ -438,27 +217,4 @@ impl Asked {
 pub(super) fn cancel(front: &Shared, session: &Session, id: &RawValue) -> bool {
     let running = front.facade.running.take(session.key(), id.get());
     running.map(|running| running.cancel()).is_some()
-}
-
-/// A client that is gone, or does not read, misses what is said.
-pub(super) async fn say(said: &mpsc::Sender<Said>, message: String) -> bool {
-    let saying = said.send(Said::Message(message));
-    matches!(tokio::time::timeout(SLOW_CLIENT, saying).await, Ok(Ok(())))
-}
-
-/// A notification. The call waits for a slow client once, and then the client misses those for which it
-/// has no room.
-pub(in crate::downstream) async fn tell(
-    said: &mpsc::Sender<Said>,
-    notification: String,
-    is_slow: &mut bool,
-) {
-    let patience = if *is_slow {
-        Duration::ZERO
-    } else {
-        SLOW_CLIENT
-    };
-    let telling = said.send(Said::Message(notification));
-    // Of a client that went away it is decided elsewhere what becomes of its call.
-    *is_slow = tokio::time::timeout(patience, telling).await.is_err();
 }

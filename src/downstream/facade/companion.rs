@@ -1,53 +1,19 @@
 //! Companion tools on these sessions: a call that outlasts its client's patience is answered with a
 //! ticket, also where its server asked something that the client left open.
 
-use std::time::Duration;
-
 use hyper::header::HeaderValue;
 use hyper::{HeaderMap, Response};
-use tokio::time::Instant;
 
 use super::super::body::Body;
-use super::super::companion::{self, Desk, Who};
+use super::super::companion;
+use super::super::companion::desk::{Desk, Who};
 use super::super::legacy::words::Request;
-use super::super::tasks::Shared;
-use super::call::Asked;
+use super::super::proxy::Shared;
+use super::asked::Asked;
 use super::session::Session;
 use crate::mcp::json::{Object, set};
 use crate::mcp::tasks_2025::Wish;
 use crate::mcp::version::Era;
-use crate::runner::Announce;
-use crate::task::policy::{InputWhen, Plan, Rule, with_companion};
-
-/// How long a client waits for its call, and what it hears then.
-#[derive(Debug)]
-pub(super) struct Patience {
-    pub(super) until: Instant,
-    pub(super) announce: Announce,
-}
-
-impl Patience {
-    /// From now on. `None`: the call is waited for however long it takes.
-    pub(super) fn of(rule: &Rule, desk: &Desk<'_>, headers: &HeaderMap) -> Option<Self> {
-        // Questions are put to the client while it waits.
-        let Plan::Auto { window_ms, .. } = with_companion(rule, InputWhen::BeforeTask) else {
-            return None;
-        };
-        Some(Self {
-            until: Instant::now() + Duration::from_millis(window_ms),
-            announce: desk.announce(headers),
-        })
-    }
-
-    /// How the next leg of the call is carried.
-    pub(super) fn plan(&self) -> Plan {
-        let left = self.until.saturating_duration_since(Instant::now());
-        Plan::Auto {
-            window_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
-            input: InputWhen::BeforeTask,
-        }
-    }
-}
 
 /// Where the session's calls are concerned. `None`: there is none, or the call is to be a task.
 pub(super) async fn desk<'a>(

@@ -13,14 +13,14 @@ use tokio::sync::broadcast;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::super::body::Body;
-use super::super::call::keep_alive;
+use super::super::keep_alive::keep_alive;
 use super::super::legacy::pushes::{Pushed, SessionKey};
+use super::super::proxy::Shared;
 use super::super::reply;
-use super::super::tasks::Shared;
 use super::session::Session;
 use super::words;
 use crate::mcp::json::{Object, Writer, quote};
-use crate::mcp::sse;
+use crate::mcp::{envelope, sse};
 use crate::upstream::wrapped::{ListenEvent, Listening};
 
 /// Between looks at a session that another replica may have changed.
@@ -270,12 +270,8 @@ impl Hearing {
         for uri in uris {
             let mut params = Writer::object();
             params.str("uri", &uri);
-            let mut message = Writer::object();
-            message
-                .str("jsonrpc", "2.0")
-                .str("method", "notifications/resources/updated")
-                .raw("params", &params.end());
-            out.extend_from_slice(&sse::event(&message.end()));
+            let updated = envelope::notification("notifications/resources/updated", &params.end());
+            out.extend_from_slice(&sse::event(&updated));
         }
         (!out.is_empty()).then(|| out.into())
     }

@@ -4,91 +4,51 @@
 //! A session is a note in the store, so that any replica serves it. Questions, which such a server
 //! answers its calls with, become requests to the client.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Response, StatusCode};
-use tokio::sync::{broadcast, oneshot};
-use tokio_util::sync::CancellationToken;
 
+use super::accept::accepts_events;
 use super::body::Body;
-use super::cancels;
 use super::dialect::{self, Asker, Edit};
-use super::held;
 use super::intercept::is_translated;
-use super::legacy::accepts_events;
-use super::legacy::pushes::SessionKey;
 use super::legacy::words::{Request, Words};
+use super::proxy::Shared;
 use super::reply::{self, Rpc};
-use super::tasks::Shared;
+use super::{cancels, held};
 use crate::mcp::error::RpcError;
 use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
-use crate::mcp::input::QUESTIONS_MAX;
 use crate::mcp::json::Object;
 use crate::mcp::meta;
 use crate::mcp::tasks_2025::Wish;
 use crate::mcp::version::Era;
 
+mod asked;
 mod call;
 mod claimed;
 mod companion;
 mod handshake;
 mod hear;
+mod patience;
 mod questions;
 mod round;
+pub(super) mod said;
 mod session;
+pub(super) mod state;
 mod stays;
 pub(super) mod stream;
 mod table;
 mod words;
 
-use call::Asked;
-pub(super) use call::{Said, tell};
+use asked::Asked;
 use session::{PREFIX, Session, Unfound};
-use stays::Stays;
-use table::Table;
+pub use state::Facade;
 
 /// Resources of whose changes one session can hear.
 const URIS_MAX: usize = 256;
 
 /// A longer URI cannot be subscribed to: a session is read whole for each of its requests.
 const URI_BYTES_MAX: usize = 2048;
-
-/// Calls of one session that run here at once, those among them that wait for its client.
-const CALLS_OF_A_SESSION_MAX: usize = 256;
-
-/// And of all sessions together.
-const CALLS_MAX: usize = 16 * 1024;
-
-/// Changes of sessions that a stream may be behind.
-const CHANGES_MAX: usize = 64;
-
-/// What is known of these sessions in this process only.
-#[derive(Debug)]
-pub struct Facade {
-    /// Calls that run here, by the client's id.
-    running: Arc<Table<CancellationToken>>,
-    /// Questions that were put here, by ours.
-    waiting: Arc<Table<oneshot::Sender<questions::Answered>>>,
-    /// Sessions that were changed here.
-    changes: broadcast::Sender<SessionKey>,
-    stays: Stays,
-}
-
-impl Default for Facade {
-    fn default() -> Self {
-        Self {
-            running: Arc::new(Table::new(CALLS_OF_A_SESSION_MAX, CALLS_MAX)),
-            waiting: Arc::new(Table::new(
-                CALLS_OF_A_SESSION_MAX * QUESTIONS_MAX,
-                CALLS_MAX * QUESTIONS_MAX,
-            )),
-            changes: broadcast::Sender::new(CHANGES_MAX),
-            stays: Stays::default(),
-        }
-    }
-}
 
 /// Whether a legacy client's request is answered here: it names one of our sessions, or the server is
 /// known to have none.
@@ -142,13 +102,13 @@ pub(super) async fn post(front: &Shared, parts: &Parts, body: Bytes) -> Response
     if let Some(version) = parts.headers.get(PROTOCOL_VERSION)
         && !version.to_str().is_ok_and(words::is_known_version)
     {
-        return refuse(
+        return reply::refuse(
             StatusCode::BAD_REQUEST,
             "Bad request: MCP-Protocol-Version is none that is spoken here",
         );
     }
     match Words::of(&body) {
-        Words::Request(request) if !request.has_id() => refuse(
+        Words::Request(request) if !request.has_id() => reply::refuse(
             StatusCode::BAD_REQUEST,
             "Invalid request: id must be a string or an integer",
         ),
@@ -195,7 +155,7 @@ pub(super) async fn post(front: &Shared, parts: &Parts, body: Bytes) -> Response
             }
         }
         // 2025-06-18 removed batches, and no client that is known sends any.
-        Words::Other => refuse(
+        Words::Other => reply::refuse(
             StatusCode::BAD_REQUEST,
             "Invalid request: not one JSON-RPC message",
         ),
@@ -347,8 +307,4 @@ impl Facade {
         // Nobody listens where no stream is open.
         let _ = self.changes.send(session.key());
     }
-}
-
-fn refuse(status: StatusCode, message: &'static str) -> Response<Body> {
-    reply::refusal(status, &RpcError::invalid_request(message))
 }

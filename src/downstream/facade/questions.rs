@@ -2,7 +2,6 @@
 //! to any replica.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,10 +12,14 @@ use tokio::time::MissedTickBehavior;
 use uuid::Uuid;
 
 use super::super::legacy::pushes::{Pushes, SessionKey};
-use super::super::tasks::Shared;
-use super::call::{Asked, Said, say};
+use super::super::proxy::Shared;
+use super::asked::Asked;
+use super::said::{Said, say};
 use super::session::Session;
+use super::state::Answered;
 use super::words;
+use crate::lock::Mutex;
+use crate::mcp::envelope;
 use crate::mcp::error::RpcError;
 use crate::mcp::input::{self, Kind};
 use crate::mcp::json::{Object, Writer, raw};
@@ -38,9 +41,6 @@ const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 /// The user did not say anything.
 const CANCELLED: &str = r#"{"action":"cancel"}"#;
 
-/// What the client said, as it said it: the whole message.
-pub(super) type Answered = Bytes;
-
 /// There is no answer that the server could be given: the error that ends the call.
 #[derive(Debug)]
 pub(super) struct Unanswered(pub(super) Box<RawValue>);
@@ -59,12 +59,12 @@ pub(super) type Answers = BTreeMap<Box<str>, Box<RawValue>>;
 
 impl Given {
     fn keep(&self, key: &str, answer: &RawValue) {
-        let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut answers = self.0.lock();
         answers.insert(key.into(), answer.to_owned());
     }
 
     pub(super) fn into_answers(self) -> Answers {
-        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+        self.0.into_inner()
     }
 }
 
@@ -198,12 +198,8 @@ impl Drop for Open<'_> {
         params
             .str("requestId", self.id)
             .str("reason", "No answer came in time");
-        let mut cancelled = Writer::object();
-        cancelled
-            .str("jsonrpc", "2.0")
-            .str("method", "notifications/cancelled")
-            .raw("params", &params.end());
-        if let Err(unsaid) = self.said.try_send(Said::Message(cancelled.end()))
+        let cancelled = envelope::notification("notifications/cancelled", &params.end());
+        if let Err(unsaid) = self.said.try_send(Said::Message(cancelled))
             && let Said::Message(cancelled) = unsaid.into_inner()
         {
             self.pushes.push(self.key, cancelled);

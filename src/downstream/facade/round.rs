@@ -9,8 +9,9 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::super::reply::Rpc;
-use super::call::{Asked, Said};
+use super::asked::Asked;
 use super::questions::{self, Given, Unanswered};
+use super::said::Said;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::runner::seat::{Answer, Client, Reply};
 use crate::task::id::TaskId;

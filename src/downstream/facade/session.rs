@@ -13,8 +13,8 @@ use uuid::Uuid;
 
 use super::super::body::Body;
 use super::super::legacy::pushes::SessionKey;
+use super::super::proxy::Shared;
 use super::super::reply::{self, Rpc};
-use super::super::tasks::Shared;
 use super::stays;
 use crate::mcp::error::RpcError;
 use crate::mcp::headers::SESSION_ID;
@@ -98,12 +98,12 @@ impl From<StoreError> for Unfound {
 impl Unfound {
     pub(super) fn into_response(self, id: Option<&RawValue>) -> hyper::Response<Body> {
         match (self, id) {
-            (Self::Unnamed, _) => super::refuse(
+            (Self::Unnamed, _) => reply::refuse(
                 StatusCode::BAD_REQUEST,
                 "Bad request: Mcp-Session-Id is missing",
             ),
             // Whoever hears this begins anew.
-            (Self::Unknown, _) => super::refuse(StatusCode::NOT_FOUND, "Session not found"),
+            (Self::Unknown, _) => reply::refuse(StatusCode::NOT_FOUND, "Session not found"),
             (Self::Store, Some(id)) => Rpc::store_unavailable(id.get()).into_response(),
             (Self::Store, None) => reply::refusal(
                 StatusCode::SERVICE_UNAVAILABLE,

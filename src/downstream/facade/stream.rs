@@ -7,14 +7,12 @@ use futures_util::stream::{self, StreamExt as _};
 use hyper::{HeaderMap, Response};
 use tokio::sync::mpsc;
 
+use super::super::accept::accepts_events;
 use super::super::body::Body;
-use super::super::call::keep_alive;
-use super::super::held;
-use super::super::legacy::accepts_events;
-use super::super::patience;
-use super::super::reply;
-use super::super::tasks::Shared;
-use super::call::Said;
+use super::super::keep_alive::keep_alive;
+use super::super::proxy::Shared;
+use super::super::{held, patience, reply};
+use super::said::Said;
 use crate::mcp::sse;
 use crate::upstream::channel::session::Said as OnLine;
 

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use super::super::legacy::pushes::SessionKey;
+use crate::lock::Mutex;
 
 /// Values by session and id, each for as long as its guard lives.
 #[derive(Debug)]
@@ -55,7 +56,7 @@ impl<T> Table<T> {
     }
 
     fn values(&self) -> MutexGuard<'_, Values<T>> {
-        self.values.lock().unwrap_or_else(PoisonError::into_inner)
+        self.values.lock()
     }
 
     pub(super) fn enter(

@@ -9,8 +9,8 @@ use super::session::Entry;
 use crate::mcp::error::{RpcError, code};
 use crate::mcp::json::{Fault, Object, Writer, is_object, prepend, quote, raw, set};
 use crate::mcp::meta::{CLIENT_CAPABILITIES, LOG_LEVEL, PROTOCOL_VERSION};
-use crate::mcp::result;
 use crate::mcp::version::MODERN;
+use crate::mcp::{envelope, result};
 use crate::upstream::Retry;
 
 /// `_meta` keys with this prefix are the protocol's own; those of the other era mean nothing.
@@ -203,20 +203,13 @@ pub(super) fn question(
     method: &str,
     params: Option<&RawValue>,
 ) -> String {
-    let mut out = Writer::with_capacity(512);
-    out.str("jsonrpc", "2.0")
-        .str("id", id)
-        .str("method", method);
-    if let Some(params) = params {
-        let params = match Object::parse(params.get()) {
-            Ok(object) if method == "elicitation/create" => {
-                elicitation(params.get(), &object, number, version)
-            }
-            _ => params.get().into(),
-        };
-        out.raw("params", &params);
-    }
-    out.end()
+    let params = params.map(|params| match Object::parse(params.get()) {
+        Ok(object) if method == "elicitation/create" => {
+            elicitation(params.get(), &object, number, version)
+        }
+        _ => params.get().into(),
+    });
+    envelope::request(&quote(id), method, params.as_deref())
 }
 
 /// Modes came with 2025-11-25, where a visit to a URL has an id as well.
@@ -239,21 +232,20 @@ fn elicitation<'a>(
 
 /// A notification of a modern server's subscription, as a legacy stream has it.
 pub(super) fn notification(method: &str, params: Option<&RawValue>) -> Result<String, Fault> {
-    let mut out = Writer::object();
-    out.str("jsonrpc", "2.0").str("method", method);
-    if let Some(params) = params {
-        let left = match Object::parse(params.get())?.get("_meta") {
-            Some(meta) if is_object(meta) => match without_modern(meta)? {
-                Some(meta) => set(params.get(), "_meta", &meta)?,
-                None => Object::parse(params.get())?.render_filtered(|key| key != "_meta"),
-            },
-            _ => params.get().to_owned(),
-        };
-        if left != "{}" {
-            out.raw("params", &left);
-        }
-    }
-    Ok(out.end())
+    let Some(params) = params else {
+        return Ok(envelope::notification_without_params(method));
+    };
+    let left = match Object::parse(params.get())?.get("_meta") {
+        Some(meta) if is_object(meta) => match without_modern(meta)? {
+            Some(meta) => set(params.get(), "_meta", &meta)?,
+            None => Object::parse(params.get())?.render_filtered(|key| key != "_meta"),
+        },
+        _ => params.get().to_owned(),
+    };
+    Ok(match left.as_str() {
+        "{}" => envelope::notification_without_params(method),
+        left => envelope::notification(method, left),
+    })
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 //! there are few, shorter once their client has them, and for a moment where there are too many.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
+use crate::lock::Mutex;
 use crate::store::notes::Name;
 
 /// A smaller answer is kept for the whole retention.
@@ -30,7 +30,7 @@ impl Kept {
         if bytes <= SMALL {
             return retention_ms;
         }
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.0.lock();
         kept.retain(|other, (expires_ms, _)| *other != log && *expires_ms > now_ms);
         let sum = kept.values().map(|(_, bytes)| bytes).sum::<usize>();
         let lasts_ms = if sum + bytes <= MANY {
@@ -47,7 +47,7 @@ impl Kept {
     /// Its client has it: when it goes, where that is sooner than it would.
     pub(super) fn delivered(&self, log: Name, now_ms: u64) -> Option<u64> {
         let sooner_ms = now_ms.saturating_add(SHORT_MS);
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.0.lock();
         match kept.get_mut(&log) {
             Some((expires_ms, _)) if *expires_ms > sooner_ms => {
                 *expires_ms = sooner_ms;
@@ -79,6 +79,6 @@ mod tests {
         assert_eq!(kept.delivered(log("b"), 0), None);
         let later_ms = 7 + SHORT_MS;
         assert_eq!(kept.add(log("d"), MANY, later_ms, hour_ms), hour_ms);
-        assert_eq!(kept.0.lock().unwrap().len(), 1);
+        assert_eq!(kept.0.lock().len(), 1);
     }
 }

@@ -2,15 +2,16 @@
 
 use std::collections::hash_map::Entry as Place;
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use serde_json::value::RawValue;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::entry::Entry;
 use super::kept::Kept;
-use super::log::Entry;
 use crate::downstream::legacy::pushes::SessionKey;
+use crate::lock::Mutex;
 use crate::store::notes::{ENTRIES_MAX, Name};
 
 /// Calls held at once. Beyond, a call ends with its client's connection.
@@ -63,7 +64,7 @@ pub(super) struct Holding {
 
 impl Holds {
     fn live(&self) -> MutexGuard<'_, HashMap<Name, Live>> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+        self.live.lock()
     }
 
     /// Takes a place; `None`: there is none, or the call has one here.
@@ -199,7 +200,7 @@ impl Tail {
 
 #[cfg(test)]
 mod tests {
-    use super::super::log::Meaning;
+    use super::super::entry::Meaning;
     use super::*;
 
     fn entry(bytes: usize) -> Entry {

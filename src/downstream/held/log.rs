@@ -6,10 +6,11 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::Place;
+use super::call::Place;
+use super::entry::{Entry, Meaning};
 use super::resume::Seal;
 use crate::downstream::heartbeat::Heartbeat;
-use crate::downstream::tasks::Shared;
+use crate::downstream::proxy::Shared;
 use crate::store::StoreError;
 use crate::store::ledger::Ledger;
 use crate::store::notes::{Kind, Name};
@@ -17,87 +18,6 @@ use crate::task::id::TaskId;
 
 /// A larger message, but for the answer, is shown to who is there and not kept.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
-
-/// What was said at one time: JSON, a line feed, where the server can be come back to behind it if
-/// that is known (sealed), and a last byte that tells what it is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Entry(Bytes);
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Meaning {
-    /// A notification, or a request of the server's.
-    Message,
-    /// The answer. Nothing follows.
-    Answer,
-    /// There will be no answer.
-    End,
-    /// A message that was too large to be kept.
-    Lost,
-}
-
-impl Meaning {
-    fn letter(self) -> char {
-        match self {
-            Self::Message => 'm',
-            Self::Answer => 'a',
-            Self::End => 'e',
-            Self::Lost => 'l',
-        }
-    }
-
-    fn is_last(self) -> bool {
-        matches!(self, Self::Answer | Self::End)
-    }
-
-    fn of(letter: u8) -> Option<Self> {
-        [Self::Message, Self::Answer, Self::End, Self::Lost]
-            .into_iter()
-            .find(|meaning| meaning.letter() == char::from(letter))
-    }
-}
-
-impl Entry {
-    pub(super) fn new(meaning: Meaning, json: String) -> Self {
-        Self::resumable(meaning, json, "")
-    }
-
-    pub(super) fn resumable(meaning: Meaning, mut json: String, sealed: &str) -> Self {
-        json.push('\n');
-        json.push_str(sealed);
-        json.push(meaning.letter());
-        Self(json.into())
-    }
-
-    /// As the store had it. What nobody here wrote is passed over.
-    fn read(bytes: Bytes) -> Option<Self> {
-        let entry = Self(bytes);
-        entry.parts().map(|_| ())?;
-        Some(entry)
-    }
-
-    fn parts(&self) -> Option<(Meaning, &str, &str)> {
-        let (last, text) = self.0.split_last()?;
-        let (json, sealed) = std::str::from_utf8(text).ok()?.rsplit_once('\n')?;
-        Some((Meaning::of(*last)?, json, sealed))
-    }
-
-    pub(super) fn meaning(&self) -> Meaning {
-        self.parts().map_or(Meaning::End, |(meaning, ..)| meaning)
-    }
-
-    pub(super) fn json(&self) -> &str {
-        self.parts().map_or("", |(_, json, _)| json)
-    }
-
-    pub(super) fn sealed(&self) -> Option<&str> {
-        let (.., sealed) = self.parts()?;
-        Some(sealed).filter(|sealed| !sealed.is_empty())
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
-}
 
 /// What there is of a call whose owner is gone.
 #[derive(Debug)]
@@ -303,24 +223,23 @@ impl Log {
 const UNREADABLE: StoreError = StoreError::Corrupt("the head of a held call");
 
 #[cfg(test)]
-pub(super) mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-    use crate::clock::{Clock, Manual};
-    use crate::store::ledger::Patience;
-    use crate::store::memory::Memory;
-    use crate::task::id::Caller;
-
+impl Log {
     /// A log of nobody's, that cannot seal.
-    pub(in super::super) fn log() -> Log {
+    pub(super) fn of_nobody() -> Self {
+        use std::sync::Arc;
+
+        use crate::clock::{Clock, Manual};
+        use crate::store::ledger::Patience;
+        use crate::store::memory::Memory;
+        use crate::task::id::Caller;
+
         let clock: Arc<dyn Clock> = Arc::new(Manual::at(0));
         let patience = Patience {
             read: Duration::ZERO,
             create: Duration::ZERO,
         };
         let (caller, hold) = (Caller::from_bytes([1; 16]), TaskId::random());
-        Log {
+        Self {
             ledger: Ledger::new(Arc::new(Memory::new(Arc::clone(&clock))), clock, patience),
             entries: Name::of(Kind::Events, &["log"]),
             head: Name::of(Kind::Hold, &["log"]),
@@ -328,27 +247,11 @@ pub(super) mod tests {
             seal: Seal::of_none(caller, hold),
         }
     }
+}
 
-    #[test]
-    fn an_entry_is_read_as_it_was_written() {
-        for meaning in [
-            Meaning::Message,
-            Meaning::Answer,
-            Meaning::End,
-            Meaning::Lost,
-        ] {
-            let json = "{\"é\":\n1}";
-            for (sealed, expected) in [("", None), ("AAAA", Some("AAAA"))] {
-                let entry = Entry::resumable(meaning, json.into(), sealed);
-                let read = Entry::read(entry.0.clone()).unwrap();
-                assert_eq!((read.meaning(), read.json()), (meaning, json));
-                assert_eq!(read.sealed(), expected);
-            }
-        }
-        for foreign in ["", "{}", "x", "{}m"] {
-            assert_eq!(Entry::read(Bytes::from_static(foreign.as_bytes())), None);
-        }
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
     #[test]
     fn a_head_is_read_as_it_was_written() {

@@ -6,29 +6,24 @@
 
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
-use futures_util::stream::{BoxStream, StreamExt as _};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Response, StatusCode};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::body::Body;
-use super::legacy::pushes::SessionKey;
-use super::patience;
+use super::proxy::Shared;
 use super::reply;
-use super::tasks::Shared;
 use crate::mcp::error::RpcError;
-use crate::mcp::headers::{LAST_EVENT_ID, PROTOCOL_VERSION, SESSION_ID};
-use crate::mcp::json::{Object, Writer};
-use crate::mcp::meta::PROGRESS_TOKEN;
-use crate::task::id::{Caller, TaskId};
-use crate::task::policy::Rule;
-use crate::upstream::channel::session::Said;
+use crate::mcp::headers::LAST_EVENT_ID;
+use crate::task::id::TaskId;
 
 mod budget;
+mod call;
 mod carry;
+mod entry;
+mod event_id;
+mod hold;
 mod kept;
 pub mod live;
 mod log;
@@ -39,156 +34,19 @@ mod resume;
 mod takeover;
 mod words;
 
-use log::{Entry, Log, Meaning};
+pub(super) use call::{Call, Piped};
+use call::{Place, primes};
+use entry::{Entry, Meaning};
+use event_id::PREFIX;
+pub(super) use hold::hold;
+use log::Log;
 use reader::Reader;
 pub(super) use relayed::post;
 use takeover::Successor;
-use words::Word;
-
-/// What our event ids begin with: `raincheck/<hold>/<number>`.
-const PREFIX: &str = "raincheck/";
-
-/// Clients of earlier revisions take an event without data for a message that is no JSON.
-const FIRST_WITH_PRIMING: &str = "2025-11-25";
 
 /// How long a client that comes back waits for a store that is away.
 const STORE_PATIENCE: Duration = Duration::from_secs(5);
 const STORE_PAUSE: Duration = Duration::from_millis(500);
-
-/// In the extensions of a request: its client has no connection that could be dropped without it.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Piped;
-
-/// Whose call it is: only the same caller on the same session can come back to it.
-#[derive(Debug, Clone)]
-pub(super) struct Place {
-    caller: Caller,
-    session: Box<str>,
-}
-
-impl Place {
-    fn of(front: &Shared, headers: &HeaderMap) -> Option<Self> {
-        let session = headers.get(SESSION_ID)?.to_str().ok()?.into();
-        let caller = front.callers.of(headers);
-        Some(Self { caller, session })
-    }
-
-    fn key(&self) -> SessionKey {
-        SessionKey::of(&self.caller, &self.session)
-    }
-}
-
-/// A call that can be held.
-pub(super) struct Call {
-    place: Place,
-    /// The request's.
-    id: Box<RawValue>,
-    progress_token: Option<Box<RawValue>>,
-    /// Since when its client waits.
-    began: Instant,
-    rule: Rule,
-    primes: bool,
-    stop: Stop,
-}
-
-/// Tells the server that nobody waits any more. Not begun before that is so.
-type Stop = BoxFuture<'static, ()>;
-
-impl Call {
-    /// `None`: a request that is no call on a session, one of a client that reads no event streams,
-    /// or one that shall become a task.
-    pub(super) fn of(
-        front: &Shared,
-        parts: &Parts,
-        id: &RawValue,
-        method: &str,
-        params: &Object<'_>,
-    ) -> Option<Self> {
-        let cannot_be = method != "tools/call"
-            || super::dialect::wishes(&parts.headers, params)
-            || parts.extensions.get::<Piped>().is_some();
-        if cannot_be || !super::legacy::accepts_events(&parts.headers) {
-            return None;
-        }
-        let meta = params.get_object("_meta");
-        let token = meta.and_then(|meta| meta.get(PROGRESS_TOKEN));
-        let tool = params.get_str("name").unwrap_or_default();
-        Some(Self {
-            place: Place::of(front, &parts.headers)?,
-            id: id.to_owned(),
-            progress_token: token.map(ToOwned::to_owned),
-            began: Instant::now(),
-            rule: front.rules.for_tool(&tool).0.clone(),
-            stop: std::future::ready(()).boxed(),
-            primes: primes(&parts.headers),
-        })
-    }
-}
-
-impl Call {
-    /// The most that one message of it may be.
-    fn bytes_max(&self) -> usize {
-        usize::try_from(self.rule.result_bytes_max).unwrap_or(usize::MAX)
-    }
-
-    /// How long the head of its answer waits for the first word. What its client hears of it while the
-    /// server says nothing, it hears on a stream.
-    pub(super) fn head_patience(&self, headers: &HeaderMap, usual: Duration) -> Duration {
-        if self.rule.heartbeat && self.progress_token.is_some() {
-            return usual;
-        }
-        patience::of_legacy(headers, usual)
-    }
-
-    /// With what tells the server that nobody waits any more: a `notifications/cancelled` of the
-    /// client's own session, which `tell` sends.
-    pub(super) fn stopped_by<F>(self, tell: impl FnOnce(String) -> F) -> Self
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
-        let stop = tell(cancel_of(&self.id)).boxed();
-        Self { stop, ..self }
-    }
-}
-
-/// What tells a server that a call takes too long.
-fn cancel_of(id: &RawValue) -> String {
-    let mut params = Writer::object();
-    params.raw("requestId", id.get());
-    params.str("reason", "The call did not end within its time limit");
-    let mut out = Writer::object();
-    out.str("jsonrpc", "2.0");
-    out.str("method", "notifications/cancelled");
-    out.raw("params", &params.end());
-    out.end()
-}
-
-/// Holds a call from here on: what its source says is read whether or not the client is there. The
-/// source ends after the answer, or without one where its client wants none any more.
-///
-/// Without room for another one, the call ends with its client's connection, as it did before.
-pub(super) fn hold(front: &Shared, call: Call, source: BoxStream<'static, Said>) -> Response<Body> {
-    hold_words(front, call, source.map(Word::from).boxed())
-}
-
-/// The same for a source that tells where it can be come back to.
-fn hold_words(front: &Shared, call: Call, source: BoxStream<'static, Word>) -> Response<Body> {
-    let hold = TaskId::random();
-    let log = Log::of(front, &call.place, hold);
-    let primes = call.primes;
-    let (stream, heartbeat) = match carry::begin(front, call, log.clone(), source) {
-        Ok(begun) => begun,
-        Err(source) => return reply::event_stream(Body::Events(reader::unheld(source))),
-    };
-    let reader = Reader::new(front, hold, log, heartbeat).following(stream);
-    let reader = if primes { reader.primed() } else { reader };
-    reply::event_stream(Body::Events(reader.events()))
-}
-
-fn primes(headers: &HeaderMap) -> bool {
-    let version = headers.get(PROTOCOL_VERSION);
-    version.is_some_and(|version| version.as_bytes() >= FIRST_WITH_PRIMING.as_bytes())
-}
 
 /// A client waits for a request no more, by its notification. `false`: its call is not held here.
 pub(super) fn cancelled(front: &Shared, headers: &HeaderMap, id: &RawValue) -> bool {
@@ -270,9 +128,4 @@ where
             answered => return answered,
         }
     }
-}
-
-/// What an event's id is, on every replica.
-fn event_id(hold: TaskId, number: u64) -> String {
-    format!("{PREFIX}{hold}/{number}")
 }

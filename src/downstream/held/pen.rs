@@ -6,8 +6,9 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::budget::Budget;
+use super::entry::{Entry, Meaning};
 use super::live::Tail;
-use super::log::{Entry, Head, Log, Meaning, Point, Written};
+use super::log::{Head, Log, Point, Written};
 use crate::store::StoreError;
 use crate::store::notes::ENTRIES_MAX;
 
@@ -310,7 +311,7 @@ impl Pen {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::downstream::held::log::{Terms, tests::log};
+    use crate::downstream::held::log::Terms;
 
     fn head(owner: &str) -> Head {
         Head {
@@ -340,7 +341,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_ends_a_call_does_not_write_over_its_successor() {
         let (tail, _shown) = watch::channel(Tail::default());
-        let mut pen = Pen::new(log(), head("a"), tail, 0, Instant::now());
+        let mut pen = Pen::new(Log::of_nobody(), head("a"), tail, 0, Instant::now());
         pen.begin().await;
         take(&pen, &head("b")).await;
         pen.end(Meaning::Answer, "[]".into()).await;
@@ -353,7 +354,7 @@ mod tests {
     #[tokio::test]
     async fn a_head_that_was_in_doubt_is_written_over() {
         let (tail, _shown) = watch::channel(Tail::default());
-        let mut pen = Pen::new(log(), head("a"), tail, 0, Instant::now());
+        let mut pen = Pen::new(Log::of_nobody(), head("a"), tail, 0, Instant::now());
         take(&pen, &head("a")).await;
         pen.end(Meaning::Answer, "[]".into()).await;
         assert!(pen.is_written_down() && !pen.is_lost());
@@ -364,7 +365,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_talks_without_a_pause_hears_of_a_successor() {
         let (tail, shown) = watch::channel(Tail::default());
-        let mut pen = Pen::new(log(), head("a"), tail, 0, Instant::now());
+        let mut pen = Pen::new(Log::of_nobody(), head("a"), tail, 0, Instant::now());
         pen.begin().await;
         take(&pen, &head("b")).await;
         for _ in 0..3 {
@@ -382,7 +383,7 @@ mod tests {
     async fn who_saw_more_than_is_written_gets_the_answer() {
         for (saw, answered_as) in [(5, 6), (2, 4), (u64::MAX, 3 + UNWRITTEN_MAX)] {
             let (tail, shown) = watch::channel(Tail::behind_entry(2));
-            let pen = Pen::new(log(), head("b"), tail, 2, Instant::now());
+            let pen = Pen::new(Log::of_nobody(), head("b"), tail, 2, Instant::now());
             let mut pen = pen.seen(saw);
             pen.begin().await;
             pen.say(Meaning::Message, "{}".into(), None).await;

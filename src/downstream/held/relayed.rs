@@ -14,12 +14,14 @@ use hyper::http::response::Parts as ResponseHead;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
 
+use super::call::Call;
+use super::hold::hold_words;
 use super::reader::RETRY_MS;
 use super::words::{Relaying, Stage, Words, is_answer};
-use super::{Call, SESSION_ID};
 use crate::downstream::body::Body;
 use crate::downstream::pass::unreachable_upstream;
-use crate::downstream::tasks::Shared;
+use crate::downstream::proxy::Shared;
+use crate::mcp::headers::SESSION_ID;
 use crate::mcp::sse;
 use crate::upstream::http::{RequestBody, ResponseBody};
 use crate::upstream::relay::{Answering, Relayed};
@@ -47,7 +49,7 @@ pub(in crate::downstream) async fn post(
         async move { upstream.relay(parts, body, bytes_max).await }.boxed();
     let Ok(relayed) = timeout(patience, &mut relaying).await else {
         let stage = Stage::Waiting(relaying);
-        return super::hold_words(front, call, Words { stage, ..words }.spoken());
+        return hold_words(front, call, Words { stage, ..words }.spoken());
     };
     match relayed {
         Err(failure) => unreachable_upstream(failure),
@@ -70,7 +72,7 @@ pub(in crate::downstream) async fn post(
             let session = answering.head.headers.get(SESSION_ID).cloned();
             let stage = Stage::Reading(answering);
             let words = Words { stage, ..words }.spoken();
-            let mut response = super::hold_words(front, call, words);
+            let mut response = hold_words(front, call, words);
             if let Some(session) = session {
                 response.headers_mut().insert(SESSION_ID, session);
             }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::downstream::tasks::Shared;
+use crate::downstream::proxy::Shared;
 use crate::store::seal::{Place, Sealer};
 use crate::task::id::{Caller, TaskId};
 

@@ -8,13 +8,13 @@ use hyper::http::request::Parts;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::call::{Place, cancel_of};
 use super::carry::Job;
 use super::live::Tail;
 use super::log::{Head, Left, Log, Point, Written};
 use super::pen::Pen;
 use super::words::{Stage, Words};
-use super::{Place, cancel_of};
-use crate::downstream::tasks::Shared;
+use crate::downstream::proxy::Shared;
 use crate::mcp::error::Reason;
 use crate::mcp::headers::LAST_EVENT_ID;
 use crate::store::StoreError;

@@ -10,8 +10,9 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::downstream::reply::Rpc;
+use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, SideEffect};
-use crate::mcp::json::{Object, Writer};
+use crate::mcp::json::Object;
 use crate::upstream::channel::session::Said;
 use crate::upstream::relay::{self, Answering, Relayed, ResumePoint, error_of};
 use crate::upstream::wrapped::Upstream;
@@ -178,10 +179,7 @@ impl Hearing {
     }
 
     fn refused(&self, error: &RawValue) -> Word {
-        let mut out = Writer::object();
-        out.str("jsonrpc", "2.0").raw("id", self.words.id.get());
-        out.raw("error", error.get());
-        Said::Answer(out.end()).into()
+        Said::Answer(envelope::error(self.words.id.get(), error.get())).into()
     }
 }
 

@@ -1,14 +1,14 @@
 //! The protocol versions that sessions agreed on, for clients that leave out `MCP-Protocol-Version`.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, PoisonError};
 
 use hyper::HeaderMap;
 use hyper::header::HeaderValue;
 use hyper::http::request::Parts;
 
-use super::super::tasks::Shared;
+use super::super::auth::Callers;
 use super::pushes::SessionKey;
+use crate::lock::Mutex;
 use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::json::Object;
 use crate::task::id::Caller;
@@ -17,7 +17,8 @@ use crate::task::id::Caller;
 const SESSIONS_MAX: usize = 10_000;
 
 /// What the sessions that were opened here agreed on. Another replica does not know, and reads such a
-/// client as one of the oldest version, as the server does.
+/// client as one of the oldest version, as the server does, unless a message says otherwise
+/// (`dialect::complete_version`).
 #[derive(Debug, Default)]
 pub struct Agreed(Mutex<Known>);
 
@@ -30,7 +31,7 @@ struct Known {
 
 impl Agreed {
     fn remember(&self, session: SessionKey, version: HeaderValue) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         if known.versions.insert(session, version).is_none() {
             known.sessions.push_back(session);
         }
@@ -42,42 +43,37 @@ impl Agreed {
     }
 
     fn find(&self, session: SessionKey) -> Option<HeaderValue> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.0.lock();
         known.versions.get(&session).cloned()
     }
-}
 
-/// Remembers what the server's answer to `initialize` says, whose head names the session.
-pub(in crate::downstream) fn note(
-    front: &Shared,
-    caller: &Caller,
-    head: &HeaderMap,
-    message: &str,
-) {
-    let version = || {
-        let session = SessionKey::named(caller, head)?;
-        let result = Object::parse(message).ok()?.get_object("result")?;
-        let version = result.get_str("protocolVersion")?;
-        Some((session, HeaderValue::try_from(&*version).ok()?))
-    };
-    if let Some((session, version)) = version() {
-        front.agreed.remember(session, version);
+    /// Remembers what the server's answer to `initialize` says, whose head names the session.
+    pub(in crate::downstream) fn note(&self, caller: &Caller, head: &HeaderMap, message: &str) {
+        let version = || {
+            let session = SessionKey::named(caller, head)?;
+            let result = Object::parse(message).ok()?.get_object("result")?;
+            let version = result.get_str("protocolVersion")?;
+            Some((session, HeaderValue::try_from(&*version).ok()?))
+        };
+        if let Some((session, version)) = version() {
+            self.remember(session, version);
+        }
     }
-}
 
-/// A request on a session with the version that its client left out. From here on it is read as if the
-/// client had said so, and so it reaches the server.
-pub(super) fn completed(front: &Shared, mut parts: Parts) -> Parts {
-    let headers = &parts.headers;
-    if headers.contains_key(PROTOCOL_VERSION) || !headers.contains_key(SESSION_ID) {
-        return parts;
+    /// A request on a session with the version that its client left out. From here on it is read as if the
+    /// client had said so, and so it reaches the server.
+    pub(super) fn completed(&self, callers: &Callers, mut parts: Parts) -> Parts {
+        let headers = &parts.headers;
+        if headers.contains_key(PROTOCOL_VERSION) || !headers.contains_key(SESSION_ID) {
+            return parts;
+        }
+        let session = SessionKey::named(&callers.of(headers), headers);
+        let version = session.and_then(|session| self.find(session));
+        if let Some(version) = version {
+            parts.headers.insert(PROTOCOL_VERSION, version);
+        }
+        parts
     }
-    let session = SessionKey::named(&front.callers.of(headers), headers);
-    let version = session.and_then(|session| front.agreed.find(session));
-    if let Some(version) = version {
-        parts.headers.insert(PROTOCOL_VERSION, version);
-    }
-    parts
 }
 
 #[cfg(test)]

@@ -3,13 +3,14 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::pushes::SessionKey;
+use crate::lock::Mutex;
 use crate::mcp::json::quote;
 use crate::runner::seat::Answered;
 use crate::upstream::Answer;
@@ -83,7 +84,7 @@ impl Carried {
     }
 
     fn calls(&self) -> MutexGuard<'_, Calls> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+        self.calls.lock()
     }
 
     pub(in crate::downstream) fn enter(

@@ -12,10 +12,11 @@ use hyper::{Response, StatusCode};
 
 use super::super::body::Body;
 use super::super::dialect::Edit;
-use super::super::tasks::Shared;
+use super::super::proxy::Shared;
 use super::super::{facade, held, pass};
+use super::on_http::{held_call, pass_on};
 use super::words::Words;
-use super::{held_call, lines, pass_on, stream};
+use super::{lines, stream};
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Object;
 use crate::mcp::version::Era;
@@ -119,16 +120,19 @@ fn is_small_json(response: &Response<Body>) -> bool {
         && length.is_some_and(|length| length <= REFUSAL_BYTES_MAX)
 }
 
+/// Whether it is decided by now how the server is spoken to: asked where a client opens a stream that is read here.
+pub(super) async fn is_decided_now(front: &Shared, parts: &Parts) -> bool {
+    if !stream::is_read(parts) {
+        return false;
+    }
+    // From before raincheck was started: who has a session was answered already.
+    let credentials = front.credentials(&parts.headers);
+    let known = front.upstream.era_soon(credentials).await;
+    known.is_some() && front.upstream.is_decided()
+}
+
 /// GET and DELETE.
 pub(super) async fn other(front: &Shared, parts: Parts) -> Response<Body> {
-    if stream::is_read(&parts) {
-        // From before raincheck was started: who has a session was answered already.
-        let credentials = front.credentials(&parts.headers);
-        let known = front.upstream.era_soon(credentials).await;
-        if known.is_some() && front.upstream.is_decided() {
-            return Box::pin(super::other(front, parts)).await;
-        }
-    }
     let response = pass::bare(front, parts.clone()).await;
     if turns_out_old(front, &parts, response.status()).await {
         return lines::answer(front, &parts);

@@ -8,8 +8,8 @@ use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 
 use super::super::body::Body;
+use super::super::proxy::Shared;
 use super::super::reply;
-use super::super::tasks::Shared;
 use crate::mcp::headers::SESSION_ID;
 use crate::upstream::client_session::ClientSession;
 use crate::upstream::http::RequestBody;

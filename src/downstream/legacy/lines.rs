@@ -12,16 +12,14 @@ use hyper::{HeaderMap, Method, Response, StatusCode};
 use tokio::sync::mpsc;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use super::super::accept::accepts_events;
 use super::super::body::Body;
-use super::super::call::keep_alive;
 use super::super::dialect::Edit;
-use super::super::facade;
-use super::super::patience;
-use super::super::reply::{self, Rpc};
-use super::super::tasks::Shared;
-use super::super::{held, undecided};
+use super::super::keep_alive::keep_alive;
+use super::super::proxy::Shared;
+use super::super::reply::{self, Rpc, undecided};
+use super::super::{facade, held, patience};
 use super::stream::{Place, Source, read};
-use super::{accepts_events, agreed};
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Object;
@@ -79,7 +77,7 @@ pub(super) async fn post(
         Ok(object) if !object.is_ambiguous(&RESERVED) => object,
         // Revision 2025-06-18 removed batches, and over a pipe nobody ever answered one.
         Ok(_) | Err(_) => {
-            return refuse(
+            return reply::refuse(
                 StatusCode::BAD_REQUEST,
                 "Invalid request: not one JSON-RPC message",
             );
@@ -106,7 +104,7 @@ pub(super) async fn post(
     };
     let is_id = id.get().starts_with('"') || id.get().parse::<i64>().is_ok();
     if !is_id {
-        return refuse(
+        return reply::refuse(
             StatusCode::BAD_REQUEST,
             "Invalid request: id must be a string or an integer",
         );
@@ -187,7 +185,7 @@ async fn initialize(
     if agreed && let Ok(id) = HeaderValue::try_from(&*id) {
         response.headers_mut().insert(SESSION_ID, id);
         let caller = front.callers.of(&parts.headers);
-        agreed::note(front, &caller, response.headers(), &said);
+        front.agreed.note(&caller, response.headers(), &said);
         unknown.becomes_known();
     }
     response
@@ -258,18 +256,14 @@ enum Unfound {
 impl Unfound {
     fn into_response(self) -> Response<Body> {
         match self {
-            Self::Unnamed => refuse(
+            Self::Unnamed => reply::refuse(
                 StatusCode::BAD_REQUEST,
                 "Bad request: Mcp-Session-Id is missing",
             ),
             // Whoever hears this begins anew.
-            Self::Unknown => refuse(StatusCode::NOT_FOUND, "Session not found"),
+            Self::Unknown => reply::refuse(StatusCode::NOT_FOUND, "Session not found"),
         }
     }
-}
-
-fn refuse(status: StatusCode, message: &'static str) -> Response<Body> {
-    reply::refusal(status, &RpcError::invalid_request(message))
 }
 
 fn refused(asked: &Asked<'_>, untaken: Untaken) -> Response<Body> {

@@ -2,16 +2,15 @@
 
 use bytes::Bytes;
 use hyper::body::Incoming;
-use hyper::header::ACCEPT;
 use hyper::http::request::Parts;
-use hyper::{HeaderMap, Method, Response};
+use hyper::{Method, Response};
 
 use super::body::Body;
-use super::dialect::{Edit, Looked};
+use super::dialect::Looked;
 use super::intake::{Read, read};
+use super::proxy::{Front, Shared};
 use super::reply::Rpc;
-use super::tasks::Shared;
-use super::{Front, cancels, dialect, facade, held, pass, sent};
+use super::{dialect, facade, held, pass, sent};
 
 pub mod agreed;
 pub(super) mod calls;
@@ -19,13 +18,14 @@ pub mod carried;
 mod contact;
 mod leaving;
 mod lines;
+mod on_http;
 pub mod pushes;
 mod stream;
 pub(super) mod words;
 
 use crate::mcp::headers::SESSION_ID;
 use crate::task::policy::{Plan, plan};
-use pushes::SessionKey;
+use on_http::{held_call, pass_on};
 use words::Words;
 
 /// A message, a stream or the end of a session, from the network.
@@ -47,13 +47,14 @@ pub(super) async fn post(front: &Shared, parts: Parts, body: Bytes) -> Response<
     if let Some(refusal) = front.refuses_message(&parts, &body) {
         return refusal;
     }
-    let mut parts = agreed::completed(front, parts);
+    let mut parts = front.agreed.completed(&front.callers, parts);
     let body = front.hide_our_ids(&mut parts, body).await;
     // What is learnt meanwhile came too late for the question that follows.
     let known = front.upstream.known_era();
     if facade::serves(front, &parts.headers).await {
         return Box::pin(facade::post(front, &parts, body)).await;
     }
+    dialect::complete_version(&mut parts, &body);
     let edit = match dialect::look(front, &parts, &body).await {
         Looked::Answered(response) => return response,
         Looked::Pass(edit) => edit,
@@ -96,13 +97,6 @@ fn only_as_task(front: &Front, parts: &Parts, words: &Words<'_>) -> Option<Respo
     })
 }
 
-async fn pass_on(front: &Shared, parts: Parts, body: Bytes, edit: Option<Edit>) -> Response<Body> {
-    match edit {
-        Some(edit) => Box::pin(dialect::relay(front, parts, body, edit)).await,
-        None => pass::bytes(front, parts, body).await,
-    }
-}
-
 /// The client ends its session: what of ours runs there ends at once, whatever the server says.
 fn end(front: &Shared, parts: &Parts) {
     let caller = *front.callers.of(&parts.headers).as_bytes();
@@ -113,38 +107,9 @@ fn end(front: &Shared, parts: &Parts) {
     }
 }
 
-/// The call that a message for a server over HTTP is, if it can be held.
-fn held_call(front: &Shared, parts: &Parts, words: Words<'_>) -> Option<held::Call> {
-    match words {
-        Words::Request(asked) => {
-            held::Call::of(front, parts, asked.id, &asked.method, &asked.params)
-        }
-        Words::Notification(method, Some(params)) if method == "notifications/cancelled" => {
-            if let Some(id) = params.get("requestId")
-                && !held::cancelled(front, &parts.headers, id)
-                && let Some(session) =
-                    SessionKey::named(&front.callers.of(&parts.headers), &parts.headers)
-            {
-                cancels::pass_on(front, session, id);
-            }
-            None
-        }
-        Words::Notification(..) | Words::Answer(..) | Words::Other => None,
-    }
-}
-
-/// The client reads streams of events.
-pub(super) fn accepts_events(headers: &HeaderMap) -> bool {
-    let mut values = headers.get_all(ACCEPT).iter();
-    values.any(|value| {
-        let value = value.to_str().unwrap_or_default();
-        value.contains("text/event-stream") || value.contains("*/*")
-    })
-}
-
 /// GET and DELETE.
 pub(super) async fn other(front: &Shared, parts: Parts) -> Response<Body> {
-    let parts = agreed::completed(front, parts);
+    let parts = front.agreed.completed(&front.callers, parts);
     if let Some(replayed) = held::resume(front, &parts).await {
         return replayed;
     }
@@ -161,6 +126,9 @@ async fn other_answer(front: &Shared, parts: Parts) -> Response<Body> {
         return Box::pin(facade::other(front, &parts)).await;
     }
     if !front.upstream.is_decided() {
+        if Box::pin(contact::is_decided_now(front, &parts)).await {
+            return Box::pin(other(front, parts)).await;
+        }
         return Box::pin(contact::other(front, parts)).await;
     }
     if parts.method == Method::DELETE

@@ -2,11 +2,12 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use hyper::HeaderMap;
 use tokio::sync::Notify;
 
+use crate::lock::Mutex;
 use crate::mcp::headers::SESSION_ID;
 use crate::task::id::Caller;
 use crate::task::state::Digest;
@@ -68,7 +69,7 @@ pub(in crate::downstream) struct Pushed {
 
 impl Pushes {
     fn open_streams(&self) -> MutexGuard<'_, HashMap<SessionKey, Open>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 
     /// The session's stream is open here from now on. One that was is so no more: its client came

@@ -12,10 +12,10 @@ use hyper::{HeaderMap, Method, Response, StatusCode};
 use tokio_util::sync::CancellationToken;
 
 use super::super::body::Body;
-use super::super::call::keep_alive;
+use super::super::keep_alive::keep_alive;
 use super::super::pass;
+use super::super::proxy::Shared;
 use super::super::reply;
-use super::super::tasks::Shared;
 use super::pushes::{Pushed, Pushes, SessionKey};
 use crate::mcp::headers::{LAST_EVENT_ID, PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::sse;

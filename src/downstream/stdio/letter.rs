@@ -2,10 +2,13 @@
 
 use bytes::Bytes;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::{Method, Request};
 
-use super::super::TOOLS_PATIENCE;
+use super::super::held::Piped;
 use super::super::intercept::era_by_body;
-use super::super::tasks::Shared;
+use super::super::proxy::Shared;
+use super::super::tools::TOOLS_PATIENCE;
 use crate::mcp::json::Object;
 use crate::mcp::meta::{CLIENT_CAPABILITIES, PROTOCOL_VERSION};
 use crate::mcp::scan::scan;
@@ -97,4 +100,13 @@ pub(super) fn plain_headers() -> HeaderMap {
     out.insert(ACCEPT, BOTH);
     out.insert(CONTENT_TYPE, JSON);
     out
+}
+
+/// A request to ourselves.
+pub(super) fn parts(method: Method, headers: HeaderMap) -> Parts {
+    let (mut parts, ()) = Request::new(()).into_parts();
+    parts.method = method;
+    parts.headers = headers;
+    parts.extensions.insert(Piped);
+    parts
 }

@@ -3,44 +3,37 @@
 //!
 //! Each line in is what an HTTP client would post, each message that would come back is a line out.
 
-use std::collections::HashMap;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::header::HeaderMap;
-use hyper::http::request::Parts;
-use hyper::{Method, Request};
+use hyper::Method;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::held::Piped;
+use super::dispatch::post;
+use super::proxy::Front;
 use super::reply::Rpc;
-use super::tasks::Shared;
-use super::{Front, post};
+use crate::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::version::Era;
 
+mod answer;
+mod client;
 mod letter;
 mod relay;
 mod session;
 
-use letter::Letter;
-use session::Session;
-
-/// Requests under way at once; more wait in the pipe.
-const REQUESTS_MAX: usize = 1024;
+use client::Client;
+use letter::{Letter, parts};
+use session::{Session, TELL};
 
 /// Messages that wait for a client that does not read.
 const LINES_MAX: usize = 64;
-
-/// How long a message without an answer may take to be taken; later ones wait for it, because their
-/// order counts.
-const TELL: Duration = Duration::from_secs(10);
 
 /// The one client of this process.
 #[derive(Debug)]
@@ -110,29 +103,6 @@ async fn write(mut lines: mpsc::Receiver<String>) {
     }
 }
 
-/// What is known of the client.
-struct Client {
-    front: Shared,
-    out: mpsc::Sender<String>,
-    /// Requests under way, by their id as JSON.
-    running: Mutex<HashMap<Box<str>, Running>>,
-    /// A legacy client's.
-    session: Session,
-    /// That the server asks for a sign-in is logged once.
-    sign_in: Once,
-    /// Requests that were ever taken.
-    taken: AtomicU64,
-    requests: TaskTracker,
-    /// The client hears no more.
-    gone: CancellationToken,
-}
-
-/// A request under way.
-struct Running {
-    number: u64,
-    cancelled: CancellationToken,
-}
-
 impl Client {
     async fn read(self: &Arc<Self>, mut input: impl AsyncBufRead + Unpin) {
         let bytes_max = self.front.settings.body_bytes_max;
@@ -185,41 +155,6 @@ impl Client {
             }
             this.is_over(&id, number);
         });
-    }
-
-    /// From here on the id may be used again; by somebody else it may be in use already.
-    fn is_over(&self, id: &str, number: u64) {
-        let mut running = self.running();
-        if running.get(id).is_some_and(|it| it.number == number) {
-            running.remove(id);
-        }
-    }
-
-    fn running(&self) -> MutexGuard<'_, HashMap<Box<str>, Running>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A place for the request; an error where it cannot be taken.
-    fn register(&self, id: &str) -> Result<(u64, CancellationToken), RpcError> {
-        let mut running = self.running();
-        if running.contains_key(id) {
-            return Err(RpcError::invalid_request(
-                "Invalid request: this id is in use",
-            ));
-        }
-        if running.len() >= REQUESTS_MAX {
-            return Err(RpcError::internal(
-                "Too many requests are under way; try again later",
-            ));
-        }
-        let number = self.taken.fetch_add(1, Ordering::Relaxed);
-        let cancelled = CancellationToken::new();
-        let entry = Running {
-            number,
-            cancelled: cancelled.clone(),
-        };
-        running.insert(id.into(), entry);
-        Ok((number, cancelled))
     }
 
     /// A notification, or the answer to a question of the server.
@@ -277,19 +212,6 @@ impl Client {
         self.is_over(id, number);
         self.say(Rpc::failure(id, failure).json).await;
     }
-
-    async fn say(&self, message: String) {
-        let _ = self.out.send(relay::line(message)).await;
-    }
-}
-
-/// A request to ourselves.
-fn parts(method: Method, headers: HeaderMap) -> Parts {
-    let (mut parts, ()) = Request::new(()).into_parts();
-    parts.method = method;
-    parts.headers = headers;
-    parts.extensions.insert(Piped);
-    parts
 }
 
 enum Line {

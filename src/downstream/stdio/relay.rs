@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use http_body_util::{BodyExt as _, Collected, Limited};
-use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::header::HeaderValue;
 use hyper::{Method, Response, StatusCode};
 
 use super::super::body::Body;
 use super::super::{legacy, reply};
-use super::{Client, parts};
+use super::answer::{MESSAGE_BYTES_MAX, is_answer, is_stream, named};
+use super::client::Client;
+use super::letter::parts;
 use crate::mcp::error::{RpcError, code};
-use crate::mcp::json::{Object, is_object, set};
 use crate::mcp::sse::Decoder;
 
 /// Between attempts to come back to a stream that was cut.
@@ -26,15 +26,6 @@ pub(super) struct Heard {
     /// Where a stream that was cut goes on.
     pub(super) last_event_id: Option<HeaderValue>,
     pub(super) retry: Option<Duration>,
-}
-
-/// A message on one line: outside of strings, where they are escaped, line ends are white space.
-pub(super) fn line(mut message: String) -> String {
-    if message.contains(['\n', '\r']) {
-        message = message.replace(['\n', '\r'], " ");
-    }
-    message.push('\n');
-    message
 }
 
 impl Client {
@@ -189,60 +180,4 @@ impl Client {
         }
         self.relay_stream(response.into_body(), id, |_| {}).await
     }
-}
-
-/// The answer to the request of that id, as soon as it is there; what is said beside it is not heard.
-pub(super) async fn answer_to(response: Response<Body>, id: &str) -> Option<String> {
-    let streams = is_stream(&response);
-    let mut body = response.into_body();
-    if !streams {
-        let read = Limited::new(body, MESSAGE_BYTES_MAX).collect().await;
-        return named(&read.ok()?.to_bytes(), id);
-    }
-    let mut decoder = Decoder::new(MESSAGE_BYTES_MAX);
-    while let Some(Ok(frame)) = body.frame().await {
-        let Ok(data) = frame.into_data() else {
-            continue;
-        };
-        let mut answer = None;
-        let fed = decoder.feed(&data, |event| {
-            if is_answer(&event.data, id) {
-                answer = Some(event.data);
-            }
-        });
-        if answer.is_some() || fed.is_err() {
-            return answer;
-        }
-    }
-    None
-}
-
-fn is_stream(response: &Response<Body>) -> bool {
-    let kind = response.headers().get(CONTENT_TYPE);
-    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    kind.starts_with("text/event-stream")
-}
-
-/// A message larger than this ends its stream.
-const MESSAGE_BYTES_MAX: usize = 64 << 20;
-
-/// A JSON-RPC response under the request's own id: what was refused before it was read has none, or
-/// a word of the server's. An error of another protocol than JSON-RPC is no answer.
-fn named(bytes: &Bytes, id: &str) -> Option<String> {
-    let text = std::str::from_utf8(bytes).ok()?;
-    let object = Object::parse(text).ok()?;
-    let is_answer = object.contains("result") || object.get("error").is_some_and(is_object);
-    if !is_answer || object.get_str("jsonrpc").as_deref() != Some("2.0") {
-        return None;
-    }
-    match object.get("id") {
-        Some(own) if own.get() == id => Some(text.to_owned()),
-        _ => set(text, "id", id).ok(),
-    }
-}
-
-fn is_answer(message: &str, id: &str) -> bool {
-    Object::parse(message).is_ok_and(|object| {
-        !object.contains("method") && object.get("id").is_some_and(|own| own.get() == id)
-    })
 }

@@ -1,7 +1,7 @@
 //! A legacy client's session. The client knows of none: it is opened by its `initialize`, and again
 //! when the server has lost it.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,13 +11,18 @@ use hyper::{Method, Response, StatusCode};
 use tokio::sync::Notify;
 
 use super::super::body::Body;
-use super::super::tasks::Shared;
-use super::super::{legacy, post};
-use super::letter::{Letter, plain_headers};
-use super::relay::answer_to;
-use super::{TELL, parts};
+use super::super::dispatch::post;
+use super::super::legacy;
+use super::super::proxy::Shared;
+use super::answer::answer_to;
+use super::letter::{Letter, parts, plain_headers};
+use crate::lock::Mutex;
 use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::json::Object;
+
+/// How long a message without an answer may take to be taken; later ones wait for it, because their
+/// order counts.
+pub(super) const TELL: Duration = Duration::from_secs(10);
 
 /// A refusal larger than this is not read.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
@@ -62,7 +67,7 @@ impl Agreed {
 
 impl Session {
     fn agreed_now(&self) -> MutexGuard<'_, Agreed> {
-        self.agreed.lock().unwrap_or_else(PoisonError::into_inner)
+        self.agreed.lock()
     }
 
     pub(super) fn headers(&self) -> HeaderMap {

@@ -6,37 +6,13 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::super::call::{Announce, Call};
+use super::super::state::Runner;
 use super::super::turn::Turn;
-use super::super::{Announce, Call, Runner};
 use super::Carrier;
-use crate::store::ledger::{Loaded, NotCreated};
-use crate::task::id::TaskId;
+use super::begun::{Begun, Claimed, Waiting};
 use crate::task::policy::Plan;
 use crate::task::state::WhenLeft;
-use crate::upstream::UpstreamError;
-
-/// What the record of a claimed call is like.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::runner) struct Claimed {
-    pub(in crate::runner) id: TaskId,
-    /// The record lives at least so long.
-    pub(in crate::runner) ttl_ms: u64,
-    pub(in crate::runner) when_left: WhenLeft,
-    /// Whoever makes the call is told of the task at once, however soon it ends.
-    pub(in crate::runner) announced: bool,
-}
-
-/// A claimed call whose record is made.
-#[derive(Debug)]
-pub(in crate::runner) struct Begun {
-    pub(in crate::runner) loaded: Loaded,
-    /// That the server does not take the caller's credentials, in its own words, which no record
-    /// keeps.
-    pub(in crate::runner) unauthorized: oneshot::Receiver<UpstreamError>,
-}
-
-/// Who waits to hear whether there is a record.
-pub(super) type Waiting = oneshot::Sender<Result<Begun, NotCreated>>;
 
 impl Carrier {
     pub(in crate::runner) fn for_claim(

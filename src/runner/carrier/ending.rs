@@ -6,9 +6,10 @@ use futures_util::StreamExt as _;
 use tokio::time::timeout;
 use tracing::warn;
 
+use super::super::call::not_sent;
+use super::super::outcome;
 use super::super::seat::Answer;
 use super::super::turn::Turn;
-use super::super::{not_sent, outcome};
 use super::{Carrier, Flow};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::store::ledger::NotApplied;

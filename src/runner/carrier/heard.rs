@@ -7,10 +7,12 @@ use tokio::time::Instant;
 
 use super::super::outcome::{self, Meaning};
 use super::super::seat::{Answer, Seat};
+use super::begun::not_created;
 use super::{Carrier, Flow, GATHER};
 use crate::failpoint::{Point, hit};
+use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
-use crate::mcp::json::{Object, Writer, set};
+use crate::mcp::json::{Object, set};
 use crate::mcp::version::Era;
 use crate::mcp::{input, result};
 use crate::store::ledger::NotApplied;
@@ -18,14 +20,6 @@ use crate::task::machine::{OwnerEvent, Rejected};
 use crate::task::policy::{InputWhen, Plan};
 use crate::task::state::Progress;
 use crate::upstream;
-
-/// The newest progress, committed at most once a poll interval.
-#[derive(Default)]
-pub(super) struct PendingProgress {
-    pub(super) newest: Option<(Option<Box<str>>, Option<Progress>)>,
-    /// Not written again before.
-    pub(super) not_before: Option<Instant>,
-}
 
 impl Carrier {
     pub(super) async fn on_upstream(&mut self, event: upstream::Event) -> Flow {
@@ -127,11 +121,8 @@ impl Carrier {
 
     pub(super) async fn relay(&mut self, method: &str, params: &str) {
         if let Some(seat) = &self.seat {
-            let mut out = Writer::with_capacity(params.len() + 64);
-            out.str("jsonrpc", "2.0")
-                .str("method", method)
-                .raw("params", params);
-            seat.tell(out.end(), self.window).await;
+            let told = envelope::notification(method, params);
+            seat.tell(told, self.window).await;
         }
     }
 
@@ -166,7 +157,7 @@ impl Carrier {
         }
         if let Err(why) = self.keep(events, announced).await {
             self.cancel_upstream().await;
-            let answer = super::kept::not_created(&why, SideEffect::Unknown);
+            let answer = not_created(&why, SideEffect::Unknown);
             self.answer(answer).await;
             return Flow::Done;
         }

@@ -6,11 +6,12 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
+use super::super::leg;
+use super::super::request_state::input_required;
 use super::super::seat::Answer;
-use super::super::{leg, parked};
 use super::{Carrier, Charge, Flow, Kept};
 use crate::failpoint::{Point, hit};
-use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::mcp::error::SideEffect;
 use crate::mcp::input;
 use crate::mcp::version::Era;
 use crate::store::ledger::{Loaded, NotApplied, NotCreated, Tried};
@@ -176,7 +177,7 @@ impl Carrier {
             let now_ms = self.runner.ledger.now_ms();
             self.call.announce.text(task, now_ms)
         } else {
-            parked::input_required(task)
+            input_required(task)
         };
         if let (Some(seat), Ok(result)) = (&self.seat, RawValue::from_string(json)) {
             seat.answer(Answer::Result(result));
@@ -314,14 +315,6 @@ impl Carrier {
         kept.leg = loaded.task.leg;
         kept.loaded = loaded;
         Ok(effect)
-    }
-}
-
-/// What a client hears whose call can have no record.
-pub(super) fn not_created(why: &NotCreated, effect: SideEffect) -> Answer {
-    match why {
-        NotCreated::Quota => Answer::Failed(Failure::new(Reason::Quota, effect)),
-        NotCreated::Taken | NotCreated::Store(_) => Answer::StoreUnavailable(effect),
     }
 }
 

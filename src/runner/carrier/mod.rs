@@ -12,12 +12,14 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use super::call::{Announce, Call, grace};
 use super::carried::Carrying;
+use super::leg;
 use super::outcome;
 use super::seat::{Answer, Answered, Seat};
+use super::state::Runner;
 use super::turn::{Places, Turn};
 use super::watch::Watch;
-use super::{Announce, Call, Runner, leg};
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::version::Era;
@@ -28,21 +30,21 @@ use crate::task::policy::{InputWhen, Plan};
 use crate::task::state::{Digest, Leg, Task};
 use crate::upstream::{self, Exchange, Forwarded, Outgoing, Pin, UpstreamError};
 
+mod begun;
 mod claimed;
 mod ending;
 mod heard;
 mod kept;
+mod pending;
 mod queued;
 mod relayed;
 mod rounds;
 mod window;
 mod yielded;
 
-use claimed::Waiting;
-pub(super) use claimed::{Begun, Claimed};
-use heard::PendingProgress;
-use rounds::NextLeg;
-use window::grace;
+pub(super) use begun::{Begun, Claimed};
+use begun::{Waiting, not_created};
+use pending::{NextLeg, PendingProgress};
 
 /// Questions that a server asks together are shown together: after the first, so long for more.
 const GATHER: Duration = Duration::from_millis(50);
@@ -311,7 +313,7 @@ impl Carrier {
         ) {
             // Durable first: a client that never heard of the task left nothing running.
             if let Err(why) = self.keep(Vec::new(), true).await {
-                let answer = kept::not_created(&why, SideEffect::None);
+                let answer = not_created(&why, SideEffect::None);
                 self.answer(answer).await;
                 return;
             }

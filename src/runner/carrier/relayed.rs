@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 
 use super::super::seat::Answered;
 use super::{Carrier, Flow};
+use crate::mcp::envelope;
 use crate::mcp::json::{Object, Writer};
 use crate::mcp::tasks_2025;
 use crate::store::ledger::NotApplied;
@@ -15,14 +16,10 @@ use crate::upstream;
 
 impl Carrier {
     pub(super) async fn relay_question(&mut self, question: upstream::Question) {
-        let mut out = Writer::object();
-        out.str("jsonrpc", "2.0").raw("id", &question.id);
-        out.str("method", &question.method);
-        if let Some(params) = &question.params {
-            out.raw("params", params.get());
-        }
         if let Some(seat) = &self.seat {
-            seat.ask(out.end(), self.deadline).await;
+            let params = question.params.as_deref().map(RawValue::get);
+            let asked = envelope::request(&question.id, &question.method, params);
+            seat.ask(asked, self.deadline).await;
         }
         // Until it is answered: a record would have it as its own.
         self.asked.push(question);

@@ -7,20 +7,12 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::super::leg;
-use super::super::pauses::Pauses;
 use super::{Carrier, Flow, stopped};
 use crate::mcp::error::Reason;
 use crate::mcp::input;
 use crate::store::ledger::NotApplied;
 use crate::task::machine::{Effect, OwnerEvent, Rejected};
 use crate::task::state::{Leg, Task};
-
-/// When the next leg goes of the call of a server that has nothing to ask.
-#[derive(Default)]
-pub(super) struct NextLeg {
-    pub(super) at: Option<Instant>,
-    pauses: Pauses,
-}
 
 impl Carrier {
     /// A modern server ended the leg with questions.

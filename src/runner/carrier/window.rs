@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::super::Call;
+use super::super::call::grace;
 use super::{Carrier, Flow};
 use crate::task::policy::{InputWhen, Plan};
 
@@ -55,8 +55,4 @@ impl Carrier {
         }
         Flow::Continue
     }
-}
-
-pub(super) fn grace(call: &Call) -> Duration {
-    Duration::from_millis(call.rule.grace_window_ms)
 }

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
+use crate::lock::Mutex;
 use crate::task::policy::Limit;
 
 /// A place at the server; free again when dropped. The gate is there for as long as anybody has one
@@ -66,7 +67,7 @@ impl Gate {
     }
 
     fn waiting(&self) -> MutexGuard<'_, Numbers> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 }
 

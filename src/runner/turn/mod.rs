@@ -5,12 +5,13 @@
 //! server is never held while a place of a tool is waited for.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use futures_util::FutureExt as _;
 use tokio::task::coop::unconstrained;
 use tokio::time::Instant;
 
+use crate::lock::Mutex;
 use crate::task::policy::{Concurrency, Limit, Rules};
 
 mod gate;
@@ -141,7 +142,7 @@ impl Gates {
     }
 
     fn of_tool(&self, name: &str, limit: Limit) -> Arc<Gate> {
-        let mut tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tools = self.tools.lock();
         if let Some(gate) = tools.by_name.get(name).and_then(Weak::upgrade) {
             return gate;
         }

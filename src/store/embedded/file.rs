@@ -50,6 +50,15 @@ impl OpenError {
     }
 }
 
+/// What a store file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    /// Whoever starts now has it, or makes it.
+    Free,
+    /// A process has it, and which one, as far as it says so.
+    InUse(Option<u32>),
+}
+
 /// Where the database is and how it is opened.
 #[derive(Debug)]
 pub(super) struct File(PathBuf);

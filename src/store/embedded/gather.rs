@@ -8,7 +8,7 @@ use redb::{
 };
 
 use super::file::File;
-use super::{shelf, tables};
+use super::{rows, tables};
 
 /// Takes over what the file at that path holds. Nothing happens where another process has it, or where
 /// it was made under another key: its tasks are no caller's here.
@@ -22,17 +22,17 @@ pub(super) fn gather(into: &Database, path: &Path, key: &[u8; 32]) -> Result<(),
     }
     let (reading, writing) = (from.begin_read()?, into.begin_write()?);
     let pair = Pair(&reading, &writing);
-    pair.copy(tables::RECORDS)?;
-    pair.copy(tables::REQUESTS)?;
-    pair.copy(tables::RESULTS)?;
-    pair.copy(tables::INDEX)?;
-    pair.copy(tables::DUE)?;
-    pair.copy(tables::EXPIRY)?;
-    pair.copy(tables::RESULT_EXPIRY)?;
-    pair.copy(tables::LISTS)?;
-    pair.copy(shelf::NOTES)?;
-    pair.copy(shelf::NOTE_EXPIRY)?;
-    pair.copy(shelf::ENTRIES)?;
+    pair.copy(rows::RECORDS)?;
+    pair.copy(rows::REQUESTS)?;
+    pair.copy(rows::RESULTS)?;
+    pair.copy(rows::INDEX)?;
+    pair.copy(rows::DUE)?;
+    pair.copy(rows::EXPIRY)?;
+    pair.copy(rows::RESULT_EXPIRY)?;
+    pair.copy(rows::LISTS)?;
+    pair.copy(rows::NOTES)?;
+    pair.copy(rows::NOTE_EXPIRY)?;
+    pair.copy(rows::ENTRIES)?;
     writing.commit()?;
     drop(reading);
     // After a crash before this both have them, and whichever is opened first gathers the other's.

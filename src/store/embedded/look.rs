@@ -9,17 +9,8 @@ use std::path::Path;
 use redb::DatabaseError;
 use uuid::Uuid;
 
-use super::file::{Claim, OpenError, exposed};
+use super::file::{Claim, Look, OpenError, exposed};
 use super::{Embedded, tables};
-
-/// What a store file is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Look {
-    /// Whoever starts now has it, or makes it.
-    Free,
-    /// A process has it, and which one, as far as it says so.
-    InUse(Option<u32>),
-}
 
 impl Embedded {
     /// Whether the file can be opened, or made where it is not there. Holds the file's lock for a

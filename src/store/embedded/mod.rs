@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -15,18 +15,19 @@ use redb::backends::InMemoryBackend;
 use redb::{Database, StorageError};
 use tokio::sync::{broadcast, mpsc, oneshot};
 
+use super::error::StoreError;
 use super::leases::Leases;
-use super::{Beat, Changes, Commit, LOG_LENGTH, Seen, Store, StoreError, Stored, Write};
+use super::{Beat, Changes, Commit, LOG_LENGTH, Seen, Store, Stored, Write};
 use crate::clock::Clock;
+use crate::lock::Mutex;
 use crate::task::id::{Caller, Fence, Incarnation, TaskId};
 use file::{Claim, File};
-use slot::Slot;
+use slot::{Slot, unavailable};
 use tables::Edit;
 use writer::{Order, Writer};
 
-pub use file::OpenError;
+pub use file::{Look, OpenError};
 pub use key::{callers_key, seal_key, shared_key};
-pub use look::Look;
 
 mod file;
 mod gather;
@@ -35,6 +36,7 @@ mod look;
 mod notes;
 mod pieces;
 mod read;
+mod rows;
 mod shelf;
 mod slot;
 mod tables;
@@ -158,25 +160,15 @@ impl Embedded {
     }
 
     fn end(&self) -> Option<JoinHandle<()>> {
-        self.orders
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        self.thread
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
+        self.orders.lock().take();
+        self.thread.lock().take()
     }
 
     async fn order<T>(
         &self,
         make: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Order,
     ) -> Result<T, StoreError> {
-        let sender = self
-            .orders
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let sender = self.orders.lock().clone();
         let sender = sender.ok_or_else(|| unavailable("the store was closed"))?;
         let (answer, answered) = oneshot::channel();
         let work = async {
@@ -304,7 +296,7 @@ impl Store for Embedded {
     ) -> Result<Beat, StoreError> {
         let now_ms = self.clock.now_ms();
         let beat = {
-            let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut leases = self.leases.lock();
             if let Some(incarnation) = incarnation {
                 leases.renew(incarnation, now_ms, lease);
             }
@@ -322,10 +314,7 @@ impl Store for Embedded {
     }
 
     async fn retire(&self, incarnation: &Incarnation) -> Result<(), StoreError> {
-        self.leases
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .retire(incarnation);
+        self.leases.lock().retire(incarnation);
         Ok(())
     }
 
@@ -336,8 +325,4 @@ impl Store for Embedded {
     fn changes(&self) -> Changes {
         Changes::new(self.changes.resubscribe())
     }
-}
-
-fn unavailable(why: &'static str) -> StoreError {
-    StoreError::Unavailable(why.into())
 }

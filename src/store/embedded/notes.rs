@@ -5,11 +5,12 @@ use bytes::Bytes;
 use redb::{Database, ReadableDatabase as _};
 
 use super::Embedded;
-use super::pieces::{PIECES, whole};
-use super::shelf::{Change, ENTRIES, NOTES, key};
+use super::pieces::whole;
+use super::rows::{ENTRIES, NOTES, PIECES};
+use super::shelf::{Change, key};
 use super::tables::Edit;
 use super::writer::Order;
-use crate::store::StoreError;
+use crate::store::error::StoreError;
 use crate::store::notes::{Name, Notes};
 
 #[async_trait]

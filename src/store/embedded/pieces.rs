@@ -4,14 +4,10 @@
 use std::ops::RangeInclusive;
 
 use bytes::Bytes;
-use redb::{ReadableTable, Table, TableDefinition, WriteTransaction};
+use redb::{ReadableTable, Table, WriteTransaction};
 
-use super::shelf::Key;
+use super::rows::{Key, PIECES};
 use crate::task::id::TaskId;
-
-/// By whose they are: a name and a number.
-pub(super) const PIECES: TableDefinition<'_, (Key, u64, u32), &[u8]> =
-    TableDefinition::new("pieces");
 
 /// With what redb adds it just fits.
 const PIECE: usize = 256 * 1024 - 512;

@@ -7,10 +7,10 @@ use bytes::Bytes;
 use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable};
 
 use super::super::Stored;
-use super::pieces::{PIECES, of_request, of_result, whole};
-use super::shelf::NOTE_EXPIRY;
-use super::tables::{
-    DUE, EXPIRY, Found, INDEX, Id, LISTS, RECORDS, REQUESTS, RESULT_EXPIRY, RESULTS,
+use super::pieces::{of_request, of_result, whole};
+use super::rows::{
+    DUE, EXPIRY, Found, INDEX, Id, LISTS, NOTE_EXPIRY, PIECES, RECORDS, REQUESTS, RESULT_EXPIRY,
+    RESULTS,
 };
 use crate::task::id::{Caller, Fence, Incarnation, TaskId};
 

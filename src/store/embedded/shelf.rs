@@ -1,23 +1,11 @@
 //! The tables of notes and logs, and every change of them.
 
 use bytes::Bytes;
-use redb::{
-    ReadableTable as _, ReadableTableMetadata as _, Table, TableDefinition, WriteTransaction,
-};
+use redb::{ReadableTable as _, ReadableTableMetadata as _, Table, WriteTransaction};
 
 use super::pieces::{Pieces, is_in_pieces};
+use super::rows::{ENTRIES, Key, NOTE_EXPIRY, NOTES};
 use crate::store::notes::{ENTRIES_MAX, Name};
-
-/// A name as it lies in the file: the letter of its kind and its digest.
-pub(super) type Key = &'static [u8; 17];
-
-/// Expiry and value; no value where a log stands.
-pub(super) const NOTES: TableDefinition<'_, Key, (u64, Option<&[u8]>)> =
-    TableDefinition::new("notes");
-pub(super) const NOTE_EXPIRY: TableDefinition<'_, (u64, Key), ()> =
-    TableDefinition::new("note_expiry");
-/// Entries of logs by number.
-pub(super) const ENTRIES: TableDefinition<'_, (Key, u64), &[u8]> = TableDefinition::new("entries");
 
 /// A change of notes that always succeeds.
 #[derive(Debug)]

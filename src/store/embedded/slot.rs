@@ -1,13 +1,14 @@
 //! The open database, which the writer may have to close and open again.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::thread::park_timeout;
 use std::time::Duration;
 
 use redb::Database;
 
-use super::super::StoreError;
+use super::super::error::StoreError;
+use crate::lock::Mutex;
 
 /// After an I/O error redb refuses everything until the file is opened anew; so nobody keeps the
 /// database for longer than one read or one batch.
@@ -31,7 +32,7 @@ impl Slot {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Arc<Database>>> {
-        self.database.lock().unwrap_or_else(PoisonError::into_inner)
+        self.database.lock()
     }
 
     /// The writer has it for a moment.
@@ -93,7 +94,7 @@ impl Slot {
     ) -> Result<T, StoreError> {
         let database = self
             .get()
-            .ok_or_else(|| super::unavailable("the file is not open"))?;
+            .ok_or_else(|| unavailable("the file is not open"))?;
         read(&database).map_err(|error| failed(&Arc::new(error)))
     }
 }
@@ -112,4 +113,8 @@ pub(super) fn failed(error: &Arc<redb::Error>) -> StoreError {
     } else {
         StoreError::Unavailable(Box::new(Arc::clone(error)))
     }
+}
+
+pub(super) fn unavailable(why: &'static str) -> StoreError {
+    StoreError::Unavailable(why.into())
 }

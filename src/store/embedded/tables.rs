@@ -7,28 +7,16 @@ use redb::{
 };
 
 use super::super::judge::judge;
-use super::super::{Commit, Nonce, Revision, Stored, Version, Write};
+use super::super::{Commit, Stored, Write};
 use super::pieces::{is_in_pieces, of_request, of_result};
 use super::read::incarnations_in;
+use super::rows::{
+    DUE, ENTRIES, EXPIRY, Found, INDEX, Id, LISTS, NOTE_EXPIRY, NOTES, RECORDS, REQUESTS,
+    RESULT_EXPIRY, RESULTS, Row,
+};
 use super::shelf::{self, Shelf};
-use crate::task::id::{Caller, Fence, Incarnation, TaskId};
+use crate::task::id::{Fence, Incarnation, Revision, TaskId};
 
-pub(super) type Id = &'static [u8; 16];
-/// Revision, nonce, caller, expiry, due time, record.
-pub(super) type Row<'a> = (u64, u128, &'a [u8; 16], u64, Option<u64>, &'a [u8]);
-
-pub(super) const RECORDS: TableDefinition<'_, Id, Row<'static>> = TableDefinition::new("records");
-pub(super) const REQUESTS: TableDefinition<'_, Id, &[u8]> = TableDefinition::new("requests");
-/// Expiry and result, by task and fence.
-pub(super) const RESULTS: TableDefinition<'_, (Id, u64), (u64, &[u8])> =
-    TableDefinition::new("results");
-pub(super) const INDEX: TableDefinition<'_, (&str, Id), ()> = TableDefinition::new("index");
-pub(super) const DUE: TableDefinition<'_, (u64, Id), ()> = TableDefinition::new("due");
-pub(super) const EXPIRY: TableDefinition<'_, (u64, Id), ()> = TableDefinition::new("expiry");
-pub(super) const RESULT_EXPIRY: TableDefinition<'_, (u64, Id, u64), ()> =
-    TableDefinition::new("result_expiry");
-/// What callers may be told of, and until when.
-pub(super) const LISTS: TableDefinition<'_, (Id, Id), u64> = TableDefinition::new("lists");
 const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
 
 /// Changes with the meaning of a table, not with its content.
@@ -74,9 +62,9 @@ pub(super) fn empty(database: &Database) -> Result<(), redb::Error> {
     transaction.delete_table(EXPIRY)?;
     transaction.delete_table(RESULT_EXPIRY)?;
     transaction.delete_table(LISTS)?;
-    transaction.delete_table(shelf::NOTES)?;
-    transaction.delete_table(shelf::NOTE_EXPIRY)?;
-    transaction.delete_table(shelf::ENTRIES)?;
+    transaction.delete_table(NOTES)?;
+    transaction.delete_table(NOTE_EXPIRY)?;
+    transaction.delete_table(ENTRIES)?;
     Ok(transaction.commit()?)
 }
 
@@ -357,29 +345,5 @@ impl<'t> Tables<'t> {
             self.result_expiry.remove((expires_ms, key.0, key.1))?;
         }
         Ok(())
-    }
-}
-
-/// A record as it lies in the file, expired or not.
-pub(super) struct Found {
-    pub(super) stored: Stored,
-    pub(super) expires_ms: u64,
-    pub(super) due_ms: Option<u64>,
-}
-
-impl From<Row<'_>> for Found {
-    fn from((revision, nonce, caller, expires_ms, due_ms, record): Row<'_>) -> Self {
-        Self {
-            stored: Stored {
-                version: Version {
-                    revision: Revision(revision),
-                    nonce: Nonce(nonce),
-                },
-                caller: Caller::from_bytes(*caller),
-                record: Bytes::copy_from_slice(record),
-            },
-            expires_ms,
-            due_ms,
-        }
     }
 }

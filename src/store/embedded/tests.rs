@@ -12,7 +12,8 @@ use redb::{Database, DatabaseError, StorageBackend};
 
 use super::Embedded;
 use crate::clock::Manual;
-use crate::store::{Commit, Nonce, Revision, Store as _, StoreError, Version, Write};
+use crate::store::error::StoreError;
+use crate::store::{Commit, Nonce, Revision, Store as _, Version, Write};
 use crate::task::id::{Caller, TaskId};
 
 #[tokio::test]

@@ -10,11 +10,12 @@ use redb::{Database, Durability};
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tracing::warn;
 
+use super::super::error::StoreError;
 use super::super::notes::Name;
-use super::super::{Change, Commit, Seen, StoreError, Write};
+use super::super::{Change, Commit, Seen, Write};
 use super::file::{Claim, LARGE};
 use super::shelf::Claimed;
-use super::slot::{Slot, failed};
+use super::slot::{Slot, failed, unavailable};
 use super::tables::{Edit, Tables, tidy};
 use crate::clock::Clock;
 
@@ -148,7 +149,7 @@ impl Writer {
                 let _ = answer.send(Ok(is_done));
             }
             (order @ (Order::Commit { .. } | Order::Claim { .. } | Order::Replace { .. }), _) => {
-                order.refuse(super::unavailable("the write was mixed up with another"));
+                order.refuse(unavailable("the write was mixed up with another"));
             }
         }
     }

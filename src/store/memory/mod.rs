@@ -1,21 +1,22 @@
 //! The store that forgets everything at exit: for trials and for tests of everything above it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::broadcast;
 
+use super::error::StoreError;
 use super::judge::{judge, random_key};
 use super::leases::Leases;
-use super::{
-    Beat, Change, Changes, Commit, LOG_LENGTH, Seen, Store, StoreError, Stored, Version, Write,
-};
+use super::{Beat, Change, Changes, Commit, LOG_LENGTH, Seen, Store, Stored, Version, Write};
 use crate::clock::Clock;
+use crate::lock::Mutex;
 use crate::task::id::{Caller, Fence, Incarnation, Revision, TaskId};
 
+mod kept;
 mod notes;
 
 /// Maps behind one lock, which is never held across an await.
@@ -27,7 +28,7 @@ pub struct Memory {
     clock: Arc<dyn Clock>,
     limit: usize,
     state: Mutex<State>,
-    notes: Mutex<notes::State>,
+    notes: Mutex<kept::State>,
     changes: broadcast::Sender<Seen>,
     caller_key: Mutex<Option<[u8; 32]>>,
 }
@@ -52,9 +53,7 @@ impl Memory {
 
     /// The state with everything expired taken out.
     fn current(&self) -> MutexGuard<'_, State> {
-        // Each change of the maps is complete before anything can panic, so a poisoned lock
-        // guards sound maps.
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         state.sweep(self.clock.now_ms());
         state
     }
@@ -198,10 +197,7 @@ impl Store for Memory {
     }
 
     async fn caller_key(&self) -> Result<[u8; 32], StoreError> {
-        let mut slot = self
-            .caller_key
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut slot = self.caller_key.lock();
         if let Some(key) = *slot {
             return Ok(key);
         }

@@ -14,7 +14,8 @@ use tokio::sync::{Notify, broadcast};
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::super::{Seen, StoreError};
+use super::super::Seen;
+use super::super::error::StoreError;
 use super::keys::Keys;
 use super::link::Link;
 use super::log::{self, COUNT, Edge, Position};

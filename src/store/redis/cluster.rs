@@ -7,9 +7,9 @@ use futures_util::future::join_all;
 use redis::{RedisResult, Value};
 
 use super::address::Template;
-use super::open::OpenError;
+use super::error::OpenError;
+use super::map::{Map, Server, most_common};
 use super::reach::Reach;
-use super::topology::{Map, Server, most_common};
 
 /// A range of slots and the address of its primary.
 type Range = (u16, u16, (String, u16));

@@ -12,10 +12,11 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, Value};
 use tokio::sync::{mpsc, oneshot};
 
-use super::super::StoreError;
+use super::super::error::StoreError;
 use super::keys::slot_of;
 use super::link::{Link, Script, fault, is_unknown};
-use super::topology::{Server, Topology};
+use super::map::Server;
+use super::topology::Topology;
 
 /// What is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -14,6 +14,7 @@ use tracing::warn;
 use super::super::Seen;
 use super::link::fault;
 use super::log::{self, COUNT, Edge, Position};
+use super::reach::CONNECT_TIMEOUT;
 use super::topology::Topology;
 
 /// Where the follower is in the log of the only bucket.
@@ -71,8 +72,8 @@ impl Follower {
     async fn follow(&mut self, client: Option<&Client>) -> RedisResult<()> {
         let Some(client) = client else { return Ok(()) };
         let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(super::CONNECT_TIMEOUT))
-            .set_response_timeout(Some(BLOCK + super::CONNECT_TIMEOUT));
+            .set_connection_timeout(Some(CONNECT_TIMEOUT))
+            .set_response_timeout(Some(BLOCK + CONNECT_TIMEOUT));
         let mut connection = client
             .get_multiplexed_async_connection_with_config(&config)
             .await?;

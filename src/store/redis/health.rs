@@ -9,7 +9,6 @@ use tracing::{info, warn};
 
 use super::super::Health;
 use super::link::Link;
-use super::open::POLICY;
 use super::topology::Topology;
 
 /// Looks again and again, and says each change once.
@@ -60,6 +59,9 @@ impl Watchman {
         all_told.then_some(Health::Good)
     }
 }
+
+/// What INFO calls the eviction policy.
+pub(super) const POLICY: &str = "maxmemory_policy";
 
 /// The only policy under which a task lives until its expiry.
 pub(super) const SAFE: &str = "noeviction";

@@ -5,7 +5,6 @@
 
 use std::fmt;
 
-use super::topology::SLOTS;
 use crate::store::notes::Name;
 use crate::task::id::{Caller, Fence, Incarnation, TaskId};
 
@@ -140,6 +139,9 @@ impl Keys {
         &self.meta
     }
 }
+
+/// Of a cluster, and so of every namespace.
+pub(super) const SLOTS: u16 = 16384;
 
 /// On a cluster: enough that they are spread evenly over any number of nodes that makes sense.
 pub(super) const BUCKETS: u16 = 64;

@@ -5,7 +5,7 @@
 //! followed by another sending. Everything else is in doubt, and the caller's to repeat.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
@@ -15,10 +15,13 @@ use redis::{
 };
 use tokio::time::Instant;
 
-use super::super::{Refusal, StoreError};
+use super::super::error::{Refusal, StoreError};
 use super::address::host_and_port;
 use super::keys::slot_of;
-use super::topology::{Server, Topology};
+use super::map::Server;
+use super::reach::CONNECT_TIMEOUT;
+use super::topology::Topology;
+use crate::lock::Mutex;
 
 /// Reconnects by itself; a command that was under way then fails and is in doubt.
 pub(super) struct Link {
@@ -117,7 +120,7 @@ impl Link {
 
     /// Connections to servers that are no longer in use are closed here, when a new one is made.
     fn manager(&self, server: &Server) -> RedisResult<ConnectionManager> {
-        let mut managers = self.managers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut managers = self.managers.lock();
         let key = (server.name.clone(), server.generation);
         if let Some((manager, _)) = managers.get(&key) {
             return Ok(manager.clone());
@@ -136,7 +139,7 @@ impl Link {
     /// A manager whose server took its credentials for wrong, or let it do nothing, does not connect
     /// again by itself: another one does, a little later.
     fn renew(&self, server: &Server) {
-        let mut managers = self.managers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut managers = self.managers.lock();
         let now = Instant::now();
         managers.retain(|(name, generation), (_, since)| {
             let is_it = *name == server.name && *generation == server.generation;
@@ -163,7 +166,7 @@ fn manager(client: &Client, timeout: Duration) -> RedisResult<ConnectionManager>
     // Both timeouts are set by hand: the library's defaults are not ours to rely on.
     let config = ConnectionManagerConfig::new()
         .set_response_timeout(Some(timeout))
-        .set_connection_timeout(Some(super::CONNECT_TIMEOUT))
+        .set_connection_timeout(Some(CONNECT_TIMEOUT))
         .set_min_delay(Duration::from_millis(20))
         .set_max_delay(Duration::from_millis(250))
         .set_number_of_retries(RECONNECTS)

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use futures_util::future::try_join_all;
 
-use super::{Redis, SCAN, parse_id};
-use crate::store::StoreError;
+use super::replies::parse_id;
+use super::{Redis, SCAN};
+use crate::store::error::StoreError;
 use crate::task::id::{Caller, TaskId};
 
 impl Redis {

@@ -5,8 +5,9 @@ use redis::aio::MultiplexedConnection;
 
 use super::Redis;
 use super::address::Target;
+use super::error::OpenError;
 use super::keys::{self, Keys};
-use super::open::{OpenError, Options, examine_servers};
+use super::open::{Options, examine_servers};
 use super::reach::Reach;
 use super::topology::Topology;
 

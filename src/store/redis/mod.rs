@@ -21,11 +21,9 @@ use tokio::sync::{broadcast, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
+use super::error::StoreError;
 use super::judge::random_key;
-use super::{
-    Beat, Changes, Commit, Dead, Health, LOG_LENGTH, Seen, Store, StoreError, Stored, Version,
-    Write,
-};
+use super::{Beat, Changes, Commit, Dead, Health, LOG_LENGTH, Seen, Store, Stored, Version, Write};
 use crate::task::id::{Caller, Fence, Incarnation, TaskId};
 use address::Target;
 use buckets::{Buckets, Written};
@@ -36,18 +34,21 @@ use keys::Keys;
 use link::{Link, Script};
 use log::Edge;
 use reach::Reach;
-use replies::{UNREADABLE, bytes, get, outcome, parse_id, stored};
+use replies::{UNREADABLE, get, outcome, parse_id, stored};
+use scripts::Scripts;
 use topology::Topology;
 
 pub use durable::Wait;
+pub use error::OpenError;
 pub use keys::{Namespace, bucket_of};
-pub use open::{OpenError, Options};
+pub use open::Options;
 pub use reach::Tls;
 
 mod address;
 mod buckets;
 mod cluster;
 mod durable;
+mod error;
 mod follow;
 mod health;
 mod keys;
@@ -55,10 +56,12 @@ mod link;
 mod list;
 mod log;
 mod look;
+mod map;
 mod notes;
 mod open;
 mod reach;
 mod replies;
+mod scripts;
 mod sentinel;
 mod topology;
 
@@ -72,7 +75,7 @@ pub struct Redis {
     durable: Option<Durable>,
     commit: Script,
     beat: Script,
-    notes: notes::Scripts,
+    notes: Scripts,
     /// Where the next look at the due indexes begins.
     due_next: AtomicU16,
     /// Only for new followers to start from: the follower holds the sending end, so that they see
@@ -151,7 +154,7 @@ impl Redis {
             durable,
             commit: Script::new(include_str!("commit.lua")),
             beat: Script::new(include_str!("beat.lua")),
-            notes: notes::Scripts::new(),
+            notes: Scripts::new(),
             due_next: AtomicU16::new(0),
             changes,
             written,
@@ -432,9 +435,6 @@ impl Store for Redis {
 
 /// What follows the change log until the store is closed.
 type Following = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-/// For a new connection, and for the few commands at open.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// For a result: 32 MiB at 7 MB a second.
 const BULK_TIMEOUT: Duration = Duration::from_secs(5);

@@ -14,29 +14,12 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use redis::Cmd;
 
-use super::link::{Link, Script};
-use super::{Redis, UNREADABLE, get};
-use crate::store::StoreError;
+use super::Redis;
+use super::link::Link;
+use super::replies::{UNREADABLE, bytes, get};
+use crate::store::error::StoreError;
 use crate::store::ledger::INLINE_BYTES_MAX;
 use crate::store::notes::{ENTRIES_MAX, Kind, Name, Notes};
-
-/// What is done by script.
-#[derive(Debug)]
-pub(super) struct Scripts {
-    claim: Script,
-    replace: Script,
-    append: Script,
-}
-
-impl Scripts {
-    pub(super) fn new() -> Self {
-        Self {
-            claim: Script::new(include_str!("claim.lua")),
-            replace: Script::new(include_str!("replace.lua")),
-            append: Script::new(include_str!("append.lua")),
-        }
-    }
-}
 
 #[async_trait]
 impl Notes for Redis {
@@ -58,7 +41,7 @@ impl Notes for Redis {
             None => self.link.call(script, &key, fill).await?,
         };
         let stands = reply.into_iter().next();
-        let stands = stands.map(|stands| super::bytes(stands).map(Bytes::from));
+        let stands = stands.map(|stands| bytes(stands).map(Bytes::from));
         stands.map(|stands| stands.ok_or(UNREADABLE)).transpose()
     }
 

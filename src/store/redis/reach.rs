@@ -1,7 +1,6 @@
 //! How one server is reached: its URL, our certificates, links that notice when they are dead.
 
 use std::fmt;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -11,8 +10,9 @@ use redis::{
     RedisResult, TlsCertificates,
 };
 
-use super::open::OpenError;
-use super::topology::Server;
+use super::error::OpenError;
+use super::map::Server;
+use crate::lock::Mutex;
 
 /// Certificates for the connection to Redis, in PEM.
 #[derive(Clone, Default)]
@@ -73,8 +73,8 @@ impl Reach {
     /// For a few commands, one after the other.
     pub(super) async fn connect(&self, client: &Client) -> RedisResult<MultiplexedConnection> {
         let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(super::CONNECT_TIMEOUT))
-            .set_response_timeout(Some(super::CONNECT_TIMEOUT));
+            .set_connection_timeout(Some(CONNECT_TIMEOUT))
+            .set_response_timeout(Some(CONNECT_TIMEOUT));
         client
             .get_multiplexed_async_connection_with_config(&config)
             .await
@@ -91,6 +91,9 @@ impl Reach {
         }
     }
 }
+
+/// For a new connection, and for the few commands at open.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Sent and not acknowledged for so long, a connection is taken for dead.
 const USER_TIMEOUT: Duration = Duration::from_secs(5);

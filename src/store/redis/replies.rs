@@ -3,9 +3,10 @@
 use bytes::Bytes;
 use redis::Value;
 
-use super::super::{Commit, Nonce, Revision, StoreError, Stored, Version};
+use super::super::error::StoreError;
+use super::super::{Commit, Nonce, Stored, Version};
 use super::link::Link;
-use crate::task::id::{Caller, TaskId};
+use crate::task::id::{Caller, Revision, TaskId};
 
 pub(super) const UNREADABLE: StoreError =
     StoreError::Corrupt("fields that raincheck does not write");

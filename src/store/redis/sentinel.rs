@@ -6,9 +6,9 @@ use futures_util::future::join_all;
 use redis::{ErrorKind, RedisResult, ServerErrorKind, Value};
 
 use super::address::Template;
-use super::open::OpenError;
+use super::error::OpenError;
+use super::map::{Map, Server, most_common};
 use super::reach::Reach;
-use super::topology::{Map, Server, most_common};
 
 /// The primary that most of the Sentinels that answer name, if it takes itself for one: during a
 /// failover a Sentinel names one that is not ready yet. The `known` one is not asked again.

@@ -4,16 +4,16 @@
 //! what; several are asked at once and the answer that most of them give counts, because one that
 //! was cut off still tells of the past.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{Client, ErrorKind, RedisError, ServerErrorKind};
+use redis::{ErrorKind, RedisError, ServerErrorKind};
 use tokio::sync::{Notify, watch};
 use tracing::{info, warn};
 
 use super::address::Target;
-use super::open::OpenError;
+use super::error::OpenError;
+use super::map::{Map, Server};
 use super::reach::Reach;
 use super::{cluster, sentinel};
 
@@ -24,57 +24,6 @@ pub(super) struct Topology {
     map: watch::Sender<Arc<Map>>,
     /// Somebody met an answer, or none, that does not fit the map.
     doubted: Notify,
-}
-
-/// One server that can be asked.
-pub(super) struct Server {
-    /// Its address: what is said of it, and what tells it from others.
-    pub(super) name: String,
-    /// A new one means: connect again, although the name is the same.
-    pub(super) generation: u64,
-    pub(super) client: Client,
-    /// For looks at the topology while it is in doubt: each would else begin with a handshake.
-    pub(super) kept: Mutex<Option<MultiplexedConnection>>,
-}
-
-/// Who holds what.
-pub(super) struct Map {
-    pub(super) servers: Vec<Arc<Server>>,
-    /// First and last slot, and whose they are among `servers`.
-    pub(super) ranges: Vec<(u16, u16, usize)>,
-}
-
-impl Map {
-    /// Everything is on one server.
-    pub(super) fn of_one(server: Server) -> Self {
-        Self {
-            servers: vec![Arc::new(server)],
-            ranges: vec![(0, SLOTS - 1, 0)],
-        }
-    }
-
-    pub(super) fn server_of(&self, slot: u16) -> Option<&Arc<Server>> {
-        let holds = |range: &&(u16, u16, usize)| (range.0..=range.1).contains(&slot);
-        let (_, _, server) = self.ranges.iter().find(holds)?;
-        self.servers.get(*server)
-    }
-
-    fn is_like(&self, other: &Self) -> bool {
-        let same = |(a, b): (&Arc<Server>, &Arc<Server>)| a.is(b);
-        self.ranges == other.ranges
-            && self.servers.len() == other.servers.len()
-            && self.servers.iter().zip(&other.servers).all(same)
-    }
-}
-
-impl Server {
-    pub(super) fn kept(&self) -> MutexGuard<'_, Option<MultiplexedConnection>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn is(&self, other: &Self) -> bool {
-        self.name == other.name && self.generation == other.generation
-    }
 }
 
 impl Topology {
@@ -231,22 +180,6 @@ fn is_elsewhere(kind: ServerErrorKind) -> bool {
     )
 }
 
-/// What most say; of two that are said equally often, the one that was said first.
-pub(super) fn most_common<T: PartialEq>(answers: Vec<T>) -> Option<T> {
-    let mut best: Option<(usize, usize)> = None;
-    for (at, answer) in answers.iter().enumerate() {
-        let count = answers.iter().filter(|other| *other == answer).count();
-        if best.is_none_or(|(most, _)| count > most) {
-            best = Some((count, at));
-        }
-    }
-    let (_, at) = best?;
-    answers.into_iter().nth(at)
-}
-
-/// Of a cluster, and so of every namespace.
-pub(super) const SLOTS: u16 = 16384;
-
 /// Between two looks in doubt: every command of an undecided failover would ask. Longer each time, as
 /// long as the doubt comes back.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -257,15 +190,3 @@ const QUIET: Duration = Duration::from_secs(3);
 
 /// Between two looks without any doubt.
 const LOOK: Duration = Duration::from_secs(10);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_most_say_counts() {
-        assert_eq!(most_common(vec![1, 2, 2]), Some(2));
-        assert_eq!(most_common(vec![1, 2]), Some(1));
-        assert_eq!(most_common(Vec::<u8>::new()), None);
-    }
-}

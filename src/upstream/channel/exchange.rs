@@ -1,22 +1,28 @@
 //! One request over a line, of either era.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::StreamExt as _;
 use futures_util::stream;
 
-use super::UNREACHABLE;
+use super::super::message::log;
+use super::super::message::{may_ask, response};
+use super::super::pin::Pinned;
+use super::super::port::CANCEL_PATIENCE;
+use super::super::port::{Answer, Control, Event, Exchange, Outgoing, UpstreamError};
+use super::ask::ask;
 use super::pool::{Claim, Held, Key, Pool};
-use super::requests::{Asks, Channel, Said, Ticket};
+use super::requests::{Asks, Channel, Ticket};
+use super::said::Said;
+use crate::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::json::Writer;
 use crate::mcp::version::Era;
-use crate::upstream::legacy::{may_ask, no_session, response};
-use crate::upstream::modern::{CANCEL_PATIENCE, log};
 use crate::upstream::request_id::RequestId;
-use crate::upstream::{Answer, Control, Event, Exchange, Outgoing, Pin, UpstreamError, translate};
+use crate::upstream::translate;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 /// A request that was provably not sent is sent over another line, at most so often.
 const TRIES: u32 = 3;
@@ -55,10 +61,7 @@ struct Side {
 
 impl Side {
     fn current(&self) -> Option<(Arc<Channel>, u64)> {
-        self.current
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.current.lock().clone()
     }
 }
 
@@ -147,7 +150,7 @@ impl Conversation {
 
     fn end(&mut self, event: Event) -> Event {
         self.phase = Phase::Over;
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.current.lock() = None;
         event
     }
 
@@ -174,8 +177,7 @@ impl Conversation {
             // A modern server learns of a cancel when nobody waits; a legacy call runs on until
             // it is cancelled.
             ticket.cancel_on_drop = self.era == Era::Modern;
-            *self.current.lock().unwrap_or_else(PoisonError::into_inner) =
-                Some((Arc::clone(&channel), ticket.id));
+            *self.current.lock() = Some((Arc::clone(&channel), ticket.id));
             let text = translate::request(&id, &self.outgoing.method, &params);
             ticket.send(text).await;
             return Ok(Underway {
@@ -190,33 +192,58 @@ impl Conversation {
 impl Conversation {
     /// The line that the request's pin holds, or one from the pool.
     async fn line(&self, asks: Asks) -> Result<Held, Event> {
-        let pinned = self.outgoing.pin.as_ref().and_then(Pin::line);
-        if let Some(Line(held)) = pinned
+        let pinned = self
+            .outgoing
+            .pin
+            .as_ref()
+            .and_then(|pin| pin.held(|line: &Line| Some(line.also())));
+        if let Some(held) = pinned
             && held.channel.is_open()
         {
             return Ok(held);
         }
         let credentials = self.outgoing.credentials.as_ref();
         let held = self.pool.get(&self.key, asks, credentials).await;
-        let held = held.map_err(no_session)?;
+        let held = held.map_err(Event::from)?;
         Ok(match &self.outgoing.pin {
-            Some(pin) => pin.hold_line(Line(held)).0,
+            Some(pin) => {
+                let line = Line(held);
+                let also = line.also();
+                pin.hold(line);
+                also
+            }
             None => held,
         })
     }
 }
 
 /// A line that several requests of one call use.
-pub(in crate::upstream) struct Line(Held);
+struct Line(Held);
 
 impl Line {
     /// For one more request; the claim stays.
-    pub(in crate::upstream) fn also(&self) -> Self {
-        Self(Held {
+    fn also(&self) -> Held {
+        Held {
             channel: Arc::clone(&self.0.channel),
             claim: None,
-        })
+        }
     }
+}
+
+impl Pinned for Line {
+    fn is_a_clients(&self) -> bool {
+        false
+    }
+
+    fn stays(&self) -> bool {
+        false
+    }
+
+    fn keep(&self) -> Option<TaskTrackerToken> {
+        None
+    }
+
+    fn give_back(self: Box<Self>) {}
 }
 
 fn asks(method: &str) -> Asks {
@@ -231,10 +258,7 @@ fn asks(method: &str) -> Asks {
 /// filtered by its own.
 async fn set_log_level(channel: &Arc<Channel>, level: &Arc<str>) {
     let known = {
-        let mut known = channel
-            .log_level
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut known = channel.log_level.lock();
         known.replace(Arc::clone(level))
     };
     if known.as_ref() == Some(level) {
@@ -246,23 +270,4 @@ async fn set_log_level(channel: &Arc<Channel>, level: &Arc<str>) {
     let asked = ask(channel, "logging/setLevel", &params);
     // A server without logging refuses; then it will not log either.
     let _ = tokio::time::timeout(LOG_PATIENCE, asked).await;
-}
-
-/// One request of raincheck's own, of which only the answer is of interest.
-pub(super) async fn ask(channel: &Arc<Channel>, method: &str, params: &str) -> Said {
-    let Some(mut ticket) = channel.open(Asks::Never) else {
-        return Said::Unsent(UNREACHABLE);
-    };
-    let text = translate::request(&RequestId::number(ticket.id), method, params);
-    ticket.send(text).await;
-    loop {
-        match ticket.next().await {
-            Said::Progress(_) | Said::Log(_) | Said::Notice(_) | Said::Question(_) => {}
-            answer @ (Said::Result(_)
-            | Said::Error(_)
-            | Said::Refused(_)
-            | Said::Unsent(_)
-            | Said::Failed(_)) => return answer,
-        }
-    }
 }

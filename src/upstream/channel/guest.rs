@@ -1,6 +1,6 @@
 //! A request of raincheck's own on a legacy client's session over a line, beside the client's.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::StreamExt as _;
@@ -8,69 +8,20 @@ use futures_util::stream;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::running::Stray;
+use super::super::failures::RESET;
+use super::super::message::{may_ask, response};
+use super::super::pin::{Pin, Pinned};
+use super::super::port::CANCEL_PATIENCE;
+use super::super::port::{Answer, Control, Event, Exchange, Outgoing};
+use super::seat::Request;
 use super::session::{Session, Untaken};
+use crate::lock::Mutex;
+use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, SideEffect};
-use crate::mcp::input::Kind;
 use crate::mcp::json::Writer;
-use crate::upstream::legacy::{may_ask, response};
-use crate::upstream::modern::CANCEL_PATIENCE;
 use crate::upstream::request_id::RequestId;
-use crate::upstream::{Answer, Control, Event, Exchange, Outgoing, Question, translate};
-
-/// Notifications and questions that wait for whoever made the request; the answer has a place of
-/// its own. More are dropped: one reader serves all requests and must not wait for one of them.
-const EVENTS_MAX: usize = 16;
-
-/// Such a request, ready to be sent.
-pub(super) struct Request {
-    pub(super) id: RequestId,
-    pub(super) text: String,
-    pub(super) may_ask: bool,
-}
-
-/// Where it hears what is said about it.
-pub(super) struct Seat {
-    events: mpsc::Sender<Event>,
-    answer: mpsc::OwnedPermit<Event>,
-}
-
-impl Seat {
-    pub(super) fn new() -> Option<(Self, mpsc::Receiver<Event>)> {
-        let (events, receiver) = mpsc::channel(EVENTS_MAX + 1);
-        let answer = events.clone().try_reserve_owned().ok()?;
-        Some((Self { events, answer }, receiver))
-    }
-
-    /// Whether somebody waits for it.
-    pub(super) fn is_taken(&self) -> bool {
-        !self.events.is_closed()
-    }
-
-    /// Its end.
-    pub(super) fn end(self, event: Event) {
-        self.answer.send(event);
-    }
-
-    /// A question, or progress. False where it is neither, or its reader is slow.
-    pub(super) fn say(&self, stray: Stray<'_>) -> bool {
-        let Stray {
-            id, method, params, ..
-        } = stray;
-        let event = match (id, params) {
-            (Some(id), params) if Kind::of(method).is_some() => Event::Question(Question {
-                id: id.into(),
-                method: method.into(),
-                params: params.map(ToOwned::to_owned),
-            }),
-            (None, Some(params)) if method == "notifications/progress" => {
-                Event::Progress(params.to_owned())
-            }
-            _ => return false,
-        };
-        self.events.try_send(event).is_ok()
-    }
-}
+use crate::upstream::translate;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 /// Begins one request; it is sent when the events are first polled.
 pub(super) fn begin(session: Arc<Session>, outgoing: Outgoing) -> Exchange {
@@ -129,7 +80,7 @@ impl Conversation {
                 Event::Progress(_) if !self.outgoing.wants_progress => {}
                 Event::Result(_) | Event::Error(_) | Event::Failed(_) => {
                     self.phase = Phase::Over;
-                    *self.current.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                    *self.current.lock() = None;
                     return Some(event);
                 }
                 Event::Sent
@@ -158,7 +109,7 @@ impl Conversation {
             Untaken::Over => failed(Reason::UpstreamReset),
             Untaken::Busy | Untaken::SameId => failed(Reason::UpstreamUnreachable),
         })?;
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(id);
+        *self.current.lock() = Some(id);
         Ok(events)
     }
 }
@@ -171,7 +122,7 @@ struct Side {
 
 impl Side {
     fn current(&self) -> Option<RequestId> {
-        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let current = self.current.lock();
         current.clone()
     }
 }
@@ -195,12 +146,36 @@ impl Control for Side {
         params
             .raw("requestId", id.as_json())
             .str("reason", "The client no longer waits");
-        let text = translate::notification("notifications/cancelled", &params.end());
+        let text = envelope::notification("notifications/cancelled", &params.end());
         let _ = timeout(CANCEL_PATIENCE, self.session.tell(text)).await;
     }
 }
 
-pub(super) const RESET: Failure = Failure {
-    reason: Reason::UpstreamReset,
-    effect: SideEffect::Unknown,
-};
+/// A client's own line, as a pin holds it.
+struct ClientLine(Arc<Session>);
+
+impl Pinned for ClientLine {
+    fn is_a_clients(&self) -> bool {
+        true
+    }
+
+    fn stays(&self) -> bool {
+        true
+    }
+
+    fn keep(&self) -> Option<TaskTrackerToken> {
+        Some(self.0.needed().token())
+    }
+
+    fn give_back(self: Box<Self>) {}
+}
+
+/// A pin to a client's own line.
+pub(in crate::upstream) fn pin(session: Arc<Session>) -> Pin {
+    Pin::of(ClientLine(session))
+}
+
+/// The client's own line that the pin leads to.
+pub(super) fn line(pin: &Pin) -> Option<Arc<Session>> {
+    pin.held(|ClientLine(session)| Some(Arc::clone(session)))
+}

@@ -7,9 +7,10 @@ use futures_util::StreamExt as _;
 use futures_util::stream;
 use serde_json::value::RawValue;
 
-use super::exchange::ask;
+use super::ask::ask;
 use super::pool::{Key, Pool};
-use super::requests::{Asks, Channel, Listener, Notice, Said, Ticket};
+use super::requests::{Asks, Channel, Listener, Ticket};
+use super::said::{Notice, Said};
 use crate::mcp::json::{Object, Writer};
 use crate::mcp::version::Era;
 use crate::upstream::listen::{ListenEvent, Listening, Wish};

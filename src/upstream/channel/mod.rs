@@ -9,34 +9,41 @@ use hyper::header::HeaderValue;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
+mod ask;
 mod exchange;
-mod guest;
+pub(super) mod guest;
+mod handshake;
 pub(super) mod health;
 mod listen;
 pub(super) mod mouth;
 mod news;
+pub(super) mod overlong;
 mod pool;
 mod probe;
 mod requests;
 mod running;
+mod said;
+mod seat;
 pub mod session;
 pub mod sessions;
 mod source;
 mod spare;
 mod table;
 
-pub(super) use exchange::Line;
 use pool::{Key, Pool};
 pub(super) use pool::{Limits, Sharing};
-use requests::Asks;
+use requests::{Asks, Channel};
 use session::Session;
 pub(super) use source::Source;
 
 use super::cache::Cache;
+use super::discovered::Discovered;
+use super::failures::UNREACHABLE;
+use super::handshake as server_handshake;
 use super::listen::{Listening, Wish};
-use super::sessions::NoSession;
-use super::wrapped::Discovered;
-use super::{Exchange, Obstacle, Outgoing, Pin, UNREACHABLE, handshake};
+use super::no_session::NoSession;
+use super::obstacle::Obstacle;
+use super::port::{Exchange, Outgoing};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::tools::Tools;
 use crate::mcp::version::Era;
@@ -91,7 +98,7 @@ impl Channels {
 
     /// What the server says to an `initialize`, asked over a line of its own. `None`: it did not say.
     /// Dropped before it resolves, the asking goes on.
-    pub(super) async fn takes_sessions(&self) -> Option<handshake::Said> {
+    pub(super) async fn takes_sessions(&self) -> Option<server_handshake::Said> {
         let pool = Arc::clone(&self.pool);
         let asking = async move { Box::pin(probe::takes_sessions(&pool)).await };
         self.pool.source.services().spawn(asking).await.ok()?
@@ -99,7 +106,7 @@ impl Channels {
 
     pub(super) fn begin(&self, era: Era, outgoing: Outgoing) -> Exchange {
         let pin = outgoing.pin.as_ref();
-        if let Some(session) = pin.and_then(Pin::line_of_client) {
+        if let Some(session) = pin.and_then(guest::line) {
             return guest::begin(session, outgoing);
         }
         exchange::begin(Arc::clone(&self.pool), era, outgoing)
@@ -138,15 +145,29 @@ impl Channels {
         described.ok_or(NoSession::Failed(silent))
     }
 
-    /// A session for one legacy client, with a line of its own; its id.
+    /// A session for one legacy client, with a line of its own; its id. Bounded as lines are.
     pub(super) async fn open_session(
         &self,
         caller: [u8; 16],
         credentials: Option<&HeaderValue>,
         line: sessions::Line,
     ) -> Result<(Box<str>, Arc<Session>), NoSession> {
-        let sessions = &self.pool.sessions;
-        sessions.open(&self.pool, caller, credentials, line).await
+        let spare = match line {
+            sessions::Line::Any => self.pool.take_spare(Era::Legacy).await,
+            sessions::Line::New => None,
+        };
+        let going_on = |mouth, _: &Channel| Session::new(mouth, caller, true);
+        let session = if let Some(session) = spare.and_then(|spare| spare.hand_over(going_on)) {
+            session
+        } else {
+            let permit = self.pool.permit().await?;
+            let start = self.pool.source.start(permit, credentials, |mouth| {
+                Session::new(mouth, caller, false)
+            });
+            start.await?
+        };
+        let id = self.pool.sessions.keep(&session);
+        Ok((id, session))
     }
 
     pub(super) fn session(&self, id: &str, caller: [u8; 16]) -> Option<Arc<Session>> {

@@ -2,7 +2,7 @@
 //! hears what comes back.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -10,9 +10,10 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
+use super::super::port::UpstreamError;
 use super::health::Health;
+use crate::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, SideEffect};
-use crate::upstream::UpstreamError;
 use crate::upstream::heard::Message;
 
 /// Messages that wait for a server that does not read; whoever has more waits as well.
@@ -240,6 +241,6 @@ struct Vitals {
 
 impl Vitals {
     fn health(&self) -> MutexGuard<'_, Health> {
-        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+        self.health.lock()
     }
 }

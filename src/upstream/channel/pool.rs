@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use hyper::header::HeaderValue;
@@ -11,27 +11,23 @@ use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 use tracing::warn;
 
-use super::UNREACHABLE;
-use super::exchange::ask;
-use super::probe;
-use super::requests::{Asks, Channel, Said};
+use super::super::failures::UNREACHABLE;
+use super::super::no_session::NoSession;
+use super::super::port::Outgoing;
+use super::handshake::{START_PATIENCE, agreed};
+use super::requests::{Asks, Channel};
 use super::sessions::Sessions;
 use super::source::Source;
 use super::spare::{Bench, Lobby, Spare};
-use crate::mcp::error::{Failure, Reason, SideEffect};
-use crate::mcp::json::{Object, Writer, string};
+use crate::lock::Mutex;
+use crate::mcp::error::Failure;
 use crate::mcp::tools::Tools;
-use crate::mcp::version::{Era, LEGACY_NEWEST};
+use crate::mcp::version::Era;
 use crate::upstream::cache::Cache;
-use crate::upstream::sessions::NoSession;
-use crate::upstream::wrapped::Discovered;
-use crate::upstream::{Outgoing, UpstreamError, translate};
+use crate::upstream::translate;
 
 /// An unused line is ended after this.
 pub(super) const IDLE: Duration = Duration::from_mins(5);
-
-/// How long a server's handshake may take: `npx -y` may have to fetch it first.
-pub(super) const START_PATIENCE: Duration = Duration::from_mins(1);
 
 /// Whose line.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -174,7 +170,7 @@ impl Pool {
     }
 
     fn by_key(&self) -> MutexGuard<'_, HashMap<Key, Vec<Arc<Slot>>>> {
-        self.by_key.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_key.lock()
     }
 
     /// A line of that key, started by one of all who want it. It may have ended by the time it is
@@ -294,11 +290,7 @@ impl Pool {
         slot: &Slot,
         credentials: Option<&HeaderValue>,
     ) -> Result<Arc<Channel>, NoSession> {
-        let own = slot
-            .permit
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let own = slot.permit.lock().take();
         if let Some(channel) = self.go_on(key).await {
             return Ok(channel);
         }
@@ -335,10 +327,20 @@ impl Pool {
         self.bench.take(era, START_PATIENCE).await
     }
 
+    /// A process that is asked for the era, or has heard nothing yet.
+    pub(super) async fn start_lobby(&self) -> Result<Arc<Lobby>, NoSession> {
+        let permit = self.permit().await?;
+        let tools = Arc::clone(&self.tools);
+        let start = self.source.start(permit, None, |mouth| {
+            Lobby::new(Channel::new(mouth, "{}".into(), tools))
+        });
+        start.await
+    }
+
     /// Starts a process of which it is not known yet for whom.
     pub(super) async fn start_spare(&self) {
         if let Some(turn) = self.bench.try_turn()
-            && let Ok(lobby) = probe::start(self).await
+            && let Ok(lobby) = self.start_lobby().await
         {
             turn.put(Spare::new(lobby, None));
         }
@@ -416,62 +418,4 @@ fn close_unused_longest(by_key: &HashMap<Key, Vec<Arc<Slot>>>) -> bool {
         channel.close();
     }
     longest.is_some()
-}
-
-/// The line, once a legacy server has agreed on it; a modern one need not.
-async fn agreed(
-    channel: Arc<Channel>,
-    capabilities: Option<Arc<str>>,
-) -> Result<Arc<Channel>, NoSession> {
-    if let Some(capabilities) = capabilities {
-        let shaken = timeout(START_PATIENCE, handshake(&channel, &capabilities)).await;
-        let shaken = shaken.unwrap_or(Err(NoSession::Failed(UNREACHABLE)));
-        if let Err(why) = shaken {
-            channel.close();
-            return Err(why);
-        }
-    }
-    Ok(channel)
-}
-
-/// A legacy server is told who we are, and says who it is.
-async fn handshake(channel: &Arc<Channel>, capabilities: &str) -> Result<(), NoSession> {
-    let mut params = Writer::object();
-    params
-        .str("protocolVersion", LEGACY_NEWEST)
-        .raw("capabilities", capabilities)
-        .raw("clientInfo", &translate::client_info());
-    let invalid = || NoSession::Failed(Failure::new(Reason::UpstreamInvalid, SideEffect::None));
-    let result = match ask(channel, "initialize", &params.end()).await {
-        Said::Result(result) => result,
-        Said::Error(error) => {
-            return Err(NoSession::Error(UpstreamError {
-                error,
-                status: 200,
-                www_authenticate: None,
-            }));
-        }
-        Said::Refused(error) => return Err(NoSession::Error(error)),
-        Said::Unsent(_) | Said::Failed(_) => return Err(NoSession::Failed(UNREACHABLE)),
-        Said::Progress(_) | Said::Log(_) | Said::Notice(_) | Said::Question(_) => {
-            return Err(invalid());
-        }
-    };
-    let object = Object::parse(result.get()).map_err(|_| invalid())?;
-    object
-        .get("protocolVersion")
-        .and_then(string)
-        .ok_or_else(invalid)?;
-    let member = |key| object.get(key).map(ToOwned::to_owned);
-    let described = Discovered {
-        capabilities: member("capabilities").ok_or_else(invalid)?,
-        server_info: member("serverInfo"),
-        instructions: member("instructions"),
-        supported_versions: None,
-    };
-    // The first and only one.
-    let _ = channel.described.set(Arc::new(described));
-    let ready = translate::notification("notifications/initialized", "{}");
-    channel.tell(ready).await;
-    Ok(())
 }

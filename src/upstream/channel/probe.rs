@@ -7,17 +7,19 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::UNREACHABLE;
-use super::exchange::ask;
-use super::pool::{Pool, START_PATIENCE};
-use super::requests::{Channel, Said};
+use super::super::failures::UNREACHABLE;
+use super::super::no_session::NoSession;
+use super::ask::ask;
+use super::handshake::START_PATIENCE;
+use super::pool::Pool;
+use super::requests::Channel;
+use super::said::Said;
 use super::source::Source;
-use super::spare::{Found, Lobby, Spare};
+use super::spare::{Found, Spare};
 use crate::mcp::error::Failure;
 use crate::mcp::version::Era;
 use crate::upstream::handshake;
 use crate::upstream::probe::{era_of_error, era_of_result};
-use crate::upstream::sessions::NoSession;
 use crate::upstream::translate;
 
 /// A server that ignores what it does not know gets a handshake after this silence. The first call
@@ -44,7 +46,7 @@ pub(super) async fn probe(pool: &Pool) -> Result<Era, NoSession> {
     };
     let lobby = match turn.spare() {
         Some(spare) => spare.lobby,
-        None => start(pool).await?,
+        None => pool.start_lobby().await?,
     };
     let asked = ask_in_time(lobby.channel()).await;
     if let Ok(word) = &asked
@@ -75,16 +77,6 @@ pub(super) async fn probe_anew(pool: &Pool) -> Result<Era, NoSession> {
         }),
     };
     judge(pool, &channel, asked).await
-}
-
-/// A process that is asked for the era, or has heard nothing yet.
-pub(super) async fn start(pool: &Pool) -> Result<Arc<Lobby>, NoSession> {
-    let permit = pool.permit().await?;
-    let tools = Arc::clone(&pool.tools);
-    let start = pool.source.start(permit, None, |mouth| {
-        Lobby::new(Channel::new(mouth, "{}".into(), tools))
-    });
-    start.await
 }
 
 async fn judge(

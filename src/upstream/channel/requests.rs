@@ -5,16 +5,22 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use serde_json::value::RawValue;
 use tokio::sync::{broadcast, mpsc};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use super::UNREACHABLE;
+use super::super::discovered::Discovered;
+use super::super::failures::UNREACHABLE;
+use super::super::message::response;
+use super::super::port::{Answer, Question};
 use super::mouth::{Ear, End, Mouth, Outbound, Passage, Refusal};
+use super::said::{Notice, Said};
 use super::table::{Pending, Table};
+use crate::lock::Mutex;
+use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect, code};
 use crate::mcp::input::Kind;
 use crate::mcp::json::{Object, Writer};
@@ -22,9 +28,6 @@ use crate::mcp::meta::{PROGRESS_TOKEN, SUBSCRIPTION_ID};
 use crate::mcp::tools::Tools;
 use crate::upstream::cache::Cache;
 use crate::upstream::heard::Message;
-use crate::upstream::legacy::response;
-use crate::upstream::wrapped::Discovered;
-use crate::upstream::{Answer, Question, UpstreamError, translate};
 
 /// Notifications and questions that wait for whoever made the request; the answer has a place of
 /// its own. More are dropped: one reader serves all requests and must not wait for one of them.
@@ -37,30 +40,6 @@ impl fmt::Debug for Channel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Channel")
     }
-}
-
-/// What the server says about one request.
-#[derive(Debug)]
-pub(super) enum Said {
-    Progress(Box<RawValue>),
-    Log(Box<RawValue>),
-    Question(Question),
-    /// Any other notification that names the request.
-    Notice(Arc<Notice>),
-    Result(Box<RawValue>),
-    Error(Box<RawValue>),
-    /// Its message was not taken; the server's own words.
-    Refused(UpstreamError),
-    /// It had no effect, and may be sent over another line.
-    Unsent(Failure),
-    Failed(Failure),
-}
-
-/// A notification.
-#[derive(Debug)]
-pub(super) struct Notice {
-    pub(super) method: Box<str>,
-    pub(super) params: Option<Box<RawValue>>,
 }
 
 /// One line, shared by everything that one caller asks.
@@ -107,7 +86,7 @@ impl Channel {
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock()
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -468,7 +447,7 @@ fn cancelled(id: u64) -> String {
     params
         .number("requestId", id)
         .str("reason", "The client no longer waits");
-    translate::notification("notifications/cancelled", &params.end())
+    envelope::notification("notifications/cancelled", &params.end())
 }
 
 fn token(params: &RawValue) -> Option<u64> {

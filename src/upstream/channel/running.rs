@@ -5,13 +5,23 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
-use super::guest::{RESET, Seat};
+use super::super::failures::RESET;
+use super::super::port::{Event, UpstreamError};
 use super::mouth::Passage;
-use super::session::Said;
+use super::seat::Seat;
+use super::seat::Stray;
+use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, SideEffect};
-use crate::mcp::json::Writer;
 use crate::upstream::heard::Message;
-use crate::upstream::{Event, UpstreamError};
+
+/// What the server says on the stream of one request, as JSON.
+#[derive(Debug)]
+pub enum Said {
+    /// A notification, or a request of the server's own.
+    Message(String),
+    /// The answer. Nothing follows.
+    Answer(String),
+}
 
 pub(super) struct Running {
     pub(super) reader: Reader,
@@ -29,17 +39,6 @@ pub(super) enum Reader {
         answer: mpsc::OwnedPermit<Said>,
     },
     Guest(Seat),
-}
-
-/// A message that answers nothing.
-#[derive(Clone, Copy)]
-pub(super) struct Stray<'a> {
-    /// Of a request.
-    pub(super) id: Option<&'a str>,
-    pub(super) method: &'a str,
-    pub(super) params: Option<&'a RawValue>,
-    /// The whole message.
-    pub(super) text: &'a str,
 }
 
 /// Why there is no answer.
@@ -130,9 +129,6 @@ impl Reader {
             Unanswered::Error(error) => error.error.get().to_owned(),
             Unanswered::Failed(failure) => failure.to_error().to_json(),
         };
-        let mut out = Writer::object();
-        out.str("jsonrpc", "2.0").raw("id", id.get());
-        out.raw("error", &error);
-        answer.send(Said::Answer(out.end()));
+        answer.send(Said::Answer(envelope::error(id.get(), &error)));
     }
 }

@@ -6,25 +6,30 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use super::guest::{self, Seat};
+use super::super::client_session::needed::Needed;
+use super::super::message::response;
+use super::super::port::{Answer, Event};
 use super::mouth::{Ear, End, Mouth, Outbound, Passage, Refusal};
 use super::news::{Found, Reader, Unread};
-use super::running::{self, Running, Stray, Unanswered};
+pub use super::running::Said;
+use super::running::{self, Running, Unanswered};
+use super::seat::Request;
+use super::seat::Seat;
+use super::seat::Stray;
+use crate::lock::Mutex;
+use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, RpcError};
-use crate::mcp::json::{Object, Writer, string};
+use crate::mcp::json::{Object, string};
 use crate::mcp::meta::PROGRESS_TOKEN;
-use crate::upstream::client_session::Needed;
 use crate::upstream::heard::Message;
-use crate::upstream::legacy::response;
 use crate::upstream::request_id::{RequestId, is_beside_clients};
-use crate::upstream::{Answer, Event};
 
 /// Messages that wait for the reader of one stream.
 const MESSAGES_MAX: usize = 64;
@@ -34,15 +39,6 @@ const REQUESTS_MAX: usize = 1024;
 
 /// A message for a stream that is slow, or that nobody reads, is dropped if it is larger.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
-
-/// What the server says on the stream of one request, as JSON.
-#[derive(Debug)]
-pub enum Said {
-    /// A notification, or a request of the server's own.
-    Message(String),
-    /// The answer. Nothing follows.
-    Answer(String),
-}
 
 /// One legacy client's session.
 pub struct Session {
@@ -106,7 +102,7 @@ impl Session {
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock()
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -183,10 +179,7 @@ impl Session {
     }
 
     /// Sends a request of ours beside the client's. What is said about it ends with the answer.
-    pub(super) async fn carry(
-        &self,
-        request: guest::Request,
-    ) -> Result<mpsc::Receiver<Event>, Untaken> {
+    pub(super) async fn carry(&self, request: Request) -> Result<mpsc::Receiver<Event>, Untaken> {
         let room = self.mouth.room().await.ok_or(Untaken::Over)?;
         let (seat, receiver) = Seat::new().ok_or(Untaken::Over)?;
         let id = name_of(&request.id);
@@ -400,10 +393,7 @@ impl Ear for Session {
                         "a question that nobody reads was refused"
                     );
                     let error = RpcError::internal("The client does not read its stream");
-                    let mut out = Writer::object();
-                    out.str("jsonrpc", "2.0").raw("id", id);
-                    out.raw("error", &error.to_json());
-                    self.mouth.try_say(out.end());
+                    self.mouth.try_say(envelope::error(id, &error.to_json()));
                 }
             }
         }

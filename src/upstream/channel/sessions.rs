@@ -1,19 +1,15 @@
 //! The sessions of legacy clients, by the id that raincheck gave them.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-use hyper::header::HeaderValue;
 use tokio::time::Instant;
 use tracing::info;
 use uuid::Uuid;
 
-use super::pool::Pool;
-use super::requests::Channel;
 use super::session::Session;
-use crate::mcp::version::Era;
-use crate::upstream::sessions::NoSession;
+use crate::lock::Mutex;
 
 /// A client that neither says nor hears anything for so long has gone without a word. Servers do
 /// the same; a session holds what a user has done in it.
@@ -38,35 +34,14 @@ pub(super) struct Sessions {
 
 impl Sessions {
     fn by_id(&self) -> MutexGuard<'_, HashMap<Box<str>, Arc<Session>>> {
-        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_id.lock()
     }
 
-    /// A session with a line of its own. Bounded as lines are.
-    pub(super) async fn open(
-        &self,
-        pool: &Pool,
-        caller: [u8; 16],
-        credentials: Option<&HeaderValue>,
-        line: Line,
-    ) -> Result<(Box<str>, Arc<Session>), NoSession> {
-        let spare = match line {
-            Line::Any => pool.take_spare(Era::Legacy).await,
-            Line::New => None,
-        };
-        let going_on = |mouth, _: &Channel| Session::new(mouth, caller, true);
-        let session = if let Some(session) = spare.and_then(|spare| spare.hand_over(going_on)) {
-            session
-        } else {
-            let permit = pool.permit().await?;
-            let start = pool.source.start(permit, credentials, |mouth| {
-                Session::new(mouth, caller, false)
-            });
-            start.await?
-        };
-        // 122 random bits of the operating system: nobody guesses it.
+    /// Keeps a session under an id of its own: 122 random bits of the operating system, nobody guesses them.
+    pub(super) fn keep(&self, session: &Arc<Session>) -> Box<str> {
         let id: Box<str> = Uuid::new_v4().to_string().into();
-        self.by_id().insert(id.clone(), Arc::clone(&session));
-        Ok((id, session))
+        self.by_id().insert(id.clone(), Arc::clone(session));
+        id
     }
 
     /// Another caller's session is as unknown as one that never was.

@@ -9,9 +9,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::super::no_session::NoSession;
 use super::health::Health;
 use super::mouth::{Ear, Mouth};
-use crate::upstream::sessions::NoSession;
 use crate::upstream::sse::Dialer;
 use crate::upstream::stdio;
 use crate::upstream::stdio::child::Nursery;

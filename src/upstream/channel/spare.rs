@@ -2,7 +2,7 @@
 //! the era, and whoever comes first goes on with it.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::mouth::{Ear, End, Mouth, Passage, Refusal};
 use super::requests::Channel;
+use crate::lock::Mutex;
 use crate::mcp::version::Era;
 use crate::upstream::heard::Message;
 
@@ -47,7 +48,7 @@ impl Lobby {
         &self,
         ear: impl FnOnce(Mouth, &Channel) -> Arc<E>,
     ) -> Option<Arc<E>> {
-        let _one = self.handing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.handing.lock();
         if !self.first.is_open() {
             return None;
         }
@@ -68,7 +69,7 @@ impl Ear for Lobby {
     }
 
     fn over(&self, end: End) {
-        let _one = self.handing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.handing.lock();
         self.ear().over(end);
     }
 }

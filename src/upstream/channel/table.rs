@@ -8,7 +8,7 @@ use tokio::sync::{broadcast, mpsc};
 use tokio::time::Instant;
 
 use super::mouth::Passage;
-use super::requests::{Notice, Said};
+use super::said::{Notice, Said};
 
 /// Changes of the server that wait for a listener; one that is slower starts anew.
 const NOTICES_MAX: usize = 64;

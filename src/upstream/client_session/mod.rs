@@ -10,24 +10,26 @@ use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, HeaderValue};
 use hyper::http::request;
 
-use super::Pin;
+use super::channel::guest;
 use super::channel::session::Session as LineSession;
+use super::pin::Pin;
+use super::pinned;
 use super::server::Way;
-use super::session::Session;
+use super::session::{Identity, Session};
 use super::sessions::Sessions;
 use super::wrapped::Upstream;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
+use needed::Needed;
+use registry::ClientSessions;
+use shared::ClientStreams;
 
 mod buffer;
-mod needed;
-mod registry;
+pub(super) mod needed;
+pub(super) mod registry;
 mod shared;
 mod stream;
 
-pub(super) use needed::Needed;
-pub(super) use registry::{ClientSessions, Identity};
-pub(super) use shared::Shared;
 pub use shared::{News, OUR_EVENT_IDS, Unheard};
 
 /// What a client without the header speaks (2025-11-25, Transports, Protocol Version Header).
@@ -53,8 +55,8 @@ impl ClientSession {
         match &self.0 {
             Kind::Web {
                 session, sessions, ..
-            } => Pin::client(sessions.borrow(Arc::clone(session))),
-            Kind::Line(session) => Pin::client_line(Arc::clone(session)),
+            } => pinned::to_client(sessions.borrow(Arc::clone(session))),
+            Kind::Line(session) => guest::pin(Arc::clone(session)),
         }
     }
 
@@ -66,8 +68,8 @@ impl ClientSession {
         let Kind::Web { session, .. } = &self.0 else {
             return Err(Unheard::Failed(none));
         };
-        let shared = session.shared().ok_or(Unheard::Failed(none))?;
-        Box::pin(shared.hear(session, parts)).await
+        let streams: &ClientStreams = session.unasked().ok_or(Unheard::Failed(none))?;
+        Box::pin(streams.0.hear(session, parts)).await
     }
 
     fn needed(&self) -> &Needed {

@@ -2,26 +2,31 @@
 //! not.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 
+use async_trait::async_trait;
 use hyper::header::HeaderValue;
 use tokio_util::task::TaskTracker;
 
 use super::super::origin::Origin;
-use super::super::session::Session;
+use super::super::session::{Identity, Session, Unasked};
+use super::shared::ClientStreams;
+use crate::lock::Mutex;
 
 /// Sessions in use at the same time. Each has a stream or a call, which have bounds of their own.
 const SESSIONS_MAX: usize = 10_000;
 
-/// How a client names its session, and itself.
-#[derive(Debug, Clone)]
-pub(in crate::upstream) struct Identity {
-    pub(in crate::upstream) caller: [u8; 16],
-    /// A server without sessions gives none.
-    pub(in crate::upstream) id: Option<HeaderValue>,
-    pub(in crate::upstream) version: HeaderValue,
-    /// Of the client, where the server may have them.
-    pub(in crate::upstream) credentials: Option<HeaderValue>,
+/// Without an id, nobody knows whose stream it is.
+#[derive(Debug)]
+struct NobodysStream;
+
+#[async_trait]
+impl Unasked for NobodysStream {
+    fn is_a_clients(&self) -> bool {
+        true
+    }
+
+    async fn hear(&self, _session: &Arc<Session>) {}
 }
 
 type Key = ([u8; 16], HeaderValue);
@@ -43,14 +48,19 @@ impl ClientSessions {
     }
 
     fn by_key(&self) -> MutexGuard<'_, HashMap<Key, Weak<Session>>> {
-        self.by_key.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_key.lock()
     }
 
     /// The session, which is one for all who name it alike. `None`: too many are in use.
     pub(in crate::upstream) fn get(&self, identity: Identity) -> Option<Arc<Session>> {
-        let new = |identity| {
+        let new = |identity: Identity| {
+            let unasked: Box<dyn Unasked> = if identity.id.is_some() {
+                Box::new(ClientStreams::new())
+            } else {
+                Box::new(NobodysStream)
+            };
             let (origin, services) = (&self.origin, self.services.clone());
-            Arc::new(Session::of_client(origin, services, identity))
+            Arc::new(Session::of_client(origin, services, identity, unasked))
         };
         // Without an id, two clients could not be told apart.
         let Some(id) = identity.id.clone() else {

@@ -1,9 +1,10 @@
 //! The GET streams of one client's session, which its client and our calls share: one, whoever opens
 //! it first, and it stays while either needs it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use hyper::Response;
 use hyper::header::ACCEPT_ENCODING;
 use hyper::http::request;
@@ -13,11 +14,13 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::super::http::{RequestBody, ResponseBody};
-use super::super::session::Session;
+use super::super::session::{Session, Unasked};
 use super::stream::{self, Stream};
+use crate::lock::Mutex;
 use crate::mcp::error::Failure;
 use crate::mcp::headers::LAST_EVENT_ID;
 use crate::mcp::sse::SseEvent;
+use crate::mcp::version::LEGACY_NEWEST;
 
 /// Event ids that raincheck gave begin so.
 pub const OUR_EVENT_IDS: &str = "raincheck/";
@@ -60,7 +63,7 @@ impl Shared {
     }
 
     fn streams(&self) -> MutexGuard<'_, Streams> {
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+        self.streams.lock()
     }
 
     /// Nothing is to be done for our calls.
@@ -198,6 +201,30 @@ impl Shared {
         // Before another reader can take it.
         stream.detach(session);
         streams.kept = Some(Arc::clone(stream));
+    }
+}
+
+/// The streams of a client's session, as the session knows them.
+#[derive(Debug)]
+pub(super) struct ClientStreams(pub(super) Arc<Shared>);
+
+impl ClientStreams {
+    pub(super) fn new() -> Self {
+        Self(Shared::new())
+    }
+}
+
+#[async_trait]
+impl Unasked for ClientStreams {
+    fn is_a_clients(&self) -> bool {
+        true
+    }
+
+    async fn hear(&self, session: &Arc<Session>) {
+        // The streams of earlier revisions pass as bytes: ours would stand in their way.
+        if session.version() == LEGACY_NEWEST {
+            self.0.join(session).await;
+        }
     }
 }
 

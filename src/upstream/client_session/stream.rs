@@ -2,7 +2,7 @@
 //! calls, all else waits for the client.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 use std::time::Duration;
 
 use http_body_util::BodyExt as _;
@@ -12,15 +12,16 @@ use hyper::{Response, StatusCode};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::super::Answer;
 use super::super::heard::{self, Message};
 use super::super::hop;
 use super::super::http::{RequestBody, ResponseBody};
-use super::super::legacy::response;
-use super::super::modern::note;
+use super::super::message::note;
+use super::super::message::response;
+use super::super::port::Answer;
 use super::super::request_id::is_beside_clients;
 use super::super::session::Session;
 use super::buffer::Buffer;
+use crate::lock::Mutex;
 use crate::mcp::json::Object;
 use crate::mcp::meta::PROGRESS_TOKEN;
 use crate::mcp::sse::{Decoder, SseEvent};
@@ -119,7 +120,7 @@ impl Stream {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     pub(super) fn is_over(&self) -> bool {

@@ -1,6 +1,5 @@
 //! What is said to one call, on its own stream and on the session's, as one stream.
 
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -9,7 +8,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::super::Event;
+use super::super::port::Event;
 use super::side::Current;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 
@@ -55,7 +54,7 @@ impl Both {
             self.silent_since = None;
             if let Event::Result(_) | Event::Error(_) | Event::Failed(_) = event {
                 self.is_over = true;
-                *self.current.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                *self.current.lock() = None;
                 // With it the session is given up, and its stream has no call to speak of any more.
                 self.on_stream = stream::empty().boxed();
             }

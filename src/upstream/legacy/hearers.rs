@@ -1,7 +1,7 @@
 //! Who hears what a server says on a session outside of a call's own stream: what names a call goes
 //! to that call, a question that names none goes to the only one that may be meant.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use serde_json::value::RawValue;
@@ -9,9 +9,10 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use super::super::modern::log_at;
+use super::super::message::log_at;
+use super::super::port::{Event, Outgoing, Question, UpstreamError};
 use super::super::request_id::RequestId;
-use super::super::{Event, Outgoing, Question, UpstreamError};
+use crate::lock::Mutex;
 use crate::mcp::error::Failure;
 use crate::mcp::json::Object;
 use crate::mcp::meta::PROGRESS_TOKEN;
@@ -94,7 +95,7 @@ impl Hearers {
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// No call runs.

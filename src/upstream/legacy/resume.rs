@@ -1,15 +1,16 @@
 //! Streams that are cut: where to come back to, and how.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
 
-use super::super::UpstreamError;
-use super::super::heard::{self, Heard, RESET};
+use super::super::failures::RESET;
+use super::super::heard::{self, Heard};
 use super::super::http::RequestBody;
-use super::{Conversation, Phase};
+use super::super::port::UpstreamError;
+use super::conversation::{Conversation, Phase};
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::Failure;
 
@@ -17,15 +18,12 @@ use crate::mcp::error::Failure;
 const PAUSE: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
-/// A resumed stream that says nothing for so long is asked for once more.
-pub(super) const RESUMED_SILENCE: Duration = Duration::from_secs(10);
-
 impl Conversation {
     pub(super) fn note_event_id(&self) {
         let Phase::Reading(messages) = &self.phase else {
             return;
         };
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.lock();
         if let Some(call) = current.as_mut()
             && call.event_id != messages.last_event_id
         {
@@ -37,7 +35,7 @@ impl Conversation {
         if self.told_resumable || self.outgoing.is_personal() {
             return false;
         }
-        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let current = self.current.lock();
         self.told_resumable = current.as_ref().is_some_and(|call| call.event_id.is_some());
         self.told_resumable
     }

@@ -1,17 +1,21 @@
 //! How a call gets to a session: taken, told to come later, or sent once more because the session
 //! was lost.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
 use super::super::heard::{self, Heard, Messages};
+use super::super::message::may_ask;
+use super::super::pinned;
+use super::super::port::Event;
 use super::super::refusal;
 use super::super::request_id::RequestId;
 use super::super::session::Session;
 use super::super::sessions::Lease;
-use super::super::{Event, Pin, translate};
-use super::{Call, Conversation, may_ask, no_session};
+use super::super::translate;
+use super::Call;
+use super::conversation::Conversation;
 use crate::mcp::error::{Failure, Reason, SideEffect, code};
 use crate::mcp::result;
 
@@ -38,14 +42,14 @@ impl Conversation {
         }
         // The server refused the session before it ran anything: once more on a new one.
         if let Some(pin) = &self.outgoing.pin {
-            pin.lose_session();
+            pinned::lose(pin);
         }
         if let Some(lease) = self.lease.take() {
             lease.lost();
         }
         let credentials = self.outgoing.credentials.as_ref();
         let lease = self.sessions.replace(&self.key, credentials).await;
-        self.lease = Some(lease.map_err(no_session)?);
+        self.lease = Some(lease.map_err(Event::from)?);
         self.send_once().await.map_err(|untaken| match untaken {
             Untaken::End(event) => event,
             Untaken::SessionLost => {
@@ -56,12 +60,12 @@ impl Conversation {
 
     /// The session that the request's pin holds, or one of the caller's.
     async fn lease(&self) -> Result<Lease, Event> {
-        if let Some(pinned) = self.outgoing.pin.as_ref().and_then(Pin::session) {
+        if let Some(pinned) = self.outgoing.pin.as_ref().and_then(pinned::session) {
             return Ok(pinned);
         }
         let credentials = self.outgoing.credentials.as_ref();
         let lease = self.sessions.check_out(&self.key, credentials).await;
-        lease.map_err(no_session)
+        lease.map_err(Event::from)
     }
 
     /// It runs on its client's own session.
@@ -93,7 +97,7 @@ impl Conversation {
         let params = translate::for_legacy(&self.outgoing, &self.id)
             .map_err(|_| Untaken::End(Event::Failed(unsent)))?;
         let body = translate::request(&self.id, &self.outgoing.method, &params);
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(Call {
+        *self.current.lock() = Some(Call {
             session: Arc::clone(&session),
             id: self.id.clone(),
             event_id: None,

@@ -1,7 +1,7 @@
 //! The way back to a legacy server while a call is under way: answers, the cancel, and what
 //! another process needs to carry the call on.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,9 +10,12 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
+use super::super::message::response;
+use super::super::port::{Answer, Control};
 use super::super::request_id::RequestId;
 use super::super::session::{Passport, Session};
-use super::super::{Answer, Control, translate};
+use crate::lock::Mutex;
+use crate::mcp::envelope;
 use crate::mcp::error::Failure;
 use crate::mcp::json::Writer;
 
@@ -65,15 +68,12 @@ impl Side {
         params
             .raw("requestId", id.as_json())
             .str("reason", "The client no longer waits");
-        let message = translate::notification("notifications/cancelled", &params.end());
+        let message = envelope::notification("notifications/cancelled", &params.end());
         let _ = session.tell(message).await;
     }
 
     fn current(&self) -> Option<Call> {
-        self.current
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.current.lock().clone()
     }
 }
 
@@ -130,14 +130,4 @@ impl Control for Side {
             call.session.leave();
         }
     }
-}
-
-pub(in crate::upstream) fn response(id: &str, answer: &Answer) -> String {
-    let mut out = Writer::object();
-    out.str("jsonrpc", "2.0").raw("id", id);
-    match answer {
-        Answer::Result(result) => out.raw("result", result),
-        Answer::Refused(error) => out.raw("error", error),
-    };
-    out.end()
 }

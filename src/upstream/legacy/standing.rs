@@ -8,18 +8,19 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
-use tokio::sync::oneshot;
+use tokio::sync::{OnceCell, oneshot};
 
 use super::super::heard::{self, Heard, Message, Messages};
 use super::super::http::RequestBody;
-use super::super::modern::note;
+use super::super::message::note;
+use super::super::message::response;
 use super::super::origin::Origin;
-use super::super::session::Session;
-use super::super::{Answer, Question, UpstreamError};
-use super::response;
+use super::super::port::{Answer, Question, UpstreamError};
+use super::super::session::{Session, Unasked};
 use crate::mcp::error::{RpcError, code};
 use crate::mcp::input::Kind;
 use crate::mcp::json::Object;
@@ -37,7 +38,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Hears the session until it ends. Resolves as soon as the server has said whether it has such a
 /// stream, or after a moment. Cancel safe: the stream stays.
-pub(in crate::upstream) async fn open(session: &Arc<Session>) {
+async fn open(session: &Arc<Session>) {
     let (opened, is_open) = oneshot::channel();
     let standing = Standing {
         origin: Arc::clone(session.origin()),
@@ -47,6 +48,21 @@ pub(in crate::upstream) async fn open(session: &Arc<Session>) {
     };
     session.accompany(standing.run());
     let _ = tokio::time::timeout(OPENING, is_open).await;
+}
+
+/// The stream of a session of ours: whether it was asked for.
+#[derive(Debug, Default)]
+pub(in crate::upstream) struct OwnStream(OnceCell<()>);
+
+#[async_trait]
+impl Unasked for OwnStream {
+    fn is_a_clients(&self) -> bool {
+        false
+    }
+
+    async fn hear(&self, session: &Arc<Session>) {
+        self.0.get_or_init(|| Box::pin(open(session))).await;
+    }
 }
 
 struct Standing {

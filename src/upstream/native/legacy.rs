@@ -3,7 +3,7 @@
 //! The result is asked for at once, because the server may answer late and asks its questions there;
 //! beside that its state is polled, for its words and for servers that do not let anybody wait.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,13 +13,12 @@ use serde_json::value::RawValue;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-use super::{
-    Begin, CANCEL_PATIENCE, FAILURES_MAX, INTERVAL, INTERVAL_MAX, LOST, Words, interval_of,
-    is_unknown,
-};
+use super::super::pin::Pin;
+use super::super::port::{Answer, CANCEL_PATIENCE, Control, Event, Exchange, Outgoing};
+use super::{Begin, FAILURES_MAX, INTERVAL, INTERVAL_MAX, LOST, Words, interval_of, is_unknown};
+use crate::lock::Mutex;
 use crate::mcp::error::Failure;
 use crate::mcp::json::{Object, Writer};
-use crate::upstream::{Answer, Control, Event, Exchange, Outgoing, Pin};
 
 /// How long a cancel waits for the task that the server may be making.
 const CREATE_PATIENCE: Duration = Duration::from_secs(1);
@@ -102,11 +101,11 @@ struct At {
 
 impl Side {
     fn set(&self, change: impl FnOnce(&mut At)) {
-        change(&mut self.at.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.at.lock());
     }
 
     fn get(&self) -> (Option<Arc<str>>, Option<Arc<dyn Control>>) {
-        let at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = self.at.lock();
         (at.task.clone(), at.control.clone())
     }
 }

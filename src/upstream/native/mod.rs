@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 
-use super::{Exchange, Outgoing, UpstreamError};
+use super::port::{Exchange, Outgoing, UpstreamError};
 use crate::mcp::error::{Failure, Reason, SideEffect, code};
 use crate::mcp::json::{Object, Writer};
 use crate::mcp::result;
@@ -21,9 +21,6 @@ const INTERVAL_MAX: Duration = Duration::from_secs(10);
 
 /// Requests in a row that may fail before the task is given up.
 const FAILURES_MAX: u32 = 5;
-
-/// How long a cancel may take.
-const CANCEL_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Begins one request at the server.
 pub(super) type Begin = Arc<dyn Fn(Outgoing) -> Exchange + Send + Sync>;

@@ -10,13 +10,12 @@ use futures_util::StreamExt as _;
 use futures_util::stream;
 use serde_json::value::RawValue;
 
-use super::{
-    Begin, CANCEL_PATIENCE, FAILURES_MAX, INTERVAL, INTERVAL_MAX, LOST, Words, interval_of,
-    is_unknown,
+use super::super::port::{
+    Answer, CANCEL_PATIENCE, Control, Event, Exchange, Outgoing, Question, UpstreamError,
 };
+use super::{Begin, FAILURES_MAX, INTERVAL, INTERVAL_MAX, LOST, Words, interval_of, is_unknown};
 use crate::mcp::error::Failure;
 use crate::mcp::json::{Object, Writer, raw, set, string};
-use crate::upstream::{Answer, Control, Event, Exchange, Outgoing, Question, UpstreamError};
 
 /// How long a server may take to answer about its task.
 const ASK_PATIENCE: Duration = Duration::from_secs(10);

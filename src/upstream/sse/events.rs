@@ -5,9 +5,19 @@ use std::collections::VecDeque;
 use http_body_util::BodyExt as _;
 use tracing::warn;
 
+use super::overlong::OverlongEvent;
 use crate::mcp::sse::{Decoder, SseEvent, SseFault};
 use crate::upstream::channel::mouth::End;
+use crate::upstream::channel::overlong::Verdict;
 use crate::upstream::http::ResponseBody;
+
+/// What comes on a stream.
+#[derive(Debug)]
+pub(in crate::upstream) enum Said {
+    Event(SseEvent),
+    /// An answer that was too large to be kept: the id of its request, as JSON.
+    TooLarge(Box<str>),
+}
 
 /// Dropped, its connection is closed: the server sees that nobody listens.
 #[derive(Debug)]
@@ -15,7 +25,9 @@ pub(in crate::upstream) struct Events {
     body: ResponseBody,
     decoder: Decoder,
     /// What one read brought.
-    queue: VecDeque<SseEvent>,
+    queue: VecDeque<Said>,
+    /// An event that is too large, and not yet at its end.
+    overlong: Option<OverlongEvent>,
     bytes_max: usize,
 }
 
@@ -25,35 +37,68 @@ impl Events {
             body,
             decoder: Decoder::new(bytes_max),
             queue: VecDeque::new(),
+            overlong: None,
             bytes_max,
         }
     }
 
-    /// Cancel safe. The next event, or how the stream ended.
-    pub(super) async fn next(&mut self) -> Result<SseEvent, End> {
+    /// Cancel safe. What comes next, or how the stream ended.
+    pub(super) async fn next(&mut self) -> Result<Said, End> {
         loop {
-            if let Some(event) = self.queue.pop_front() {
-                return Ok(event);
+            if let Some(said) = self.queue.pop_front() {
+                return Ok(said);
             }
             let Some(Ok(frame)) = self.body.frame().await else {
                 return Err(End::Gone);
             };
-            let Ok(data) = frame.into_data() else {
+            if let Ok(data) = frame.into_data() {
+                self.take(&data)?;
+            }
+        }
+    }
+
+    fn take(&mut self, mut bytes: &[u8]) -> Result<(), End> {
+        while !bytes.is_empty() {
+            if let Some(overlong) = &mut self.overlong {
+                let verdict = overlong.next(&mut bytes);
+                self.judged(verdict)?;
                 continue;
-            };
+            }
             let queue = &mut self.queue;
-            let fed = self.decoder.feed(&data, |event| queue.push_back(event));
+            let fed = self
+                .decoder
+                .feed_up_to(&mut bytes, |event| queue.push_back(Said::Event(event)));
             match fed {
                 Ok(()) => {}
                 Err(SseFault::TooLarge) => {
                     let bytes_max = self.bytes_max;
                     warn!(bytes_max, "the server wrote an event that is too long");
-                    return Err(End::TooLarge);
+                    let (event, line) = self.decoder.take_refused();
+                    let (begun, verdict) = OverlongEvent::begun(&event, &line);
+                    self.overlong = Some(begun);
+                    self.judged(verdict)?;
                 }
                 Err(SseFault::NotUtf8) => {
                     warn!("the server wrote an event that is not UTF-8");
                     return Err(End::Gone);
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Only the call that a too large event answers ends. An event that answers no call may be what any of them waits
+    /// for, so that the stream ends with it.
+    fn judged(&mut self, verdict: Verdict) -> Result<(), End> {
+        match verdict {
+            Verdict::Open => Ok(()),
+            Verdict::Nobodys => Err(End::TooLarge),
+            Verdict::Answer(id) => {
+                let overlong = self.overlong.take();
+                if overlong.is_some_and(|overlong| overlong.is_message) {
+                    self.queue.push_back(Said::TooLarge(id));
+                }
+                Ok(())
             }
         }
     }

@@ -2,7 +2,7 @@
 //! says comes on one event stream, and everything that it is told is a POST to the endpoint that
 //! the stream names first. The end of the stream is the end of the line.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use hyper::Uri;
@@ -16,17 +16,20 @@ use url::Url;
 
 mod endpoint;
 mod events;
+mod overlong;
 mod poster;
 
-use events::Events;
+use events::{Events, Said};
 use poster::Poster;
 
 use super::channel::health::Health;
 use super::channel::mouth::{Ear, End, Mouth, Outbound, Pace};
+use super::channel::overlong::too_large;
 use super::heard::{self, Heard};
 use super::http::RequestBody;
+use super::no_session::NoSession;
 use super::origin::Origin;
-use super::sessions::NoSession;
+use crate::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 
 /// How long a server may take to open a stream and to name its endpoint there.
@@ -62,7 +65,7 @@ impl Dialer {
 
     /// What is known of the server. Held for a moment only.
     pub(super) fn health(&self) -> MutexGuard<'_, Health> {
-        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+        self.health.lock()
     }
 
     /// Opens a line; it holds the permit until its stream has ended. Waits where the last ones
@@ -122,8 +125,10 @@ impl Dialer {
             Heard::Refused { failure, .. } => return Err(unsent(failure.reason)),
         };
         loop {
-            let Ok(event) = events.next().await else {
-                return Err(unsent(Reason::UpstreamInvalid));
+            let event = match events.next().await {
+                Ok(Said::Event(event)) => event,
+                Ok(Said::TooLarge(_)) => continue,
+                Err(_) => return Err(unsent(Reason::UpstreamInvalid)),
             };
             if event.event.as_deref() != Some("endpoint") {
                 continue;
@@ -181,7 +186,11 @@ async fn read(events: &mut Events, ear: &impl Ear) -> End {
     let mut pace = Pace::default();
     loop {
         let event = match events.next().await {
-            Ok(event) => event,
+            Ok(Said::Event(event)) => event,
+            Ok(Said::TooLarge(id)) => {
+                ear.heard(too_large(id), "");
+                continue;
+            }
             Err(end) => return end,
         };
         let is_message = event.event.as_deref().is_none_or(|kind| kind == "message");

@@ -16,6 +16,7 @@ use tracing::debug;
 
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::upstream::channel::mouth::{Ear, Outbound, Passage, Refusal};
+use crate::upstream::failures::LATER;
 use crate::upstream::heard::{self, Heard};
 use crate::upstream::http::{RequestBody, ResponseBody};
 use crate::upstream::origin::Origin;
@@ -114,7 +115,7 @@ impl<E: Ear> Poster<E> {
                 () = &mut settled => return Ok(()),
             }
         }
-        Err(Refusal::Failed(heard::LATER))
+        Err(Refusal::Failed(LATER))
     }
 
     /// What has no answer.
@@ -125,7 +126,7 @@ impl<E: Ear> Poster<E> {
                 Taken::Later(pause) => tokio::time::sleep(pause).await,
             }
         }
-        Err(Refusal::Failed(heard::LATER))
+        Err(Refusal::Failed(LATER))
     }
 
     async fn try_send(&self, text: Bytes) -> Result<Taken, Refusal> {

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -15,14 +15,16 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
+use super::super::failures::UNREACHABLE;
 use super::lines::{Lines, Refused, TooLong};
-use super::overlong::{Overlong, Verdict};
 use super::spawner::Spawner;
 use super::{Program, stderr};
-use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::lock::Mutex;
+use crate::mcp::error::Failure;
 use crate::upstream::channel::health::Health;
 use crate::upstream::channel::mouth::{Ear, End, Mouth, Outbound, Pace};
-use crate::upstream::heard::{self, Message};
+use crate::upstream::channel::overlong::{Overlong, Verdict, too_large};
+use crate::upstream::heard;
 use crate::upstream::obstacle::{Obstacle, Obstacles};
 
 /// How long a child may take to end by itself, once its standard input is closed and again after
@@ -54,15 +56,10 @@ pub(in crate::upstream) struct Nursery {
     pub(in crate::upstream) stop: CancellationToken,
 }
 
-const UNREACHABLE: Failure = Failure {
-    reason: Reason::UpstreamUnreachable,
-    effect: SideEffect::None,
-};
-
 impl Nursery {
     /// What is known of the program. Held for a moment only.
     pub(in crate::upstream) fn health(&self) -> MutexGuard<'_, Health> {
-        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+        self.health.lock()
     }
 
     /// Starts a process; it holds the permit until nothing is left of it. Waits where the last ones
@@ -370,15 +367,6 @@ async fn read(
     // Complete all the same, if it is a message.
     hear(lines.rest(), ear, &mut garbage);
     End::Gone
-}
-
-/// An answer that was not kept.
-fn too_large(id: Box<str>) -> Message {
-    Message::Unreadable {
-        id,
-        failure: heard::TOO_LARGE,
-        is_utf8: false,
-    }
 }
 
 fn hear(line: &[u8], ear: &impl Ear, garbage: &mut Garbage) {

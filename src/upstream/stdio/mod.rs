@@ -9,7 +9,6 @@ use std::time::Duration;
 
 pub(super) mod child;
 mod lines;
-mod overlong;
 pub(super) mod spawner;
 mod stderr;
 

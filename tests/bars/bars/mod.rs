@@ -9,6 +9,7 @@ use super::client::{Client, Heard};
 use super::rig::Rig;
 use super::rig::follow::{Seen, follow};
 
+mod floods;
 mod held;
 mod idle;
 mod r1;
@@ -93,6 +94,9 @@ pub(crate) const ALL: &[Bar] = &[
     }),
     bar("held", 60, 240, |asked, report| {
         Box::pin(held::run(asked, report))
+    }),
+    bar("floods", 5, 600, |asked, report| {
+        Box::pin(floods::run(asked, report))
     }),
 ];
 

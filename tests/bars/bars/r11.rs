@@ -1,13 +1,14 @@
 //! R11: answers given twice at two replicas, in part, to questions never asked, and too late. Exactly one reaches the
 //! server.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures_util::stream::{self, StreamExt as _};
 use serde_json::{Value, json};
 
 use super::Call;
 use crate::client::{Client, Heard};
+use crate::eventually::try_eventually;
 use crate::rig::follow::{follow, judge, look_again};
 use crate::rig::{A, B, Plan, Rig, SLACK};
 use crate::upstream::Flavour;
@@ -124,8 +125,7 @@ pub(super) async fn until_asked(
     id: &str,
     questions: usize,
 ) -> Result<Value, String> {
-    let deadline = Instant::now() + SLACK;
-    loop {
+    let asking = async || {
         let heard = client.get(id).await;
         if let Heard::Result(state) = &heard {
             let asked = &state["inputRequests"];
@@ -134,9 +134,7 @@ pub(super) async fn until_asked(
                 return Ok(asked.clone());
             }
         }
-        if Instant::now() > deadline {
-            return Err(format!("it does not ask {questions} questions: {heard:?}"));
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+        Err(format!("it does not ask {questions} questions: {heard:?}"))
+    };
+    try_eventually(SLACK, asking).await
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::client::Heard;
+use crate::eventually::try_eventually;
 use crate::rig::follow::follow;
 use crate::rig::process;
 use crate::rig::solo::Solo;
@@ -160,20 +161,16 @@ async fn dies(report: &mut Report) {
 /// Whether readiness comes to be so.
 async fn is_ready(probes: std::net::SocketAddr, wanted: bool) -> bool {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    let deadline = Instant::now() + Duration::from_secs(40);
-    while Instant::now() < deadline {
+    let ready = async || {
         let mut said = Vec::new();
         if let Ok(mut stream) = tokio::net::TcpStream::connect(probes).await {
             let request = "GET /readyz HTTP/1.1\r\nhost: probes\r\nconnection: close\r\n\r\n";
             let _ = stream.write_all(request.as_bytes()).await;
             let _ = stream.read_to_end(&mut said).await;
         }
-        if said.starts_with(b"HTTP/1.1 200") == wanted {
-            return true;
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    false
+        said.starts_with(b"HTTP/1.1 200") == wanted
+    };
+    try_eventually(Duration::from_secs(40), ready).await.is_ok()
 }
 
 /// SIGKILL at a random moment of a process's life: its start, its work, its end.
@@ -199,7 +196,7 @@ async fn kill(mode: &'static str, after: Duration, report: &mut Report) {
     if let Ok(Heard::Result(result)) = work.await {
         let pid = result["content"][0]["text"].as_str();
         if let Some(pid) = pid.and_then(|pid| pid.parse().ok())
-            && process::is_there(pid)
+            && crate::process::is_there(pid)
         {
             report.count("left_by_the_program", 1_u32);
             process::end(pid);

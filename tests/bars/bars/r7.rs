@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::{Call, Task, create, follow_all};
 use crate::client::Heard;
+use crate::eventually::try_eventually;
 use crate::rig::follow::judge;
 use crate::rig::{A, B, MAX_DURATION, Plan, Rig, SLACK};
 use crate::upstream::Flavour;
@@ -158,20 +159,21 @@ async fn eternal(rig: &Rig, when: &str, report: &mut Report) {
 /// Both replicas take a call, carry it to its end and tell each other of it.
 async fn recovers(rig: &Rig, name: &str, report: &mut Report) {
     for (place, client) in rig.clients.iter().enumerate() {
-        let deadline = Instant::now() + SLACK;
-        let mut heard = Heard::Broken("nothing yet".to_owned());
         let mut n = 0;
-        while heard.task().is_none() && Instant::now() < deadline {
-            heard = Call::work(format!("{name}-{place}-{n}"), 50)
-                .send(client)
-                .await;
+        let taken = || {
+            let call = Call::work(format!("{name}-{place}-{n}"), 50);
             n += 1;
-        }
-        let Some(id) = heard.task() else {
-            report.breaks(format!(
-                "{name}: replica {place} did not recover: {heard:?}"
-            ));
-            continue;
+            async move {
+                let heard = call.send(client).await;
+                heard.task().ok_or_else(|| format!("{heard:?}"))
+            }
+        };
+        let id = match try_eventually(SLACK, taken).await {
+            Ok(id) => id,
+            Err(heard) => {
+                report.breaks(format!("{name}: replica {place} did not recover: {heard}"));
+                continue;
+            }
         };
         let seen = crate::rig::follow::follow(&rig.clients, &id, Instant::now() + SLACK).await;
         report.count("recovered", 1_u32);

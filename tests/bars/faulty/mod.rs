@@ -14,11 +14,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::book::Book;
 
-mod request;
 pub(crate) mod script;
 pub(crate) mod table;
 
-use request::{Incoming, read};
+use crate::http_request::WireRequest;
 use script::{Act, Asked};
 use table::Fault;
 
@@ -109,7 +108,7 @@ async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
     let _ = stream.set_nodelay(true);
     let mut unread = Vec::new();
     let mut spoiled_by: Option<String> = None;
-    while let Some(incoming) = read(&mut stream, &mut unread).await {
+    while let Some(incoming) = WireRequest::read(&mut stream, &mut unread).await {
         if let Some(token) = &spoiled_by {
             shared.book.note(token, |entry| entry.spoiled += 1);
             return;
@@ -120,7 +119,7 @@ async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
             unread: &mut unread,
             shared: &shared,
             scene: &scene,
-            session: incoming.header("mcp-session-id"),
+            session: incoming.header("mcp-session-id").map(ToOwned::to_owned),
         };
         match player.play().await {
             Left::Open => {}
@@ -147,7 +146,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn meet(&self, incoming: &Incoming) -> Scene {
+    fn meet(&self, incoming: &WireRequest) -> Scene {
         let nobody = |acts| Scene {
             token: String::new(),
             acts,
@@ -215,7 +214,7 @@ impl Shared {
         }
     }
 
-    fn call(&self, incoming: &Incoming, id: String, params: &Value) -> Scene {
+    fn call(&self, incoming: &WireRequest, id: String, params: &Value) -> Scene {
         let arguments = &params["arguments"];
         let token = arguments["token"].as_str().unwrap_or_default().to_owned();
         self.book.note(&token, |entry| entry.runs += 1);
@@ -229,7 +228,7 @@ impl Shared {
         let mut state = self.state();
         state.calls.insert(id, token.clone());
         let session = incoming.header("mcp-session-id");
-        let is_lost = session.is_some_and(|session| !state.sessions.contains(&session));
+        let is_lost = session.is_some_and(|session| !state.sessions.contains(session));
         drop(state);
         let acts = if is_lost {
             vec![script::page(404, &[])]
@@ -248,7 +247,7 @@ impl Shared {
     }
 
     /// Somebody comes back to a stream: the event's id says to which.
-    fn resume(&self, incoming: &Incoming) -> Scene {
+    fn resume(&self, incoming: &WireRequest) -> Scene {
         let last = incoming.header("last-event-id").unwrap_or_default();
         let (token, _) = last.split_once('/').unwrap_or(("", ""));
         self.book.note(token, |entry| entry.fetched += 1);
@@ -271,7 +270,7 @@ impl Shared {
             token: token.to_owned(),
             acts: fault.map_or_else(
                 || vec![script::page(405, &[])],
-                |fault| (fault.get)(&asked, &last),
+                |fault| (fault.get)(&asked, last),
             ),
         }
     }

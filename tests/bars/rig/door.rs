@@ -10,6 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::eventually::try_eventually;
+
 /// A listener before the servers of a pair each. Closed when dropped.
 #[derive(Debug)]
 pub(crate) struct Door {
@@ -57,17 +59,14 @@ async fn serve(listener: TcpListener, rooms: Arc<Mutex<BTreeMap<u32, SocketAddr>
                 return;
             };
             // A replica connects as soon as it starts, maybe before its pid is known here.
-            let mut server = None;
-            for _ in 0..200 {
+            let room = async || {
                 let known = rooms.lock().unwrap_or_else(PoisonError::into_inner).clone();
                 let owner = known.iter().find(|(pid, _)| owns(**pid, &socket));
-                if let Some((_, address)) = owner {
-                    server = Some(*address);
-                    break;
-                }
-                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-            }
-            let Some(server) = server else { return };
+                owner.map(|(_, address)| *address)
+            };
+            let Ok(server) = try_eventually(std::time::Duration::from_secs(4), room).await else {
+                return;
+            };
             let Ok(mut inside) = TcpStream::connect(server).await else {
                 return;
             };

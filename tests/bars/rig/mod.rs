@@ -10,7 +10,7 @@ use super::upstream::{Flavour, Upstream};
 
 mod door;
 pub(crate) mod follow;
-pub(crate) mod memory;
+pub(crate) mod memory_limit;
 pub(crate) mod process;
 pub(crate) mod redis;
 pub(crate) mod replica;

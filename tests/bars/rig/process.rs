@@ -23,8 +23,3 @@ pub(crate) fn end(pid: u32) {
         .args(["-s", "KILL", &pid.to_string()])
         .status();
 }
-
-pub(crate) fn is_there(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    !stat.is_empty() && !stat.contains(") Z ")
-}

@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 
 use super::process;
+use crate::eventually::eventually;
 
 /// A server on a socket in a folder of its own. Gone when dropped.
 #[derive(Debug)]
@@ -63,11 +64,8 @@ impl Redis {
             .spawn()
             .expect("redis-server must be installed");
         self.child = Some(child);
-        let deadline = Instant::now() + Duration::from_secs(15);
-        while self.try_ask::<String>(&["PING"]).await.is_err() {
-            assert!(Instant::now() < deadline, "redis-server did not answer");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        let answers = async || self.try_ask::<String>(&["PING"]).await;
+        eventually(Duration::from_secs(15), "redis-server answers", answers).await;
     }
 
     pub(crate) fn freeze(&self) {

@@ -1,14 +1,17 @@
 //! One replica of the built program: started, killed, frozen, stopped.
 
+use std::future::ready;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::net::TcpStream;
 
+use super::memory_limit::MemoryLimit;
 use super::process;
 use crate::client::Client;
+use crate::eventually::{eventually, try_eventually};
 
 /// Starts and ends are waited for so long.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -21,6 +24,8 @@ pub(crate) struct Replica {
     /// Without one, the configuration says what is wrapped.
     upstream: Option<String>,
     address: SocketAddr,
+    /// Each of its processes writes its id here before it begins.
+    processes: Option<PathBuf>,
 }
 
 impl Replica {
@@ -30,6 +35,15 @@ impl Replica {
     }
 
     pub(crate) async fn start_by(folder: PathBuf, config: &str, upstream: Option<&str>) -> Self {
+        Self::start_within(folder, config, upstream, None).await
+    }
+
+    pub(crate) async fn start_within(
+        folder: PathBuf,
+        config: &str,
+        upstream: Option<&str>,
+        limit: Option<&MemoryLimit>,
+    ) -> Self {
         std::fs::create_dir(&folder).expect("a folder for a replica");
         std::fs::write(folder.join("raincheck.toml"), config).expect("its configuration");
         let mut replica = Self {
@@ -37,6 +51,7 @@ impl Replica {
             folder,
             upstream: upstream.map(ToOwned::to_owned),
             address: free_address(),
+            processes: limit.map(MemoryLimit::processes),
         };
         replica.restart().await;
         replica
@@ -65,16 +80,12 @@ impl Replica {
     pub(crate) async fn restart(&mut self) {
         self.kill();
         self.child = Some(self.command().spawn().expect("the built program"));
-        let deadline = Instant::now() + PATIENCE;
-        while TcpStream::connect(self.address).await.is_err() {
-            assert!(self.runs(), "a replica did not start\n{}", self.log());
-            assert!(
-                Instant::now() < deadline,
-                "a replica does not listen\n{}",
-                self.log()
-            );
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        eventually(PATIENCE, "a replica listens", || {
+            let (runs, log, address) = (self.runs(), self.log(), self.address);
+            assert!(runs, "a replica did not start\n{log}");
+            async move { TcpStream::connect(address).await.map_err(|_| log) }
+        })
+        .await;
     }
 
     pub(crate) fn freeze(&self) {
@@ -88,17 +99,16 @@ impl Replica {
     /// SIGTERM, and how it ended; `None` if it had to be killed after `patience`.
     pub(crate) async fn stop(&mut self, patience: Duration) -> Option<ExitStatus> {
         process::signal(self.child.as_ref(), "TERM");
-        let deadline = Instant::now() + patience;
-        while Instant::now() < deadline {
-            let status = self.child.as_mut().and_then(|child| child.try_wait().ok());
-            if let Some(Some(status)) = status {
-                self.child = None;
-                return Some(status);
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
+        let ended = || {
+            let child = self.child.as_mut();
+            ready(child.and_then(|child| child.try_wait().ok()?))
+        };
+        let ended = try_eventually(patience, ended).await.ok();
+        match ended {
+            Some(_) => self.child = None,
+            None => self.kill(),
         }
-        self.kill();
-        None
+        ended
     }
 
     fn runs(&mut self) -> bool {
@@ -123,7 +133,17 @@ impl Replica {
             .expect("a log file");
         let binary = std::env::var_os("RAINCHECK_BIN");
         let built = || env!("CARGO_BIN_EXE_raincheck").into();
-        let mut command = Command::new(binary.unwrap_or_else(built));
+        let binary = binary.unwrap_or_else(built);
+        let mut command = match &self.processes {
+            None => Command::new(binary),
+            Some(processes) => {
+                // The shell becomes the program, so that its id stays the same and all that the program does counts.
+                let mut shell = Command::new("/bin/sh");
+                shell.args(["-c", r#"echo $$ >"$0" && exec "$@""#]);
+                shell.arg(processes).arg(binary);
+                shell
+            }
+        };
         command
             .arg("run")
             .arg("--config")

@@ -1,6 +1,7 @@
 //! A stage without a store of its own: one replica that keeps its tasks in memory, before whatever the bar puts there.
 
 use super::Folder;
+use super::memory_limit::MemoryLimit;
 use super::replica::Replica;
 use crate::client::Client;
 use crate::report::Report;
@@ -16,9 +17,19 @@ pub(crate) struct Solo {
 impl Solo {
     /// By these sections of a configuration, to which the store is added.
     pub(crate) async fn start(sections: &str, upstream: Option<&str>) -> Self {
+        Self::start_within(sections, upstream, None).await
+    }
+
+    /// The same, in as much memory as this.
+    pub(crate) async fn start_within(
+        sections: &str,
+        upstream: Option<&str>,
+        limit: Option<&MemoryLimit>,
+    ) -> Self {
         let folder = Folder::new();
         let config = format!("{sections}\n[store]\nurl = \"memory:\"\n");
-        let replica = Replica::start_by(folder.0.join("solo"), &config, upstream).await;
+        let place = folder.0.join("solo");
+        let replica = Replica::start_within(place, &config, upstream, limit).await;
         Self {
             client: replica.client(),
             replica,

@@ -2,7 +2,9 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use crate::eventually::try_eventually;
 
 /// A program that bears a mark of its own among its arguments, and lists the calls that it gets.
 #[derive(Debug)]
@@ -64,13 +66,10 @@ impl Program {
 
     /// Those that are left when they had time to end.
     pub(crate) async fn left_after(&self, patience: Duration) -> Vec<u32> {
-        let deadline = Instant::now() + patience;
-        loop {
-            let left = self.processes();
-            if left.is_empty() || Instant::now() > deadline {
-                return left;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
+        let ended = async || self.processes().is_empty();
+        match try_eventually(patience, ended).await {
+            Ok(()) => Vec::new(),
+            Err(_) => self.processes(),
         }
     }
 }

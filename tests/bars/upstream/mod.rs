@@ -18,6 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 use super::book::Book;
+use super::eventually::eventually;
 
 mod legacy;
 mod modern;
@@ -69,17 +70,9 @@ impl Upstream {
     }
 
     async fn start_at(flavour: Flavour, book: Book, address: SocketAddr) -> Self {
-        let bind = async {
-            loop {
-                // The life before gives the port back as soon as its runtime comes to it.
-                match TcpListener::bind(address).await {
-                    Ok(listener) => return listener,
-                    Err(_) => tokio::task::yield_now().await,
-                }
-            }
-        };
-        let listener = tokio::time::timeout(Duration::from_secs(10), bind).await;
-        let listener = listener.expect("a port for the server");
+        // The life before gives the port back as soon as its runtime comes to it.
+        let bind = async || TcpListener::bind(address).await;
+        let listener = eventually(Duration::from_secs(10), "a port for the server", bind).await;
         let shared = Arc::new(Shared {
             flavour,
             book,

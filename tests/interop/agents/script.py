@@ -9,6 +9,7 @@ ARGUMENTS = {"seconds": 5, "label": "agent"}
 
 class Script:
     def __init__(self):
+        self.offered = []
         self.called = []
         self.heard = []
 
@@ -16,6 +17,7 @@ class Script:
         """The tool to call and its arguments, or nothing. `tools` are the names of those that there are, `said` is what
         the last one answered."""
         if said is None:
+            self.offered = tools
             return self.call(tools, "slow_compute", ARGUMENTS)
         said = said if isinstance(said, str) else json.dumps(said, default=str)
         self.heard.append(said)
@@ -32,4 +34,5 @@ class Script:
         return next(name for name in tools if name.endswith(tool)), arguments
 
     def print(self, answer):
-        print(json.dumps({"called": [tool for tool, _ in self.called], "heard": self.heard, "answer": answer}))
+        called = [tool for tool, _ in self.called]
+        print(json.dumps({"offered": self.offered, "called": called, "heard": self.heard, "answer": answer}))

@@ -3,21 +3,20 @@
 use serde_json::{Value, json};
 use tokio::time::{Duration, Instant};
 
-use super::{Front, RELATED, Session, accept, assert_question, assert_task};
-use crate::recovery::Pair;
+use super::{Front, RELATED, Session, assert_question, assert_task};
+use crate::fleet::ask;
 use crate::redis_server::RedisServer;
 use crate::support::client::Client;
+use crate::support::pair::Pair;
+use crate::support::session::accept;
 use crate::support::stream::Stream;
-use crate::support::{Config, Era, PATIENCE, Rig, within};
+use crate::support::{Config, Era, PATIENCE, Rig, eventually};
 
 #[tokio::test]
 async fn only_what_speaks_of_tasks_is_changed_of_an_answer() {
     let rig = Rig::start(Era::Legacy, Config::always()).await;
     let session = Session::open(rig.client()).await;
-    let direct = Session {
-        client: Client::of(rig.upstream.address()),
-        ..session.clone()
-    };
+    let direct = session.at(Client::of(rig.upstream.address()));
     let ours = session.ask("tools/list", json!({})).await.body;
     let theirs = direct.ask("tools/list", json!({})).await.body;
     let edit = r#"{"execution":{"taskSupport":"optional"},"#;
@@ -131,15 +130,12 @@ async fn a_progress_token_is_good_for_as_long_as_the_task_runs() {
 
 /// The stream before is not gone the moment it is dropped.
 async fn reopened(session: &Session) -> Stream {
-    let opening = async {
-        loop {
-            let news = session.listening().stream().await;
-            if news.status == 200 {
-                return news;
-            }
-        }
+    let opening = async || {
+        let news = session.listening().stream().await;
+        let status = news.status;
+        (status == 200).then_some(news).ok_or(status)
     };
-    within(PATIENCE, "the stream can be opened again", opening).await
+    eventually(PATIENCE, "the stream can be opened again", opening).await
 }
 
 #[tokio::test]
@@ -408,4 +404,57 @@ async fn a_page_of_the_list_reads_no_more_than_it_shows() {
     listed.sort();
     made.sort();
     assert_eq!(listed, made, "each once");
+}
+
+/// Of one task that cannot be read the others are told all the same.
+#[tokio::test]
+async fn a_task_that_cannot_be_read_is_left_out_of_the_list() {
+    let redis = RedisServer::start();
+    let rig = Rig::start(Era::Legacy, Config::always().redis(&redis.url())).await;
+    let ann = Session::open(rig.client().named("Bearer ann")).await;
+    let mut made = Vec::new();
+    for _ in 0..3 {
+        made.push(ann.task("echo", json!({"text": "x"})).await.0);
+    }
+    for task in &made {
+        ann.until(task, "completed").await;
+    }
+    let broken = format!("{{suite:00}}:t:{}", made[1]);
+    let _: i64 = ask(&mut redis.connect(), &["HSET", &broken, "d", "1 {"]);
+    let page = ann.result_of("tasks/list", json!({})).await;
+    let tasks = page["tasks"].as_array().unwrap().iter();
+    let mut listed: Vec<_> = tasks.map(|task| task["taskId"].as_str().unwrap()).collect();
+    listed.sort_unstable();
+    let mut readable = [&*made[0], &*made[2]];
+    readable.sort_unstable();
+    assert_eq!(listed, readable);
+}
+
+/// Only the replica that heard `initialize` knows the version of a session whose client leaves the header out. What no other
+/// version has says it, too.
+#[tokio::test]
+async fn a_replica_that_did_not_hear_the_version_takes_a_wish_for_a_task() {
+    let pair = Pair::start(Era::Legacy, "").await;
+    let at_a = Session::open(pair.at_a()).await;
+    let at_b = at_a.at(pair.at_b());
+    let unversioned = |method: &str, params: Value| {
+        let request = at_b.asking(method, params);
+        request.without("mcp-protocol-version").send()
+    };
+    let call = json!({"name": "echo", "arguments": {"text": "x"}, "task": {}});
+    let made = unversioned("tools/call", call).await.into_result();
+    let task = made["task"]["taskId"]
+        .as_str()
+        .unwrap_or_else(|| panic!("{made}"));
+    let waited = json!({"taskId": task});
+    let result = unversioned("tasks/result", waited.clone())
+        .await
+        .into_result();
+    assert_eq!(result["content"][0]["text"], "x");
+    let told = unversioned("tasks/get", waited).await.into_result();
+    assert_eq!(told["status"], "completed");
+    // Without such a word the server decides, as ever.
+    let plain = json!({"name": "echo", "arguments": {"text": "y"}});
+    let passed = unversioned("tools/call", plain).await.into_result();
+    assert_eq!(passed["content"][0]["text"], "y");
 }

@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::{Front, RELATED, Session, accept, assert_question, assert_task};
+use super::{Front, RELATED, Session, assert_question, assert_task};
 use crate::support::Config;
+use crate::support::session::accept;
 
 macro_rules! in_front_of_both {
     ($($name:ident),* $(,)?) => {
@@ -289,10 +290,7 @@ async fn what_policy_forbids_is_no_task<F: Future<Output = Front>>(front: impl F
     let plain = json!({"name": "ask", "arguments": {}});
     assert_eq!(session.code("tools/call", plain).await, -32601);
     let twice = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"ask","name":"echo","task":{}}}"#;
-    let twice = session
-        .with_session(session.client.post(twice))
-        .send()
-        .await;
+    let twice = session.post_text(twice).send().await;
     // Beside a rule that may refuse a call, what two readers could read differently is refused unread.
     assert_eq!(twice.refusal(), (400, -32600));
 }

@@ -1,17 +1,17 @@
 //! The 2025-11-25 tasks on legacy sessions, in front of a server over HTTP and of a program.
 
+use std::ops::Deref;
+
 use hyper::Method;
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use crate::support::client::{Answer, Client, Request};
-use crate::support::{Config, Era, PATIENCE, Proxy, Rig};
+use crate::support::session::{self, NEWEST, initialize};
+use crate::support::{Config, Era, PATIENCE, Proxy, Rig, eventually};
 
 mod apart;
 mod both;
 
-const SESSION: &str = "mcp-session-id";
-const VERSION: &str = "2025-11-25";
 const RELATED: &str = "io.modelcontextprotocol/related-task";
 
 /// In front of what a session runs.
@@ -49,55 +49,46 @@ impl Front {
     }
 }
 
-/// A legacy session, as its client sees it.
+/// A session whose requests all have the id 7, and what was said when it was opened.
 #[derive(Debug, Clone)]
 struct Session {
-    client: Client,
-    name: String,
+    session: session::Session,
     opened: Value,
+}
+
+impl Deref for Session {
+    type Target = session::Session;
+
+    fn deref(&self) -> &session::Session {
+        &self.session
+    }
 }
 
 impl Session {
     async fn open(client: Client) -> Self {
-        let answer = client.post(initialize(VERSION)).send().await;
-        assert_eq!(answer.status, 200, "{}", answer.body);
-        let name = answer.headers[SESSION].to_str().unwrap().to_owned();
-        let opened = answer.json()["result"].take();
-        let session = Self {
-            client,
-            name,
-            opened,
-        };
-        let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
-        assert_eq!(session.post(&ready).send().await.status, 202);
-        session
-    }
-
-    /// The same client without a session of its own: another replica, or another caller.
-    fn at(&self, client: Client) -> Self {
+        let mut hello = initialize(NEWEST, json!({"elicitation": {}}));
+        hello["id"] = json!(1);
+        let (session, answer) = session::Session::greeting(client, NEWEST, &hello).await;
         Self {
-            client,
-            ..self.clone()
+            session,
+            opened: answer.json()["result"].take(),
         }
     }
 
-    fn post(&self, message: &Value) -> Request {
-        self.with_session(self.client.post(message.to_string()))
+    /// The same session at another replica, or used by another caller.
+    fn at(&self, client: Client) -> Self {
+        Self {
+            session: self.session.at(client),
+            opened: self.opened.clone(),
+        }
     }
 
     fn listening(&self) -> Request {
-        let request = self.client.http(Method::GET, "/mcp");
-        self.with_session(request.header("accept", "text/event-stream"))
-    }
-
-    fn with_session(&self, request: Request) -> Request {
-        request
-            .header(SESSION, &self.name)
-            .header("mcp-protocol-version", VERSION)
+        self.http(Method::GET)
     }
 
     fn asking(&self, method: &str, params: Value) -> Request {
-        self.post(&json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params}))
+        self.request(7, method, params)
     }
 
     async fn ask(&self, method: &str, params: Value) -> Answer {
@@ -135,16 +126,15 @@ impl Session {
     }
 
     async fn until(&self, task: &str, status: &str) -> Value {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
+        let what = format!("the task is {status}");
+        let state = eventually(PATIENCE, &what, async || {
             let state = self.get(task).await;
-            if state["status"] == status {
-                assert_task(&state, status);
-                return state;
-            }
-            assert!(Instant::now() < deadline, "never {status}: {state}");
-            tokio::task::yield_now().await;
-        }
+            let is_so = state["status"] == status;
+            if is_so { Ok(state) } else { Err(state) }
+        });
+        let state = state.await;
+        assert_task(&state, status);
+        state
     }
 
     async fn result(&self, task: &str) -> Value {
@@ -158,14 +148,6 @@ impl Session {
         let answer = self.post(&message).send().await;
         assert_eq!((answer.status, &*answer.body), (202, ""));
     }
-}
-
-fn initialize(version: &str) -> String {
-    json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
-        "protocolVersion": version, "capabilities": {"elicitation": {}},
-        "clientInfo": {"name": "suite", "version": "1"},
-    }})
-    .to_string()
 }
 
 /// The exact members of this revision's `Task`, of the types that strict clients want.
@@ -191,10 +173,6 @@ fn assert_task(task: &Value, status: &str) {
     for number in ["ttl", "pollInterval"] {
         assert!(task[number].as_u64().is_some_and(|n| n > 0), "{task}");
     }
-}
-
-fn accept(name: &str) -> Value {
-    json!({"action": "accept", "content": {"name": name}})
 }
 
 #[track_caller]

@@ -38,6 +38,15 @@ impl Answer {
             .unwrap_or_else(|_| panic!("{}: not JSON: {:?}", self.status, self.body))
     }
 
+    /// This answer if it has that status, for whoever asks until it has: else what was answered.
+    pub(crate) fn of_status(self, status: u16) -> Result<Self, String> {
+        if self.status == status {
+            Ok(self)
+        } else {
+            Err(format!("{}: {}", self.status, self.body))
+        }
+    }
+
     /// The result of a request that went well.
     #[track_caller]
     pub(crate) fn into_result(self) -> Value {

@@ -14,12 +14,11 @@ use hyper::{Method, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
-use tokio::time::Instant;
 
 pub(crate) use super::answer::{Answer, Task};
 use super::stream::{Stream, last_event};
 use super::tap::{Arrived, Tap};
-use super::{PATIENCE, within};
+use super::{PATIENCE, eventually, within};
 
 pub(crate) const TASKS: &str = "io.modelcontextprotocol/tasks";
 
@@ -135,16 +134,12 @@ impl Client {
 
     /// Asks for a page until its status is as wanted.
     pub(crate) async fn until_page(&self, path: &str, status: u16) -> Answer {
-        let asking = async {
-            loop {
-                let answer = self.page(path).await;
-                if answer.status == status {
-                    return answer;
-                }
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
+        let asking = async || {
+            let answer = self.page(path).await;
+            let seen = answer.status;
+            (seen == status).then_some(answer).ok_or(seen)
         };
-        within(PATIENCE, &format!("{path} says {status}"), asking).await
+        eventually(PATIENCE, &format!("{path} says {status}"), asking).await
     }
 
     pub(crate) async fn get(&self, task: &Task) -> Value {
@@ -183,18 +178,16 @@ impl Client {
         what: &str,
         wanted: impl Fn(&Value) -> bool,
     ) -> Value {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
+        let what = format!("the task is {what}");
+        eventually(PATIENCE, &what, async || {
             let state = self.get(task).await;
             if wanted(&state) {
-                return state;
+                Ok(state)
+            } else {
+                Err(state)
             }
-            assert!(
-                Instant::now() < deadline,
-                "the task never was {what}: {state}"
-            );
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        })
+        .await
     }
 
     /// A subscription to these tasks.

@@ -1,18 +1,21 @@
 //! The harness: a server, the proxy, a client, in the words of the domain.
 
 use std::future::Future;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub(crate) mod answer;
 pub(crate) mod client;
 pub(crate) mod http;
+pub(crate) mod pair;
 pub(crate) mod proxy;
+pub(crate) mod session;
 pub(crate) mod shape;
 pub(crate) mod stream;
 pub(crate) mod tap;
 pub(crate) mod upstream;
 
+pub(crate) use crate::directory::TempDir;
+pub(crate) use crate::eventually::{eventually, try_eventually};
 pub(crate) use client::Client;
 pub(crate) use proxy::{Config, Proxy};
 pub(crate) use upstream::{Era, Upstream};
@@ -43,29 +46,6 @@ impl Rig {
     /// A client that declares Tasks and can answer questions.
     pub(crate) fn client(&self) -> Client {
         Client::of(self.proxy.address())
-    }
-}
-
-/// A directory that is gone when the test is.
-#[derive(Debug)]
-pub(crate) struct TempDir(PathBuf);
-
-impl TempDir {
-    pub(crate) fn new() -> Self {
-        let random = uuid::Uuid::new_v4().simple().to_string();
-        let path = std::env::temp_dir().join(format!("rcs-{}", &random[..12]));
-        std::fs::create_dir(&path).unwrap();
-        Self(path)
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for TempDir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

@@ -1,15 +1,14 @@
 //! The built binary: configured, started, stopped, killed.
 
 use std::fmt::Write as _;
+use std::future::ready;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::Duration;
 
 use tokio::net::TcpStream;
-use tokio::time::Instant;
 
-use super::{PATIENCE, TempDir, within};
+use super::{PATIENCE, TempDir, eventually, try_eventually};
 
 /// What the proxy is started with. Everything not said is at the suite's defaults: short poll
 /// intervals, every call a task, the memory store.
@@ -126,7 +125,7 @@ impl Config {
 
     pub(crate) async fn start(mut self, upstream: &str) -> Proxy {
         let directory = TempDir::new();
-        std::fs::write(directory.path().join("raincheck.toml"), self.text()).unwrap();
+        directory.file("raincheck.toml", &self.text());
         let child = spawn(&directory, &self, upstream).await;
         self.crash = None;
         Proxy {
@@ -181,15 +180,13 @@ impl Proxy {
 
     /// Until the log has that text so often.
     pub(crate) async fn until_said(&self, text: &str, times: usize) {
-        let deadline = Instant::now() + PATIENCE;
-        while self.log().matches(text).count() < times {
-            assert!(
-                Instant::now() < deadline,
-                "never said: {text}\n{}",
-                self.log()
-            );
-            tokio::time::sleep(Duration::from_millis(3)).await;
-        }
+        let what = format!("the log says {times} times: {text}");
+        eventually(PATIENCE, &what, async || {
+            let log = self.log();
+            let said = log.matches(text).count() >= times;
+            if said { Ok(()) } else { Err(log) }
+        })
+        .await;
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -205,16 +202,15 @@ impl Proxy {
 
     /// Where probes are answered.
     pub(crate) async fn probes(&self) -> SocketAddr {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
+        eventually(PATIENCE, "probes are answered", async || {
             let log = self.log();
             let said = log.split_once("answering probes address=");
-            if let Some((address, _)) = said.and_then(|(_, rest)| rest.split_once('\n')) {
-                return address.trim().parse().unwrap();
+            match said.and_then(|(_, rest)| rest.split_once('\n')) {
+                Some((address, _)) => Ok(address.trim().parse().unwrap()),
+                None => Err(log),
             }
-            assert!(Instant::now() < deadline, "no probes are answered\n{log}");
-            tokio::time::sleep(Duration::from_millis(3)).await;
-        }
+        })
+        .await
     }
 
     /// SIGTERM, and the end of the process.
@@ -238,33 +234,18 @@ impl Proxy {
     /// The end of a process that was told to stop, or to crash.
     pub(crate) async fn ended(&mut self) -> ExitStatus {
         let mut running = self.child.take().expect("the proxy runs");
-        let deadline = Instant::now() + PATIENCE * 2;
-        loop {
-            if let Some(status) = running.child.try_wait().unwrap() {
-                return status;
-            }
-            if Instant::now() > deadline {
-                running.child.kill().unwrap();
-                panic!("the proxy did not end\n{}", self.log());
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        let ended = || ready(running.child.try_wait().unwrap());
+        let ended = try_eventually(PATIENCE * 2, ended).await;
+        ended.unwrap_or_else(|_runs| {
+            running.child.kill().unwrap();
+            panic!("the proxy did not end\n{}", self.log());
+        })
     }
 
     /// Starts it again over the same store, at another port.
     pub(crate) async fn restart(&mut self) {
         assert!(self.child.is_none(), "the proxy still runs");
         self.child = Some(spawn(&self.directory, &self.config, &self.upstream).await);
-    }
-
-    /// Waits until it has said that.
-    pub(crate) async fn until_logged(&self, text: &str) {
-        let logged = async {
-            while !self.log().contains(text) {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        };
-        within(PATIENCE, text, logged).await;
     }
 
     pub(crate) fn log(&self) -> String {
@@ -288,6 +269,12 @@ fn log_file(directory: &TempDir) -> PathBuf {
     directory.path().join("log")
 }
 
+/// Until no new connection is taken there.
+pub(crate) async fn until_closed(address: SocketAddr) {
+    let refused = async || TcpStream::connect(address).await.is_err();
+    eventually(PATIENCE, "the listener is closed", refused).await;
+}
+
 /// Another process may take the free port first: then with another one.
 async fn spawn(directory: &TempDir, config: &Config, upstream: &str) -> Running {
     let log = || std::fs::read_to_string(log_file(directory)).unwrap_or_default();
@@ -299,17 +286,18 @@ async fn spawn(directory: &TempDir, config: &Config, upstream: &str) -> Running 
             .spawn()
             .unwrap();
         let mut running = Running { child, address };
-        let deadline = Instant::now() + PATIENCE;
-        while running.child.try_wait().unwrap().is_none() {
-            if TcpStream::connect(address).await.is_ok() {
-                return running;
+        let listens = || {
+            let ended = running.child.try_wait().unwrap().is_some();
+            async move {
+                let connected = TcpStream::connect(address).await;
+                if ended {
+                    return Ok(false);
+                }
+                connected.map(|_| true).map_err(|_| log())
             }
-            assert!(
-                Instant::now() < deadline,
-                "the proxy does not listen\n{}",
-                log()
-            );
-            tokio::time::sleep(Duration::from_millis(3)).await;
+        };
+        if eventually(PATIENCE, "the proxy listens", listens).await {
+            return running;
         }
         assert!(
             log().contains("in use"),

@@ -1,12 +1,12 @@
 //! Server-sent events, one by one.
 
-use http_body_util::BodyExt as _;
 use hyper::Response;
 use hyper::body::Incoming;
 use serde_json::Value;
 
 use super::client::Connection;
 use super::{PATIENCE, within};
+use crate::events::Events;
 
 /// One event, and where to come back to behind it.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,8 +36,7 @@ impl Event {
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) status: u16,
-    body: Incoming,
-    unread: String,
+    events: Events,
     _connection: Connection,
 }
 
@@ -46,8 +45,7 @@ impl Stream {
         let status = response.status().as_u16();
         Self {
             status,
-            body: response.into_body(),
-            unread: String::new(),
+            events: Events::of(response.into_body()),
             _connection: connection,
         }
     }
@@ -61,36 +59,25 @@ impl Stream {
     /// The next message; `None` at the end of the stream.
     pub(crate) async fn next_or_end(&mut self) -> Option<Value> {
         loop {
-            while let Some(end) = self.unread.find("\n\n") {
-                let event = self.unread[..end].to_owned();
-                self.unread.drain(..end + 2);
-                if let Some(data) = data_of(&event) {
-                    return Some(serde_json::from_str(&data).unwrap());
-                }
-            }
-            let frame = self.body.frame().await?.ok()?;
-            if let Ok(data) = frame.into_data() {
-                let text = String::from_utf8(data.to_vec()).unwrap();
-                self.unread.push_str(&text.replace("\r\n", "\n"));
+            if let Some(data) = data_of(&self.written().await?) {
+                return Some(serde_json::from_str(&data).unwrap());
             }
         }
+    }
+
+    /// The next event or comment, its lines ended as on Unix.
+    async fn written(&mut self) -> Option<String> {
+        let event = String::from_utf8(self.events.next().await?).unwrap();
+        Some(event.replace("\r\n", "\n"))
     }
 
     /// The next event with its id, also one without a message; `None` at the end of the stream.
     pub(crate) async fn event(&mut self) -> Option<Event> {
         let next = async {
             loop {
-                while let Some(end) = self.unread.find("\n\n") {
-                    let event = self.unread[..end].to_owned();
-                    self.unread.drain(..end + 2);
-                    if !event.starts_with(':') {
-                        return Some(Event::of(&event));
-                    }
-                }
-                let frame = self.body.frame().await?.ok()?;
-                if let Ok(data) = frame.into_data() {
-                    let text = String::from_utf8(data.to_vec()).unwrap();
-                    self.unread.push_str(&text.replace("\r\n", "\n"));
+                let event = self.written().await?;
+                if !event.starts_with(':') {
+                    return Some(Event::of(&event));
                 }
             }
         };

@@ -25,6 +25,26 @@ async fn every_fault_has_its_word_and_the_next_call_its_line() {
     assert_eq!(server.seen("cut").len(), 1);
 }
 
+/// The stream goes on, and so do the calls beside the one whose answer is too large.
+#[tokio::test]
+async fn a_result_that_is_too_large_ends_its_own_call_only() {
+    let server = SseServer::start().await;
+    let mut small = of(&server);
+    small.message_bytes_max = 1 << 20;
+    let upstream = run(&small);
+    let mut neighbour = begin(&upstream, "hold", r#"{"nonce":"n"}"#);
+    assert!(matches!(neighbour.events.next().await, Some(Event::Sent)));
+    server.until(|server| !server.seen("hold").is_empty()).await;
+    let end = said(&upstream, "large", r#"{"bytes":3000000}"#).await;
+    assert_eq!(end, "upstream_too_large unknown");
+    on(&upstream).await;
+    let released = text(&upstream, "release", r#"{"nonces":["n"]}"#).await;
+    assert_eq!(released, "released");
+    assert_eq!(text_of(neighbour).await, "n");
+    // No stream ended.
+    assert_eq!(u64::try_from(server.open()).unwrap(), server.opened());
+}
+
 #[tokio::test]
 async fn what_is_no_answer_is_skipped() {
     let (server, upstream) = start().await;

@@ -48,15 +48,6 @@ async fn text(upstream: &Upstream, tool: &str, arguments: &str) -> String {
     text_of(begin(upstream, tool, arguments)).await
 }
 
-async fn text_of(exchange: Exchange) -> String {
-    let outcome = outcome_of(exchange).await;
-    let result = outcome
-        .strip_prefix("result ")
-        .unwrap_or_else(|| panic!("{outcome}"));
-    let result: Value = serde_json::from_str(result).unwrap();
-    result["content"][0]["text"].as_str().unwrap().to_owned()
-}
-
 async fn on(upstream: &Upstream) {
     assert_eq!(text(upstream, "echo", r#"{"text":"on"}"#).await, "on");
 }

@@ -94,9 +94,12 @@ async fn only_what_was_not_sent_is_sent_again() {
         let freeze = outcome_of(upstream.begin(era, call_with("freeze", "{}")));
         let frozen = async {
             let stat = || std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap();
-            while !stat().contains(") T ") {
-                tokio::task::yield_now().await;
-            }
+            eventually(Duration::from_secs(20), "the child is frozen", async || {
+                let stat = stat();
+                let frozen = stat.contains(") T ");
+                frozen.then_some(()).ok_or(stat)
+            })
+            .await;
             // More than a pipe holds: it is begun and cannot be ended.
             let large = format!(r#"{{"text":"{}"}}"#, "x".repeat(1 << 20));
             let large = outcome_of(upstream.begin(era, call_with("echo", &large)));
@@ -186,31 +189,34 @@ async fn a_program_that_could_not_be_run_is_tried_again() {
     let arguments = &mut settings.command.as_mut().unwrap().arguments;
     arguments.push(file.to_str().unwrap().to_owned());
     let upstream = run(&settings);
-    while !upstream.cannot_run() {
-        outcome_of(upstream.begin(Era::Legacy, call("echo"))).await;
-    }
+    cannot_be_run(&upstream, || call("echo")).await;
     std::fs::write(&file, "").unwrap();
-    let waited = timeout(Duration::from_secs(20), can_be_run(&upstream)).await;
+    let waited = try_eventually(TRIES, async || !upstream.cannot_run()).await;
     std::fs::remove_file(&file).unwrap();
     waited.unwrap();
 }
 
-async fn can_be_run(upstream: &Upstream) {
-    let mut look = tokio::time::interval(Duration::from_millis(20));
-    while upstream.cannot_run() {
-        look.tick().await;
-    }
+/// For the tries of a program that fails each time, with the pauses between them.
+const TRIES: Duration = Duration::from_secs(20);
+
+/// Calls until the program is said to be one that cannot be run.
+async fn cannot_be_run(upstream: &Upstream, call: impl Fn() -> Outgoing) {
+    let tried = async || {
+        if upstream.cannot_run() {
+            return Ok(());
+        }
+        Err(outcome_of(upstream.begin(Era::Legacy, call())).await)
+    };
+    eventually(TRIES, "the program cannot be run", tried).await;
 }
 
 /// Also one that ends at what it does not know.
 #[tokio::test]
 async fn a_program_that_crashed_is_tried_again_with_a_handshake() {
     let upstream = run(&of("strict"));
-    while !upstream.cannot_run() {
-        outcome_of(upstream.begin(Era::Legacy, call_with("exit", "{}"))).await;
-    }
-    let waited = timeout(Duration::from_secs(20), can_be_run(&upstream));
-    waited.await.unwrap();
+    cannot_be_run(&upstream, || call_with("exit", "{}")).await;
+    let tried = async || !upstream.cannot_run();
+    eventually(TRIES, "the program can be run", tried).await;
 }
 
 #[tokio::test]
@@ -222,12 +228,10 @@ async fn a_program_that_crashes_on_every_call_cannot_be_run_until_it_answers() {
     }
     assert!(upstream.cannot_run());
     // The pause after the fifth is over by then; a call that is answered proves that it runs.
-    let answered = async {
-        let echo = || upstream.begin(Era::Legacy, call_with("echo", r#"{"text":"x"}"#));
-        while outcome_of(echo()).await == "upstream_unreachable none" {
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(Duration::from_secs(20), answered).await.unwrap();
+    eventually(TRIES, "a call is answered", async || {
+        let echo = upstream.begin(Era::Legacy, call_with("echo", r#"{"text":"x"}"#));
+        outcome_of(echo).await != "upstream_unreachable none"
+    })
+    .await;
     assert!(!upstream.cannot_run());
 }

@@ -67,15 +67,6 @@ async fn text(upstream: &Upstream, era: Era, tool: &str, arguments: &str) -> Str
     text_of(upstream.begin(era, call_with(tool, arguments))).await
 }
 
-async fn text_of(exchange: Exchange) -> String {
-    let outcome = outcome_of(exchange).await;
-    let result = outcome
-        .strip_prefix("result ")
-        .unwrap_or_else(|| panic!("{outcome}"));
-    let result: Value = serde_json::from_str(result).unwrap();
-    result["content"][0]["text"].as_str().unwrap().to_owned()
-}
-
 /// The process that serves a caller.
 async fn pid(upstream: &Upstream, era: Era) -> u32 {
     text(upstream, era, "pid", "{}").await.parse().unwrap()

@@ -7,20 +7,10 @@ use std::sync::Arc;
 use raincheck::upstream::channel::session::Asked;
 
 use super::*;
+use crate::process::until_gone;
 
-/// Waits until a process is gone; what waits for its parent to look is.
 async fn gone(pid: u32) {
-    let is_there = || {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        !stat.is_empty() && !stat.contains(") Z ")
-    };
-    let waiting = async {
-        while is_there() {
-            tokio::task::yield_now().await;
-        }
-    };
-    let waited = timeout(Duration::from_secs(15), waiting).await;
-    assert!(waited.is_ok(), "process {pid} is still there");
+    until_gone(Duration::from_secs(15), pid).await;
 }
 
 #[tokio::test]
@@ -221,8 +211,7 @@ async fn the_limit_that_was_reached_is_named() {
 async fn an_unused_child_is_ended_after_five_minutes() {
     let upstream = upstream(Era::Legacy);
     let own = pid(&upstream, Era::Legacy).await;
-    tokio::time::pause();
-    tokio::time::advance(Duration::from_mins(6)).await;
+    minutes_later(6).await;
     gone(own).await;
 }
 

@@ -10,17 +10,20 @@ use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
+use super::super::super::accept::accepts_events;
 use super::super::super::body::Body;
-use super::super::super::companion::{self, Companion, Desk};
-use super::super::super::facade::{self, Said, stream};
-use super::super::super::reply::Rpc;
-use super::super::super::tasks::Shared;
-use super::super::super::{Known, cancels, claims, dialect, held, undecided};
-use super::super::accepts_events;
+use super::super::super::companion::desk::Desk;
+use super::super::super::companion::state::Companion;
+use super::super::super::facade::said::{self, Said};
+use super::super::super::facade::stream;
+use super::super::super::proxy::Shared;
+use super::super::super::reply::{Rpc, undecided};
+use super::super::super::tools::Known;
+use super::super::super::{cancels, claims, companion, dialect, held};
 use super::super::carried::{Carrying, Ids, Refused};
 use super::super::pushes::SessionKey;
 use super::super::words::Request;
-use super::Sender;
+use super::sender::Sender;
 use crate::mcp::error::RpcError;
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Object;
@@ -354,7 +357,7 @@ impl Saying {
     /// A question waits for a slow client, a notification hardly.
     async fn say(&self, message: String, is_question: bool, is_slow: &mut bool) {
         if !is_question {
-            return facade::tell(&self.messages, message, is_slow).await;
+            return said::tell(&self.messages, message, is_slow).await;
         }
         let saying = self.messages.send(Said::Message(message));
         // Of a client that went away it is decided elsewhere what becomes of its call.

@@ -11,24 +11,23 @@ use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 use serde_json::value::RawValue;
 
-use super::super::auth;
 use super::super::body::Body;
-use super::super::claims::{self, Claimant, InHeader};
-use super::super::companion::Who;
+use super::super::claims::{self};
 use super::super::dialect::{self, Edit};
+use super::super::proxy::Shared;
 use super::super::reply::{self, Rpc};
-use super::super::tasks::Shared;
 use super::pushes::SessionKey;
 use super::words::Words;
 use crate::mcp::error::RpcError;
-use crate::mcp::version::Era;
 use crate::upstream::Answer;
 
 mod call;
 mod list;
+mod sender;
 
 pub(in crate::downstream) use call::{Carry, carry};
 use list::Page;
+use sender::Sender;
 
 /// The answer to a message that what is carried here has to do with. `None`: it passes.
 pub(super) async fn post(
@@ -120,57 +119,4 @@ fn passes(front: &Shared, session: SessionKey, question: &RawValue) {
             tracing::warn!(%error, "a call may ask again what its client has answered on another replica");
         }
     });
-}
-
-/// What the client can do the server knows from its session; from no question of it is anything
-/// taken here.
-const ASKABLE: &str = r#"{"elicitation":{},"sampling":{},"roots":{}}"#;
-
-/// Whose message it is.
-struct Sender<'a> {
-    parts: &'a Parts,
-    who: Who,
-    /// `None` at a server without sessions: nothing tells its clients apart, so what one says of a
-    /// call by its id must not meet another's.
-    session: Option<SessionKey>,
-    is_somebody: bool,
-    idempotency_key: InHeader,
-}
-
-impl<'a> Sender<'a> {
-    fn of(front: &Shared, parts: &'a Parts) -> Self {
-        let caller = front.callers.of(&parts.headers);
-        let session = SessionKey::named(&caller, &parts.headers);
-        // Without a session no answer to a question finds its call.
-        let capabilities = if session.is_some() { ASKABLE } else { "{}" };
-        Self {
-            parts,
-            session,
-            is_somebody: auth::is_somebody(&parts.headers),
-            idempotency_key: claims::in_header(&parts.headers),
-            who: Who {
-                caller,
-                credentials: front.credentials(&parts.headers),
-                capabilities: capabilities.into(),
-                face: Era::Legacy,
-            },
-        }
-    }
-
-    /// Whose list of tools it is.
-    fn name(&self) -> [u8; 16] {
-        match &self.session {
-            Some(session) => *session.as_bytes(),
-            None => *self.who.caller.as_bytes(),
-        }
-    }
-
-    fn claimant(&self) -> Claimant<'_> {
-        Claimant {
-            caller: &self.who.caller,
-            is_somebody: self.is_somebody,
-            session: self.session,
-            in_header: &self.idempotency_key,
-        }
-    }
 }

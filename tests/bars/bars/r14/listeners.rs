@@ -8,7 +8,7 @@ use serde_json::json;
 use super::grown;
 use crate::book::Book;
 use crate::client::{Client, Stream};
-use crate::rig::memory;
+use crate::memory;
 use crate::rig::solo::Solo;
 use crate::upstream::{Flavour, Upstream};
 use crate::{Asked, Report};

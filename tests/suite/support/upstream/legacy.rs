@@ -12,13 +12,12 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::super::http::{self, Body, Said};
+use super::super::session::SESSION;
 use super::Shared;
 use super::modern::{error, result};
 use super::resumable::Streams;
 use super::tools::{self, Call, End, Side};
 use crate::support::Era;
-
-const SESSION: &str = "mcp-session-id";
 
 /// What becomes of an `initialize`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

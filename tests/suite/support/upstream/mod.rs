@@ -18,7 +18,7 @@ use tokio::sync::{broadcast, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::http::{self, Body};
-use super::{PATIENCE, within};
+use super::{PATIENCE, eventually, within};
 
 mod legacy;
 pub(crate) mod modern;
@@ -149,16 +149,9 @@ impl Upstream {
 
     /// At the address of one that is gone.
     pub(crate) async fn start_at(era: Era, address: SocketAddr) -> Self {
-        let bind = async {
-            loop {
-                // The one before gives the port back as soon as its runtime comes to it.
-                match TcpListener::bind(address).await {
-                    Ok(listener) => return listener,
-                    Err(_) => tokio::task::yield_now().await,
-                }
-            }
-        };
-        let listener = within(PATIENCE, "a port for the server", bind).await;
+        // The server before gives the port back as soon as its runtime comes to it.
+        let bind = async || TcpListener::bind(address).await;
+        let listener = eventually(PATIENCE, "a port for the server", bind).await;
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
             era,

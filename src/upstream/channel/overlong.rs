@@ -1,17 +1,20 @@
-//! A line that is longer than allowed: whose answer it is, found without keeping it. Pure.
+//! A message that is longer than allowed: whose answer it is, found without keeping it. Pure.
 //!
-//! The tool has run, and other calls go on at the same program: only the call that the line answers
+//! The tool has run, and other calls go on at the same program or event stream: only the call that the message answers
 //! must end.
 
-/// A line that goes on for longer is given up, and its program with it.
+use crate::upstream::failures::TOO_LARGE;
+use crate::upstream::heard::Message;
+
+/// A message that goes on for longer is given up, and the program or the stream with it.
 const BYTES_MAX: u64 = 1 << 30;
 
 /// An id, and the name of a member, may be so long.
 const TOKEN_MAX: usize = 256;
 
-/// What is known of the line so far.
+/// What is known of the message so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(in crate::upstream) enum Verdict {
     /// It goes on.
     Open,
     /// It has ended, and is the answer to the request of this id, as JSON.
@@ -42,7 +45,7 @@ enum Text {
 
 /// Reads the names of the members of one object, and its `id`.
 #[derive(Debug, Default)]
-pub(super) struct Overlong {
+pub(in crate::upstream) struct Overlong {
     read: u64,
     depth: u64,
     text: Text,
@@ -55,7 +58,7 @@ pub(super) struct Overlong {
 
 impl Overlong {
     /// Takes bytes up to the end of the line.
-    pub(super) fn next(&mut self, bytes: &mut &[u8]) -> Verdict {
+    pub(in crate::upstream) fn next(&mut self, bytes: &mut &[u8]) -> Verdict {
         let end = bytes.iter().position(|byte| *byte == b'\n');
         let (line, rest) = bytes
             .split_at_checked(end.unwrap_or(bytes.len()))
@@ -71,6 +74,16 @@ impl Overlong {
         match end {
             Some(_) => self.verdict(),
             None => Verdict::Open,
+        }
+    }
+
+    /// So much was read beside the message.
+    pub(in crate::upstream) fn skipped(&mut self, bytes: usize) -> Verdict {
+        self.read += bytes as u64;
+        if self.read > BYTES_MAX {
+            Verdict::Nobodys
+        } else {
+            Verdict::Open
         }
     }
 
@@ -130,6 +143,15 @@ impl Overlong {
         if kept.len() < TOKEN_MAX {
             kept.push(byte);
         }
+    }
+}
+
+/// An answer that was not kept.
+pub(in crate::upstream) fn too_large(id: Box<str>) -> Message {
+    Message::Unreadable {
+        id,
+        failure: TOO_LARGE,
+        is_utf8: false,
     }
 }
 

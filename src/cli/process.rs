@@ -1,0 +1,20 @@
+//! What every command needs of its process: threads and a log.
+
+use super::failure::Failure;
+use crate::config::{LogFormat, Telemetry};
+use crate::telemetry;
+
+pub(super) fn log(settings: &Telemetry) -> Result<(), Failure> {
+    telemetry::init(&telemetry::Settings {
+        filter: settings.log.clone(),
+        json: settings.format == LogFormat::Json,
+    })
+    .map_err(Failure::usage)
+}
+
+pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| Failure::runtime(format!("no threads to run on: {e}")))
+}

@@ -1,0 +1,41 @@
+//! Checks that several sections have in common.
+
+use std::time::Duration;
+
+use super::problem::Problem;
+use super::settings::Tls;
+
+/// Beyond any machine, and within what a semaphore can count.
+pub(super) const PERMITS_MAX: usize = 1_000_000;
+
+/// What must take a while to be of use.
+pub(super) fn positive(key: &str, duration: Duration) -> Result<(), Problem> {
+    if duration.is_zero() {
+        let text = "must be longer than 0: nothing could happen in time";
+        return Err(Problem::new(key, text));
+    }
+    Ok(())
+}
+
+/// Both files or neither; `section` is where they are set.
+pub(super) fn tls(
+    section: &str,
+    certificate: Option<String>,
+    key: Option<String>,
+) -> Result<Option<Tls>, Problem> {
+    let missing = |what: &str, other: &str| {
+        Problem::new(
+            format!("{section}.{what}"),
+            format!("not set, but {section}.{other} is; TLS needs both, PEM files"),
+        )
+    };
+    match (certificate, key) {
+        (None, None) => Ok(None),
+        (Some(certificate), Some(key)) => Ok(Some(Tls {
+            certificate: certificate.into(),
+            key: key.into(),
+        })),
+        (Some(_), None) => Err(missing("key", "certificate")),
+        (None, Some(_)) => Err(missing("certificate", "key")),
+    }
+}

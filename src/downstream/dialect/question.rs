@@ -1,0 +1,23 @@
+//! A question of a task, by its key, for one session.
+
+use uuid::Uuid;
+
+use crate::downstream::legacy::pushes::SessionKey;
+use crate::store::notes::{Kind, Name};
+use crate::task::id::TaskId;
+
+/// A question of a task, by its key, for one session.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Question<'a> {
+    pub(super) session: SessionKey,
+    pub(super) task: TaskId,
+    pub(super) key: &'a str,
+}
+
+impl Question<'_> {
+    /// Says on which kind of stream it is.
+    pub(super) fn note(&self) -> Name {
+        let session = Uuid::from_bytes(*self.session.as_bytes()).to_string();
+        Name::of(Kind::Said, &[&session, &self.task.to_string(), self.key])
+    }
+}

@@ -1,0 +1,98 @@
+//! What every front needs: `Front`, one for the process, shared by all connections.
+
+use std::sync::Arc;
+
+use hyper::HeaderMap;
+use hyper::header::{AUTHORIZATION, HeaderValue};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::auth::Callers;
+use super::companion::state::Companion;
+use super::dialect::deliveries::Deliveries;
+use super::dialect::native::NativeTools;
+use super::facade::state::Facade;
+use super::held::live::Holds;
+use super::legacy::agreed::Agreed;
+use super::legacy::carried::Carried;
+use super::legacy::pushes::Pushes;
+use super::route::Names;
+use super::stand_ins::StandIns;
+use super::way::RequestWay;
+use crate::mcp::version::Era;
+use crate::room::Room;
+use crate::runner::Runner;
+use crate::store::notebook::Notebook;
+use crate::task::policy::Rules;
+use crate::upstream::Forwarded;
+use crate::upstream::wrapped::Upstream;
+
+/// What the downstream side is told.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    pub names: Names,
+    pub way: RequestWay,
+    pub body_bytes_max: usize,
+    pub listen_task_ids_max: usize,
+    /// What the server calls read-only or idempotent may be run again.
+    pub trust_annotations: bool,
+    /// A modern server's own tasks are the client's business.
+    pub pass_native_tasks: bool,
+    /// A rule may refuse a call: what cannot be read for certain is refused, too.
+    pub reads_all: bool,
+}
+
+/// Everything that a request needs.
+#[derive(Debug)]
+pub struct Front {
+    pub runner: Arc<Runner>,
+    pub upstream: Arc<Upstream>,
+    pub rules: Arc<Rules>,
+    pub callers: Callers,
+    pub settings: Settings,
+    /// For what is read from clients and written to them.
+    pub room: Arc<Room>,
+    /// Cancelled when streams without an end of their own must come to one.
+    pub closing: CancellationToken,
+    /// The answers that pass through now.
+    pub passing: TaskTracker,
+    /// The calls of legacy clients that are carried here, by the clients' ids.
+    pub carried: Carried,
+    /// The streams of legacy sessions that are open here.
+    pub pushes: Arc<Pushes>,
+    /// What is kept for clients beside their tasks.
+    pub notes: Notebook,
+    /// Whose tasks are told of on them.
+    pub deliveries: Arc<Deliveries>,
+    pub native_tools: Arc<NativeTools>,
+    pub agreed: Agreed,
+    /// The calls of legacy clients that are kept for them here.
+    pub holds: Arc<Holds>,
+    pub facade: Facade,
+    pub stand_ins: StandIns,
+    /// Tools for clients without Tasks, where they are wanted.
+    pub companion: Option<Companion>,
+}
+
+/// A front is shared by all connections.
+pub(super) type Shared = Arc<Front>;
+
+impl Front {
+    pub(super) fn passes_native_tasks(&self) -> bool {
+        self.settings.pass_native_tasks && self.upstream.known_era() == Some(Era::Modern)
+    }
+
+    /// What goes to the server of the headers of a client's request that is carried.
+    pub(super) fn forwarded(&self, headers: &HeaderMap) -> Forwarded {
+        Forwarded {
+            credentials: self.credentials(headers),
+            headers: self.upstream.client_headers(headers),
+        }
+    }
+
+    /// `Authorization` for the wrapped server: only where both are one resource.
+    pub(super) fn credentials(&self, headers: &HeaderMap) -> Option<HeaderValue> {
+        let forwards = self.upstream.forwards_credentials();
+        headers.get(AUTHORIZATION).filter(|_| forwards).cloned()
+    }
+}

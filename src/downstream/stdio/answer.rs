@@ -1,0 +1,66 @@
+//! The answer to one request in what would come back over HTTP.
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Limited};
+use hyper::Response;
+use hyper::header::CONTENT_TYPE;
+
+use super::super::body::Body;
+use crate::mcp::json::{Object, is_object, set};
+use crate::mcp::sse::Decoder;
+
+/// The answer to the request of that id, as soon as it is there; what is said beside it is not heard.
+pub(super) async fn answer_to(response: Response<Body>, id: &str) -> Option<String> {
+    let streams = is_stream(&response);
+    let mut body = response.into_body();
+    if !streams {
+        let read = Limited::new(body, MESSAGE_BYTES_MAX).collect().await;
+        return named(&read.ok()?.to_bytes(), id);
+    }
+    let mut decoder = Decoder::new(MESSAGE_BYTES_MAX);
+    while let Some(Ok(frame)) = body.frame().await {
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
+        let mut answer = None;
+        let fed = decoder.feed(&data, |event| {
+            if is_answer(&event.data, id) {
+                answer = Some(event.data);
+            }
+        });
+        if answer.is_some() || fed.is_err() {
+            return answer;
+        }
+    }
+    None
+}
+
+pub(super) fn is_stream(response: &Response<Body>) -> bool {
+    let kind = response.headers().get(CONTENT_TYPE);
+    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    kind.starts_with("text/event-stream")
+}
+
+/// A message larger than this ends its stream.
+pub(super) const MESSAGE_BYTES_MAX: usize = 64 << 20;
+
+/// A JSON-RPC response under the request's own id: what was refused before it was read has none, or
+/// a word of the server's. An error of another protocol than JSON-RPC is no answer.
+pub(super) fn named(bytes: &Bytes, id: &str) -> Option<String> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let object = Object::parse(text).ok()?;
+    let is_answer = object.contains("result") || object.get("error").is_some_and(is_object);
+    if !is_answer || object.get_str("jsonrpc").as_deref() != Some("2.0") {
+        return None;
+    }
+    match object.get("id") {
+        Some(own) if own.get() == id => Some(text.to_owned()),
+        _ => set(text, "id", id).ok(),
+    }
+}
+
+pub(super) fn is_answer(message: &str, id: &str) -> bool {
+    Object::parse(message).is_ok_and(|object| {
+        !object.contains("method") && object.get("id").is_some_and(|own| own.get() == id)
+    })
+}

@@ -1,0 +1,31 @@
+//! The state that a parked call gives its client to come back with.
+
+use crate::mcp::json::Writer;
+use crate::task::id::TaskId;
+use crate::task::state::Task;
+use crate::task::view;
+
+/// `InputRequiredResult` of a parked call: its open questions, and the state to come back with.
+pub(super) fn input_required(task: &Task) -> String {
+    let mut out = Writer::with_capacity(512);
+    out.str("resultType", "input_required");
+    out.raw(
+        "inputRequests",
+        view::input_requests(task).as_deref().unwrap_or("{}"),
+    );
+    out.str("requestState", &state_of(task));
+    out.end()
+}
+
+/// The call's id, a handle like any task's: random, bound to its caller and its request; and how
+/// much was asked so far, so that each round has a state of its own.
+fn state_of(task: &Task) -> String {
+    format!("{}.{}", task.id, task.questions.len())
+}
+
+/// The parked call that a request state names.
+pub fn read_state(state: &str) -> Option<TaskId> {
+    let (id, asked) = state.split_once('.')?;
+    asked.parse::<u16>().ok()?;
+    TaskId::parse(id)
+}

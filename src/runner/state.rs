@@ -1,0 +1,175 @@
+//! The runner: what all of its parts work with.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, watch as watch_channel};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::budget::Budget;
+use super::carried::Carried;
+use super::living::View;
+use super::turn::Gates;
+use super::unsaved::Unsaved;
+use super::watch::Watches;
+use crate::clock::Anchored;
+use crate::lock::Mutex;
+use crate::room::Room;
+use crate::store::ledger::Ledger;
+use crate::store::notebook::Notebook;
+use crate::store::seal::Sealer;
+use crate::task::id::{Caller, Incarnation, TaskId};
+use crate::task::policy::{Limit, Rules};
+use crate::task::state::Reach;
+use crate::upstream::wrapped::Upstream;
+
+/// Creates whose outcome the store did not tell; beyond it the oldest are left to the due index.
+const IN_DOUBT_MAX: usize = 1024;
+
+/// Calls without a client that are remembered here until nobody has come for them. One more runs on
+/// until its own deadline.
+const LINGERING_MAX: usize = 1024;
+
+/// What the runner is told.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Calls under way at once; more are refused before anything is stored or sent.
+    pub calls_max: usize,
+    /// Where what calls ask with counts while they run.
+    pub room: Arc<Room>,
+    /// Tool calls at the server at once, whichever the tool.
+    pub concurrency: Option<Limit>,
+    /// How long this replica's lease runs without a heartbeat.
+    pub lease: Duration,
+    /// Nobody else can use the store: what it says of dead owners is true at once.
+    pub exclusive_store: bool,
+    /// The clock that follows the store's own, where the store has one.
+    pub shared_clock: Option<Arc<Anchored>>,
+    /// Who can get at the server that this replica wraps.
+    pub reach: Reach,
+    /// Without it no other process can carry a call on.
+    pub sealer: Option<Sealer>,
+}
+
+/// Carries calls, and looks after the tasks of those who no longer can.
+#[derive(Debug)]
+pub struct Runner {
+    pub(super) ledger: Ledger,
+    pub(super) notes: Notebook,
+    pub(super) upstream: Arc<Upstream>,
+    pub(super) watches: Arc<Watches>,
+    pub(super) incarnation: Incarnation,
+    pub(super) rules: Arc<Rules>,
+    pub(super) settings: Settings,
+    pub(super) calls: TaskTracker,
+    pub(super) services: TaskTracker,
+    /// Cancelled when the grace period is over: what still runs fails as `shutdown`.
+    pub(super) halt: CancellationToken,
+    /// Cancelled when the drain begins: what still waits for its turn is left to others.
+    pub(super) draining: CancellationToken,
+    pub(super) permits: Arc<Semaphore>,
+    pub(super) gates: Gates,
+    pub(super) carried: Arc<Carried>,
+    pub(super) progress: Budget,
+    pub(super) lingering: Arc<Semaphore>,
+    pub(super) unsaved: Unsaved,
+    pub(super) in_doubt: Mutex<VecDeque<TaskId>>,
+    /// Since when no command to the store failed or took too long.
+    pub(super) contact: Mutex<Option<Instant>>,
+    pub(super) view: watch_channel::Sender<View>,
+    /// The era of the server is asked for by one at a time.
+    pub(super) asking: Arc<Semaphore>,
+    /// Whether the store answered when it was last asked.
+    pub(super) store_answers: watch_channel::Sender<bool>,
+}
+
+impl Runner {
+    pub fn new(
+        ledger: Ledger,
+        notes: Notebook,
+        upstream: Arc<Upstream>,
+        incarnation: Incarnation,
+        rules: Arc<Rules>,
+        settings: Settings,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            ledger,
+            notes,
+            upstream,
+            watches: Arc::default(),
+            incarnation,
+            gates: Gates::new(Arc::clone(&rules), settings.concurrency),
+            rules,
+            draining: CancellationToken::new(),
+            permits: Arc::new(Semaphore::new(settings.calls_max)),
+            settings,
+            calls: TaskTracker::new(),
+            services: TaskTracker::new(),
+            halt: CancellationToken::new(),
+            carried: Arc::default(),
+            progress: Budget::new(),
+            lingering: Arc::new(Semaphore::new(LINGERING_MAX)),
+            unsaved: Unsaved::new(),
+            in_doubt: Mutex::default(),
+            contact: Mutex::default(),
+            view: watch_channel::Sender::new(View::default()),
+            asking: Arc::new(Semaphore::new(1)),
+            store_answers: watch_channel::Sender::new(true),
+        })
+    }
+
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    pub fn incarnation(&self) -> &Incarnation {
+        &self.incarnation
+    }
+
+    /// Seals what only replicas of this service may read; `None` without a key.
+    pub fn sealer(&self) -> Option<&Sealer> {
+        self.settings.sealer.as_ref()
+    }
+
+    pub fn watches(&self) -> &Arc<Watches> {
+        &self.watches
+    }
+
+    /// Whether the store answered the last heartbeat, and each change of that.
+    pub fn store_answers(&self) -> watch_channel::Receiver<bool> {
+        self.store_answers.subscribe()
+    }
+
+    /// Whether calls of this tool may have to wait for their turn.
+    pub fn limits(&self, tool: &str) -> bool {
+        self.gates.limits(tool)
+    }
+
+    /// Runs what a drain waits for as it does for calls, and which ends soon after [`Self::halt`].
+    pub fn attend(&self, job: impl Future<Output = ()> + Send + 'static) {
+        self.calls.spawn(job);
+    }
+
+    /// Cancelled shortly before the grace period of a drain is over.
+    pub fn halt(&self) -> &CancellationToken {
+        &self.halt
+    }
+
+    /// Stops the call if it is carried here and belongs to this caller: for a client that cancels
+    /// while the store is away. It is committed when the store is back.
+    pub fn stop(&self, id: TaskId, caller: &Caller) {
+        self.carried.stop(id, caller);
+    }
+
+    /// Remembers a create that may have happened although its caller was refused.
+    pub(super) fn doubt(&self, id: TaskId) {
+        let mut in_doubt = self.in_doubt.lock();
+        if in_doubt.len() == IN_DOUBT_MAX {
+            in_doubt.pop_front();
+        }
+        in_doubt.push_back(id);
+    }
+}

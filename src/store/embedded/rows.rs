@@ -1,0 +1,63 @@
+//! What lies in the file: the tables that are read and written, and a record as its row says it.
+
+use bytes::Bytes;
+use redb::TableDefinition;
+
+use super::super::{Nonce, Stored, Version};
+use crate::task::id::{Caller, Revision};
+
+pub(super) type Id = &'static [u8; 16];
+/// Revision, nonce, caller, expiry, due time, record.
+pub(super) type Row<'a> = (u64, u128, &'a [u8; 16], u64, Option<u64>, &'a [u8]);
+
+pub(super) const RECORDS: TableDefinition<'_, Id, Row<'static>> = TableDefinition::new("records");
+pub(super) const REQUESTS: TableDefinition<'_, Id, &[u8]> = TableDefinition::new("requests");
+/// Expiry and result, by task and fence.
+pub(super) const RESULTS: TableDefinition<'_, (Id, u64), (u64, &[u8])> =
+    TableDefinition::new("results");
+pub(super) const INDEX: TableDefinition<'_, (&str, Id), ()> = TableDefinition::new("index");
+pub(super) const DUE: TableDefinition<'_, (u64, Id), ()> = TableDefinition::new("due");
+pub(super) const EXPIRY: TableDefinition<'_, (u64, Id), ()> = TableDefinition::new("expiry");
+pub(super) const RESULT_EXPIRY: TableDefinition<'_, (u64, Id, u64), ()> =
+    TableDefinition::new("result_expiry");
+/// What callers may be told of, and until when.
+pub(super) const LISTS: TableDefinition<'_, (Id, Id), u64> = TableDefinition::new("lists");
+
+/// A name as it lies in the file: the letter of its kind and its digest.
+pub(super) type Key = &'static [u8; 17];
+
+/// Expiry and value; no value where a log stands.
+pub(super) const NOTES: TableDefinition<'_, Key, (u64, Option<&[u8]>)> =
+    TableDefinition::new("notes");
+pub(super) const NOTE_EXPIRY: TableDefinition<'_, (u64, Key), ()> =
+    TableDefinition::new("note_expiry");
+/// Entries of logs by number.
+pub(super) const ENTRIES: TableDefinition<'_, (Key, u64), &[u8]> = TableDefinition::new("entries");
+
+/// By whose they are: a name and a number.
+pub(super) const PIECES: TableDefinition<'_, (Key, u64, u32), &[u8]> =
+    TableDefinition::new("pieces");
+
+/// A record as it lies in the file, expired or not.
+pub(super) struct Found {
+    pub(super) stored: Stored,
+    pub(super) expires_ms: u64,
+    pub(super) due_ms: Option<u64>,
+}
+
+impl From<Row<'_>> for Found {
+    fn from((revision, nonce, caller, expires_ms, due_ms, record): Row<'_>) -> Self {
+        Self {
+            stored: Stored {
+                version: Version {
+                    revision: Revision(revision),
+                    nonce: Nonce(nonce),
+                },
+                caller: Caller::from_bytes(*caller),
+                record: Bytes::copy_from_slice(record),
+            },
+            expires_ms,
+            due_ms,
+        }
+    }
+}

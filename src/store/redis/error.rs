@@ -1,0 +1,95 @@
+//! Why the store could not be opened, one line each.
+
+use redis::RedisError;
+
+use super::keys::Namespace;
+use crate::store::error::StoreError;
+
+/// Why the store could not be opened. One line each; `server` never holds a password.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error(
+        "the Redis URL is not valid: write redis://host, redis+unix:///path, \
+         redis-sentinel://host,host/name or redis-cluster://host,host (with rediss for TLS)"
+    )]
+    Url,
+    #[error("no Sentinel can be reached that knows the primary {primary}")]
+    Sentinels {
+        primary: String,
+        #[source]
+        cause: RedisError,
+    },
+    #[error("the Sentinels know no primary {primary}: name it as sentinel.conf does")]
+    NoSuchPrimary { primary: String },
+    #[error("no node of the Redis cluster can be reached")]
+    Nodes {
+        #[source]
+        cause: RedisError,
+    },
+    #[error("the nodes of the Redis cluster hold no slots yet: create the cluster first")]
+    NoSlots,
+    #[error("the certificates for Redis cannot be used")]
+    Certificates(#[source] RedisError),
+    #[error("Redis at {server} cannot be reached or refuses us")]
+    Unreachable {
+        server: String,
+        #[source]
+        cause: RedisError,
+    },
+    #[error("Redis at {server} is version {version}; 6.2 is the oldest that works")]
+    TooOld { server: String, version: String },
+    #[error("Redis at {server} is a replica; tasks need the primary")]
+    Replica { server: String },
+    #[error("Redis at {server} is a node of a cluster: write redis-cluster:// in the URL")]
+    Cluster { server: String },
+    #[error(
+        "Redis at {server} has {connected} replicas, and store.wait_replicas asks for {wanted}: \
+         every task would be in doubt"
+    )]
+    WaitReplicas {
+        server: String,
+        connected: usize,
+        wanted: usize,
+    },
+    #[error(
+        "Redis at {server} cannot wait for its file (WAITAOF, Redis 7.2): unset store.wait_aof"
+    )]
+    WaitAof {
+        server: String,
+        #[source]
+        cause: RedisError,
+    },
+    #[error("the change log in Redis cannot be read")]
+    Log(#[source] StoreError),
+    #[error("Redis at {server} does not let us run scripts (EVAL and EVALSHA)")]
+    Scripts {
+        server: String,
+        #[source]
+        cause: RedisError,
+    },
+    #[error(
+        "Redis at {server} may evict tasks: its maxmemory-policy is {policy}, set noeviction (or \
+         allow eviction and lose tasks)"
+    )]
+    Eviction { server: String, policy: String },
+    #[error(
+        "the namespace {namespace} was opened with {theirs} buckets and not with {ours} (1 on one \
+         server, 64 on a cluster): choose another one"
+    )]
+    Buckets {
+        namespace: Namespace,
+        theirs: String,
+        ours: String,
+    },
+    #[error(
+        "the namespace {namespace} was used in front of {theirs}, and this is {ours}: another \
+         service needs a store.namespace of its own; if it is the same service at another address, \
+         first say so: HDEL {meta} serves"
+    )]
+    Foreign {
+        namespace: Namespace,
+        meta: String,
+        theirs: String,
+        ours: String,
+    },
+}

@@ -1,0 +1,85 @@
+//! Which server holds which slot, as one answer says it, and which of several answers counts.
+
+use std::sync::{Arc, MutexGuard};
+
+use redis::Client;
+use redis::aio::MultiplexedConnection;
+
+use super::keys::SLOTS;
+use crate::lock::Mutex;
+
+/// One server that can be asked.
+pub(super) struct Server {
+    /// Its address: what is said of it, and what tells it from others.
+    pub(super) name: String,
+    /// A new one means: connect again, although the name is the same.
+    pub(super) generation: u64,
+    pub(super) client: Client,
+    /// For looks at the topology while it is in doubt: each would else begin with a handshake.
+    pub(super) kept: Mutex<Option<MultiplexedConnection>>,
+}
+
+/// Who holds what.
+pub(super) struct Map {
+    pub(super) servers: Vec<Arc<Server>>,
+    /// First and last slot, and whose they are among `servers`.
+    pub(super) ranges: Vec<(u16, u16, usize)>,
+}
+
+impl Map {
+    /// Everything is on one server.
+    pub(super) fn of_one(server: Server) -> Self {
+        Self {
+            servers: vec![Arc::new(server)],
+            ranges: vec![(0, SLOTS - 1, 0)],
+        }
+    }
+
+    pub(super) fn server_of(&self, slot: u16) -> Option<&Arc<Server>> {
+        let holds = |range: &&(u16, u16, usize)| (range.0..=range.1).contains(&slot);
+        let (_, _, server) = self.ranges.iter().find(holds)?;
+        self.servers.get(*server)
+    }
+
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        let same = |(a, b): (&Arc<Server>, &Arc<Server>)| a.is(b);
+        self.ranges == other.ranges
+            && self.servers.len() == other.servers.len()
+            && self.servers.iter().zip(&other.servers).all(same)
+    }
+}
+
+impl Server {
+    pub(super) fn kept(&self) -> MutexGuard<'_, Option<MultiplexedConnection>> {
+        self.kept.lock()
+    }
+
+    pub(super) fn is(&self, other: &Self) -> bool {
+        self.name == other.name && self.generation == other.generation
+    }
+}
+
+/// What most say; of two that are said equally often, the one that was said first.
+pub(super) fn most_common<T: PartialEq>(answers: Vec<T>) -> Option<T> {
+    let mut best: Option<(usize, usize)> = None;
+    for (at, answer) in answers.iter().enumerate() {
+        let count = answers.iter().filter(|other| *other == answer).count();
+        if best.is_none_or(|(most, _)| count > most) {
+            best = Some((count, at));
+        }
+    }
+    let (_, at) = best?;
+    answers.into_iter().nth(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_most_say_counts() {
+        assert_eq!(most_common(vec![1, 2, 2]), Some(2));
+        assert_eq!(most_common(vec![1, 2]), Some(1));
+        assert_eq!(most_common(Vec::<u8>::new()), None);
+    }
+}

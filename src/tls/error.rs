@@ -1,0 +1,39 @@
+//! What is wrong with a file.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// What is wrong with a file, on one line.
+#[derive(Debug, thiserror::Error)]
+#[error("{}{wrong}", file.as_ref().map(|file| format!("{}: ", file.display())).unwrap_or_default())]
+pub struct TlsError {
+    /// `None`: it is about the machine's own roots.
+    file: Option<PathBuf>,
+    wrong: String,
+}
+
+impl TlsError {
+    pub(super) fn new(file: &Path, wrong: impl fmt::Display) -> Self {
+        Self {
+            file: Some(file.to_owned()),
+            wrong: wrong.to_string(),
+        }
+    }
+
+    pub(super) fn machine(error: impl fmt::Display) -> Self {
+        Self {
+            file: None,
+            wrong: format!("the system's certificates cannot be used: {error}"),
+        }
+    }
+
+    /// A certificate and a key that rustls does not take together.
+    pub(super) fn pair(certificate: &Path, key: &Path, error: &rustls::Error) -> Self {
+        if matches!(error, rustls::Error::InconsistentKeys(_)) {
+            let of = certificate.display();
+            Self::new(key, format!("is not the key of the certificate in {of}"))
+        } else {
+            Self::new(certificate, format!("cannot be used: {error}"))
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! What the server says of itself, and why it could not be asked.
+
+use serde_json::value::RawValue;
+
+use super::no_session::NoSession;
+use super::port::UpstreamError;
+use crate::mcp::error::{Failure, Reason, SideEffect};
+
+/// What the server says of itself, in its own words.
+#[derive(Debug, Clone)]
+pub struct Discovered {
+    pub capabilities: Box<RawValue>,
+    pub server_info: Option<Box<RawValue>>,
+    pub instructions: Option<Box<RawValue>>,
+    /// A modern server's list.
+    pub supported_versions: Option<Box<RawValue>>,
+}
+
+/// Why the server could not be asked about itself.
+#[derive(Debug, Clone)]
+pub enum DiscoverError {
+    Failed(Failure),
+    /// An answer with status 401 or 403: the client's business.
+    Unauthorized(UpstreamError),
+    /// Any other JSON-RPC error of the server.
+    Refused(UpstreamError),
+}
+
+impl From<NoSession> for DiscoverError {
+    fn from(why: NoSession) -> Self {
+        match why {
+            NoSession::Failed(failure) => Self::Failed(failure),
+            NoSession::Error(error) => refused(error),
+            NoSession::Later(_) => {
+                Self::Failed(Failure::new(Reason::UpstreamHttp, SideEffect::None))
+            }
+        }
+    }
+}
+
+/// What an error answer of the server means for whoever asked about the server itself.
+pub(super) fn refused(error: UpstreamError) -> DiscoverError {
+    if matches!(error.status, 401 | 403) {
+        return DiscoverError::Unauthorized(error);
+    }
+    DiscoverError::Refused(error)
+}

@@ -1,0 +1,31 @@
+//! Why there is no session for a request.
+
+use std::time::Duration;
+
+use super::port::{Event, UpstreamError};
+use crate::mcp::error::Failure;
+
+/// Why there is no session.
+#[derive(Debug)]
+pub(super) enum NoSession {
+    Failed(Failure),
+    Error(UpstreamError),
+    /// The server is busy: asked again after so long.
+    Later(Duration),
+}
+
+impl From<Failure> for NoSession {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl From<NoSession> for Event {
+    fn from(why: NoSession) -> Self {
+        match why {
+            NoSession::Failed(failure) => Self::Failed(failure),
+            NoSession::Error(error) => Self::Error(error),
+            NoSession::Later(pause) => Self::Later(Some(pause)),
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! The port that every connector implements: what a request is, and what the server says to it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::stream::BoxStream;
+use hyper::header::HeaderValue;
+use serde_json::value::RawValue;
+
+use super::forward::{self, ClientHeaders};
+use super::pin::Pin;
+use crate::mcp::error::Failure;
+
+/// One request to the wrapped server, in the client's words. The connector translates: it takes
+/// its own JSON-RPC id and progress token, strips what the other era does not know and never
+/// declares the Tasks extension.
+#[derive(Debug, Clone)]
+pub struct Outgoing {
+    /// Whose session may carry it. Two callers never share a legacy session.
+    pub caller: [u8; 16],
+    /// The client's `Authorization`, where it may be forwarded. In memory only, never stored.
+    pub credentials: Option<HeaderValue>,
+    pub method: Arc<str>,
+    /// The client's `params` as JSON, `_meta` and all. An object.
+    pub params: Arc<str>,
+    /// The client's capabilities as JSON, as declared on this request.
+    pub capabilities: Arc<str>,
+    /// What `Mcp-Name` must say, unencoded; for methods that have it.
+    pub name: Option<Arc<str>>,
+    /// The client's `Mcp-Param-*` headers.
+    pub param_headers: ClientHeaders,
+    /// What else the client's headers say, as far as the server is told. In memory only.
+    pub headers: ClientHeaders,
+    /// Ask for progress notifications.
+    pub wants_progress: bool,
+    /// The least severe log level that the client asked for on this request.
+    pub log_level: Option<Arc<str>>,
+    /// Answers to the questions of an earlier round (modern upstreams).
+    pub retry: Option<Retry>,
+    /// How long a server without sessions may be silent after an answer to its question: most of
+    /// them lose it.
+    pub answer_patience: Option<Duration>,
+    /// Of a legacy server: ask for a task of its own, and carry it to its end (2025-11-25, Tasks). Of a
+    /// modern one: declare the Tasks extension, so that it may answer with one.
+    pub native_task: bool,
+    /// Requests of one pin use one session, or one process.
+    pub pin: Option<Pin>,
+}
+
+/// What goes to the server of the headers of a client's request. In memory only, never stored.
+#[derive(Debug, Clone, Default)]
+pub struct Forwarded {
+    /// `Authorization`, where the server may have it.
+    pub credentials: Option<HeaderValue>,
+    /// The others, as far as the server is told.
+    pub headers: ClientHeaders,
+}
+
+impl Outgoing {
+    /// Whether it could be sent from what is stored of it: it needs neither what only its client can
+    /// say nor the client's own session.
+    pub fn is_anybodys(&self) -> bool {
+        !self.is_personal() && !self.pin.as_ref().is_some_and(Pin::is_a_clients)
+    }
+
+    /// Whether the server may know the client by what is sent: credentials, a cookie, a key. Nobody
+    /// stores it.
+    pub fn is_personal(&self) -> bool {
+        self.credentials.is_some() || forward::may_identify(&self.headers)
+    }
+
+    /// What is left of a request that another process sent: what it still wants to hear.
+    pub fn adopted(caller: [u8; 16], capabilities: Arc<str>) -> Self {
+        Self {
+            caller,
+            credentials: None,
+            method: "tools/call".into(),
+            params: "{}".into(),
+            capabilities,
+            name: None,
+            param_headers: [].into(),
+            headers: [].into(),
+            wants_progress: true,
+            log_level: None,
+            retry: None,
+            answer_patience: None,
+            native_task: false,
+            pin: None,
+        }
+    }
+}
+
+/// The second half of a multi-round-trip request.
+#[derive(Debug, Clone)]
+pub struct Retry {
+    /// `inputResponses` as JSON, under the upstream's own keys.
+    pub input_responses: Arc<str>,
+    pub request_state: Option<Arc<str>>,
+}
+
+/// What the wrapped server says about one request.
+#[derive(Debug)]
+pub enum Event {
+    /// A program that had to be started first has the request.
+    Sent,
+    /// The `params` of a `notifications/progress` of this request; the token in it is ours.
+    Progress(Box<RawValue>),
+    /// The `params` of a `notifications/message` at or above the level asked for.
+    Log(Box<RawValue>),
+    /// A legacy server asks the client. It waits for [`Control::answer`].
+    Question(Question),
+    /// From now on [`Control::resume_point`] says how somebody else can fetch the answer.
+    Resumable,
+    /// The server is busy and ran nothing: it is asked again after so long. `None`: it has taken
+    /// the call now.
+    Later(Option<Duration>),
+    /// The answer: any result, also `input_required` and `isError`. Nothing follows.
+    Result(Box<RawValue>),
+    /// The answer: a JSON-RPC error object, verbatim. Nothing follows.
+    Error(UpstreamError),
+    /// There will be no answer. Nothing follows.
+    Failed(Failure),
+}
+
+/// An error answer of the wrapped server.
+#[derive(Debug, Clone)]
+pub struct UpstreamError {
+    pub error: Box<RawValue>,
+    /// The HTTP status it came with.
+    pub status: u16,
+    /// `WWW-Authenticate`, where the answer had it.
+    pub www_authenticate: Option<HeaderValue>,
+}
+
+/// A server-to-client request of a legacy server.
+#[derive(Debug, Clone)]
+pub struct Question {
+    /// The server's JSON-RPC id, as JSON.
+    pub id: Arc<str>,
+    /// `elicitation/create`, `sampling/createMessage` or `roots/list`.
+    pub method: Arc<str>,
+    pub params: Option<Box<RawValue>>,
+}
+
+/// One request under way at the wrapped server.
+///
+/// Dropping it closes the response stream: that cancels a modern call. A legacy call runs on
+/// until [`Control::cancel`] tells the server.
+pub struct Exchange {
+    /// Cancel safe to poll: dropping a pending `next()` loses no event. Ends after the answer.
+    /// The request is sent on the first poll.
+    pub events: BoxStream<'static, Event>,
+    pub control: Arc<dyn Control>,
+}
+
+impl fmt::Debug for Exchange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Exchange")
+    }
+}
+
+/// How long a [`Control::cancel`] may take.
+pub const CANCELLING: Duration = Duration::from_secs(40);
+
+/// How long a cancel over a line, or of a task of the server's own, may take.
+pub(super) const CANCEL_PATIENCE: Duration = Duration::from_secs(2);
+
+/// The way back to the wrapped server while an [`Exchange`] is open.
+#[async_trait]
+pub trait Control: Send + Sync {
+    /// Answers a [`Question`] with a JSON-RPC result, or refuses it with a JSON-RPC error. Sent
+    /// again with the same id it is harmless: the server knows the first only.
+    async fn answer(&self, id: &str, answer: Answer) -> Result<(), Failure>;
+
+    /// Tells the server that nobody waits any more, by its era's signal. Also drop the exchange, but
+    /// not before: its events are what brings a call that is on its way to the server, which cannot
+    /// cancel it before. May take [`CANCELLING`] where the server is slow; who must not wait so long
+    /// lets it go on beside.
+    async fn cancel(&self);
+
+    /// What another process needs to carry this call on, as of the last event taken: opaque text
+    /// that names a session, so it is a secret. `None` where the server does not let anybody, or
+    /// where it would take credentials that nobody may store.
+    fn resume_point(&self) -> Option<Box<str>> {
+        None
+    }
+
+    /// An adopted call is this process's own now: its session may be closed after it.
+    fn hold(&self) {}
+
+    /// Somebody else carries the call on: dropping the exchange must tell the server nothing.
+    fn leave(&self) {}
+}
+
+/// An answer to a server's question.
+#[derive(Debug, Clone)]
+pub enum Answer {
+    /// The JSON of a result.
+    Result(Arc<str>),
+    /// The JSON of an error object.
+    Refused(Arc<str>),
+}

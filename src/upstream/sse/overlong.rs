@@ -1,0 +1,189 @@
+//! An event that is longer than allowed, read to its end: whose answer it is. Pure.
+
+use crate::mcp::sse::SseEvent;
+use crate::upstream::channel::overlong::{Overlong, Verdict};
+
+/// The longest name of a field that says something here.
+const NAME_MAX: usize = 8;
+
+/// What is read of a line now.
+#[derive(Debug)]
+enum Place {
+    /// The name of its field, so far.
+    Name(Vec<u8>),
+    Data,
+    /// A field without meaning here, or a comment.
+    Elsewhere,
+}
+
+/// The rest of an event of which only the id of the answer is kept.
+#[derive(Debug)]
+pub(super) struct OverlongEvent {
+    message: Overlong,
+    place: Place,
+    after_cr: bool,
+    /// Events of other types are nobody's answer.
+    pub(super) is_message: bool,
+}
+
+impl OverlongEvent {
+    /// By what was taken of it before it was too long.
+    pub(super) fn begun(event: &SseEvent, line: &[u8]) -> (Self, Verdict) {
+        let mut begun = Self {
+            message: Overlong::default(),
+            place: Place::Name(Vec::new()),
+            after_cr: false,
+            is_message: event.event.as_deref().is_none_or(|kind| kind == "message"),
+        };
+        let verdict = match begun.data(event.data.as_bytes()) {
+            Verdict::Open => begun.next(&mut &*line),
+            verdict @ (Verdict::Answer(_) | Verdict::Nobodys) => verdict,
+        };
+        (begun, verdict)
+    }
+
+    /// Takes bytes up to the end of the event.
+    pub(super) fn next(&mut self, bytes: &mut &[u8]) -> Verdict {
+        while let Some(first) = bytes.first() {
+            if std::mem::take(&mut self.after_cr) && *first == b'\n' {
+                *bytes = bytes.get(1..).unwrap_or_default();
+                continue;
+            }
+            let end = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+            let (part, rest) = bytes
+                .split_at_checked(end.unwrap_or(bytes.len()))
+                .unwrap_or((bytes, &[]));
+            *bytes = rest;
+            let verdict = self.part(part);
+            if verdict != Verdict::Open {
+                return verdict;
+            }
+            let Some(ending) = rest.first() else { continue };
+            self.after_cr = *ending == b'\r';
+            *bytes = rest.get(1..).unwrap_or_default();
+            let line = std::mem::replace(&mut self.place, Place::Name(Vec::new()));
+            if matches!(line, Place::Name(name) if name.is_empty()) {
+                // An empty line ends the event.
+                return self.message.next(&mut &b"\n"[..]);
+            }
+        }
+        Verdict::Open
+    }
+
+    /// A part of a line.
+    fn part(&mut self, part: &[u8]) -> Verdict {
+        let Place::Name(name) = &mut self.place else {
+            return match self.place {
+                Place::Data => self.data(part),
+                Place::Name(_) | Place::Elsewhere => self.elsewhere(part),
+            };
+        };
+        let colon = part.iter().position(|byte| *byte == b':');
+        let (more, value) = part
+            .split_at_checked(colon.unwrap_or(part.len()))
+            .unwrap_or((part, &[]));
+        name.extend(more.iter().take(NAME_MAX - name.len()));
+        if colon.is_none() {
+            return self.elsewhere(more);
+        }
+        let value = value.get(1..).unwrap_or_default();
+        if name == b"data" {
+            self.place = Place::Data;
+            return self.data(value);
+        }
+        self.place = Place::Elsewhere;
+        self.elsewhere(value)
+    }
+
+    /// A piece of the message. What ends a line of it is white space there.
+    fn data(&mut self, data: &[u8]) -> Verdict {
+        for line in data.split(|byte| *byte == b'\n') {
+            let verdict = self.message.next(&mut &*line);
+            if verdict != Verdict::Open {
+                return verdict;
+            }
+        }
+        Verdict::Open
+    }
+
+    /// Counted like the message, so that no event is endless.
+    fn elsewhere(&mut self, part: &[u8]) -> Verdict {
+        self.message.skipped(part.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mcp::sse::{Decoder, SseFault};
+
+    /// The verdict on the first event, where nothing may be long, and what is left behind it.
+    fn verdict_of(stream: &str, step: usize) -> (Verdict, String) {
+        let mut decoder = Decoder::new(16);
+        let mut overlong: Option<OverlongEvent> = None;
+        let mut read = 0;
+        for chunk in stream.as_bytes().chunks(step) {
+            let mut bytes = chunk;
+            let rest = |bytes: &[u8]| stream[read + chunk.len() - bytes.len()..].to_owned();
+            if overlong.is_none() {
+                match decoder.feed_up_to(&mut bytes, |event| panic!("{event:?}")) {
+                    Ok(()) => {}
+                    Err(SseFault::NotUtf8) => panic!(),
+                    Err(SseFault::TooLarge) => {
+                        let (event, line) = decoder.take_refused();
+                        let (begun, verdict) = OverlongEvent::begun(&event, &line);
+                        if verdict != Verdict::Open {
+                            return (verdict, rest(bytes));
+                        }
+                        overlong = Some(begun);
+                    }
+                }
+            }
+            if let Some(overlong) = &mut overlong {
+                let verdict = overlong.next(&mut bytes);
+                if verdict != Verdict::Open {
+                    return (verdict, rest(bytes));
+                }
+            }
+            read += chunk.len();
+        }
+        (Verdict::Open, String::new())
+    }
+
+    #[test]
+    fn an_answer_is_found_whatever_the_lines_are() {
+        for (event, left) in [
+            (
+                "event: message\ndata: {\"id\":7,\"result\":{\"a\":\"b\"}}\n\n",
+                "next",
+            ),
+            (
+                "data:{\"result\":\ndata: {\"a\":[1,2,3]},\ndata: \"id\" :\ndata: 7}\n\n",
+                "next",
+            ),
+            (
+                "id: 1\r\ndata: {\"result\":{},\r\n: a comment\r\nretry: 5\r\ndata: \"id\":7}\r\n\r\n",
+                "\nnext",
+            ),
+        ] {
+            for step in [1, 2, 5, 1000] {
+                let (verdict, rest) = verdict_of(&format!("{event}next"), step);
+                assert_eq!(verdict, Verdict::Answer("7".into()), "{event} by {step}");
+                assert_eq!(rest, left);
+            }
+        }
+    }
+
+    #[test]
+    fn what_answers_nobody_is_known() {
+        for event in [
+            "data: xxxxxxxxxxxxxxxxxxxxxxxxxxxx\n\n",
+            "data: {\"id\":7,\"method\":\"ping\"}\n\n",
+            "event: a name that is too long for that\n\n",
+        ] {
+            for step in [1, 7, 1000] {
+                assert_eq!(verdict_of(event, step).0, Verdict::Nobodys, "{event}");
+            }
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! A modern server that costs next to nothing itself: it parses no request, and the large result is made once.
+//!
+//! What slows a small call down during a flood is then raincheck and not the server.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::stream;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::http::request::Parts;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+
+use super::apart::Apart;
+
+#[derive(Debug)]
+pub(super) struct Server {
+    address: SocketAddr,
+    _serving: Apart,
+}
+
+/// The results, as JSON.
+#[derive(Debug)]
+struct Results {
+    described: Bytes,
+    tools: Bytes,
+    small: Bytes,
+    large: Bytes,
+}
+
+impl Server {
+    /// A server whose tool `large` says so many bytes.
+    pub(super) async fn start(result_bytes: usize) -> Self {
+        let (bound, address) = oneshot::channel();
+        let serving = Apart::start(move || async move {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            let _ = bound.send(listener.local_addr());
+            accept(listener, Arc::new(Results::of(result_bytes))).await;
+        });
+        let address = address.await.expect("a server").expect("its address");
+        Self {
+            address,
+            _serving: serving,
+        }
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("http://{}/mcp", self.address)
+    }
+}
+
+impl Results {
+    fn of(bytes: usize) -> Self {
+        let said = |text: &str| {
+            let content = json!([{"type": "text", "text": text}]);
+            Bytes::from(json!({"resultType": "complete", "content": content}).to_string())
+        };
+        let tools = ["plain", "work", "large"];
+        let tools = tools.map(|name| json!({"name": name, "inputSchema": {"type": "object"}}));
+        let described = json!({
+            "resultType": "complete", "supportedVersions": ["2026-07-28"],
+            "capabilities": {"tools": {}}, "ttlMs": 0, "cacheScope": "private",
+            "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "floods", "version": "1"}},
+        });
+        let tools = json!({
+            "tools": tools, "resultType": "complete", "ttlMs": 0, "cacheScope": "private",
+        });
+        Self {
+            described: described.to_string().into(),
+            tools: tools.to_string().into(),
+            small: said("done"),
+            large: said(&"x".repeat(bytes)),
+        }
+    }
+
+    /// The result of a request, by the method and the tool that its head names.
+    fn answering(&self, request: &Parts) -> &Bytes {
+        let named = |header| {
+            let value = request.headers.get(header);
+            value.and_then(|value| value.to_str().ok())
+        };
+        match (named("mcp-method"), named("mcp-name")) {
+            (Some("server/discover"), _) => &self.described,
+            (Some("tools/list"), _) => &self.tools,
+            (_, Some("large")) => &self.large,
+            _ => &self.small,
+        }
+    }
+}
+
+async fn accept(listener: TcpListener, results: Arc<Results>) {
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            continue;
+        };
+        let _ = stream.set_nodelay(true);
+        let results = Arc::clone(&results);
+        tokio::spawn(async move {
+            let service = service_fn(move |request| {
+                let results = Arc::clone(&results);
+                async move { Ok::<_, Infallible>(handle(&results, request).await) }
+            });
+            let connection = hyper::server::conn::http1::Builder::new();
+            let _ = connection
+                .serve_connection(TokioIo::new(stream), service)
+                .await;
+        });
+    }
+}
+
+async fn handle(
+    results: &Results,
+    request: Request<Incoming>,
+) -> Response<UnsyncBoxBody<Bytes, Infallible>> {
+    let (parts, body) = request.into_parts();
+    let body = body
+        .collect()
+        .await
+        .map(http_body_util::Collected::to_bytes);
+    let id = body.ok().and_then(|body| id_of(&body)).unwrap_or_default();
+    // In pieces, so that the large result is not copied.
+    let before = Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":"#));
+    let result = results.answering(&parts).clone();
+    let pieces = [before, result, Bytes::from_static(b"}")];
+    let pieces = pieces.map(|piece| Ok::<_, Infallible>(Frame::data(piece)));
+    let mut response = Response::new(StreamBody::new(stream::iter(pieces)).boxed_unsync());
+    let kind = hyper::header::HeaderValue::from_static("application/json");
+    response.headers_mut().insert("content-type", kind);
+    response
+}
+
+/// The id of a request, which is a number. Found by a search, because parsing 4 MiB takes long in a development build.
+fn id_of(body: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(body).ok()?;
+    let (_, rest) = text.split_once(r#""id":"#)?;
+    let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
+    digits.parse().ok()
+}

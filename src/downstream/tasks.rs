@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use hyper::HeaderMap;
 
+use super::inbound::requester::Requester;
 use super::intercept::Modern;
 use super::proxy::Front;
 use super::reply::Rpc;
@@ -57,17 +58,17 @@ impl Front {
     pub(super) async fn tasks(
         &self,
         modern: &Modern<'_>,
-        caller: Caller,
+        by: &Requester,
         headers: &HeaderMap,
     ) -> Answered {
-        let id = modern.request.id.get();
+        let (id, caller) = (modern.request.id.get(), by.caller);
         // Before the id is looked up: who cannot read tasks learns nothing of them.
         if !modern.meta.declares_tasks {
             return Answered::Known(Rpc::error(id, &RpcError::tasks_required()));
         }
         let answered = match &*modern.request.method {
             "tasks/get" => self.get(modern, caller).await,
-            "tasks/update" => self.update(modern, caller, headers).await,
+            "tasks/update" => self.update(modern, by, headers).await,
             "tasks/cancel" => self.cancel(modern, caller).await,
             _ => Err(RpcError::method_not_found().into()),
         };
@@ -95,7 +96,7 @@ impl Front {
     async fn update(
         &self,
         modern: &Modern<'_>,
-        caller: Caller,
+        by: &Requester,
         headers: &HeaderMap,
     ) -> Result<String, Refusal> {
         let params = &modern.request.params;
@@ -107,7 +108,7 @@ impl Front {
             .ok_or_else(|| {
                 RpcError::invalid_params("Invalid params: inputResponses must be an object")
             })?;
-        let loaded = self.find(modern, caller).await?;
+        let loaded = self.find(modern, by.caller).await?;
         let misshapen = loaded.task.open_questions().any(|(question, request)| {
             answers
                 .get(&question.key)
@@ -119,7 +120,7 @@ impl Front {
             )
             .into());
         }
-        let from = self.forwarded(headers);
+        let from = self.forwarded(by, headers);
         match self.runner.answer(loaded, answers, from).await {
             Ok(()) => Ok(ACKNOWLEDGED.to_owned()),
             Err(AnswerError::Busy) => Err(Refusal::Busy),

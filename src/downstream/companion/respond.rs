@@ -11,12 +11,13 @@ use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout};
 
 use super::super::body::Body;
+use super::super::inbound::requester::Requester;
 use super::super::keep_alive::keep_alive;
 use super::super::patience;
 use super::super::proxy::Shared;
 use super::super::reply::{self, Rpc};
 use super::answers;
-use super::desk::{Desk, Who};
+use super::desk::Desk;
 use crate::mcp::error::SideEffect;
 use crate::mcp::json::{Object, raw};
 use crate::mcp::version::Era;
@@ -89,10 +90,10 @@ impl Desk<'_> {
     pub(in super::super) async fn respond(&self, asked: Asked<'_>) -> Response<Body> {
         let clerk = Clerk {
             front: Shared::clone(self.front),
-            who: self.who.clone(),
+            by: self.by.clone(),
             names: self.names.clone(),
             from: match asked.tool {
-                Tool::Answer => self.front.forwarded(asked.headers),
+                Tool::Answer => self.front.forwarded(self.by, asked.headers),
                 Tool::Status | Tool::Result | Tool::Cancel => Forwarded::default(),
             },
             wait_max: if asked.streams {
@@ -132,7 +133,7 @@ const SILENT_WAIT_MAX: Duration = Duration::from_secs(30);
 /// Answers for one caller.
 struct Clerk {
     front: Shared,
-    who: Who,
+    by: Requester,
     names: Names,
     /// For the next leg of a call whose question is answered.
     from: Forwarded,
@@ -145,7 +146,7 @@ impl Clerk {
         let answered = Box::pin(self.take(tool, &arguments.unwrap_or_default())).await;
         let text = match answered {
             Ok(answer) => return answer,
-            Err(refused) => ticket::refusal(self.who.face, refused.text()),
+            Err(refused) => ticket::refusal(self.by.era, refused.text()),
         };
         answer_of(text)
     }
@@ -171,14 +172,14 @@ impl Clerk {
         };
         Ok(answer_of(ticket::status(
             &self.names,
-            self.who.face,
+            self.by.era,
             &task,
             at,
         )))
     }
 
     async fn find(&self, id: TaskId) -> Result<Loaded, Refused> {
-        let found = self.front.find_by_id(id, &self.who.caller).await?;
+        let found = self.front.find_by_id(id, &self.by.caller).await?;
         found.ok_or(Refused::Unknown)
     }
 
@@ -220,10 +221,10 @@ impl Clerk {
             Outcome::Cancelled => return Err(Refused::Said("The call was cancelled.".into())),
         };
         let upstream = &self.front.upstream;
-        let fit = match (self.who.face, upstream.known_era()) {
+        let fit = match (self.by.era, upstream.known_era()) {
             (Era::Legacy, _) => result::for_legacy(result.get()).and_then(raw),
             (Era::Modern, Some(Era::Legacy)) => {
-                let known = upstream.last_discovered(*self.who.caller.as_bytes());
+                let known = upstream.last_discovered(*self.by.caller.as_bytes());
                 let info = known
                     .as_ref()
                     .and_then(|known| known.server_info.as_deref());
@@ -242,13 +243,13 @@ impl Clerk {
             cancelled = &mut committing => {
                 // It may refuse at once.
                 if let Err(Refused::Store) = &cancelled {
-                    self.front.runner.stop(id, &self.who.caller);
+                    self.front.runner.stop(id, &self.by.caller);
                 }
                 return cancelled;
             }
             () = tokio::time::sleep(STORE_IS_AWAY) => {}
         }
-        self.front.runner.stop(id, &self.who.caller);
+        self.front.runner.stop(id, &self.by.caller);
         committing.await
     }
 

@@ -6,10 +6,10 @@ use hyper::{HeaderMap, Response, StatusCode};
 use serde_json::value::RawValue;
 
 use super::super::body::Body;
+use super::super::inbound::requester::Requester;
 use super::super::proxy::Shared;
 use super::super::reply;
 use super::super::tasks::ANSWERS_BYTES_MAX;
-use super::asker::Asker;
 use crate::mcp::error::RpcError;
 use crate::mcp::json::{Object, string};
 use crate::mcp::{input, tasks_2025};
@@ -24,6 +24,7 @@ use crate::task::view_2025;
 /// forgotten, as JSON-RPC has no answers to answers.
 pub(in crate::downstream) async fn answered(
     front: &Shared,
+    by: &Requester,
     headers: &HeaderMap,
     id: &RawValue,
     message: &Object<'_>,
@@ -35,15 +36,14 @@ pub(in crate::downstream) async fn answered(
         let error = RpcError::invalid_request("Invalid request: the answer is too large");
         return Some(reply::refusal(StatusCode::PAYLOAD_TOO_LARGE, &error));
     }
-    let asker = &Asker::of(front, headers);
     let cannot = message.get("error").is_some_and(input::cannot_be_asked);
-    if let Some(session) = asker.key
+    if let Some(session) = by.session
         && cannot
         && front.carried.is_for_others(session, &name)
     {
         return Some(reply::empty(StatusCode::ACCEPTED));
     }
-    let taken = take(front, asker, headers, (task, key), message).await;
+    let taken = take(front, by, headers, (task, key), message).await;
     Some(match taken {
         Ok(()) => reply::empty(StatusCode::ACCEPTED),
         Err(error) => reply::refusal(StatusCode::SERVICE_UNAVAILABLE, &error),
@@ -52,13 +52,13 @@ pub(in crate::downstream) async fn answered(
 
 async fn take(
     front: &Shared,
-    asker: &Asker,
+    by: &Requester,
     headers: &HeaderMap,
     (task, key): (TaskId, &str),
     message: &Object<'_>,
 ) -> Result<(), RpcError> {
     let away = || RpcError::internal("The task store does not answer; try again later");
-    let found = front.find_wanted(task, &asker.caller).await;
+    let found = front.find_wanted(task, &by.caller).await;
     let Some(loaded) = found.map_err(|_| away())? else {
         return Ok(());
     };
@@ -74,7 +74,7 @@ async fn take(
         return give_up(front, &loaded).await.map_err(|_| away());
     }
     let answers = BTreeMap::from([(key.into(), answer)]);
-    let from = front.forwarded(headers);
+    let from = front.forwarded(by, headers);
     match front.runner.answer(loaded, answers, from).await {
         Ok(()) | Err(AnswerError::Gone) => Ok(()),
         Err(AnswerError::Busy) => Err(RpcError::internal(

@@ -6,15 +6,15 @@ use futures_util::stream::{self, StreamExt as _};
 use hyper::Response;
 
 use super::super::body::Body;
-use super::super::legacy::words::Request;
+use super::super::inbound::requester::Requester;
 use super::super::proxy::Shared;
 use super::super::reply::Rpc;
 use super::super::tasks::{Refusal, STORE_IS_AWAY};
-use super::asker::Asker;
 use super::delivery;
 use crate::mcp::base64;
 use crate::mcp::error::{RpcError, code};
 use crate::mcp::json::Object;
+use crate::mcp::request::Request;
 use crate::store::StoreError;
 use crate::store::ledger::{Loaded, NotApplied};
 use crate::task::id::TaskId;
@@ -30,13 +30,13 @@ const READ_AT_ONCE: usize = 32;
 /// `None`: the task is unknown here, and the server may have tasks of its own.
 pub(super) async fn answer(
     front: &Shared,
-    asker: &Asker,
+    by: &Requester,
     request: &Request<'_>,
 ) -> Option<Response<Body>> {
     let answered = match &*request.method {
-        "tasks/get" => get(front, asker, &request.params).await,
-        "tasks/cancel" => cancel(front, asker, &request.params).await,
-        _ => list(front, asker, &request.params).await,
+        "tasks/get" => get(front, by, &request.params).await,
+        "tasks/cancel" => cancel(front, by, &request.params).await,
+        _ => list(front, by, &request.params).await,
     };
     let rpc = match answered {
         Ok(result) => Rpc::result(request.id.get(), &result),
@@ -64,42 +64,42 @@ pub(super) fn named(params: &Object<'_>) -> Result<TaskId, Refusal> {
 }
 
 /// The caller gets the same error for an unknown, expired, unannounced or foreign task.
-pub(super) async fn find(front: &Shared, asker: &Asker, id: TaskId) -> Result<Loaded, Refusal> {
-    let found = front.find_by_id(id, &asker.caller).await?;
+pub(super) async fn find(front: &Shared, by: &Requester, id: TaskId) -> Result<Loaded, Refusal> {
+    let found = front.find_by_id(id, &by.caller).await?;
     found.ok_or(Refusal::Unknown)
 }
 
-async fn get(front: &Shared, asker: &Asker, params: &Object<'_>) -> Result<String, Refusal> {
-    let task = find(front, asker, named(params)?).await?.task;
+async fn get(front: &Shared, by: &Requester, params: &Object<'_>) -> Result<String, Refusal> {
+    let task = find(front, by, named(params)?).await?.task;
     if task.is_ended() {
-        delivery::ended(front, asker, task.id);
+        delivery::ended(front, by, task.id);
     } else {
-        delivery::follow(front, asker, task.id, task.status());
+        delivery::follow(front, by, task.id, task.status());
     }
     Ok(view_2025::task(&task, front.runner.ledger().now_ms()))
 }
 
 /// A call that this replica carries is stopped also while the store is away.
-async fn cancel(front: &Shared, asker: &Asker, params: &Object<'_>) -> Result<String, Refusal> {
+async fn cancel(front: &Shared, by: &Requester, params: &Object<'_>) -> Result<String, Refusal> {
     let id = named(params)?;
-    let committing = commit_cancel(front, asker, id);
+    let committing = commit_cancel(front, by, id);
     tokio::pin!(committing);
     tokio::select! {
         answered = &mut committing => {
             // It may refuse at once.
             if let Err(Refusal::Store) = &answered {
-                front.runner.stop(id, &asker.caller);
+                front.runner.stop(id, &by.caller);
             }
             return answered;
         }
         () = tokio::time::sleep(STORE_IS_AWAY) => {}
     }
-    front.runner.stop(id, &asker.caller);
+    front.runner.stop(id, &by.caller);
     committing.await
 }
 
-async fn commit_cancel(front: &Shared, asker: &Asker, id: TaskId) -> Result<String, Refusal> {
-    let loaded = find(front, asker, id).await?;
+async fn commit_cancel(front: &Shared, by: &Requester, id: TaskId) -> Result<String, Refusal> {
+    let loaded = find(front, by, id).await?;
     let ledger = front.runner.ledger();
     match ledger.apply(&loaded, Event::Cancel { reason: None }).await {
         // The owner sees the change and tells the server.
@@ -115,12 +115,12 @@ async fn commit_cancel(front: &Shared, asker: &Asker, id: TaskId) -> Result<Stri
 }
 
 /// The caller's own tasks, page by page. Who has none here may have some at the server.
-async fn list(front: &Shared, asker: &Asker, params: &Object<'_>) -> Result<String, Refusal> {
+async fn list(front: &Shared, by: &Requester, params: &Object<'_>) -> Result<String, Refusal> {
     let has_others = front.settings.pass_native_tasks;
-    if !asker.is_somebody && has_others {
+    if !by.has_credentials && has_others {
         return Err(Refusal::Unknown);
     }
-    if !asker.is_somebody {
+    if !by.has_credentials {
         let message = "Method not found: only clients with credentials can list their tasks";
         return Err(RpcError::new(code::METHOD_NOT_FOUND, message).into());
     }
@@ -134,13 +134,13 @@ async fn list(front: &Shared, asker: &Asker, params: &Object<'_>) -> Result<Stri
         }
     };
     let ledger = front.runner.ledger();
-    let listed = ledger.store().listed(&asker.caller).await?;
+    let listed = ledger.store().listed(&by.caller).await?;
     if listed.is_empty() && has_others {
         return Err(Refusal::Unknown);
     }
     // As many are read as a page has, and a few more.
     let mut reading = stream::iter(in_order(listed, after))
-        .map(async |place| (place, front.find_by_id(place.1, &asker.caller).await))
+        .map(async |place| (place, front.find_by_id(place.1, &by.caller).await))
         .buffered(READ_AT_ONCE);
     let (mut tasks, mut last, mut next) = (Vec::with_capacity(PAGE), None, None);
     while let Some((place, found)) = reading.next().await {

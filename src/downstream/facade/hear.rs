@@ -8,11 +8,11 @@ use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _};
 use hyper::Response;
 use hyper::header::HeaderValue;
-use hyper::http::request::Parts;
 use tokio::sync::broadcast;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::super::body::Body;
+use super::super::inbound::requester::Requester;
 use super::super::keep_alive::keep_alive;
 use super::super::legacy::pushes::{Pushed, SessionKey};
 use super::super::proxy::Shared;
@@ -49,13 +49,13 @@ const LISTS: [(&str, &str, &str); 3] = [
     ),
 ];
 
-pub(super) async fn answer(front: &Shared, parts: &Parts, session: Session) -> Response<Body> {
+pub(super) async fn answer(front: &Shared, by: &Requester, session: Session) -> Response<Body> {
     let key = session.key();
     // From here on: what changes meanwhile is heard.
     let changes = front.facade.changes.subscribe();
     // The newest stream is the one: a dead one is noticed late.
     let pushed = front.pushes.open(key);
-    let credentials = front.credentials(&parts.headers);
+    let credentials = by.credentials.clone();
     // The server must be known to be modern before it is listened to.
     let _ = front.upstream.era_soon(credentials.clone()).await;
     let mut look = tokio::time::interval_at(Instant::now() + LOOK, LOOK);

@@ -12,51 +12,40 @@ use serde_json::value::RawValue;
 use tokio::time::{Instant, Interval};
 
 use super::body::{Body, PROBE};
+use super::claims;
 use super::heartbeat::{self, Heartbeat};
-use super::inbound::idempotency::digest;
+use super::inbound::idempotency::{digest, hide_key};
+use super::inbound::request::Modern;
 use super::inbound::requester::Requester;
-use super::intercept::Modern;
+use super::inbound::route::{CallSpec, has_state_of_ours};
 use super::keep_alive::keep_alive;
 use super::patience;
 use super::proxy::Shared;
 use super::reply::{self, Rpc};
-use crate::mcp::request::Request;
 use crate::mcp::version::Era;
 use crate::mcp::{input, sse};
 use crate::runner::parked::{Comeback, HeardBy, Rejoined, read_state, unknown_state};
 use crate::runner::seat::{Answer, Client, Guard, Reply};
 use crate::runner::{Announce, Call, NotBegun};
-use crate::task::policy::{Plan, Rule};
+use crate::task::policy::Rule;
 use crate::upstream::{ClientHeaders, Forwarded, Outgoing};
 
-/// A call with everything but its plan.
+/// A modern client's request that is carried.
 pub(super) struct Asked<'a> {
     pub(super) modern: &'a Modern<'a>,
-    pub(super) headers: &'a HeaderMap,
     pub(super) by: &'a Requester,
     pub(super) client_headers: ClientHeaders,
-    pub(super) era: Era,
-    /// The server calls the tool safe to repeat, and is believed.
-    pub(super) repeatable: bool,
-    /// The server runs the tool as a task of its own.
-    pub(super) native_task: bool,
-    /// How the client hears of a task.
-    pub(super) announce: Announce,
+    pub(super) spec: CallSpec<'a>,
 }
 
-/// Carries the call by the plan and answers as it goes.
-pub(super) async fn carry(
-    front: &Shared,
-    asked: &Asked<'_>,
-    plan: Plan,
-    rule: Rule,
-) -> Response<Body> {
-    if let Some(response) = come_back(front, asked, &rule).await {
+/// Carries the request, or joins the call that it is, and answers as it goes.
+pub(super) async fn carry(front: &Shared, asked: &Asked<'_>) -> Response<Body> {
+    if let Some(response) = come_back(front, asked).await {
         return response;
     }
     let id = asked.modern.request.id;
-    let heartbeat = heartbeat(asked.modern, &rule);
-    match begin(front, asked, plan, rule) {
+    let heartbeat = heartbeat(asked.modern, asked.spec.rule);
+    match claims::begin(front, asked.spec.claim, call(asked)).await {
         Ok(client) => {
             let words = if asked.modern.request.method == "tools/call" {
                 Rpc::call_answer
@@ -65,40 +54,42 @@ pub(super) async fn carry(
             };
             respond((id.to_owned(), words), client, heartbeat, asked.by).await
         }
-        Err(refused) => Rpc::not_begun(id.get(), refused.reason()).into_response(),
+        Err(why) => claims::refused(id, &why).into_response(),
     }
 }
 
-/// Begins the call, whoever answers.
-pub(super) fn begin(
-    front: &Shared,
-    asked: &Asked<'_>,
-    plan: Plan,
-    rule: Rule,
-) -> Result<Client, NotBegun> {
-    front.runner.call(call(asked, plan, rule))
+/// Begins the request. The caller answers it.
+pub(super) fn begin(front: &Shared, asked: &Asked<'_>) -> Result<Client, NotBegun> {
+    front.runner.call(call(asked))
 }
 
-pub(super) fn call(asked: &Asked<'_>, plan: Plan, rule: Rule) -> Call {
+fn call(asked: &Asked<'_>) -> Call {
+    let spec = &asked.spec;
+    let mut outgoing = outgoing(asked);
+    if spec.claim.is_some() {
+        // Others may join the call, and ask for progress.
+        outgoing.wants_progress = true;
+        hide_key(&mut outgoing);
+    }
     Call {
         caller: asked.by.caller,
-        era: asked.era,
+        era: spec.era,
         face: Era::Modern,
-        outgoing: outgoing(asked, &rule),
-        rule,
-        plan,
-        announce: asked.announce.clone(),
+        outgoing,
+        rule: spec.rule.clone(),
+        plan: spec.plan,
+        announce: spec.announce.clone(),
         progress_token: asked.modern.meta.progress_token.map(ToOwned::to_owned),
         digest: digest(&asked.modern.request),
-        repeatable: asked.repeatable,
+        repeatable: spec.repeatable,
         listed: asked.by.has_credentials,
         session: None,
     }
 }
 
-fn outgoing(asked: &Asked<'_>, rule: &Rule) -> Outgoing {
-    let (request, meta) = (&asked.modern.request, &asked.modern.meta);
-    let knows_tickets = matches!(asked.announce, Announce::Ticket(_));
+fn outgoing(asked: &Asked<'_>) -> Outgoing {
+    let (request, meta, spec) = (&asked.modern.request, &asked.modern.meta, &asked.spec);
+    let knows_tickets = matches!(spec.announce, Announce::Ticket(_));
     let may_become_task = request.method == "tools/call" && (meta.declares_tasks || knows_tickets);
     Outgoing {
         caller: *asked.by.caller.as_bytes(),
@@ -107,14 +98,14 @@ fn outgoing(asked: &Asked<'_>, rule: &Rule) -> Outgoing {
         params: request.params_text.into(),
         capabilities: meta.capabilities.get().into(),
         name: request.name().as_deref().map(Arc::from),
-        param_headers: param_headers(asked.headers),
+        param_headers: param_headers(asked.modern.headers),
         headers: Arc::clone(&asked.client_headers),
         wants_progress: may_become_task || meta.progress_token.is_some(),
         log_level: meta.log_level.as_deref().map(Arc::from),
         retry: None,
-        native_task: asked.native_task,
+        native_task: spec.native_task,
         pin: None,
-        answer_patience: rule.input_timeout_ms.map(Duration::from_millis),
+        answer_patience: spec.rule.input_timeout_ms.map(Duration::from_millis),
     }
 }
 
@@ -126,28 +117,18 @@ fn param_headers(headers: &HeaderMap) -> ClientHeaders {
         .collect()
 }
 
-/// Whether the request's state has the form of ours.
-pub(super) fn has_state_of_ours(request: &Request<'_>) -> bool {
-    let state = request.params.get_str("requestState");
-    state.as_deref().and_then(read_state).is_some()
-}
-
 /// Answers a request that comes back with the state of a parked call. A modern server has states of
 /// its own, which may look like ours: what no call of ours is named by is the server's.
-pub(super) async fn come_back(
-    front: &Shared,
-    asked: &Asked<'_>,
-    rule: &Rule,
-) -> Option<Response<Body>> {
+async fn come_back(front: &Shared, asked: &Asked<'_>) -> Option<Response<Body>> {
     let request = &asked.modern.request;
-    let may_be_the_servers = asked.era == Era::Modern;
+    let may_be_the_servers = asked.spec.era == Era::Modern;
     if !request.params.contains("requestState")
         || (may_be_the_servers && !has_state_of_ours(request))
     {
         return None;
     }
     let id = request.id;
-    let Some(comeback) = comeback(asked, rule) else {
+    let Some(comeback) = comeback(asked) else {
         return Some(Rpc::error(id.get(), &unknown_state()).into_response());
     };
     Some(match front.runner.rejoin(comeback).await {
@@ -158,14 +139,14 @@ pub(super) async fn come_back(
         Rejoined::StoreUnavailable => Rpc::store_unavailable(id.get()).into_response(),
         Rejoined::Busy => Rpc::busy(id.get()).into_response(),
         Rejoined::Follow(client) => {
-            let heartbeat = heartbeat(asked.modern, rule);
+            let heartbeat = heartbeat(asked.modern, asked.spec.rule);
             let answered = (id.to_owned(), Rpc::call_answer as ToRpc);
             respond(answered, client, heartbeat, asked.by).await
         }
     })
 }
 
-fn comeback(asked: &Asked<'_>, rule: &Rule) -> Option<Comeback> {
+fn comeback(asked: &Asked<'_>) -> Option<Comeback> {
     let request = &asked.modern.request;
     let state = request.params.get_str("requestState");
     let answers = match request.params.get("inputResponses") {
@@ -181,15 +162,15 @@ fn comeback(asked: &Asked<'_>, rule: &Rule) -> Option<Comeback> {
             credentials: asked.by.credentials.clone(),
             headers: Arc::clone(&asked.client_headers),
         },
-        heard_by: heard_by(asked, rule),
+        heard_by: heard_by(asked),
     })
 }
 
-fn heard_by(asked: &Asked<'_>, rule: &Rule) -> HeardBy {
+fn heard_by(asked: &Asked<'_>) -> HeardBy {
     let is_call = asked.modern.request.method == "tools/call";
-    match &asked.announce {
+    match &asked.spec.announce {
         Announce::Ticket(ticket) => {
-            let patience = Duration::from_millis(rule.fallback_after_ms);
+            let patience = Duration::from_millis(asked.spec.rule.fallback_after_ms);
             HeardBy::Ticket(patience, ticket.clone())
         }
         Announce::Task if is_call && asked.modern.meta.declares_tasks => HeardBy::Task,
@@ -198,16 +179,16 @@ fn heard_by(asked: &Asked<'_>, rule: &Rule) -> HeardBy {
 }
 
 /// Where the rule has one for this client.
-pub(super) fn heartbeat(modern: &Modern<'_>, rule: &Rule) -> Option<Heartbeat> {
+fn heartbeat(modern: &Modern<'_>, rule: &Rule) -> Option<Heartbeat> {
     let token = modern.meta.progress_token.filter(|_| rule.heartbeat);
     token.map(|token| Heartbeat::since(Instant::now(), token.to_owned()))
 }
 
 /// How an answer is said under a request's id.
-pub(super) type ToRpc = fn(&str, Answer) -> Rpc;
+type ToRpc = fn(&str, Answer) -> Rpc;
 
 /// The answer as one JSON body where it comes soon, else as a stream.
-pub(super) async fn respond(
+async fn respond(
     (id, words): (Box<RawValue>, ToRpc),
     mut client: Client,
     heartbeat: Option<Heartbeat>,

@@ -1,46 +1,15 @@
 //! Calls that may be the same call: begun once, whoever makes them.
 
-use hyper::Response;
 use serde_json::value::RawValue;
 
-use super::body::Body;
-use super::call::{self, Asked};
-use super::inbound::idempotency::hide_key;
 use super::proxy::Shared;
 use super::reply::Rpc;
 use crate::mcp::error::{RpcError, SideEffect};
 use crate::runner::Call;
 use crate::runner::claim::{Claim, NotClaimed};
 use crate::runner::seat::Client;
-use crate::task::policy::{Plan, Rule};
 
-/// Carries the call that the claim stands for, or joins it, and answers as it goes.
-pub(super) async fn carry(
-    front: &Shared,
-    asked: &Asked<'_>,
-    claim: Claim,
-    plan: Plan,
-    rule: Rule,
-) -> Response<Body> {
-    if let Some(response) = call::come_back(front, asked, &rule).await {
-        return response;
-    }
-    let id = asked.modern.request.id;
-    let heartbeat = call::heartbeat(asked.modern, &rule);
-    let mut call = call::call(asked, plan, rule);
-    // Whoever joins it may ask for progress.
-    call.outgoing.wants_progress = true;
-    hide_key(&mut call.outgoing);
-    match front.runner.call_once(claim, call).await {
-        Ok(client) => {
-            let answered = (id.to_owned(), Rpc::call_answer as call::ToRpc);
-            call::respond(answered, client, heartbeat, asked.by).await
-        }
-        Err(why) => refused(id, &why).into_response(),
-    }
-}
-
-/// Begins a legacy call, or joins the one that it is.
+/// Begins a call, or joins the one that it is.
 pub(super) async fn begin(
     front: &Shared,
     claim: Option<Claim>,

@@ -13,9 +13,10 @@ use serde_json::value::RawValue;
 use super::body::Body;
 use super::call::Asked;
 use super::companion;
+use super::inbound::request::Modern;
 use super::inbound::requester::Requester;
-use super::intercept::Modern;
-use super::proxy::{Front, Shared};
+use super::inbound::route::{Listed, list_member};
+use super::proxy::Shared;
 use super::reply::Rpc;
 use crate::mcp::error::code;
 use crate::mcp::json::{Object, Writer, is_object, raw};
@@ -23,8 +24,6 @@ use crate::mcp::meta::TASKS_EXTENSION;
 use crate::mcp::result;
 use crate::mcp::version::{Era, MODERN};
 use crate::runner::seat::Answer;
-use crate::task::id::Caller;
-use crate::task::policy::Rule;
 use crate::upstream::wrapped::{DiscoverError, Discovered};
 
 /// The shortest patience of a real client over HTTP is 5 s.
@@ -39,14 +38,6 @@ const NEWS: Duration = Duration::from_millis(300);
 
 /// Until the server was reached once. A client never asks for what is missing here.
 const UNKNOWN_CAPABILITIES: &str = r#"{"tools":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"prompts":{"listChanged":true},"completions":{},"logging":{}}"#;
-
-/// What lists are asked for with, and where they are in the answer.
-const LISTS: [(&str, &str); 4] = [
-    ("tools/list", "tools"),
-    ("prompts/list", "prompts"),
-    ("resources/list", "resources"),
-    ("resources/templates/list", "resourceTemplates"),
-];
 
 /// What raincheck's own face serves in front of a legacy server: its modern one, and the
 /// server's sessions passed through.
@@ -101,44 +92,16 @@ pub(super) async fn learn(front: &Shared, modern: &Modern<'_>, by: &Requester) {
     }
 }
 
-/// A list that does not pass as the server gives it.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Listed {
-    /// Our tools are in it.
-    WithOurs,
-    /// It is empty where the server has none.
-    MaybeEmpty,
-}
-
-impl Listed {
-    pub(super) fn of(front: &Front, modern: &Modern<'_>, caller: &Caller) -> Option<Self> {
-        if companion::is_listed(front, modern) {
-            return Some(Self::WithOurs);
-        }
-        let is_list = member(&modern.request.method).is_some();
-        (is_list && front.stand_ins.was_told(caller)).then_some(Self::MaybeEmpty)
-    }
-
-    pub(super) async fn answer(
-        self,
-        front: &Shared,
-        asked: &Asked<'_>,
-        rule: Rule,
-    ) -> Response<Body> {
-        match self {
-            Self::WithOurs => companion::list(front, asked, rule).await,
-            Self::MaybeEmpty => list(front, asked, rule).await,
-        }
+/// Answers with a list that does not pass as the server gives it.
+pub(super) async fn list(front: &Shared, asked: &Asked<'_>, how: Listed) -> Response<Body> {
+    match how {
+        Listed::WithOurs => companion::list(front, asked).await,
+        Listed::MaybeEmpty => maybe_empty(front, asked).await,
     }
 }
 
-fn member(method: &str) -> Option<&'static str> {
-    let list = LISTS.iter().find(|(list, _)| *list == method);
-    list.map(|(_, member)| *member)
-}
-
-async fn list(front: &Shared, asked: &Asked<'_>, rule: Rule) -> Response<Body> {
-    let (answer, client) = match companion::listed(front, asked, rule).await {
+async fn maybe_empty(front: &Shared, asked: &Asked<'_>) -> Response<Body> {
+    let (answer, client) = match companion::listed(front, asked).await {
         Ok(listed) => listed,
         Err(refused) => return refused,
     };
@@ -158,7 +121,8 @@ async fn list(front: &Shared, asked: &Asked<'_>, rule: Rule) -> Response<Body> {
 
 fn empty(method: &str) -> Option<Box<RawValue>> {
     let mut out = Writer::object();
-    out.str("resultType", "complete").raw(member(method)?, "[]");
+    out.str("resultType", "complete")
+        .raw(list_member(method)?, "[]");
     out.number("ttlMs", 0).str("cacheScope", "private");
     raw(out.end()).ok()
 }

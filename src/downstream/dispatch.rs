@@ -1,4 +1,4 @@
-//! Which part answers a request: decided by its method, its headers and what it says.
+//! Which part answers a request: reads it once, asks the route, and does what the route says.
 
 use std::net::SocketAddr;
 
@@ -10,22 +10,19 @@ use hyper::{Method, Request, Response, StatusCode};
 use super::body::Body;
 use super::call::{self, Asked};
 use super::companion::desk::Desk;
-use super::discover::{self, Listed};
-use super::inbound::idempotency;
+use super::inbound::access::Door;
+use super::inbound::envelope::era_by_headers;
+use super::inbound::request::{Inbound, Modern, ModernMessage};
 use super::inbound::requester::Requester;
+use super::inbound::route::{CallSpec, Known, Route, route};
 use super::intake::{Read, read};
-use super::intercept::{self, Intercepted, Modern};
-use super::proxy::{Front, Shared};
+use super::proxy::Shared;
 use super::reply::{self, Rpc, undecided};
-use super::route::Door;
 use super::tasks::Answered;
-use super::tools::{self, Known};
-use super::{claims, companion, door, legacy, listen, pass, related, sent};
+use super::{companion, discover, door, legacy, listen, pass, related, sent, tools};
 use crate::mcp::error::RpcError;
+use crate::mcp::request::{self as mcp, Refused};
 use crate::mcp::version::Era;
-use crate::mcp::{params, request};
-use crate::runner::Announce;
-use crate::task::policy::{Plan, Rule, plan};
 
 // The futures of what is rare are boxed, so that what passes through stays small.
 
@@ -45,72 +42,79 @@ pub(super) async fn handle(
 }
 
 async fn mcp(front: &Shared, parts: Parts, body: Incoming) -> Response<Body> {
-    let era = intercept::era_by_headers(&parts.headers);
-    // Sessions are the legacy world.
-    if parts.method != Method::POST || era == Some(Era::Legacy) {
-        if era == Some(Era::Modern) {
+    if parts.method != Method::POST {
+        // Sessions are the legacy world.
+        if era_by_headers(&parts.headers) == Some(Era::Modern) {
             return reply::not_allowed("POST");
         }
-        return legacy::answer(front, parts, body).await;
+        return legacy::other(front, parts).await;
     }
     match read(front, body).await {
         Read::Whole(body) => {
-            let bytes = body.len();
-            sent::asked_with(bytes, post(front, parts, body).await)
+            let message = Inbound::read(&body);
+            sent::asked_with(body.len(), post(front, parts, &body, message).await)
         }
         Read::Refused(refusal) => refusal,
     }
 }
 
 /// A message of a client, whose body was read.
-pub(super) async fn post(front: &Shared, parts: Parts, body: Bytes) -> Response<Body> {
-    let era = intercept::era_by_headers(&parts.headers);
-    let era = era.unwrap_or_else(|| intercept::era_by_body(&body));
+pub(super) async fn post(
+    front: &Shared,
+    parts: Parts,
+    body: &Bytes,
+    message: Inbound<'_>,
+) -> Response<Body> {
+    let era = era_by_headers(&parts.headers).unwrap_or_else(|| message.era());
     let by = front.requester(&parts, era);
-    if era == Era::Legacy {
-        return Box::pin(legacy::post(front, &by, parts, body)).await;
-    }
-    if let Some(refusal) = front.refuses_headers(&parts.headers) {
-        return refusal;
-    }
-    match intercept::modern(&body, &parts.headers) {
-        Ok(Intercepted::Request(modern)) => {
-            if modern.meta.names_tasks {
-                return Box::pin(answer_related(front, &by, parts, &body, &modern)).await;
-            }
-            answer(front, &by, &parts, &body, &modern).await
-        }
-        // No notification is defined from clients on this transport; none needs an answer.
-        Ok(Intercepted::Notification) => reply::empty(StatusCode::ACCEPTED),
-        Err(request::Refused {
-            id: Some(id),
-            error,
-        }) => Rpc::error(id.get(), &error).into_response(),
-        Err(request::Refused { id: None, error }) => {
-            reply::refusal(StatusCode::BAD_REQUEST, &error)
-        }
+    match era {
+        Era::Legacy => Box::pin(legacy::post(front, &by, parts, body, message)).await,
+        Era::Modern => modern(front, &by, parts, body, message).await,
     }
 }
 
-/// Answers a request of a modern client that names tasks, as one that names none of ours.
-async fn answer_related(
+async fn modern(
     front: &Shared,
     by: &Requester,
     mut parts: Parts,
     body: &Bytes,
-    modern: &Modern<'_>,
+    message: Inbound<'_>,
 ) -> Response<Body> {
-    let edited = front.without_our_ids(body, &modern.request.params).await;
+    if let Some(refusal) = front.refuses_headers(&parts.headers) {
+        return refusal;
+    }
+    let modern = match message.modern(&parts.headers) {
+        Ok(ModernMessage::Request(modern)) => modern,
+        // No notification is defined from clients on this transport; none needs an answer.
+        Ok(ModernMessage::Notification) => return reply::empty(StatusCode::ACCEPTED),
+        Err(refused) => return unread(&refused),
+    };
+    if !modern.meta.names_tasks {
+        return answer(front, by, &parts, body, &modern).await;
+    }
+    // The server does not hear of tasks of ours.
+    let edited = Box::pin(front.without_our_ids(body, &modern.request.params)).await;
+    let id = modern.request.id.to_owned();
+    drop(modern);
     related::forget_length(&mut parts.headers);
     if let Some(edited) = edited
-        && let Ok(Intercepted::Request(modern)) = intercept::modern(&edited, &parts.headers)
+        && let Ok(ModernMessage::Request(modern)) = Inbound::read(&edited).modern(&parts.headers)
     {
-        return answer(front, by, &parts, &edited, &modern).await;
+        return Box::pin(answer(front, by, &parts, &edited, &modern)).await;
     }
     let error = RpcError::internal("The request cannot be passed on");
-    Rpc::error(modern.request.id.get(), &error).into_response()
+    Rpc::error(id.get(), &error).into_response()
 }
 
+/// The refusal of a message that is not in order.
+fn unread(refused: &Refused) -> Response<Body> {
+    match &refused.id {
+        Some(id) => Rpc::error(id.get(), &refused.error).into_response(),
+        None => reply::refusal(StatusCode::BAD_REQUEST, &refused.error),
+    }
+}
+
+/// Does with a modern client's request what the route says.
 async fn answer(
     front: &Shared,
     by: &Requester,
@@ -118,166 +122,78 @@ async fn answer(
     body: &Bytes,
     modern: &Modern<'_>,
 ) -> Response<Body> {
-    match &*modern.request.method {
-        "server/discover" => {
-            let answer = discover::answer(front, modern, by);
-            Box::pin(answer).await.into_response()
-        }
-        method if method.starts_with("tasks/") => {
-            let answered = Box::pin(front.tasks(modern, by, &parts.headers)).await;
-            match answered {
-                Answered::Unknown(_) if front.passes_native_tasks() => {
-                    forward(front, by, parts, body, modern).await
+    let mut known = known(front, by, &modern.request);
+    let answered = loop {
+        match route(modern, by, &known) {
+            Route::Ask(question) => {
+                let capabilities = modern.meta.capabilities.get();
+                let asking = tools::ask(front, by, capabilities, question, &mut known.server);
+                if let Err(error) = Box::pin(asking).await {
+                    break undecided(modern.request.id, error);
                 }
-                Answered::Known(rpc) | Answered::Unknown(rpc) => rpc.into_response(),
+            }
+            Route::Pass => break pass::again(front, parts, body.clone()).await,
+            Route::Refuse(error) => {
+                break Rpc::error(modern.request.id.get(), &error).into_response();
+            }
+            Route::Discover => {
+                return Box::pin(discover::answer(front, modern, by))
+                    .await
+                    .into_response();
+            }
+            Route::Task => match Box::pin(front.tasks(modern, by, modern.headers)).await {
+                Answered::Unknown(_) if front.passes_native_tasks() => known.is_no_task_here = true,
+                Answered::Known(rpc) | Answered::Unknown(rpc) => return rpc.into_response(),
+            },
+            Route::Listen => {
+                let credentials = by.credentials.clone();
+                return Box::pin(listen::answer(front, modern, by.caller, credentials)).await;
+            }
+            Route::Companion(tool, names, companion) => {
+                let desk = Desk::of(front, by, companion, names);
+                let calling = companion::call(&desk, tool, &modern.request, modern.headers);
+                break Box::pin(calling).await;
+            }
+            Route::List(how, spec) => {
+                let asked = asked(front, by, modern, spec);
+                break Box::pin(discover::list(front, &asked, how)).await;
+            }
+            Route::Call(spec) => {
+                let asked = asked(front, by, modern, spec);
+                break Box::pin(call::carry(front, &asked)).await;
             }
         }
-        "subscriptions/listen" => {
-            let credentials = by.credentials.clone();
-            Box::pin(listen::answer(front, modern, by.caller, credentials)).await
-        }
-        _ if front.upstream.has_address() => forward(front, by, parts, body, modern).await,
-        _ => {
-            let answer = Box::pin(forward(front, by, parts, body, modern)).await;
-            discover::learn(front, modern, by).await;
-            answer
-        }
+    };
+    if !front.upstream.has_address() {
+        discover::learn(front, modern, by).await;
+    }
+    answered
+}
+
+fn known<'k>(front: &'k Shared, by: &Requester, request: &mcp::Request<'_>) -> Known<'k> {
+    let tool = request.name().filter(|_| request.method == "tools/call");
+    Known {
+        rules: &front.rules,
+        keeps_native_tasks: front.settings.pass_native_tasks,
+        trusts_annotations: front.settings.trust_annotations,
+        companion: front.companion.as_ref(),
+        server: tools::known(front),
+        had_stand_in: front.stand_ins.was_told(&by.caller),
+        is_limited: tool.is_some_and(|tool| front.runner.limits(&tool)),
+        is_no_task_here: false,
     }
 }
 
-/// Everything that the wrapped server answers: streamed past where it speaks the client's era and
-/// nothing has to be read, carried by the runner where not.
-async fn forward(
+fn asked<'a>(
     front: &Shared,
-    by: &Requester,
-    parts: &Parts,
-    body: &Bytes,
-    modern: &Modern<'_>,
-) -> Response<Body> {
-    let request = &modern.request;
-    let is_call = request.method == "tools/call";
-    let name = match is_call.then(|| tool_name(request)).transpose() {
-        Ok(name) => name.unwrap_or_default(),
-        Err(error) => return Rpc::error(request.id.get(), &error).into_response(),
-    };
-    let rule = front.rules.for_tool(&name).0;
-    let desk = Box::pin(companion::desk(front, modern, by)).await;
-    if let Some(desk) = &desk
-        && let Some(tool) = desk.tool(&name)
-    {
-        return Box::pin(companion::call(desk, tool, request, &parts.headers)).await;
-    }
-    let plan = planned(rule, modern, desk.as_ref());
-    if plan == Plan::Refuse {
-        return Rpc::error(request.id.get(), &RpcError::tasks_required()).into_response();
-    }
-    let claim = is_call.then(|| idempotency::claim_of(modern, by, rule));
-    let claim = match claim.transpose() {
-        Ok(claim) => claim.flatten(),
-        Err(error) => return Rpc::error(request.id.get(), &error).into_response(),
-    };
-    let era = match front.upstream.era(by.credentials.clone()).await {
-        Ok(era) => era,
-        Err(error) => return undecided(request.id, error),
-    };
-    let listed = Listed::of(front, modern, &by.caller);
-    let may_pass = if is_call {
-        claim.is_none() && may_stream_past(front, modern, rule, &name)
-    } else {
-        listed.is_none()
-    };
-    let can_pass = front.upstream.speaks_http() && may_pass;
-    if era == Era::Modern && plan == Plan::Held && can_pass {
-        return pass::again(front, parts, body.clone()).await;
-    }
-    if !is_known(front, era, &request.method) {
-        return Rpc::error(request.id.get(), &RpcError::method_not_found()).into_response();
-    }
-    let mut asked = Asked {
+    by: &'a Requester,
+    modern: &'a Modern<'a>,
+    spec: CallSpec<'a>,
+) -> Asked<'a> {
+    Asked {
         modern,
-        headers: &parts.headers,
         by,
-        client_headers: front.upstream.client_headers(&parts.headers),
-        era,
-        repeatable: false,
-        // A task of ours must not become one of the server's.
-        native_task: front.passes_native_tasks() && !matches!(plan, Plan::Always { .. }),
-        announce: desk.map_or(Announce::Task, |desk| desk.announce()),
-    };
-    if is_call {
-        match Box::pin(check_params(front, &asked, &name)).await {
-            Ok(tool) => {
-                asked.repeatable = tool.repeatable && front.settings.trust_annotations;
-                asked.native_task |= tool.requires_task && era == Era::Legacy;
-            }
-            Err(error) => return Rpc::error(request.id.get(), &error).into_response(),
-        }
+        client_headers: front.upstream.client_headers(modern.headers),
+        spec,
     }
-    if let Some(listed) = listed {
-        return Box::pin(listed.answer(front, &asked, rule.clone())).await;
-    }
-    match claim {
-        Some(claim) => Box::pin(claims::carry(front, &asked, claim, plan, rule.clone())).await,
-        None => Box::pin(call::carry(front, &asked, plan, rule.clone())).await,
-    }
-}
-
-/// Whether a call may go to the server as it came.
-fn may_stream_past(front: &Front, modern: &Modern<'_>, rule: &Rule, tool: &str) -> bool {
-    let (request, meta) = (&modern.request, &modern.meta);
-    // What speaks of tasks must not reach the server: only then the body is edited.
-    let hides_tasks = meta.declares_tasks && !front.settings.pass_native_tasks;
-    let untouched = !hides_tasks && !request.params.contains("task");
-    let has_heartbeat = call::heartbeat(modern, rule).is_some();
-    // What streams past waits for nobody.
-    untouched && !has_heartbeat && !call::has_state_of_ours(request) && !front.runner.limits(tool)
-}
-
-fn is_known(front: &Front, era: Era, method: &str) -> bool {
-    match era {
-        Era::Legacy => intercept::is_translated(method),
-        // A program that speaks both eras would keep to the other one, for everybody on it.
-        Era::Modern => front.upstream.speaks_http() || method != "initialize",
-    }
-}
-
-fn planned(rule: &Rule, modern: &Modern<'_>, desk: Option<&Desk<'_>>) -> Plan {
-    let (request, meta) = (&modern.request, &modern.meta);
-    if request.method != "tools/call" {
-        return Plan::Held;
-    }
-    let is_retry = request.params.contains("inputResponses");
-    desk.map_or_else(
-        || plan(rule, meta.declares_tasks, is_retry),
-        |desk| desk.plan(rule),
-    )
-}
-
-fn tool_name(request: &request::Request<'_>) -> Result<String, RpcError> {
-    let arguments = request.params.get("arguments");
-    if arguments.is_some_and(|raw| !crate::mcp::json::is_object(raw)) {
-        return Err(RpcError::invalid_params(
-            "Invalid params: arguments must be an object",
-        ));
-    }
-    let name = request.params.get_str("name");
-    name.map(std::borrow::Cow::into_owned)
-        .ok_or_else(|| RpcError::invalid_params("Invalid params: name must be a string"))
-}
-
-/// The `Mcp-Param-*` headers against the tool's schema. A task is created before the server sees
-/// the call, so what the server would refuse must be found here first. What else is known of the
-/// tool.
-async fn check_params(front: &Shared, asked: &Asked<'_>, name: &str) -> Result<Known, RpcError> {
-    let capabilities = asked.modern.meta.capabilities.get();
-    // A list that cannot be had leaves the check to the server itself.
-    let Some(tools) = tools::listed(front, asked.by, capabilities).await else {
-        return Ok(Known::default());
-    };
-    let Some(tool) = tools.get(name) else {
-        return Ok(Known::default());
-    };
-    let arguments = asked.modern.request.params.get("arguments");
-    params::check(tool, arguments, asked.headers).map_err(RpcError::header_mismatch)?;
-    Ok(Known::of(tool))
 }

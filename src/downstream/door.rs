@@ -9,9 +9,9 @@ use hyper::{Method, Response, StatusCode};
 use tracing::{error, warn};
 
 use super::body::Body;
+use super::inbound::access::{self, Door};
 use super::proxy::Shared;
 use super::reply;
-use super::route::{self, Door};
 use crate::mcp::error::RpcError;
 
 /// Which door a request came to, if it may.
@@ -73,7 +73,7 @@ fn framed(parts: &Parts, body: &Incoming) -> Result<(), Box<Response<Body>>> {
 fn tell_of_host(parts: &Parts) {
     static TOLD: Once = Once::new();
     TOLD.call_once(|| {
-        let host = route::host_as_written(&parts.uri, &parts.headers);
+        let host = access::host_as_written(&parts.uri, &parts.headers);
         warn!(
             host,
             "a request was refused for its Host, and others will be; a name that clients write \

@@ -16,7 +16,7 @@ use tokio::time::{Instant, Interval};
 use tokio_util::sync::CancellationToken;
 
 use super::body::Body;
-use super::intercept::Modern;
+use super::inbound::request::Modern;
 use super::keep_alive::keep_alive;
 use super::listen_leg::{Leg, REOPEN_PAUSE, Upstream};
 use super::proxy::Shared;

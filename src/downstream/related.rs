@@ -5,9 +5,8 @@
 use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::CONTENT_LENGTH;
-use hyper::http::request::Parts;
 
-use super::legacy::words::Words;
+use super::inbound::request::LegacyMessage;
 use super::proxy::Front;
 use super::tasks::STORE_IS_AWAY;
 use crate::mcp::json::Object;
@@ -34,23 +33,20 @@ impl Front {
         with_related_task_ids(text, &kept).ok().map(Bytes::from)
     }
 
-    /// The same for a message of a legacy session, which is changed for nothing else.
-    pub(super) async fn hide_our_ids(&self, parts: &mut Parts, body: Bytes) -> Bytes {
+    /// The message of a legacy session without ids of ours. `None`: it names no tasks.
+    pub(super) async fn hide_our_ids(
+        &self,
+        body: &Bytes,
+        message: &LegacyMessage<'_>,
+    ) -> Option<Bytes> {
+        let LegacyMessage::Request(request) = message else {
+            return None;
+        };
         // Short enough to be looked for many bytes at a time.
-        let may_name_some =
-            std::str::from_utf8(&body).is_ok_and(|text| text.contains("relatedTaskIds"));
-        if !may_name_some {
-            return body;
+        if !request.params_text.contains("relatedTaskIds") {
+            return None;
         }
-        let edited = match Words::of(&body) {
-            Words::Request(request) => self.without_our_ids(&body, &request.params).await,
-            Words::Notification(..) | Words::Answer(..) | Words::Other => None,
-        };
-        let Some(edited) = edited else {
-            return body;
-        };
-        forget_length(&mut parts.headers);
-        edited
+        self.without_our_ids(body, &request.params).await
     }
 
     /// Whether a task of that id is or may be in the store, whoever's it is.

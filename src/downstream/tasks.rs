@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use hyper::HeaderMap;
 
+use super::inbound::request::Modern;
 use super::inbound::requester::Requester;
-use super::intercept::Modern;
 use super::proxy::Front;
 use super::reply::Rpc;
 use crate::mcp::error::RpcError;

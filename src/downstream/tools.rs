@@ -1,11 +1,13 @@
-//! The server's list of tools, and what it says of one of them.
+//! What a route must know of the server: what is known of it now, and the questions to it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::inbound::requester::Requester;
+use super::inbound::route::{KnownServer, Question};
 use super::proxy::Shared;
-use crate::mcp::tools::{Tool, Tools};
+use crate::mcp::tools::Tools;
+use crate::upstream::wrapped::DiscoverError;
 
 /// How long a call waits for the server's list of tools.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -24,18 +26,38 @@ pub(super) async fn listed(
     listed.ok().and_then(Result::ok)
 }
 
-/// What the server says of a tool, as far as it counts here.
-#[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Known {
-    pub(super) repeatable: bool,
-    pub(super) requires_task: bool,
+/// What is known of the server without a question.
+pub(super) fn known(front: &Shared) -> KnownServer {
+    KnownServer {
+        era: front.upstream.known_era(),
+        is_decided: front.upstream.is_decided(),
+        speaks_http: front.upstream.speaks_http(),
+        tools: None,
+    }
 }
 
-impl Known {
-    pub(super) fn of(tool: &Tool) -> Self {
-        Self {
-            repeatable: tool.repeatable,
-            requires_task: tool.requires_task(),
+/// Asks the server, and adds the answer to what is known.
+pub(super) async fn ask(
+    front: &Shared,
+    by: &Requester,
+    capabilities: &str,
+    question: Question,
+    server: &mut KnownServer,
+) -> Result<(), DiscoverError> {
+    let learnt = match question {
+        Question::Era => {
+            let era = front.upstream.era(by.credentials.clone()).await?;
+            KnownServer {
+                era: Some(era),
+                tools: server.tools.take(),
+                ..known(front)
+            }
         }
-    }
+        Question::Tools => KnownServer {
+            tools: Some(listed(front, by, capabilities).await),
+            ..known(front)
+        },
+    };
+    *server = learnt;
+    Ok(())
 }

@@ -1,17 +1,14 @@
 //! Messages that cannot be read for certain. Where a rule may refuse a call they are refused, too,
 //! because the server could read in them the very call that the rule refuses.
 
-use bytes::Bytes;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
-use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 
 use super::body::Body;
+use super::inbound::request::Inbound;
 use super::proxy::Front;
 use super::reply;
-use crate::mcp::error::{RpcError, code};
-use crate::mcp::request::check_on_session;
-use crate::mcp::scan::scan;
+use crate::mcp::error::RpcError;
 
 impl Front {
     /// The refusal of a message of a modern client, whose body is checked where it is read.
@@ -23,23 +20,21 @@ impl Front {
     }
 
     /// The refusal of a message of a legacy client, which would be passed on as it is.
-    pub(super) fn refuses_message(&self, parts: &Parts, body: &Bytes) -> Option<Response<Body>> {
+    pub(super) fn refuses_message(
+        &self,
+        headers: &HeaderMap,
+        message: &Inbound<'_>,
+    ) -> Option<Response<Body>> {
         if !self.settings.reads_all {
             return None;
         }
-        refusal(check_headers(&parts.headers).and_then(|()| check_body(body)))
+        refusal(check_headers(headers).and_then(|()| message.check_on_session()))
     }
 }
 
 fn refusal(checked: Result<(), RpcError>) -> Option<Response<Body>> {
     let error = checked.err()?;
     Some(reply::refusal(StatusCode::BAD_REQUEST, &error))
-}
-
-fn check_body(body: &[u8]) -> Result<(), RpcError> {
-    let text =
-        scan(body).map_err(|fault| RpcError::new(code::PARSE, format!("Parse error: {fault}")))?;
-    check_on_session(text)
 }
 
 /// The body is read as UTF-8 here. Many servers decode it as the headers say, some of them from

@@ -46,10 +46,9 @@ pub struct Refused {
 }
 
 impl<'a> Message<'a> {
-    /// Reads one JSON-RPC message. A batch is none: revision 2026-07-28 has no batches.
-    pub fn parse(text: &'a str) -> Result<Self, Refused> {
+    /// One JSON-RPC message, of which these are the members, and `params` those of its params.
+    pub fn of(object: &Object<'a>, params: Option<Object<'a>>) -> Result<Self, Refused> {
         let anonymous = |error| Refused { id: None, error };
-        let object = one_object(text).map_err(anonymous)?;
         let id = object.get("id").filter(|id| is_request_id(id));
         let refused = |message| Refused {
             id: id.map(ToOwned::to_owned),
@@ -80,8 +79,7 @@ impl<'a> Message<'a> {
             return Ok(Self::Notification);
         }
         let id = id.ok_or_else(|| refused("Invalid request: id must be a string or an integer"))?;
-        let params = Object::parse(params_text)
-            .map_err(|_| anonymous(RpcError::parse("Parse error: not JSON")))?;
+        let params = params.unwrap_or_default();
         if params.is_ambiguous(&RESERVED_PARAMS) {
             return Err(refused("Invalid request: ambiguous params"));
         }
@@ -112,18 +110,18 @@ impl Request<'_> {
     }
 }
 
-fn one_object(text: &str) -> Result<Object<'_>, RpcError> {
-    Object::parse(text).map_err(|_| match serde_json::from_str::<&RawValue>(text) {
+/// Why a text that is no JSON object is refused. A batch is none: revision 2026-07-28 has no batches.
+pub fn no_object(text: &str) -> RpcError {
+    match serde_json::from_str::<&RawValue>(text) {
         Ok(_) => RpcError::invalid_request("Invalid request: not a JSON-RPC object"),
         Err(_) => RpcError::parse("Parse error: not JSON"),
-    })
+    }
 }
 
 /// Checks a message of a legacy session that is passed on as it is, where a rule may refuse a call: it
 /// must be certain whether the message is a call, and of which tool. A batch is refused, because
 /// the rules are asked for one call. What else is wrong is for the server to say.
-pub fn check_on_session(text: &str) -> Result<(), RpcError> {
-    let object = one_object(text)?;
+pub fn check_on_session(object: &Object<'_>, params: Option<&Object<'_>>) -> Result<(), RpcError> {
     if object.is_ambiguous(&RESERVED) {
         return Err(RpcError::invalid_request(
             "Invalid request: ambiguous members",
@@ -149,8 +147,7 @@ pub fn check_on_session(text: &str) -> Result<(), RpcError> {
             "Invalid request: id must be a string or an integer",
         ));
     }
-    let params = object
-        .get_object("params")
+    let params = params
         .ok_or_else(|| RpcError::invalid_request("Invalid request: params must be an object"))?;
     if params.is_ambiguous(&RESERVED_PARAMS) {
         return Err(RpcError::invalid_request(
@@ -182,7 +179,11 @@ mod tests {
     use super::*;
 
     fn code_of(text: &str) -> i64 {
-        Message::parse(text).map_or_else(|refused| refused.error.code, |_| 0)
+        let Ok(object) = Object::parse(text) else {
+            return no_object(text).code;
+        };
+        let read = Message::of(&object, object.get_object("params"));
+        read.map_or_else(|refused| refused.error.code, |_| 0)
     }
 
     #[test]
@@ -224,7 +225,13 @@ mod tests {
     }
     #[test]
     fn on_a_session_only_what_is_certain_to_be_no_other_call_is_clear() {
-        let code = |text: &str| check_on_session(text).map_or_else(|error| error.code, |()| 0);
+        let code = |text: &str| {
+            let Ok(object) = Object::parse(text) else {
+                return no_object(text).code;
+            };
+            let checked = check_on_session(&object, object.get_object("params").as_ref());
+            checked.map_or_else(|error| error.code, |()| 0)
+        };
         for clear in [
             r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}"#,
             r#"{"id":"a","m\u0065thod":"tools\/call","params":{"name":"t","arguments":{"a":1,"a":2}}}"#,

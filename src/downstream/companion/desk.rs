@@ -5,11 +5,9 @@ use std::sync::Arc;
 use super::state::Companion;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::proxy::Shared;
-use crate::downstream::tools::{self, Known};
+use crate::downstream::tools;
 use crate::mcp::tools::Tools;
-use crate::mcp::version::Era;
 use crate::runner::Announce;
-use crate::task::policy::{InputWhen, Plan, Rule, with_companion};
 use crate::task::ticket::{Names, Ticket, Tool};
 
 /// Where one caller's tickets are taken.
@@ -30,21 +28,28 @@ impl<'a> Desk<'a> {
         capabilities: &str,
     ) -> Option<Self> {
         let companion = front.companion.as_ref()?;
-        // Without the list, neither raincheck nor the client can know of a name that clashes.
         let tools = tools::listed(front, by, capabilities).await;
-        let is_taken = |name: &str| {
-            tools
-                .as_ref()
-                .is_some_and(|tools| tools.get(name).is_some())
-        };
-        let names = Names::free(&companion.prefix, is_taken)?;
+        let names = companion.names(tools.as_deref())?;
         Some(Self {
+            tools,
+            ..Self::of(front, by, companion, names)
+        })
+    }
+
+    /// Where our tools have these names.
+    pub(in crate::downstream) fn of(
+        front: &'a Shared,
+        by: &'a Requester,
+        companion: &'a Companion,
+        names: Names,
+    ) -> Self {
+        Self {
             front,
             companion,
             by,
             names,
-            tools,
-        })
+            tools: None,
+        }
     }
 
     /// The tool of ours that has this name.
@@ -52,22 +57,10 @@ impl<'a> Desk<'a> {
         self.names.tool(name)
     }
 
-    /// What the server says of a tool of its own.
-    pub(in crate::downstream) fn known(&self, tool: &str) -> Known {
-        let known = self.tools.as_ref().and_then(|tools| tools.get(tool));
-        known.map(Known::of).unwrap_or_default()
-    }
-
-    /// How a call of a tool of the server's is carried.
-    pub(in crate::downstream) fn plan(&self, rule: &Rule) -> Plan {
-        with_companion(
-            rule,
-            match self.by.era {
-                // Its client answers by coming back.
-                Era::Modern => InputWhen::BeforeTask,
-                Era::Legacy => InputWhen::InTask,
-            },
-        )
+    /// The server calls a tool of its own safe to repeat.
+    pub(in crate::downstream) fn is_repeatable(&self, tool: &str) -> bool {
+        let tool = self.tools.as_ref().and_then(|tools| tools.get(tool));
+        tool.is_some_and(|tool| tool.repeatable)
     }
 
     /// How the client hears that its call became a task.

@@ -9,14 +9,14 @@ use serde_json::value::RawValue;
 use super::body::Body;
 use super::call::{self, Asked};
 use super::inbound::requester::Requester;
-use super::intercept::Modern;
-use super::proxy::{Front, Shared};
+use super::proxy::Shared;
 use super::reply::Rpc;
 use crate::mcp::request::Request;
 use crate::mcp::tools::Tools;
+use crate::mcp::version::Era;
 use crate::runner::seat::{Answer, Client, Reply};
-use crate::task::policy::{InputWhen, Plan, Rule, with_companion};
-use crate::task::ticket::{Names, Tool};
+use crate::task::policy::{InputWhen, Plan, with_companion};
+use crate::task::ticket::Tool;
 
 mod answers;
 pub(super) mod desk;
@@ -29,67 +29,35 @@ pub use state::Companion;
 
 use desk::Desk;
 
-/// Where a modern client's calls are concerned. `None`: it follows tasks itself, or there is none.
-pub(super) async fn desk<'a>(
-    front: &'a Shared,
-    modern: &Modern<'_>,
-    by: &'a Requester,
-) -> Option<Desk<'a>> {
-    if !is_for(front, modern, "tools/call") {
-        return None;
-    }
-    Desk::open(front, by, modern.meta.capabilities.get()).await
-}
-
-/// Whether the answer to this request has our tools in it.
-pub(super) fn is_listed(front: &Front, modern: &Modern<'_>) -> bool {
-    is_for(front, modern, "tools/list")
-}
-
-fn is_for(front: &Front, modern: &Modern<'_>, method: &str) -> bool {
-    front.companion.is_some() && modern.request.method == method && !modern.meta.declares_tasks
-}
-
-/// A modern client calls one of our tools.
+/// A client calls one of our tools.
 pub(super) async fn call(
     desk: &Desk<'_>,
     tool: Tool,
     request: &Request<'_>,
     headers: &HeaderMap,
 ) -> Response<Body> {
-    let asked = respond::Asked {
-        tool,
-        id: request.id,
-        arguments: request.params.get("arguments"),
-        streams: desk.by.takes_large_events,
-        headers,
-        words: Rpc::answer,
+    let by = desk.by;
+    let (reads_events, words): (_, fn(&str, Answer) -> Rpc) = match by.era {
+        Era::Modern => (true, Rpc::answer),
+        Era::Legacy => (by.reads_events, |id, answer| {
+            Rpc::legacy_answer(id, answer).on_session()
+        }),
     };
-    desk.respond(asked).await
-}
-
-/// A legacy client does.
-pub(super) async fn legacy_call(
-    desk: &Desk<'_>,
-    tool: Tool,
-    request: &Request<'_>,
-    headers: &HeaderMap,
-) -> Response<Body> {
     let asked = respond::Asked {
         tool,
         id: request.id,
         arguments: request.params.get("arguments"),
-        streams: desk.by.reads_events && desk.by.takes_large_events,
+        streams: reads_events && by.takes_large_events,
         headers,
-        words: |id, answer| Rpc::legacy_answer(id, answer).on_session(),
+        words,
     };
     desk.respond(asked).await
 }
 
 /// A modern client lists the tools: the server's, and ours behind the last of them.
-pub(super) async fn list(front: &Shared, asked: &Asked<'_>, rule: Rule) -> Response<Body> {
+pub(super) async fn list(front: &Shared, asked: &Asked<'_>) -> Response<Body> {
     let id = asked.modern.request.id.get();
-    let (answer, client) = match listed(front, asked, rule).await {
+    let (answer, client) = match listed(front, asked).await {
         Ok(listed) => listed,
         Err(refused) => return refused,
     };
@@ -108,10 +76,9 @@ pub(super) async fn list(front: &Shared, asked: &Asked<'_>, rule: Rule) -> Respo
 pub(super) async fn listed(
     front: &Shared,
     asked: &Asked<'_>,
-    rule: Rule,
 ) -> Result<(Answer, Client), Response<Body>> {
     let id = asked.modern.request.id.get();
-    let mut client = call::begin(front, asked, Plan::Held, rule)
+    let mut client = call::begin(front, asked)
         .map_err(|refused| Rpc::not_begun(id, refused.reason()).into_response())?;
     let Some(answer) = answer_of(&mut client).await else {
         return Err(Rpc::abandoned(id).into_response());
@@ -153,7 +120,7 @@ pub(super) async fn with_ours(
         // All that there is to clash with is here.
         let mut tools = Tools::default();
         match tools.add_page(&page) {
-            Ok(_) => Names::free(&companion.prefix, |name| tools.get(name).is_some()),
+            Ok(_) => companion.names(Some(&tools)),
             Err(_) => None,
         }
     } else {

@@ -6,6 +6,8 @@ use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use crate::lock::Mutex;
+use crate::mcp::tools::Tools;
+use crate::task::ticket::Names;
 
 /// `task_status` and `task_result` answer this long before `fallback_after`, so that the client's own
 /// timeout, which is the same for every call, never fires first.
@@ -17,7 +19,7 @@ const UNAWARE_MAX: usize = 4096;
 /// What the companion tools are told.
 #[derive(Debug)]
 pub struct Companion {
-    pub(super) prefix: Arc<str>,
+    prefix: Arc<str>,
     pub(super) wait_max: Duration,
     /// Sessions, or callers without one, whose list of tools passed without ours.
     unaware: Mutex<HashSet<[u8; 16]>>,
@@ -32,6 +34,13 @@ impl Companion {
             wait_max: spared,
             unaware: Mutex::default(),
         }
+    }
+
+    /// What our tools are called beside the server's. `None`: the server has tools of all our names. Without the
+    /// list, neither raincheck nor the client can know of a name that clashes.
+    pub(in crate::downstream) fn names(&self, tools: Option<&Tools>) -> Option<Names> {
+        let is_taken = |name: &str| tools.is_some_and(|tools| tools.get(name).is_some());
+        Names::free(&self.prefix, is_taken)
     }
 
     fn unaware(&self) -> MutexGuard<'_, HashSet<[u8; 16]>> {

@@ -9,33 +9,23 @@ use serde_json::value::RawValue;
 use super::super::body::Body;
 use super::super::inbound::idempotency;
 use super::super::inbound::requester::{ASKABLE, Requester};
+use super::super::inbound::route_call::{KnownOfCalls, TaskSpec};
 use super::super::legacy::pushes::SessionKey;
 use super::super::proxy::Shared;
-use super::super::reply::{Rpc, undecided};
+use super::super::reply::Rpc;
 use super::super::{claims, tools};
 use super::{delivery, progress};
-use crate::mcp::error::{RpcError, code};
-use crate::mcp::json::{Object, is_object};
+use crate::mcp::json::Object;
 use crate::mcp::request::Request;
-use crate::mcp::tasks_2025::{Wish, created};
-use crate::mcp::tools::{OwnTask, Tool};
+use crate::mcp::tasks_2025::created;
 use crate::mcp::version::Era;
 use crate::runner::claim::{Claim, NotClaimed};
 use crate::runner::seat::{Answer, Guard, Reply};
 use crate::runner::{Announce, Call};
 use crate::task::id::TaskId;
-use crate::task::policy::{InputWhen, Mode, Plan, Rule};
+use crate::task::policy::{InputWhen, Plan};
 use crate::task::state::Status;
 use crate::upstream::Outgoing;
-
-/// A finished task stays so long at least, however short a `ttl` is asked for.
-const RETENTION_MS_MIN: u64 = 1_000;
-
-/// And at most so many times as long as the operator's own `retention`.
-const RETENTIONS_MAX: u64 = 24;
-
-/// Of two members of one name, two readers could take different ones.
-const RESERVED: [&str; 4] = ["_meta", "name", "arguments", "task"];
 
 /// A call as it goes to the server.
 #[derive(Debug)]
@@ -46,7 +36,7 @@ pub(in crate::downstream) struct Sent {
 
 /// The call goes to the server on the client's own session. `None`: the server is to say that it
 /// knows no such session.
-pub(super) fn on_session(
+pub(in crate::downstream) fn on_session(
     front: &Shared,
     by: &Requester,
     headers: &HeaderMap,
@@ -76,50 +66,44 @@ pub(super) fn on_session(
     })
 }
 
-pub(super) async fn answer(
+/// What is known for the route of a call. `speaks_of_tasks`: its session does.
+pub(in crate::downstream) fn known_of_calls<'k>(
+    front: &'k Shared,
+    request: &Request<'_>,
+    speaks_of_tasks: bool,
+) -> KnownOfCalls<'k> {
+    let tool = request.params.get_str("name").unwrap_or_default();
+    KnownOfCalls {
+        rules: &front.rules,
+        keeps_native_tasks: front.settings.pass_native_tasks,
+        trusts_annotations: front.settings.trust_annotations,
+        companion: front.companion.as_ref(),
+        speaks_of_tasks,
+        is_limited: front.runner.limits(&tool),
+        requires_task: front.native_tools.requires_task(&tool),
+        server: tools::known(front),
+    }
+}
+
+/// Makes a task of a call. `sent`: how the call goes to the server. `None`: the call passes, and the server says
+/// that it knows no such session.
+pub(in crate::downstream) async fn make_task(
     front: &Shared,
     by: &Requester,
     request: &Request<'_>,
-    send: impl FnOnce() -> Option<Sent>,
+    spec: TaskSpec,
+    sent: Option<Sent>,
 ) -> Option<Response<Body>> {
     let id = request.id.get();
-    let refuse = |error: &RpcError| Some(Rpc::error(id, error).on_session().into_response());
-    let name = request.params.get_str("name")?;
-    let rule = front.rules.for_tool(&name).0;
-    let wish = match Wish::of(&request.params) {
-        Ok(Some(wish)) => wish,
-        Ok(None) if rule.require_tasks && rule.mode != Mode::Never => {
-            return refuse(&only_as_task());
-        }
-        Ok(None) => return None,
-        Err(error) => return refuse(&error),
-    };
-    if let Err(error) = check(&request.params) {
-        return refuse(&error);
-    }
-    if let Err(error) = front.upstream.era(by.credentials.clone()).await {
-        return Some(undecided(request.id, error));
-    }
-    let known = known(front, by, &name).await;
-    let is_theirs = front.settings.pass_native_tasks && known.own_task != OwnTask::Never;
-    if is_theirs {
-        return None;
-    }
-    if rule.mode == Mode::Never && !known.requires_task() {
-        return refuse(&never_a_task());
-    }
-    let claim = match idempotency::claim_of_legacy(request, by, rule) {
-        Ok(claim) => claim,
-        Err(error) => return refuse(&error),
-    };
-    let Some(Sent { era, mut outgoing }) = send() else {
-        // Passed on, the call would run without a task.
-        let must_not_pass = rule.require_tasks && front.upstream.speaks_http();
+    let Some(Sent { era, mut outgoing }) = sent else {
+        // Passed on, the call would run without a task, and its key would stand for nothing.
+        let must_not_pass = spec.rule.require_tasks || spec.claim.is_some();
+        let must_not_pass = must_not_pass && front.upstream.speaks_http();
         return must_not_pass.then(|| Rpc::busy(id).on_session().into_response());
     };
     idempotency::hide_key(&mut outgoing);
-    outgoing.native_task = known.requires_task() && era == Era::Legacy;
-    outgoing.answer_patience = rule.input_timeout_ms.map(Duration::from_millis);
+    outgoing.native_task = spec.requires_task && era == Era::Legacy;
+    outgoing.answer_patience = spec.rule.input_timeout_ms.map(Duration::from_millis);
     let call = Call {
         caller: by.caller,
         era,
@@ -127,19 +111,16 @@ pub(super) async fn answer(
         announce: Announce::Task,
         digest: idempotency::digest(request),
         outgoing,
-        rule: Rule {
-            retention_ms: retention_ms(wish, rule),
-            ..rule.clone()
-        },
+        rule: spec.rule,
         plan: Plan::Always {
             input: InputWhen::InTask,
         },
         progress_token: None,
-        repeatable: known.repeatable && front.settings.trust_annotations,
+        repeatable: spec.repeatable,
         listed: by.has_credentials,
         session: None,
     };
-    let (made, guard) = match make(front, by.session, (claim, call), &request.params).await {
+    let (made, guard) = match make(front, by.session, (spec.claim, call), &request.params).await {
         Ok(made) => made,
         Err(why) => return Some(why.answer(request.id).on_session().into_response()),
     };
@@ -210,66 +191,4 @@ fn made(result: &RawValue) -> Option<Made> {
         id: TaskId::parse(&id)?,
         created: created(result)?,
     })
-}
-
-fn check(params: &Object<'_>) -> Result<(), RpcError> {
-    if params.is_ambiguous(&RESERVED) {
-        return Err(RpcError::invalid_params(
-            "Invalid params: ambiguous members",
-        ));
-    }
-    if params.get("arguments").is_some_and(|raw| !is_object(raw)) {
-        return Err(RpcError::invalid_params(
-            "Invalid params: arguments must be an object",
-        ));
-    }
-    Ok(())
-}
-
-/// What the server says of the tool. A list that cannot be had says nothing.
-async fn known(front: &Shared, by: &Requester, name: &str) -> Tool {
-    let tools = tools::listed(front, by, ASKABLE).await;
-    let known = tools.as_ref().and_then(|tools| tools.get(name));
-    known.cloned().unwrap_or_default()
-}
-
-/// How long the finished task stays: what was asked for, within limits.
-fn retention_ms(wish: Wish, rule: &Rule) -> u64 {
-    let longest = rule.retention_ms.saturating_mul(RETENTIONS_MAX);
-    wish.ttl_ms.map_or(rule.retention_ms, |wanted| {
-        wanted.clamp(RETENTION_MS_MIN, longest.max(RETENTION_MS_MIN))
-    })
-}
-
-/// The code is the specification's (2025-11-25, Tasks, Tool-Level Negotiation).
-pub(in crate::downstream) fn only_as_task() -> RpcError {
-    RpcError::new(
-        code::METHOD_NOT_FOUND,
-        "Method not found: this tool runs as a task only, which params.task asks for",
-    )
-}
-
-fn never_a_task() -> RpcError {
-    RpcError::new(
-        code::METHOD_NOT_FOUND,
-        "Method not found: this tool does not run as a task",
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_wanted_ttl_is_kept_within_limits() {
-        let rule = Rule {
-            retention_ms: 10_000,
-            ..Rule::default()
-        };
-        let of = |ttl_ms| retention_ms(Wish { ttl_ms }, &rule);
-        assert_eq!(of(None), 10_000);
-        assert_eq!(of(Some(0)), 1_000);
-        assert_eq!(of(Some(60_000)), 60_000);
-        assert_eq!(of(Some(u64::MAX)), 240_000);
-    }
 }

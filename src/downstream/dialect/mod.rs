@@ -4,14 +4,13 @@
 //! `initialize` and `tools/list`, the calls that wish for a task, `tasks/*`, and the answers to the
 //! questions of tasks; all else is the server's own business.
 
-use bytes::Bytes;
 use hyper::header::HeaderValue;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Response};
 
 use super::body::Body;
+use super::inbound::request::LegacyMessage;
 use super::inbound::requester::Requester;
-use super::legacy::words::Words;
 use super::proxy::Shared;
 use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::json::Object;
@@ -31,59 +30,17 @@ mod requests;
 mod result;
 mod said;
 
-pub(super) use call::{Sent, only_as_task};
+pub(super) use call::{Sent, known_of_calls, make_task, on_session};
 pub(super) use edit::{Edit, relay};
 pub(super) use questions::answered;
 
-/// What became of a message.
-pub(super) enum Looked {
-    Answered(Response<Body>),
-    /// The server's business. Its answer is to be edited so.
-    Pass(Option<Edit>),
-}
-
-/// Looks at a message of a client of a server of its era.
-pub(super) async fn look(front: &Shared, by: &Requester, parts: &Parts, body: &Bytes) -> Looked {
-    let headers = &parts.headers;
-    let speaks = speaks(headers);
-    // What a session agrees on is decided by its first answer.
-    let may_begin = !headers.contains_key(SESSION_ID);
-    if !speaks && !may_begin {
-        return Looked::Pass(None);
-    }
-    let answered = match Words::of(body) {
-        Words::Request(request) if speaks => {
-            let edit = Edit::of(front, by, &request);
-            if edit.is_some() {
-                return Looked::Pass(edit);
-            }
-            answer(front, by, &request, || {
-                call::on_session(front, by, headers, &request)
-            })
-            .await
-        }
-        Words::Request(request) if request.method == "initialize" => {
-            return Looked::Pass(Edit::of(front, by, &request));
-        }
-        Words::Answer(id, message) if speaks => answered(front, by, headers, id, &message).await,
-        Words::Request(_) | Words::Answer(..) | Words::Notification(..) | Words::Other => None,
-    };
-    match answered {
-        Some(response) => Looked::Answered(response),
-        None => Looked::Pass(None),
-    }
-}
-
-/// The answer to a request of this dialect; `None`: it is the server's own business. `send` tells how
-/// a call goes to the server.
+/// The answer to a request about a task. `None`: it is the server's own business.
 pub(super) async fn answer(
     front: &Shared,
     by: &Requester,
     request: &Request<'_>,
-    send: impl FnOnce() -> Option<Sent>,
 ) -> Option<Response<Body>> {
     match &*request.method {
-        "tools/call" => Box::pin(call::answer(front, by, request, send)).await,
         "tasks/get" | "tasks/cancel" | "tasks/list" => {
             Box::pin(requests::answer(front, by, request)).await
         }
@@ -106,13 +63,13 @@ pub(super) fn wishes(headers: &HeaderMap, params: &Object<'_>) -> bool {
 
 /// Completes a message on a session whose version is not known here, where its words exist in 2025-11-25 only. A replica
 /// that did not hear `initialize` would else ignore silently that the client wishes for a task.
-pub(super) fn complete_version(parts: &mut Parts, body: &[u8]) {
+pub(super) fn complete_version(parts: &mut Parts, message: &LegacyMessage<'_>) {
     let headers = &parts.headers;
     if headers.contains_key(PROTOCOL_VERSION) || !headers.contains_key(SESSION_ID) {
         return;
     }
-    if let Words::Request(request) = Words::of(body)
-        && is_only_of_newest(&request)
+    if let LegacyMessage::Request(request) = message
+        && is_only_of_newest(request)
     {
         let newest = HeaderValue::from_static(LEGACY_NEWEST);
         parts.headers.insert(PROTOCOL_VERSION, newest);

@@ -111,7 +111,7 @@ impl Asked {
     pub(super) fn with_tickets(mut self, desk: &Desk<'_>) -> Self {
         let name = self.name.as_deref().unwrap_or_default();
         self.patience = Patience::of(&self.rule, desk);
-        self.repeatable = desk.known(name).repeatable && self.front.settings.trust_annotations;
+        self.repeatable = desk.is_repeatable(name) && self.front.settings.trust_annotations;
         self
     }
 

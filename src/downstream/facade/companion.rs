@@ -36,7 +36,7 @@ pub(super) async fn answer(
     headers: &HeaderMap,
 ) -> Option<Response<Body>> {
     let tool = desk.tool(&request.params.get_str("name")?)?;
-    Some(companion::legacy_call(desk, tool, request, headers).await)
+    Some(companion::call(desk, tool, request, headers).await)
 }
 
 /// The answer to `tools/list` with our tools in it.

@@ -10,18 +10,18 @@ use hyper::{HeaderMap, Method, Response, StatusCode};
 
 use super::body::Body;
 use super::dialect::{self, Edit};
+use super::inbound::request::LegacyMessage;
 use super::inbound::requester::Requester;
-use super::intercept::is_translated;
-use super::legacy::words::Words;
+use super::inbound::route::is_translated;
+use super::inbound::route_call::{CallRoute, route_task};
 use super::proxy::Shared;
-use super::reply::{self, Rpc};
-use super::{cancels, held};
+use super::reply::{self, Rpc, undecided};
+use super::{cancels, held, tools};
 use crate::mcp::error::RpcError;
 use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::json::Object;
 use crate::mcp::meta;
 use crate::mcp::request::Request;
-use crate::mcp::tasks_2025::Wish;
 use crate::mcp::version::Era;
 
 mod asked;
@@ -108,7 +108,8 @@ pub(super) async fn post(
     front: &Shared,
     by: &Requester,
     parts: &Parts,
-    body: Bytes,
+    body: &Bytes,
+    message: &LegacyMessage<'_>,
 ) -> Response<Body> {
     if let Some(version) = parts.headers.get(PROTOCOL_VERSION)
         && !version.to_str().is_ok_and(words::is_known_version)
@@ -118,29 +119,26 @@ pub(super) async fn post(
             "Bad request: MCP-Protocol-Version is none that is spoken here",
         );
     }
-    match Words::of(&body) {
-        Words::Request(request) if !request.has_id() => reply::refuse(
+    match message {
+        LegacyMessage::Request(request) if !request.has_id() => reply::refuse(
             StatusCode::BAD_REQUEST,
             "Invalid request: id must be a string or an integer",
         ),
-        Words::Request(request)
+        LegacyMessage::Request(request)
             if request.method == "initialize" && !parts.headers.contains_key(SESSION_ID) =>
         {
-            Box::pin(handshake::answer(front, by, &request)).await
+            Box::pin(handshake::answer(front, by, request)).await
         }
-        Words::Request(request) => match Session::find(front, by, &parts.headers).await {
-            Ok(session) => Box::pin(answer(front, by, &parts.headers, session, &request)).await,
+        LegacyMessage::Request(request) => match Session::find(front, by, &parts.headers).await {
+            Ok(session) => Box::pin(answer(front, by, &parts.headers, session, request)).await,
             Err(unfound) => unfound.into_response(Some(request.id)),
         },
-        Words::Notification(method, params) => {
+        LegacyMessage::Notification(..) => {
             let session = match Session::find(front, by, &parts.headers).await {
                 Ok(session) => session,
                 Err(unfound) => return unfound.into_response(None),
             };
-            let params = params.unwrap_or_default();
-            if method == "notifications/cancelled"
-                && let Some(id) = params.get("requestId")
-            {
+            if let Some(id) = message.cancels() {
                 if front.carried.cancel(session.key(), id) {
                     return reply::empty(StatusCode::ACCEPTED);
                 }
@@ -152,12 +150,12 @@ pub(super) async fn post(
             }
             reply::empty(StatusCode::ACCEPTED)
         }
-        Words::Answer(id, message) => {
+        LegacyMessage::Answer(id, message) => {
             let session = match Session::find(front, by, &parts.headers).await {
                 Ok(session) => session,
                 Err(unfound) => return unfound.into_response(None),
             };
-            if let Some(taken) = dialect::answered(front, by, &parts.headers, id, &message).await {
+            if let Some(taken) = dialect::answered(front, by, &parts.headers, id, message).await {
                 return taken;
             }
             match questions::answer(front, &session, id, body.clone()).await {
@@ -166,7 +164,7 @@ pub(super) async fn post(
             }
         }
         // 2025-06-18 removed batches, and no client that is known sends any.
-        Words::Other => reply::refuse(
+        LegacyMessage::Unclear(_) => reply::refuse(
             StatusCode::BAD_REQUEST,
             "Invalid request: not one JSON-RPC message",
         ),
@@ -236,17 +234,34 @@ async fn tasks(
     session: &Session,
     request: &Request<'_>,
 ) -> Option<Response<Body>> {
-    let is_call = request.method == "tools/call";
-    if !session.has_tasks() || !(is_call || request.method.starts_with("tasks/")) {
+    if !session.has_tasks() {
         return None;
     }
-    let sent = if is_call && Wish::is_in(&request.params) {
-        let asked = Asked::new(front, (by, headers), session.clone(), request);
-        Some(asked.ok()?.sent().await)
-    } else {
-        None
-    };
-    dialect::answer(front, by, request, || sent).await
+    if request.method != "tools/call" {
+        return dialect::answer(front, by, request).await;
+    }
+    let mut known = dialect::known_of_calls(front, request, true);
+    loop {
+        match route_task(request, by, &known) {
+            CallRoute::Ask(question) => {
+                let capabilities = session.entry.capabilities.get();
+                let asking = tools::ask(front, by, capabilities, question, &mut known.server);
+                if let Err(error) = asking.await {
+                    return Some(undecided(request.id, error));
+                }
+            }
+            CallRoute::Refuse(error) => {
+                let refused = Rpc::error(request.id.get(), &error).on_session();
+                return Some(refused.into_response());
+            }
+            CallRoute::Task(spec) => {
+                let asked = Asked::new(front, (by, headers), session.clone(), request).ok()?;
+                let sent = Some(asked.sent().await);
+                return dialect::make_task(front, by, request, *spec, sent).await;
+            }
+            CallRoute::Pass | CallRoute::Companion(..) | CallRoute::Carry(_) => return None,
+        }
+    }
 }
 
 /// Why a session was not changed.

@@ -3,8 +3,8 @@
 
 use serde_json::value::RawValue;
 
+use super::request::Modern;
 use super::requester::{KeyHeader, Requester};
-use crate::downstream::intercept::Modern;
 use crate::mcp::error::RpcError;
 use crate::mcp::json::{Object, set, string};
 use crate::mcp::meta::IDEMPOTENCY_KEY;

@@ -1,4 +1,10 @@
-//! What a client's request is: who sent it, and what it says of itself. Pure.
+//! What a client's request is: where it came in, who sent it, what it says, and what becomes of it. Pure.
 
+pub mod access;
+pub(super) mod envelope;
 pub(super) mod idempotency;
+pub(super) mod request;
 pub(super) mod requester;
+pub(super) mod route;
+pub(super) mod route_call;
+pub(super) mod route_session;

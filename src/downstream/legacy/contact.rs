@@ -12,11 +12,11 @@ use hyper::{Response, StatusCode};
 
 use super::super::body::Body;
 use super::super::dialect::Edit;
+use super::super::inbound::request::LegacyMessage;
 use super::super::inbound::requester::Requester;
 use super::super::proxy::Shared;
 use super::super::{facade, held, pass};
 use super::on_http::{held_call, pass_on};
-use super::words::Words;
 use super::{lines, stream};
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Object;
@@ -29,11 +29,12 @@ pub(super) async fn post(
     front: &Shared,
     by: &Requester,
     parts: Parts,
-    body: Bytes,
+    body: &Bytes,
+    message: &LegacyMessage<'_>,
     edit: Option<Edit>,
 ) -> Response<Body> {
     let again = edit.clone();
-    let response = match held_call(front, by, &parts.headers, Words::of(&body)) {
+    let response = match held_call(front, by, &parts.headers, message) {
         // Of a session that began at another replica, or before a restart.
         Some(call) => held::post(front, by, parts.clone(), body.clone(), call).await,
         None => pass_on(front, by, parts.clone(), body.clone(), edit).await,
@@ -45,14 +46,14 @@ pub(super) async fn post(
     if is_answer(&response) {
         front.upstream.answered_over_http();
     } else if turns_out_old(front, by, response.status()).await {
-        return lines::post(front, by, &parts, &body, again).await;
+        return lines::post(front, by, &parts, body, message, again).await;
     }
-    if !is_initialize(&parts, &body) {
+    if !is_initialize(&parts, message) {
         return response;
     }
     let (response, is_refused) = look_for_refusal(response).await;
     if is_refused && facade::turns_out_to_serve(front, by, &parts.headers).await {
-        return facade::post(front, by, &parts, body).await;
+        return facade::post(front, by, &parts, body, message).await;
     }
     response
 }
@@ -75,15 +76,14 @@ pub(super) fn may_be_refused(
     front: &Shared,
     known: Option<Era>,
     parts: &Parts,
-    body: &[u8],
+    message: &LegacyMessage<'_>,
 ) -> bool {
-    known != Some(Era::Modern) && front.upstream.speaks_http() && is_initialize(parts, body)
+    known != Some(Era::Modern) && front.upstream.speaks_http() && is_initialize(parts, message)
 }
 
-fn is_initialize(parts: &Parts, body: &[u8]) -> bool {
+fn is_initialize(parts: &Parts, message: &LegacyMessage<'_>) -> bool {
     // A client that has a session is past that.
-    !parts.headers.contains_key(SESSION_ID)
-        && matches!(Words::of(body), Words::Request(request) if request.method == "initialize")
+    !parts.headers.contains_key(SESSION_ID) && message.asks_for("initialize")
 }
 
 /// Whether the server wants no such client: by its status, or by an error in a small body. What was

@@ -14,6 +14,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::super::body::Body;
 use super::super::dialect::Edit;
+use super::super::inbound::request::{LegacyMessage, Unclear};
 use super::super::inbound::requester::Requester;
 use super::super::keep_alive::keep_alive;
 use super::super::proxy::Shared;
@@ -23,7 +24,7 @@ use super::stream::{Place, Source, read};
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Object;
-use crate::mcp::scan::scan;
+use crate::mcp::request::Request;
 use crate::mcp::sse;
 use crate::upstream::channel::session::{Asked, Said, Session, Untaken};
 use crate::upstream::channel::sessions::Line;
@@ -34,8 +35,6 @@ const HEAD_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long a server may take to answer `initialize`: `npx -y` may have to fetch it first.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_mins(1);
-
-const RESERVED: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
 
 /// GET and DELETE. Everything else is not allowed.
 pub(super) fn answer(front: &Shared, by: &Requester, parts: &Parts) -> Response<Body> {
@@ -68,59 +67,62 @@ pub(super) async fn post(
     by: &Requester,
     parts: &Parts,
     body: &Bytes,
+    message: &LegacyMessage<'_>,
     edit: Option<Edit>,
 ) -> Response<Body> {
-    let Ok(text) = scan(body) else {
-        let error = RpcError::parse("Parse error: not JSON");
-        return reply::refusal(StatusCode::BAD_REQUEST, &error);
-    };
-    let object = match Object::parse(text) {
-        Ok(object) if !object.is_ambiguous(&RESERVED) => object,
+    let text = std::str::from_utf8(body).unwrap_or_default();
+    let request = match message {
+        LegacyMessage::Request(request) => request,
+        LegacyMessage::Unclear(Unclear::Json) => {
+            let error = RpcError::parse("Parse error: not JSON");
+            return reply::refusal(StatusCode::BAD_REQUEST, &error);
+        }
         // Revision 2025-06-18 removed batches, and over a pipe nobody ever answered one.
-        Ok(_) | Err(_) => {
+        LegacyMessage::Unclear(Unclear::Envelope) => {
             return reply::refuse(
                 StatusCode::BAD_REQUEST,
                 "Invalid request: not one JSON-RPC message",
             );
         }
-    };
-    let (Some(id), Some(method)) = (object.get("id"), object.get_str("method")) else {
-        // A notification, or the answer to a question.
-        let session = match find(front, by, &parts.headers) {
-            Ok(session) => session,
-            Err(unfound) => return unfound.into_response(),
-        };
-        let told = session.tell(text.to_owned()).await;
-        if object.get_str("method").as_deref() == Some("notifications/cancelled")
-            && let Some(params) = object.get_object("params")
-            && let Some(id) = params.get("requestId")
-        {
-            session.cancelled(id);
+        LegacyMessage::Notification(..)
+        | LegacyMessage::Answer(..)
+        | LegacyMessage::Unclear(Unclear::Kind) => {
+            let session = match find(front, by, &parts.headers) {
+                Ok(session) => session,
+                Err(unfound) => return unfound.into_response(),
+            };
+            let told = session.tell(text.to_owned()).await;
+            if let Some(id) = message.cancels() {
+                session.cancelled(id);
+            }
+            return if told {
+                reply::empty(StatusCode::ACCEPTED)
+            } else {
+                Unfound::Unknown.into_response()
+            };
         }
-        return if told {
-            reply::empty(StatusCode::ACCEPTED)
-        } else {
-            Unfound::Unknown.into_response()
-        };
     };
-    let is_id = id.get().starts_with('"') || id.get().parse::<i64>().is_ok();
-    if !is_id {
+    if !request.has_id() {
         return reply::refuse(
             StatusCode::BAD_REQUEST,
             "Invalid request: id must be a string or an integer",
         );
     }
     let asked = Asked {
-        id,
-        method: &method,
-        params: object.get_object("params"),
+        id: request.id,
+        method: &request.method,
+        params: Some(request.params.clone()),
         text,
         streams: by.reads_events,
     };
     // A drain waits for it.
     let answer = front.passing.token();
-    if method == "initialize" && !parts.headers.contains_key(SESSION_ID) {
-        return initialize(front, by, parts, &asked, edit.as_ref()).await;
+    if request.method == "initialize" && !parts.headers.contains_key(SESSION_ID) {
+        let (response, is_refused) = initialize(front, by, &asked, edit.as_ref()).await;
+        if is_refused && facade::turns_out_to_serve(front, by, &parts.headers).await {
+            return Box::pin(facade::post(front, by, parts, body, message)).await;
+        }
+        return response;
     }
     let session = match find(front, by, &parts.headers) {
         Ok(session) => session,
@@ -128,7 +130,7 @@ pub(super) async fn post(
     };
     let patience = by.head_patience(HEAD_PATIENCE);
     match session.ask(&asked).await {
-        Ok(said) => match held_call(front, by, &parts.headers, &asked, session) {
+        Ok(said) => match held_call(front, by, &parts.headers, request, session) {
             Some(call) => {
                 let patience = call.head_patience(by, HEAD_PATIENCE);
                 hold(front, call, said, patience).await
@@ -139,16 +141,14 @@ pub(super) async fn post(
     }
 }
 
-/// Begins a session. It has an id once the server has agreed to it.
+/// Begins a session. It has an id once the server has agreed to it. Whether the server refused it.
 async fn initialize(
     front: &Shared,
     by: &Requester,
-    parts: &Parts,
     asked: &Asked<'_>,
     edit: Option<&Edit>,
-) -> Response<Body> {
+) -> (Response<Body>, bool) {
     let caller = *by.caller.as_bytes();
-    let failed = |failure| Rpc::failure(asked.id.get(), failure).into_response();
     let credentials = by.credentials.as_ref();
     let open = async |line| {
         let opened = front.upstream.open_session(caller, credentials, line);
@@ -164,7 +164,7 @@ async fn initialize(
     }
     let (id, begun, _, unknown) = match opened {
         Ok(opened) => opened,
-        Err(error) => return undecided(asked.id, error),
+        Err(error) => return (undecided(asked.id, error), false),
     };
     let (answer, agreed) = match begun {
         Begun::Agreed(answer) => {
@@ -173,13 +173,10 @@ async fn initialize(
         }
         Begun::Refused(answer) => (answer, false),
         Begun::Not | Begun::Late => {
-            return failed(Failure::new(Reason::UpstreamUnreachable, SideEffect::None));
+            let failure = Failure::new(Reason::UpstreamUnreachable, SideEffect::None);
+            return (Rpc::failure(asked.id.get(), failure).into_response(), false);
         }
     };
-    if !agreed && facade::turns_out_to_serve(front, by, &parts.headers).await {
-        let again = Bytes::copy_from_slice(asked.text.as_bytes());
-        return Box::pin(facade::post(front, by, parts, again)).await;
-    }
     let said = edited(edit, answer);
     let mut response = reply::passed(said.clone());
     if agreed && let Ok(id) = HeaderValue::try_from(&*id) {
@@ -187,7 +184,7 @@ async fn initialize(
         front.agreed.note(&by.caller, response.headers(), &said);
         unknown.becomes_known();
     }
-    response
+    (response, !agreed)
 }
 
 /// What became of a handshake.
@@ -288,12 +285,12 @@ fn held_call(
     front: &Shared,
     by: &Requester,
     headers: &HeaderMap,
-    asked: &Asked<'_>,
+    request: &Request<'_>,
     session: Arc<Session>,
 ) -> Option<held::Call> {
-    let params = asked.params.as_ref()?;
-    let call = held::Call::of(front, by, headers, asked.id, asked.method, params)?;
-    let id = asked.id.to_owned();
+    let (method, params) = (&request.method, &request.params);
+    let call = held::Call::of(front, by, headers, request.id, method, params)?;
+    let id = request.id.to_owned();
     Some(call.stopped_by(|text| async move {
         session.tell(text).await;
         // Many servers never answer what was cancelled.

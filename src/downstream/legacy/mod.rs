@@ -1,17 +1,17 @@
 //! Legacy clients: what of their sessions raincheck reads, and what passes as it is.
 
 use bytes::Bytes;
-use hyper::body::Incoming;
 use hyper::http::request::Parts;
-use hyper::{Method, Response};
+use hyper::{Method, Response, StatusCode};
 
 use super::body::Body;
-use super::dialect::Looked;
+use super::dialect::Edit;
+use super::inbound::request::{Inbound, LegacyMessage};
 use super::inbound::requester::Requester;
-use super::intake::{Read, read};
-use super::proxy::{Front, Shared};
-use super::reply::Rpc;
-use super::{dialect, facade, held, pass, sent};
+use super::inbound::route_session::{SessionRoute, route_session};
+use super::proxy::Shared;
+use super::related::forget_length;
+use super::{dialect, facade, held, pass, reply};
 
 pub mod agreed;
 pub(super) mod calls;
@@ -22,88 +22,84 @@ mod lines;
 mod on_http;
 pub mod pushes;
 mod stream;
-pub(super) mod words;
 
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::version::Era;
-use crate::task::policy::{Plan, plan};
 use on_http::{held_call, pass_on};
-use words::Words;
-
-/// A message, a stream or the end of a session, from the network.
-pub(super) async fn answer(front: &Shared, parts: Parts, body: Incoming) -> Response<Body> {
-    if parts.method != Method::POST {
-        return other(front, parts).await;
-    }
-    match read(front, body).await {
-        Read::Whole(body) => {
-            let bytes = body.len();
-            let by = front.requester(&parts, Era::Legacy);
-            sent::asked_with(bytes, Box::pin(post(front, &by, parts, body)).await)
-        }
-        Read::Refused(refusal) => refusal,
-    }
-}
 
 /// A message, whose body was read.
 pub(super) async fn post(
     front: &Shared,
     by: &Requester,
     parts: Parts,
-    body: Bytes,
+    body: &Bytes,
+    message: Inbound<'_>,
 ) -> Response<Body> {
-    if let Some(refusal) = front.refuses_message(&parts, &body) {
+    if let Some(refusal) = front.refuses_message(&parts.headers, &message) {
         return refusal;
     }
     let mut parts = front.agreed.completed(by, parts);
-    let body = front.hide_our_ids(&mut parts, body).await;
+    let message = message.legacy();
+    if let Some(edited) = front.hide_our_ids(body, &message).await {
+        forget_length(&mut parts.headers);
+        let message = Inbound::read(&edited).legacy();
+        return Box::pin(on_session(front, by, parts, &edited, &message)).await;
+    }
+    on_session(front, by, parts, body, &message).await
+}
+
+async fn on_session(
+    front: &Shared,
+    by: &Requester,
+    mut parts: Parts,
+    body: &Bytes,
+    message: &LegacyMessage<'_>,
+) -> Response<Body> {
     // What is learnt meanwhile came too late for the question that follows.
     let known = front.upstream.known_era();
     if facade::serves(front, by, &parts.headers).await {
-        return Box::pin(facade::post(front, by, &parts, body)).await;
+        return Box::pin(facade::post(front, by, &parts, body, message)).await;
     }
-    dialect::complete_version(&mut parts, &body);
-    let edit = match dialect::look(front, by, &parts, &body).await {
-        Looked::Answered(response) => return response,
-        Looked::Pass(edit) => edit,
+    dialect::complete_version(&mut parts, message);
+    let headers = &parts.headers;
+    let speaks_of_tasks = dialect::speaks(headers);
+    let (answered, edit) = match route_session(message, by, speaks_of_tasks) {
+        SessionRoute::Initialize(request) => (None, Edit::of(front, by, request)),
+        SessionRoute::Tools(request) => {
+            let edit = speaks_of_tasks.then(|| Edit::of(front, by, request));
+            let edit = edit.flatten();
+            let listing = calls::tools(front, by, (&parts, body), request, edit.as_ref());
+            (Box::pin(listing).await, edit)
+        }
+        SessionRoute::Call(request) => (
+            Box::pin(calls::answer(front, by, headers, request)).await,
+            None,
+        ),
+        SessionRoute::Task(request) => (dialect::answer(front, by, request).await, None),
+        SessionRoute::Cancel(id) => {
+            let session = by.session;
+            let is_ours = session.is_some_and(|session| front.carried.cancel(session, id));
+            (is_ours.then(|| reply::empty(StatusCode::ACCEPTED)), None)
+        }
+        SessionRoute::Answer(id, message) => {
+            let answering = calls::answered(front, by, headers, (id, message));
+            (Box::pin(answering).await, None)
+        }
+        SessionRoute::Pass => (None, None),
     };
-    let words = Words::of(&body);
-    if let Some(answered) =
-        Box::pin(calls::post(front, by, &parts, &body, &words, edit.as_ref())).await
-    {
+    if let Some(answered) = answered {
         return answered;
     }
-    if let Some(refusal) = only_as_task(front, &parts, &words) {
-        return refusal;
-    }
-    if !front.upstream.is_decided() || contact::may_be_refused(front, known, &parts, &body) {
-        drop(words);
-        return Box::pin(contact::post(front, by, parts, body, edit)).await;
+    if !front.upstream.is_decided() || contact::may_be_refused(front, known, &parts, message) {
+        return Box::pin(contact::post(front, by, parts, body, message, edit)).await;
     }
     if front.upstream.speaks_http() {
-        return match held_call(front, by, &parts.headers, words) {
-            Some(call) => held::post(front, by, parts, body, call).await,
-            None => pass_on(front, by, parts, body, edit).await,
+        return match held_call(front, by, &parts.headers, message) {
+            Some(call) => held::post(front, by, parts, body.clone(), call).await,
+            None => pass_on(front, by, parts, body.clone(), edit).await,
         };
     }
-    lines::post(front, by, &parts, &body, edit).await
-}
-
-/// The refusal of a call whose tool runs as a task only, and which is none. The rule holds whatever
-/// revision the session speaks: in those before 2025-11-25 nobody can ask for a task.
-fn only_as_task(front: &Front, parts: &Parts, words: &Words<'_>) -> Option<Response<Body>> {
-    let Words::Request(request) = words else {
-        return None;
-    };
-    if request.method != "tools/call" || dialect::wishes(&parts.headers, &request.params) {
-        return None;
-    }
-    let name = request.params.get_str("name")?;
-    let rule = front.rules.for_tool(&name).0;
-    (plan(rule, false, false) == Plan::Refuse).then(|| {
-        let refused = Rpc::error(request.id.get(), &dialect::only_as_task());
-        refused.on_session().into_response()
-    })
+    lines::post(front, by, &parts, body, message, edit).await
 }
 
 /// The client ends its session: what of ours runs there ends at once, whatever the server says.

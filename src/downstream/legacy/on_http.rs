@@ -4,9 +4,9 @@ use bytes::Bytes;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Response};
 
-use super::words::Words;
 use crate::downstream::body::Body;
 use crate::downstream::dialect::Edit;
+use crate::downstream::inbound::request::LegacyMessage;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::proxy::Shared;
 use crate::downstream::{cancels, dialect, held, pass};
@@ -29,21 +29,16 @@ pub(super) fn held_call(
     front: &Shared,
     by: &Requester,
     headers: &HeaderMap,
-    words: Words<'_>,
+    message: &LegacyMessage<'_>,
 ) -> Option<held::Call> {
-    match words {
-        Words::Request(asked) => {
-            held::Call::of(front, by, headers, asked.id, &asked.method, &asked.params)
-        }
-        Words::Notification(method, Some(params)) if method == "notifications/cancelled" => {
-            if let Some(id) = params.get("requestId")
-                && !held::cancelled(front, by, id)
-                && let Some(session) = by.session
-            {
-                cancels::pass_on(front, session, id);
-            }
-            None
-        }
-        Words::Notification(..) | Words::Answer(..) | Words::Other => None,
+    if let LegacyMessage::Request(asked) = message {
+        return held::Call::of(front, by, headers, asked.id, &asked.method, &asked.params);
     }
+    if let Some(id) = message.cancels()
+        && !held::cancelled(front, by, id)
+        && let Some(session) = by.session
+    {
+        cancels::pass_on(front, session, id);
+    }
+    None
 }

@@ -5,13 +5,12 @@ use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request};
 
+use super::super::inbound::request::Inbound;
 use super::super::inbound::requester::Piped;
-use super::super::intercept::era_by_body;
 use super::super::proxy::Shared;
 use super::super::tools;
 use crate::mcp::json::Object;
 use crate::mcp::meta::{CLIENT_CAPABILITIES, PROTOCOL_VERSION};
-use crate::mcp::scan::scan;
 use crate::mcp::version::Era;
 use crate::mcp::{headers, params};
 
@@ -32,15 +31,15 @@ pub(super) struct Letter {
 impl Letter {
     /// `None`: this is no message.
     pub(super) fn read(text: &Bytes) -> Option<Self> {
-        let era = era_by_body(text);
-        let object = Object::parse(scan(text).ok()?).ok()?;
+        let message = Inbound::read(text);
+        let object = message.members()?;
         let method = object.get_str("method").map(Box::from);
         let id = object.get("id").map(|id| Box::from(id.get()));
         let cancels = (method.as_deref() == Some("notifications/cancelled"))
-            .then(|| object.get_object("params")?.get("requestId"))
+            .then(|| message.params()?.get("requestId"))
             .flatten();
         Some(Self {
-            era,
+            era: message.era(),
             id: id.filter(|_| method.is_some()),
             method,
             cancels: cancels.map(|id| id.get().into()),
@@ -49,12 +48,11 @@ impl Letter {
     }
 
     /// What a modern client says beside the message.
-    pub(super) async fn modern_headers(&self, front: &Shared) -> HeaderMap {
+    pub(super) async fn modern_headers(&self, front: &Shared, message: &Inbound<'_>) -> HeaderMap {
         let mut out = plain_headers();
         // What is wrong with the message itself is found where all messages are read.
-        let text = std::str::from_utf8(&self.text).unwrap_or_default();
-        let object = Object::parse(text).unwrap_or_default();
-        let params = object.get_object("params").unwrap_or_default();
+        let none = Object::default();
+        let params = message.params().unwrap_or(&none);
         let meta = params.get_object("_meta").unwrap_or_default();
         let mut put = |name: &str, value: Option<&str>| {
             let name = HeaderName::try_from(name);

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::dispatch::post;
+use super::inbound::request::Inbound;
 use super::proxy::Front;
 use super::reply::Rpc;
 use crate::lock::Mutex;
@@ -179,9 +180,10 @@ impl Client {
     async fn ask(&self, letter: &Letter, id: &str, number: u64) {
         let (heard, resumable) = match letter.era {
             Era::Modern => {
-                let headers = letter.modern_headers(&self.front).await;
+                let message = Inbound::read(&letter.text);
+                let headers = letter.modern_headers(&self.front, &message).await;
                 let parts = parts(Method::POST, headers);
-                let response = post(&self.front, parts, letter.text.clone()).await;
+                let response = post(&self.front, parts, &letter.text, message).await;
                 let over = |_: &str| self.is_over(id, number);
                 (self.relay(response, Some(id), over).await, None)
             }

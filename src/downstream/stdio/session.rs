@@ -7,11 +7,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Collected, Limited};
 use hyper::header::{HeaderMap, HeaderValue};
+use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
 use tokio::sync::Notify;
 
 use super::super::body::Body;
-use super::super::dispatch::post;
+use super::super::dispatch;
+use super::super::inbound::request::Inbound;
 use super::super::legacy;
 use super::super::proxy::Shared;
 use super::answer::answer_to;
@@ -87,14 +89,14 @@ impl Session {
             self.headers()
         };
         let sent_on = headers.get(SESSION_ID).cloned();
-        let response = post(front, parts(Method::POST, headers), letter.text.clone()).await;
+        let response = post(front, parts(Method::POST, headers), &letter.text).await;
         let (response, is_lost) = match &sent_on {
             Some(_) => look_for_loss(response).await,
             None => (response, false),
         };
         if is_lost && self.renew(front, sent_on.as_ref()).await {
             let again = parts(Method::POST, self.headers());
-            return (post(front, again, letter.text.clone()).await, None);
+            return (post(front, again, &letter.text).await, None);
         }
         let named = response.headers().get(SESSION_ID).cloned();
         (response, named)
@@ -139,7 +141,7 @@ impl Session {
             ..before
         };
         if let Some(initialized) = agreed.initialized.clone() {
-            let told = post(front, parts(Method::POST, agreed.headers()), initialized);
+            let told = post(front, parts(Method::POST, agreed.headers()), &initialized);
             drop(tokio::time::timeout(TELL, told).await);
         }
         *self.agreed_now() = agreed;
@@ -160,10 +162,15 @@ impl Session {
     }
 }
 
+/// Posts a message as a client over HTTP would.
+async fn post(front: &Shared, parts: Parts, text: &Bytes) -> Response<Body> {
+    dispatch::post(front, parts, text, Inbound::read(text)).await
+}
+
 /// The session that the server opens. `None`: it does not agree, which raincheck, too, says with 200.
 async fn open(front: &Shared, initialize: Bytes) -> Option<HeaderValue> {
     let request = Letter::read(&initialize)?.id?;
-    let response = post(front, parts(Method::POST, plain_headers()), initialize).await;
+    let response = post(front, parts(Method::POST, plain_headers()), &initialize).await;
     let id = response.headers().get(SESSION_ID).cloned()?;
     let answer = answer_to(response, &request).await?;
     // What it says was told once; only that it agrees counts.

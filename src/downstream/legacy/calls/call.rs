@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::http::request::Parts;
 use hyper::{HeaderMap, Response};
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
@@ -12,14 +11,14 @@ use uuid::Uuid;
 
 use super::super::super::body::Body;
 use super::super::super::companion::desk::Desk;
-use super::super::super::companion::state::Companion;
 use super::super::super::facade::said::{self, Said};
 use super::super::super::facade::stream;
 use super::super::super::inbound::idempotency;
 use super::super::super::inbound::requester::Requester;
+use super::super::super::inbound::route_call::{CallRoute, CarrySpec, route_call};
 use super::super::super::proxy::Shared;
 use super::super::super::reply::{Rpc, undecided};
-use super::super::super::tools::{self, Known};
+use super::super::super::tools;
 use super::super::super::{cancels, claims, companion, dialect, held};
 use super::super::carried::{Carrying, Ids, Refused};
 use super::super::pushes::SessionKey;
@@ -28,145 +27,66 @@ use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Object;
 use crate::mcp::meta::PROGRESS_TOKEN;
 use crate::mcp::request::Request;
-use crate::mcp::tools::Tool;
 use crate::mcp::version::Era;
+use crate::runner::Call;
 use crate::runner::claim::{Claim, NotClaimed};
 use crate::runner::seat::{Answer, Client, Reply};
-use crate::runner::{Announce, Call};
-use crate::task::policy::{Mode, Plan, Rule};
+use crate::task::policy::Rule;
 use crate::upstream::{Outgoing, Pin};
 
 /// Messages that wait for a slow client.
 const MESSAGES_MAX: usize = 64;
 
-/// `None`: it passes.
-pub(super) async fn answer(
+/// Does with a call what the route says. `None`: it passes.
+pub(in crate::downstream) async fn answer(
     front: &Shared,
     by: &Requester,
-    parts: &Parts,
+    headers: &HeaderMap,
     request: &Request<'_>,
 ) -> Option<Response<Body>> {
-    let name = request.params.get_str("name")?;
-    let is_native = is_native(front, by, &parts.headers, &name).await;
-    let rule = front.rules.for_tool(&name).0;
-    // What passes waits for no turn.
-    let is_limited = front.runner.limits(&name);
-    let may_be_ours = is_native || is_limited || front.companion.is_some();
-    if !may_be_ours && !idempotency::may_claim(request, by, rule) {
-        return None;
-    }
-    let id = request.id.get();
-    let refuse = |error: &RpcError| Some(Rpc::error(id, error).on_session().into_response());
-    let claim = match idempotency::claim_of_legacy(request, by, rule) {
-        Ok(claim) => claim,
-        Err(error) => return refuse(&error),
-    };
-    if claim.is_some() || is_limited {
-        // What passes to a server that is not known yet would not be claimed, and not be counted.
-        if let Err(error) = front.upstream.era(by.credentials.clone()).await {
-            return Some(undecided(request.id, error));
+    let mut known = dialect::known_of_calls(front, request, dialect::speaks(headers));
+    let spec = loop {
+        match route_call(request, by, &known) {
+            CallRoute::Ask(question) => {
+                let capabilities = by.session_capabilities();
+                let asking = tools::ask(front, by, capabilities, question, &mut known.server);
+                if let Err(error) = Box::pin(asking).await {
+                    return Some(undecided(request.id, error));
+                }
+            }
+            CallRoute::Refuse(error) => {
+                let refused = Rpc::error(request.id.get(), &error).on_session();
+                return Some(refused.into_response());
+            }
+            CallRoute::Pass => return None,
+            CallRoute::Companion(tool, names, companion) => {
+                let desk = Desk::of(front, by, companion, names);
+                return Some(companion::call(&desk, tool, request, headers).await);
+            }
+            CallRoute::Task(spec) => {
+                let sent = dialect::on_session(front, by, headers, request);
+                return Box::pin(dialect::make_task(front, by, request, *spec, sent)).await;
+            }
+            CallRoute::Carry(spec) => break spec,
         }
-    } else if !may_be_ours || !front.upstream.is_decided() {
-        return None;
-    }
-    let is_unknown = |it: &Companion| it.is_unknown_to(&by.name());
-    let desk = if front.companion.as_ref().is_some_and(is_unknown) {
-        None
-    } else {
-        Desk::open(front, by, by.session_capabilities()).await
     };
-    if let Some(desk) = &desk
-        && let Some(tool) = desk.tool(&name)
-    {
-        return Some(companion::legacy_call(desk, tool, request, &parts.headers).await);
-    }
-    let terms = match &desk {
-        Some(desk) => Terms::of(desk, rule, &name),
-        None if claim.is_none() && !is_native => Terms::only_held(rule, Known::default()),
-        None => Terms::held(by, front, (&name, rule)).await,
-    };
-    if claim.is_none() {
-        let is_natives = is_native && terms.known.requires_task;
-        let may_pass = terms.plan == Plan::Held && !is_natives && !is_limited;
-        if may_pass || terms.plan == Plan::Refuse {
-            return None;
-        }
-    } else if terms.plan == Plan::Refuse {
-        return refuse(&dialect::only_as_task());
-    }
-    let pin = match pin(front, by, &parts.headers) {
+    let pin = match pin(front, by, headers) {
         Ok(pin) => pin,
         // The server says so best.
         Err(Unpinned::Unknown) => return None,
-        Err(Unpinned::Busy) if claim.is_none() && !is_limited => return None,
-        Err(Unpinned::Busy) => return Some(Rpc::busy(id).into_response()),
+        Err(Unpinned::Busy) if spec.claim.is_none() && !spec.is_limited => return None,
+        Err(Unpinned::Busy) => return Some(Rpc::busy(request.id.get()).into_response()),
     };
-    let mut call = call(by, request, (terms, rule), pin);
-    call.repeatable &= front.settings.trust_annotations;
-    call.outgoing.headers = front.upstream.client_headers(&parts.headers);
+    let mut call = call(by, request, &spec, pin);
+    call.outgoing.headers = front.upstream.client_headers(headers);
     let how = Carry {
         by,
-        headers: &parts.headers,
+        headers,
         request,
         session: by.session,
         words: Rpc::legacy_answer,
     };
-    Some(carry(front, &how, (claim, call)).await)
-}
-
-/// Whether the server runs the tool as a task of its own only, which its client was not told.
-async fn is_native(front: &Shared, by: &Requester, headers: &HeaderMap, tool: &str) -> bool {
-    if front.settings.pass_native_tasks || !dialect::speaks(headers) {
-        return false;
-    }
-    if let Some(requires_task) = front.native_tools.requires_task(tool) {
-        return requires_task;
-    }
-    if by.is_piped || !front.upstream.speaks_http() {
-        // Such a session is this process's alone: the lists that its client has passed here.
-        return false;
-    }
-    let tools = tools::listed(front, by, by.session_capabilities()).await;
-    let known = tools.as_ref().and_then(|tools| tools.get(tool));
-    known.is_some_and(Tool::requires_task)
-}
-
-/// How a call is carried.
-struct Terms {
-    plan: Plan,
-    announce: Announce,
-    known: Known,
-}
-
-impl Terms {
-    fn of(desk: &Desk<'_>, rule: &Rule, tool: &str) -> Self {
-        Self {
-            plan: desk.plan(rule),
-            announce: desk.announce(),
-            known: desk.known(tool),
-        }
-    }
-
-    /// Without tickets.
-    async fn held(by: &Requester, front: &Shared, (tool, rule): (&str, &Rule)) -> Self {
-        let tools = tools::listed(front, by, by.session_capabilities()).await;
-        let known = tools.as_ref().and_then(|tools| tools.get(tool));
-        Self::only_held(rule, known.map(Known::of).unwrap_or_default())
-    }
-
-    fn only_held(rule: &Rule, known: Known) -> Self {
-        // As clients that ask for tasks are not.
-        let only_as_task = rule.require_tasks && rule.mode != Mode::Never;
-        Self {
-            plan: if only_as_task {
-                Plan::Refuse
-            } else {
-                Plan::Held
-            },
-            announce: Announce::Task,
-            known,
-        }
-    }
+    Some(carry(front, &how, (spec.claim, call)).await)
 }
 
 /// A request that is carried, and how its client is spoken to.
@@ -286,12 +206,7 @@ fn pin(front: &Shared, by: &Requester, headers: &HeaderMap) -> Result<Option<Pin
     }
 }
 
-fn call(
-    by: &Requester,
-    request: &Request<'_>,
-    (terms, rule): (Terms, &Rule),
-    pin: Option<Pin>,
-) -> Call {
+fn call(by: &Requester, request: &Request<'_>, spec: &CarrySpec<'_>, pin: Option<Pin>) -> Call {
     let name = request.params.get_str("name").unwrap_or_default();
     let meta = request.params.get_object("_meta").unwrap_or_default();
     let mut outgoing = Outgoing {
@@ -306,8 +221,8 @@ fn call(
         wants_progress: true,
         log_level: None,
         retry: None,
-        answer_patience: rule.input_timeout_ms.map(Duration::from_millis),
-        native_task: terms.known.requires_task,
+        answer_patience: spec.rule.input_timeout_ms.map(Duration::from_millis),
+        native_task: spec.requires_task,
         pin,
     };
     idempotency::hide_key(&mut outgoing);
@@ -316,12 +231,12 @@ fn call(
         era: Era::Legacy,
         face: Era::Legacy,
         outgoing,
-        rule: rule.clone(),
-        plan: terms.plan,
-        announce: terms.announce,
+        rule: spec.rule.clone(),
+        plan: spec.plan,
+        announce: spec.announce.clone(),
         progress_token: meta.get(PROGRESS_TOKEN).map(ToOwned::to_owned),
         digest: idempotency::digest(request),
-        repeatable: terms.known.repeatable,
+        repeatable: spec.repeatable,
         listed: by.has_credentials,
         session: by.session.map(|session| *session.as_bytes()),
     }

@@ -8,89 +8,67 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::http::request::Parts;
-use hyper::{Response, StatusCode};
+use hyper::{HeaderMap, Response, StatusCode};
 use serde_json::value::RawValue;
 
 use super::super::body::Body;
 use super::super::dialect::{self, Edit};
-use super::super::inbound::idempotency;
 use super::super::inbound::requester::Requester;
 use super::super::proxy::Shared;
-use super::super::reply::{self, Rpc};
+use super::super::reply;
 use super::pushes::SessionKey;
-use super::words::Words;
-use crate::mcp::error::RpcError;
+use crate::mcp::json::Object;
+use crate::mcp::request::Request;
 use crate::upstream::Answer;
 
 mod call;
 mod list;
 
-pub(in crate::downstream) use call::{Carry, carry};
+pub(in crate::downstream) use call::{Carry, answer, carry};
 use list::Page;
 
-/// The answer to a message that what is carried here has to do with. `None`: it passes.
-pub(super) async fn post(
+/// The server's list of tools with ours in it. `None`: it passes.
+pub(super) async fn tools(
     front: &Shared,
     by: &Requester,
-    parts: &Parts,
-    body: &Bytes,
-    words: &Words<'_>,
+    (parts, body): (&Parts, &Bytes),
+    request: &Request<'_>,
     edit: Option<&Edit>,
 ) -> Option<Response<Body>> {
-    match words {
-        Words::Request(request) if !request.has_id() => None,
-        Words::Request(request)
-            if request.method == "tools/list"
-                && let Some(companion) = &front.companion =>
-        {
-            let has_ours = is_decided(front, by).await;
-            companion.note_list(by.name(), has_ours);
-            if !has_ours {
-                return None;
-            }
-            let page = Page::of(front, by, request, edit.cloned());
-            if front.upstream.speaks_http() {
-                return Some(list::over_http(page, parts, body).await);
-            }
-            list::over_lines(page, parts, body, request).await
-        }
-        Words::Request(request) if request.method == "tools/call" => {
-            if !dialect::wishes(&parts.headers, &request.params) {
-                return call::answer(front, by, parts, request).await;
-            }
-            // Who declares a task that is not ours gets the server's, which no key stands for.
-            idempotency::has_key(request, by).then(|| {
-                let why = "Invalid params: a task of the server's own can have no idempotency key";
-                let error = RpcError::invalid_params(why);
-                Rpc::error(request.id.get(), &error)
-                    .on_session()
-                    .into_response()
-            })
-        }
-        Words::Notification(method, Some(params)) if method == "notifications/cancelled" => {
-            let session = by.session?;
-            let id = params.get("requestId")?;
-            let is_ours = front.carried.cancel(session, id);
-            is_ours.then(|| reply::empty(StatusCode::ACCEPTED))
-        }
-        Words::Answer(id, message) => {
-            if let Some(taken) = dialect::answered(front, by, &parts.headers, id, message).await {
-                return Some(taken);
-            }
-            let answer = match (message.get("result"), message.get("error")) {
-                (Some(result), None) => Answer::Result(result.get().into()),
-                (None, Some(error)) => Answer::Refused(error.get().into()),
-                _ => return None,
-            };
-            let session = by.session?;
-            if front.carried.answer(session, id, answer) {
-                return Some(reply::empty(StatusCode::ACCEPTED));
-            }
-            passes(front, session, id);
-            None
-        }
-        Words::Request(_) | Words::Notification(..) | Words::Other => None,
+    let companion = front.companion.as_ref().filter(|_| request.has_id())?;
+    let has_ours = is_decided(front, by).await;
+    companion.note_list(by.name(), has_ours);
+    if !has_ours {
+        return None;
     }
+    let page = Page::of(front, by, request, edit.cloned());
+    if front.upstream.speaks_http() {
+        return Some(list::over_http(page, parts, body).await);
+    }
+    list::over_lines(page, parts, body, request).await
+}
+
+/// Takes the answer to a question of a task, or of a call that is carried here. `None`: it is for the server.
+pub(super) async fn answered(
+    front: &Shared,
+    by: &Requester,
+    headers: &HeaderMap,
+    (id, message): (&RawValue, &Object<'_>),
+) -> Option<Response<Body>> {
+    if let Some(taken) = dialect::answered(front, by, headers, id, message).await {
+        return Some(taken);
+    }
+    let answer = match (message.get("result"), message.get("error")) {
+        (Some(result), None) => Answer::Result(result.get().into()),
+        (None, Some(error)) => Answer::Refused(error.get().into()),
+        _ => return None,
+    };
+    let session = by.session?;
+    if front.carried.answer(session, id, answer) {
+        return Some(reply::empty(StatusCode::ACCEPTED));
+    }
+    passes(front, session, id);
+    None
 }
 
 /// Whether it is decided how the server is spoken to, and so whether its list can be read. It is asked

@@ -8,7 +8,7 @@ use hyper::{HeaderMap, Method};
 
 /// The doors of the public listener; every other path is 404.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Door {
+pub(in crate::downstream) enum Door {
     Mcp,
     /// OAuth clients read the wrapped server's own metadata (RFC 9728).
     ProtectedResource,
@@ -16,7 +16,7 @@ pub(super) enum Door {
 
 impl Door {
     /// What may be asked for there, as `Allow` says it.
-    pub(super) fn methods(self) -> &'static str {
+    pub(in crate::downstream) fn methods(self) -> &'static str {
         match self {
             Self::Mcp => "POST, GET, DELETE",
             Self::ProtectedResource => "GET",
@@ -25,7 +25,7 @@ impl Door {
 
     /// Other methods have no meaning in MCP, but may have one to the server: TRACE would tell the client
     /// what raincheck sends.
-    pub(super) fn takes(self, method: &Method) -> bool {
+    pub(in crate::downstream) fn takes(self, method: &Method) -> bool {
         let mut methods = self.methods().split(", ");
         methods.any(|known| known == method.as_str())
     }
@@ -49,7 +49,7 @@ pub struct Names {
 }
 
 impl Names {
-    pub(super) fn door(&self, uri: &Uri) -> Option<Door> {
+    pub(in crate::downstream) fn door(&self, uri: &Uri) -> Option<Door> {
         let path = uri.path();
         if path == self.path {
             return Some(Door::Mcp);
@@ -59,7 +59,7 @@ impl Names {
     }
 
     /// A page that rebinds its own name to this address still sends its own name.
-    pub(super) fn host_is_ours(&self, uri: &Uri, headers: &HeaderMap) -> bool {
+    pub(in crate::downstream) fn host_is_ours(&self, uri: &Uri, headers: &HeaderMap) -> bool {
         let mut values = headers.get_all(HOST).iter();
         let (first, second) = (values.next(), values.next());
         // HTTP/2 has it here, and HTTP/1.1 may have both.
@@ -74,7 +74,7 @@ impl Names {
 
     /// Absent for everything but browsers, which leave it out of some requests of strange pages, too, and
     /// then say so in another header.
-    pub(super) fn origin_is_ours(&self, headers: &HeaderMap) -> bool {
+    pub(in crate::downstream) fn origin_is_ours(&self, headers: &HeaderMap) -> bool {
         let mut origins = headers.get_all(ORIGIN).iter().peekable();
         if origins.peek().is_none() {
             let mut sites = headers.get_all(SEC_FETCH_SITE).iter();
@@ -118,7 +118,7 @@ impl Names {
 const TOLD_MAX: usize = 120;
 
 /// What a request calls us, safe to be logged: short, and without control characters.
-pub(super) fn host_as_written(uri: &Uri, headers: &HeaderMap) -> String {
+pub(in crate::downstream) fn host_as_written(uri: &Uri, headers: &HeaderMap) -> String {
     let value = headers.get(HOST).map(HeaderValue::as_bytes);
     let authority = uri
         .authority()

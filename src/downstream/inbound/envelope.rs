@@ -1,4 +1,4 @@
-//! Which requests raincheck reads, and whether they are what they say: pure.
+//! Whether a modern request is what its headers say: pure.
 //!
 //! The order of the checks is the specification's: message, `_meta`, protocol version, `Mcp-Method`,
 //! `Mcp-Name`; capability and params are the method's own business.
@@ -10,14 +10,13 @@ use hyper::header::{HeaderName, HeaderValue};
 
 use crate::mcp::error::{RpcError, code};
 use crate::mcp::headers;
-use crate::mcp::json::{Object, Writer};
-use crate::mcp::meta::{Meta, PROTOCOL_VERSION};
-use crate::mcp::request::{Message, Refused, Request};
-use crate::mcp::scan::scan;
+use crate::mcp::json::Writer;
+use crate::mcp::meta::Meta;
+use crate::mcp::request::Request;
 use crate::mcp::version::{Era, MODERN, era_of};
 
 /// The era that the headers alone speak of; `None` where the body must be looked at.
-pub(super) fn era_by_headers(headers: &HeaderMap) -> Option<Era> {
+pub(in crate::downstream) fn era_by_headers(headers: &HeaderMap) -> Option<Era> {
     match headers
         .get(headers::PROTOCOL_VERSION)
         .and_then(|value| value.to_str().ok())
@@ -29,54 +28,8 @@ pub(super) fn era_by_headers(headers: &HeaderMap) -> Option<Era> {
     }
 }
 
-/// The era that the body speaks of: modern where `_meta` names a protocol version.
-pub(super) fn era_by_body(body: &[u8]) -> Era {
-    let names_version = || {
-        let object = Object::parse(std::str::from_utf8(body).ok()?).ok()?;
-        object
-            .get_object("params")?
-            .get_object("_meta")?
-            .get(PROTOCOL_VERSION)
-    };
-    if names_version().is_some() {
-        Era::Modern
-    } else {
-        Era::Legacy
-    }
-}
-
-/// A modern request whose envelope is in order.
-#[derive(Debug)]
-pub(super) struct Modern<'a> {
-    pub(super) request: Request<'a>,
-    pub(super) meta: Meta<'a>,
-}
-
-/// What a modern message is.
-#[derive(Debug)]
-pub(super) enum Intercepted<'a> {
-    Request(Box<Modern<'a>>),
-    Notification,
-}
-
-pub(super) fn modern<'a>(body: &'a [u8], headers: &HeaderMap) -> Result<Intercepted<'a>, Refused> {
-    let text = scan(body).map_err(|fault| Refused {
-        id: None,
-        error: RpcError::new(code::PARSE, format!("Parse error: {fault}")),
-    })?;
-    let Message::Request(request) = Message::parse(text)? else {
-        return Ok(Intercepted::Notification);
-    };
-    match envelope(&request, headers) {
-        Ok(meta) => Ok(Intercepted::Request(Box::new(Modern { request, meta }))),
-        Err(error) => Err(Refused {
-            id: Some(request.id.to_owned()),
-            error,
-        }),
-    }
-}
-
-fn envelope<'a>(request: &Request<'a>, headers: &HeaderMap) -> Result<Meta<'a>, RpcError> {
+/// Checks a request's envelope against its headers.
+pub(super) fn check<'a>(request: &Request<'a>, headers: &HeaderMap) -> Result<Meta<'a>, RpcError> {
     let meta = Meta::of(&request.params)?;
     let version =
         single(headers, headers::PROTOCOL_VERSION, "MCP-Protocol-Version")?.ok_or_else(|| {
@@ -148,20 +101,4 @@ fn unsupported_version(requested: &str) -> RpcError {
     data.raw("supported", &format!("[\"{MODERN}\"]"))
         .str("requested", requested);
     RpcError::new(code::UNSUPPORTED_VERSION, "Unsupported protocol version").with_data(data.end())
-}
-
-/// What a legacy server can be asked in the words of revision 2026-07-28. Its other methods were
-/// removed there (`initialize`, `ping`, `logging/setLevel`, `resources/subscribe`), or never were.
-pub(super) fn is_translated(method: &str) -> bool {
-    matches!(
-        method,
-        "completion/complete"
-            | "prompts/get"
-            | "prompts/list"
-            | "resources/list"
-            | "resources/read"
-            | "resources/templates/list"
-            | "tools/call"
-            | "tools/list"
-    )
 }

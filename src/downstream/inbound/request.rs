@@ -1,0 +1,244 @@
+//! What a client's message is: tokenised once, at the door, and borrowed from the body.
+
+use std::borrow::Cow;
+
+use hyper::HeaderMap;
+use serde_json::value::RawValue;
+
+use super::envelope;
+use crate::mcp::error::{RpcError, code};
+use crate::mcp::json::Object;
+use crate::mcp::meta::{Meta, PROTOCOL_VERSION};
+use crate::mcp::request::{Message, Refused, Request, check_on_session, no_object};
+use crate::mcp::scan::{Fault, scan};
+use crate::mcp::version::Era;
+
+/// The members of an envelope. A legacy message in which one stands twice is the server's to refuse.
+const RESERVED: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
+
+/// A client's message, before it is known which era's rules it is read by.
+pub(in crate::downstream) struct Inbound<'a> {
+    /// The whole message; not for use where it has a fault.
+    text: &'a str,
+    /// Why parsers could read the message differently.
+    fault: Option<Fault>,
+    /// `None`: the message is no JSON object.
+    members: Option<Object<'a>>,
+    /// The members of its params.
+    params: Option<Object<'a>>,
+}
+
+impl<'a> Inbound<'a> {
+    pub(in crate::downstream) fn read(body: &'a [u8]) -> Self {
+        let (text, fault) = match scan(body) {
+            Ok(text) => (text, None),
+            // The era of such a message still decides how it is refused.
+            Err(fault) => (std::str::from_utf8(body).unwrap_or_default(), Some(fault)),
+        };
+        let members = Object::parse(text).ok();
+        let params = members.as_ref().and_then(|it| it.get_object("params"));
+        Self {
+            text,
+            fault,
+            members,
+            params,
+        }
+    }
+
+    /// The era that the message speaks of: modern where `_meta` names a protocol version.
+    pub(in crate::downstream) fn era(&self) -> Era {
+        let meta = self.params.as_ref().and_then(|it| it.get_object("_meta"));
+        if meta.is_some_and(|meta| meta.contains(PROTOCOL_VERSION)) {
+            Era::Modern
+        } else {
+            Era::Legacy
+        }
+    }
+
+    /// The members of the message. `None`: no certain reading of it is a message.
+    pub(in crate::downstream) fn members(&self) -> Option<&Object<'a>> {
+        self.members.as_ref().filter(|_| self.fault.is_none())
+    }
+
+    /// The members of the params.
+    pub(in crate::downstream) fn params(&self) -> Option<&Object<'a>> {
+        self.params.as_ref()
+    }
+
+    /// Whether it is certain that the message of a legacy session is no call, or which tool's.
+    pub(in crate::downstream) fn check_on_session(&self) -> Result<(), RpcError> {
+        let members = self.object()?;
+        check_on_session(members, self.params.as_ref())
+    }
+
+    /// The message by the rules of revision 2026-07-28.
+    pub(in crate::downstream) fn modern(
+        mut self,
+        headers: &'a HeaderMap,
+    ) -> Result<ModernMessage<'a>, Refused> {
+        let params = self.params.take();
+        let members = self.object().map_err(|error| Refused { id: None, error })?;
+        let Message::Request(request) = Message::of(members, params)? else {
+            return Ok(ModernMessage::Notification);
+        };
+        match envelope::check(&request, headers) {
+            Ok(meta) => Ok(ModernMessage::Request(Box::new(Modern {
+                request,
+                meta,
+                headers,
+            }))),
+            Err(error) => Err(Refused {
+                id: Some(request.id.to_owned()),
+                error,
+            }),
+        }
+    }
+
+    /// The message of a legacy client, which decides by itself what it is.
+    pub(in crate::downstream) fn legacy(self) -> LegacyMessage<'a> {
+        if self.fault.is_some() {
+            return LegacyMessage::Unclear(Unclear::Json);
+        }
+        let Some(members) = self.members.filter(|it| !it.is_ambiguous(&RESERVED)) else {
+            return LegacyMessage::Unclear(Unclear::Envelope);
+        };
+        match (members.get_str("method"), members.get("id")) {
+            (Some(method), Some(id)) => LegacyMessage::Request(Request {
+                id,
+                method,
+                params_text: members.get("params").map_or("{}", RawValue::get),
+                params: self.params.unwrap_or_default(),
+            }),
+            (Some(method), None) => {
+                LegacyMessage::Notification(method, self.params.unwrap_or_default())
+            }
+            (None, Some(id)) => LegacyMessage::Answer(id, members),
+            (None, None) => LegacyMessage::Unclear(Unclear::Kind),
+        }
+    }
+
+    fn object(&self) -> Result<&Object<'a>, RpcError> {
+        if let Some(fault) = self.fault {
+            let message = format!("Parse error: {fault}");
+            return Err(RpcError::new(code::PARSE, message));
+        }
+        self.members.as_ref().ok_or_else(|| no_object(self.text))
+    }
+}
+
+/// A modern request whose envelope is in order.
+#[derive(Debug)]
+pub(in crate::downstream) struct Modern<'a> {
+    pub(in crate::downstream) request: Request<'a>,
+    pub(in crate::downstream) meta: Meta<'a>,
+    pub(in crate::downstream) headers: &'a HeaderMap,
+}
+
+/// What a modern message is.
+#[derive(Debug)]
+pub(in crate::downstream) enum ModernMessage<'a> {
+    Request(Box<Modern<'a>>),
+    Notification,
+}
+
+/// What a legacy client's message is, as far as raincheck has to know it.
+#[derive(Debug)]
+pub(in crate::downstream) enum LegacyMessage<'a> {
+    Request(Request<'a>),
+    Notification(Cow<'a, str>, Object<'a>),
+    /// To a question that was put to the client: its id, and the whole message.
+    Answer(&'a RawValue, Object<'a>),
+    /// Where the server reads it, it is the server's own business.
+    Unclear(Unclear),
+}
+
+/// Why a legacy message is neither a request, a notification nor an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::downstream) enum Unclear {
+    /// Parsers could read the text differently.
+    Json,
+    /// It is no object, a batch for example, or a member of the envelope stands twice.
+    Envelope,
+    /// It has neither a method nor an id.
+    Kind,
+}
+
+impl<'a> LegacyMessage<'a> {
+    /// The id of the request that the client waits for no more.
+    pub(in crate::downstream) fn cancels(&self) -> Option<&'a RawValue> {
+        match self {
+            Self::Notification(method, params) if method == "notifications/cancelled" => {
+                params.get("requestId")
+            }
+            Self::Request(_) | Self::Notification(..) | Self::Answer(..) | Self::Unclear(_) => None,
+        }
+    }
+
+    /// Whether this is a request with that method.
+    pub(in crate::downstream) fn asks_for(&self, method: &str) -> bool {
+        matches!(self, Self::Request(request) if request.method == method)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn legacy(text: &'static str) -> LegacyMessage<'static> {
+        Inbound::read(text.as_bytes()).legacy()
+    }
+
+    #[test]
+    fn messages_are_told_apart() {
+        assert!(matches!(
+            legacy(r#"{"id":1,"method":"ping"}"#),
+            LegacyMessage::Request(Request {
+                params_text: "{}",
+                ..
+            })
+        ));
+        assert!(matches!(
+            legacy(r#"{"method":"notifications/initialized"}"#),
+            LegacyMessage::Notification(_, params) if params.is_empty()
+        ));
+        let answer = legacy(r#"{"id":"x","result":{}}"#);
+        assert!(matches!(answer, LegacyMessage::Answer(..)));
+        for (text, why) in [
+            ("[]", Unclear::Envelope),
+            ("{", Unclear::Envelope),
+            (r#"{"id":1,"id":2,"method":"ping"}"#, Unclear::Envelope),
+            ("{}", Unclear::Kind),
+            (r#"{"id":1,"method":"\ud800"}"#, Unclear::Json),
+        ] {
+            let read = legacy(text);
+            assert!(
+                matches!(read, LegacyMessage::Unclear(it) if it == why),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_cancel_names_its_request() {
+        let cancel = r#"{"method":"notifications/cancelled","params":{"requestId":"a"}}"#;
+        assert_eq!(legacy(cancel).cancels().map(RawValue::get), Some(r#""a""#));
+        for other in [
+            r#"{"method":"notifications/cancelled"}"#,
+            r#"{"method":"notifications/progress","params":{"requestId":"a"}}"#,
+            r#"{"id":1,"method":"notifications/cancelled","params":{"requestId":"a"}}"#,
+        ] {
+            assert!(legacy(other).cancels().is_none(), "{other}");
+        }
+    }
+
+    #[test]
+    fn the_era_is_what_the_meta_says_also_of_what_cannot_be_read_for_certain() {
+        let era = |text: &str| Inbound::read(text.as_bytes()).era();
+        let named = r#"{"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"x"}"#;
+        assert_eq!(era(&format!("{named}}}}}")), Era::Modern);
+        assert_eq!(era(&format!(r#"{named},"a":"\ud800"}}}}"#)), Era::Modern);
+        for other in ["", "[]", r#"{"params":{"_meta":{}}}"#, r#"{"params":1}"#] {
+            assert_eq!(era(other), Era::Legacy, "{other}");
+        }
+    }
+}

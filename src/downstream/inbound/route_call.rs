@@ -1,0 +1,507 @@
+//! What becomes of a `tools/call` on a legacy session: decided once, as for modern clients. Pure.
+
+use super::idempotency::{claim_of_legacy, has_key, may_claim};
+use super::requester::Requester;
+use super::route::{KnownServer, Question};
+use crate::downstream::companion::state::Companion;
+use crate::mcp::error::{RpcError, code};
+use crate::mcp::json::{Object, is_object};
+use crate::mcp::request::Request;
+use crate::mcp::tasks_2025::Wish;
+use crate::mcp::tools::{OwnTask, Tool as ServerTool};
+use crate::mcp::version::Era;
+use crate::runner::Announce;
+use crate::runner::claim::Claim;
+use crate::task::policy::{InputWhen, Mode, Plan, Rule, Rules, plan, with_companion};
+use crate::task::ticket::{Names, Ticket, Tool};
+
+/// A finished task stays so long at least, however short a `ttl` is asked for.
+const RETENTION_MS_MIN: u64 = 1_000;
+
+/// A finished task stays at most so many times as long as the operator's own `retention`.
+const RETENTIONS_MAX: u64 = 24;
+
+/// Of two members of one name, two readers could take different ones.
+const RESERVED: [&str; 4] = ["_meta", "name", "arguments", "task"];
+
+/// What becomes of a call.
+#[derive(Debug)]
+pub(in crate::downstream) enum CallRoute<'k> {
+    /// The decision needs a word of the server.
+    Ask(Question),
+    Refuse(RpcError),
+    /// To the server, on the client's own session.
+    Pass,
+    /// One of our own tools, which have these names for this client.
+    Companion(Tool, Names, &'k Companion),
+    /// A task from the start.
+    Task(Box<TaskSpec>),
+    /// Raincheck carries the call for the client, which waits.
+    Carry(Box<CarrySpec<'k>>),
+}
+
+/// How a call becomes a task.
+#[derive(Debug)]
+pub(in crate::downstream) struct TaskSpec {
+    pub(in crate::downstream) rule: Rule,
+    pub(in crate::downstream) claim: Option<Claim>,
+    pub(in crate::downstream) repeatable: bool,
+    /// The server runs the tool as a task of its own, and in no other way.
+    pub(in crate::downstream) requires_task: bool,
+}
+
+/// How a call is carried.
+#[derive(Debug)]
+pub(in crate::downstream) struct CarrySpec<'k> {
+    pub(in crate::downstream) rule: &'k Rule,
+    pub(in crate::downstream) plan: Plan,
+    pub(in crate::downstream) claim: Option<Claim>,
+    pub(in crate::downstream) announce: Announce,
+    pub(in crate::downstream) repeatable: bool,
+    /// The server runs the tool as a task of its own, and in no other way.
+    pub(in crate::downstream) requires_task: bool,
+    /// The call must not go to the server before its turn.
+    pub(in crate::downstream) is_limited: bool,
+}
+
+/// What is known of the server and of raincheck when a call is routed.
+#[derive(Debug, Clone)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own that the decision needs"
+)]
+pub(in crate::downstream) struct KnownOfCalls<'k> {
+    pub(in crate::downstream) rules: &'k Rules,
+    /// The server's own tasks are the client's business.
+    pub(in crate::downstream) keeps_native_tasks: bool,
+    /// What the server calls read-only or idempotent may be run again.
+    pub(in crate::downstream) trusts_annotations: bool,
+    /// Our own tools, where they are wanted.
+    pub(in crate::downstream) companion: Option<&'k Companion>,
+    /// The session speaks of tasks as 2025-11-25 does.
+    pub(in crate::downstream) speaks_of_tasks: bool,
+    /// Calls of the tool may have to wait for their turn.
+    pub(in crate::downstream) is_limited: bool,
+    /// Whether the server runs the tool as a task only, as a list that passed here said.
+    pub(in crate::downstream) requires_task: Option<bool>,
+    pub(in crate::downstream) server: KnownServer,
+}
+
+/// What becomes of a call on a session of the server's own.
+pub(in crate::downstream) fn route_call<'k>(
+    request: &Request<'_>,
+    by: &Requester,
+    known: &KnownOfCalls<'k>,
+) -> CallRoute<'k> {
+    let decided = match route_task(request, by, known) {
+        CallRoute::Pass if known.speaks_of_tasks && Wish::is_in(&request.params) => {
+            // A client that asks for a task which is not ours gets the server's, which no key stands for.
+            if has_key(request, by) {
+                Err(their_task_has_no_key())
+            } else {
+                Ok(CallRoute::Pass)
+            }
+        }
+        CallRoute::Pass => plain(request, by, known),
+        decided => return decided,
+    };
+    decided.unwrap_or_else(CallRoute::Refuse)
+}
+
+/// What becomes of a call as far as it is about tasks of 2025-11-25. `Pass`: it is not.
+pub(in crate::downstream) fn route_task<'k>(
+    request: &Request<'_>,
+    by: &Requester,
+    known: &KnownOfCalls<'k>,
+) -> CallRoute<'k> {
+    task(request, by, known).unwrap_or_else(CallRoute::Refuse)
+}
+
+fn task<'k>(
+    request: &Request<'_>,
+    by: &Requester,
+    known: &KnownOfCalls<'k>,
+) -> Result<CallRoute<'k>, RpcError> {
+    let name = request.params.get_str("name");
+    let Some(name) = name.filter(|_| known.speaks_of_tasks) else {
+        return Ok(CallRoute::Pass);
+    };
+    let rule = known.rules.for_tool(&name).0;
+    let Some(wish) = Wish::of(&request.params)? else {
+        if is_only_as_task(rule) {
+            return Err(only_as_task());
+        }
+        return Ok(CallRoute::Pass);
+    };
+    check(&request.params)?;
+    if known.server.era.is_none() {
+        return Ok(CallRoute::Ask(Question::Era));
+    }
+    let Some(tools) = &known.server.tools else {
+        return Ok(CallRoute::Ask(Question::Tools));
+    };
+    // A list that cannot be had says nothing.
+    let tool = tools.as_ref().and_then(|tools| tools.get(&name));
+    if known.keeps_native_tasks && tool.is_some_and(|tool| tool.own_task != OwnTask::Never) {
+        return Ok(CallRoute::Pass);
+    }
+    let requires_task = tool.is_some_and(ServerTool::requires_task);
+    if rule.mode == Mode::Never && !requires_task {
+        return Err(never_a_task());
+    }
+    Ok(CallRoute::Task(Box::new(TaskSpec {
+        rule: Rule {
+            retention_ms: retention_ms(wish, rule),
+            ..rule.clone()
+        },
+        claim: claim_of_legacy(request, by, rule)?,
+        repeatable: known.trusts_annotations && tool.is_some_and(|tool| tool.repeatable),
+        requires_task,
+    })))
+}
+
+/// A call that asks for no task.
+fn plain<'k>(
+    request: &Request<'_>,
+    by: &Requester,
+    known: &KnownOfCalls<'k>,
+) -> Result<CallRoute<'k>, RpcError> {
+    let Some(name) = request.params.get_str("name") else {
+        return Ok(CallRoute::Pass);
+    };
+    let rule = known.rules.for_tool(&name).0;
+    if !request.has_id() {
+        return pass(rule);
+    }
+    let server = &known.server;
+    let Some(is_native) = is_native(&name, by, known) else {
+        return Ok(CallRoute::Ask(Question::Tools));
+    };
+    // What passes waits for no turn.
+    let is_limited = known.is_limited;
+    let may_be_ours = is_native || is_limited || known.companion.is_some();
+    if !may_be_ours && !may_claim(request, by, rule) {
+        return pass(rule);
+    }
+    let claim = claim_of_legacy(request, by, rule)?;
+    if claim.is_some() || is_limited {
+        // What passes to a server that is not known yet would not be claimed, and not be counted.
+        if server.era.is_none() {
+            return Ok(CallRoute::Ask(Question::Era));
+        }
+    } else if !may_be_ours || !server.is_decided {
+        return pass(rule);
+    }
+    // What the client knows of our tools is what was in its list.
+    let companion = known.companion.filter(|it| !it.is_unknown_to(&by.name()));
+    let needs_tools = companion.is_some() || claim.is_some() || is_native;
+    if needs_tools && server.tools.is_none() {
+        return Ok(CallRoute::Ask(Question::Tools));
+    }
+    let tools = server.tools.as_ref().and_then(Option::as_deref);
+    let names = companion.and_then(|companion| Some((companion, companion.names(tools)?)));
+    if let Some((companion, names)) = &names
+        && let Some(tool) = names.tool(&name)
+    {
+        return Ok(CallRoute::Companion(tool, names.clone(), companion));
+    }
+    let plan = match &names {
+        Some(_) => with_companion(rule, InputWhen::InTask),
+        None if is_only_as_task(rule) => Plan::Refuse,
+        None => Plan::Held,
+    };
+    let is_told = names.is_some() || claim.is_some() || is_native;
+    let tool = tools.filter(|_| is_told).and_then(|it| it.get(&name));
+    let requires_task = tool.is_some_and(ServerTool::requires_task);
+    if claim.is_none() {
+        let may_pass = plan == Plan::Held && !(is_native && requires_task) && !is_limited;
+        if may_pass || plan == Plan::Refuse {
+            return pass(rule);
+        }
+    } else if plan == Plan::Refuse {
+        return Err(only_as_task());
+    }
+    let announce = names.map_or(Announce::Task, |(_, names)| {
+        Announce::Ticket(Ticket {
+            names,
+            face: Era::Legacy,
+            takes_large_events: by.takes_large_events,
+        })
+    });
+    Ok(CallRoute::Carry(Box::new(CarrySpec {
+        rule,
+        plan,
+        claim,
+        announce,
+        repeatable: known.trusts_annotations && tool.is_some_and(|tool| tool.repeatable),
+        requires_task,
+        is_limited,
+    })))
+}
+
+/// Whether the server runs the tool as a task of its own only, which its client was not told. `None`: that must be
+/// asked.
+fn is_native(tool: &str, by: &Requester, known: &KnownOfCalls<'_>) -> Option<bool> {
+    if known.keeps_native_tasks || !known.speaks_of_tasks {
+        return Some(false);
+    }
+    if let Some(requires_task) = known.requires_task {
+        return Some(requires_task);
+    }
+    if by.is_piped || !known.server.speaks_http {
+        // Such a session is this process's alone: the lists that its client has passed here.
+        return Some(false);
+    }
+    let tools = known.server.tools.as_ref()?;
+    let tool = tools.as_ref().and_then(|tools| tools.get(tool));
+    Some(tool.is_some_and(ServerTool::requires_task))
+}
+
+/// The rule holds whatever revision the session speaks: in those before 2025-11-25 nobody can ask for a task.
+fn pass(rule: &Rule) -> Result<CallRoute<'static>, RpcError> {
+    if plan(rule, false, false) == Plan::Refuse {
+        return Err(only_as_task());
+    }
+    Ok(CallRoute::Pass)
+}
+
+fn is_only_as_task(rule: &Rule) -> bool {
+    rule.require_tasks && rule.mode != Mode::Never
+}
+
+fn check(params: &Object<'_>) -> Result<(), RpcError> {
+    if params.is_ambiguous(&RESERVED) {
+        return Err(RpcError::invalid_params(
+            "Invalid params: ambiguous members",
+        ));
+    }
+    if params.get("arguments").is_some_and(|raw| !is_object(raw)) {
+        return Err(RpcError::invalid_params(
+            "Invalid params: arguments must be an object",
+        ));
+    }
+    Ok(())
+}
+
+/// How long the finished task stays: what was asked for, within limits.
+fn retention_ms(wish: Wish, rule: &Rule) -> u64 {
+    let longest = rule.retention_ms.saturating_mul(RETENTIONS_MAX);
+    wish.ttl_ms.map_or(rule.retention_ms, |wanted| {
+        wanted.clamp(RETENTION_MS_MIN, longest.max(RETENTION_MS_MIN))
+    })
+}
+
+/// The code is the specification's (2025-11-25, Tasks, Tool-Level Negotiation).
+fn only_as_task() -> RpcError {
+    RpcError::new(
+        code::METHOD_NOT_FOUND,
+        "Method not found: this tool runs as a task only, which params.task asks for",
+    )
+}
+
+fn never_a_task() -> RpcError {
+    RpcError::new(
+        code::METHOD_NOT_FOUND,
+        "Method not found: this tool does not run as a task",
+    )
+}
+
+fn their_task_has_no_key() -> RpcError {
+    RpcError::invalid_params(
+        "Invalid params: a task of the server's own can have no idempotency key",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::downstream::auth::Callers;
+    use crate::downstream::inbound::request::{Inbound, LegacyMessage};
+    use crate::mcp::json::raw;
+    use crate::mcp::tools::Tools;
+
+    const PLAIN: &str = r#"{"name":"t"}"#;
+    const TASK: &str = r#"{"name":"t","task":{}}"#;
+    const KEYED: &str = r#"{"name":"t","_meta":{"io.raincheck/idempotencyKey":"k"}}"#;
+    const KEYED_TASK: &str =
+        r#"{"name":"t","task":{},"_meta":{"io.raincheck/idempotencyKey":"k"}}"#;
+
+    /// A session of 2025-11-25 at a server over HTTP.
+    fn known(rules: &Rules) -> KnownOfCalls<'_> {
+        KnownOfCalls {
+            rules,
+            keeps_native_tasks: false,
+            trusts_annotations: false,
+            companion: None,
+            speaks_of_tasks: true,
+            is_limited: false,
+            requires_task: Some(false),
+            server: KnownServer {
+                era: Some(Era::Legacy),
+                is_decided: true,
+                speaks_http: true,
+                tools: None,
+            },
+        }
+    }
+
+    fn asked(mut known: KnownOfCalls<'_>) -> KnownOfCalls<'_> {
+        known.server.tools = Some(None);
+        known
+    }
+
+    fn decided(params: &str, known: &KnownOfCalls<'_>) -> String {
+        let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
+        let LegacyMessage::Request(request) = Inbound::read(text.as_bytes()).legacy() else {
+            panic!("no request: {text}");
+        };
+        let head = hyper::Request::builder().header("mcp-session-id", "s");
+        let (parts, ()) = head.body(()).unwrap().into_parts();
+        let by = Requester::of(&Callers::new(&[1; 32]), &parts, Era::Legacy, false);
+        match route_call(&request, &by, known) {
+            CallRoute::Ask(question) => format!("ask {question:?}"),
+            CallRoute::Refuse(error) => format!("refuse {}", error.code),
+            CallRoute::Pass => "pass".into(),
+            CallRoute::Companion(tool, ..) => format!("companion {tool:?}"),
+            CallRoute::Task(spec) if spec.claim.is_some() => "task claimed".into(),
+            CallRoute::Task(_) => "task".into(),
+            CallRoute::Carry(spec) => {
+                let is = |is: bool, word| if is { word } else { "" };
+                [
+                    "carry",
+                    is(spec.claim.is_some(), " claimed"),
+                    is(matches!(spec.announce, Announce::Ticket(_)), " ticket"),
+                    is(spec.requires_task, " native"),
+                ]
+                .concat()
+            }
+        }
+    }
+
+    fn rules(mode: Mode, require_tasks: bool) -> Rules {
+        let rule = Rule {
+            mode,
+            require_tasks,
+            ..Rule::default()
+        };
+        Rules::new(rule, Vec::new())
+    }
+
+    #[test]
+    fn a_call_becomes_a_task_where_its_client_asks_for_one() {
+        for (mode, require_tasks, params, expected) in [
+            (Mode::Auto, false, TASK, "task"),
+            (Mode::Auto, false, KEYED_TASK, "task claimed"),
+            (Mode::Never, false, TASK, "refuse -32601"),
+            (
+                Mode::Auto,
+                false,
+                r#"{"name":"t","task":{"ttl":"x"}}"#,
+                "refuse -32602",
+            ),
+            (
+                Mode::Auto,
+                false,
+                r#"{"name":"t","task":{},"arguments":1}"#,
+                "refuse -32602",
+            ),
+            (Mode::Auto, true, PLAIN, "refuse -32601"),
+            (Mode::Never, true, PLAIN, "refuse -32601"),
+            (Mode::Auto, false, PLAIN, "pass"),
+            (Mode::Auto, false, r#"{"task":{}}"#, "pass"),
+        ] {
+            let rules = rules(mode, require_tasks);
+            let known = asked(known(&rules));
+            assert_eq!(decided(params, &known), expected, "{mode:?} {params}");
+        }
+        let rules = Rules::default();
+        let unasked = known(&rules);
+        assert_eq!(decided(TASK, &unasked), "ask Tools");
+        let mut unknown = known(&rules);
+        unknown.server.era = None;
+        assert_eq!(decided(TASK, &unknown), "ask Era");
+        // To an older session the word has no meaning.
+        let older = KnownOfCalls {
+            speaks_of_tasks: false,
+            ..asked(known(&rules))
+        };
+        assert_eq!(decided(TASK, &older), "pass");
+    }
+
+    #[test]
+    fn a_task_of_the_server_s_own_has_no_key() {
+        let rules = Rules::default();
+        let mut tools = Tools::default();
+        let page =
+            r#"{"tools":[{"name":"t","inputSchema":{},"execution":{"taskSupport":"required"}}]}"#;
+        tools.add_page(&raw(page.to_owned()).unwrap()).unwrap();
+        let mut keeps = KnownOfCalls {
+            keeps_native_tasks: true,
+            ..known(&rules)
+        };
+        keeps.server.tools = Some(Some(Arc::new(tools)));
+        assert_eq!(decided(TASK, &keeps), "pass");
+        assert_eq!(decided(KEYED_TASK, &keeps), "refuse -32602");
+        let hides = KnownOfCalls {
+            keeps_native_tasks: false,
+            requires_task: None,
+            ..keeps
+        };
+        assert_eq!(decided(TASK, &hides), "task");
+        assert_eq!(decided(PLAIN, &hides), "carry native");
+    }
+
+    #[test]
+    fn a_call_is_carried_where_passing_could_not_keep_a_promise() {
+        let (rules, companion) = (Rules::default(), Companion::new("our_", Duration::ZERO));
+        let plain = known(&rules);
+        let limited = KnownOfCalls {
+            is_limited: true,
+            ..plain.clone()
+        };
+        let with_ours = KnownOfCalls {
+            companion: Some(&companion),
+            ..plain.clone()
+        };
+        let mut undecided = with_ours.clone();
+        undecided.server.is_decided = false;
+        let unheard = KnownOfCalls {
+            requires_task: None,
+            ..plain.clone()
+        };
+        let mut unknown = limited.clone();
+        unknown.server.era = None;
+        let status = r#"{"name":"task_status"}"#;
+        for (params, known, expected) in [
+            (PLAIN, &plain, "pass"),
+            (KEYED, &plain, "ask Tools"),
+            (KEYED, &asked(plain.clone()), "carry claimed"),
+            (PLAIN, &limited, "carry"),
+            (PLAIN, &unknown, "ask Era"),
+            (PLAIN, &unheard, "ask Tools"),
+            (PLAIN, &asked(unheard.clone()), "pass"),
+            (PLAIN, &undecided, "pass"),
+            (PLAIN, &with_ours, "ask Tools"),
+            (PLAIN, &asked(with_ours.clone()), "carry ticket"),
+            (status, &asked(with_ours.clone()), "companion Status"),
+        ] {
+            assert_eq!(decided(params, known), expected, "{params}");
+        }
+    }
+
+    #[test]
+    fn a_wanted_ttl_is_kept_within_limits() {
+        let rule = Rule {
+            retention_ms: 10_000,
+            ..Rule::default()
+        };
+        let of = |ttl_ms| retention_ms(Wish { ttl_ms }, &rule);
+        assert_eq!(of(None), 10_000);
+        assert_eq!(of(Some(0)), 1_000);
+        assert_eq!(of(Some(60_000)), 60_000);
+        assert_eq!(of(Some(u64::MAX)), 240_000);
+    }
+}

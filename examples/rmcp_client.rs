@@ -24,7 +24,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (Some(url), Some(tool)) = (words.next(), words.next()) else {
         return Err("rmcp_client URL TOOL [ARGUMENTS]".into());
     };
-    let arguments: JsonObject = serde_json::from_str(&words.next().unwrap_or("{}".into()))?;
+    let arguments: JsonObject = serde_json::from_str(&words.next().unwrap_or_else(|| "{}".into()))?;
 
     let client = connect(url).await?;
     let params = CallToolRequestParams::new(tool).with_arguments(arguments);

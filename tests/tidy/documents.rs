@@ -1,7 +1,7 @@
 //! What the documents name is there: pages, headings, files, tests and sentences of the log.
 
 use std::collections::BTreeSet;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use crate::{File, files, none, root, sources};
 
@@ -158,12 +158,11 @@ fn resolves(page: &File, link: &str, pages: &[File]) -> bool {
 /// `docs/../README.md` as `README.md`.
 fn straight(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::ParentDir => {
-                out.pop();
-            }
-            part => out.push(part),
+    for part in path {
+        if part == ".." {
+            out.pop();
+        } else {
+            out.push(part);
         }
     }
     out

@@ -18,6 +18,7 @@ mod intake;
 mod intercept;
 mod keep_alive;
 pub mod legacy;
+mod lingering;
 mod open;
 mod pass;
 mod patience;

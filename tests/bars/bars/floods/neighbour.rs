@@ -48,34 +48,45 @@ impl Neighbour {
     }
 }
 
-/// One call at a time: of either replica in turns, one that is passed on or one that may become a task, on a connection
-/// that is open or on a new one.
+/// Calls of both replicas at the same time, so that what holds up the machine or the server holds up both: one that is
+/// passed on or one that may become a task, on a connection that is open or on a new one.
 async fn make_calls(flooded: SocketAddr, elsewhere: SocketAddr, calls: &Mutex<Calls>) {
     let kept = [Client::of(flooded), Client::of(elsewhere)];
     for turn in 0_u64.. {
         let tool = ["plain", "work"][usize::from(turn.is_multiple_of(2))];
-        for client in &kept {
+        let [flooded, elsewhere] = kept.each_ref().map(|client| {
             let client = if turn % 4 < 2 {
                 client.clone()
             } else {
                 client.anew()
             };
-            let began = Instant::now();
-            let heard = client.call(tool, json!({})).await;
-            let took = began.elapsed();
-            let mut calls = lock(calls);
-            if client.address() == flooded {
-                calls.answered += 1;
-                calls.slowest = calls.slowest.max(took);
-            } else {
-                calls.slowest_elsewhere = calls.slowest_elsewhere.max(took);
-            }
+            timed(client, tool)
+        });
+        let (flooded, elsewhere) = tokio::join!(flooded, elsewhere);
+        let mut calls = lock(calls);
+        calls.answered += 1;
+        calls.slowest = calls.slowest.max(flooded.took);
+        calls.slowest_elsewhere = calls.slowest_elsewhere.max(elsewhere.took);
+        for heard in [flooded.heard, elsewhere.heard] {
             if !matches!(heard, Heard::Result(_)) {
                 calls.failed.push(format!("{heard:?}"));
             }
         }
+        drop(calls);
         tokio::time::sleep(PAUSE).await;
     }
+}
+
+struct Timed {
+    heard: Heard,
+    took: Duration,
+}
+
+async fn timed(client: Client, tool: &str) -> Timed {
+    let began = Instant::now();
+    let heard = client.call(tool, json!({})).await;
+    let took = began.elapsed();
+    Timed { heard, took }
 }
 
 fn lock(calls: &Mutex<Calls>) -> std::sync::MutexGuard<'_, Calls> {

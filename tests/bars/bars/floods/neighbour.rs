@@ -29,6 +29,19 @@ pub(super) struct Calls {
     pub(super) failed: Vec<String>,
 }
 
+impl Calls {
+    fn note(&mut self, flooded: Timed, elsewhere: Timed) {
+        self.answered += 1;
+        self.slowest = self.slowest.max(flooded.took);
+        self.slowest_elsewhere = self.slowest_elsewhere.max(elsewhere.took);
+        for heard in [flooded.heard, elsewhere.heard] {
+            if !matches!(heard, Heard::Result(_)) {
+                self.failed.push(format!("{heard:?}"));
+            }
+        }
+    }
+}
+
 impl Neighbour {
     /// One of the replica at the first address, which is to be flooded, and of the one at the second.
     pub(super) fn start(flooded: SocketAddr, elsewhere: SocketAddr) -> Self {
@@ -63,16 +76,7 @@ async fn make_calls(flooded: SocketAddr, elsewhere: SocketAddr, calls: &Mutex<Ca
             timed(client, tool)
         });
         let (flooded, elsewhere) = tokio::join!(flooded, elsewhere);
-        let mut calls = lock(calls);
-        calls.answered += 1;
-        calls.slowest = calls.slowest.max(flooded.took);
-        calls.slowest_elsewhere = calls.slowest_elsewhere.max(elsewhere.took);
-        for heard in [flooded.heard, elsewhere.heard] {
-            if !matches!(heard, Heard::Result(_)) {
-                calls.failed.push(format!("{heard:?}"));
-            }
-        }
-        drop(calls);
+        lock(calls).note(flooded, elsewhere);
         tokio::time::sleep(PAUSE).await;
     }
 }

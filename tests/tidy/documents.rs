@@ -88,6 +88,21 @@ fn is_of_source(page: &str) -> bool {
     page == "ARCHITECTURE.md" || page.starts_with("docs/design/")
 }
 
+/// A diagram is drawn by the host, and ends a statement at a semicolon: the rest of the line would be a mistake.
+#[test]
+fn no_diagram_has_a_semicolon() {
+    let broken = pages().into_iter().flat_map(|page| {
+        let diagrams = page.text.split("```mermaid\n").skip(1);
+        let diagrams = diagrams.filter_map(|rest| rest.split("```").next());
+        let lines = diagrams
+            .flat_map(str::lines)
+            .filter(|line| line.contains(';'));
+        let lines = lines.map(|line| format!("{}: {}", page.name, line.trim()));
+        lines.collect::<Vec<_>>()
+    });
+    none(broken, "has a semicolon");
+}
+
 /// In the tables of docs/troubleshooting.md, what is quoted and has three words or more is said by the program.
 #[test]
 fn every_sentence_that_is_quoted_is_said() {

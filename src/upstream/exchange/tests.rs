@@ -1,3 +1,5 @@
+//! The driver over a scripted transport.
+
 use std::collections::VecDeque;
 
 use futures_util::FutureExt as _;

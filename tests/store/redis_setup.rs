@@ -110,13 +110,13 @@ async fn what_cannot_be_opened_is_said_without_the_password() {
     }
 }
 
-/// A server whose only user may do what the README says, and nothing else.
+/// A server whose only user may do what docs/operations.md says, and nothing else.
 pub(crate) struct Tight(RedisServer);
 
 impl Tight {
     pub(crate) fn start() -> Self {
-        let readme = include_str!("../../README.md");
-        let (_, line) = readme.split_once("ACL SETUSER raincheck ").unwrap();
+        let page = include_str!("../../docs/operations.md");
+        let (_, line) = page.split_once("ACL SETUSER raincheck ").unwrap();
         let (line, _) = line.split_once('\n').unwrap();
         let line = line
             .replace(">PASSWORD", ">pw")

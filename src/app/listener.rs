@@ -1,0 +1,64 @@
+//! Where requests come from: an HTTP listener, or the one client on our standard input and output.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::ServerConfig;
+use tokio_util::sync::CancellationToken;
+
+use super::error::{AppError, line};
+use crate::config;
+use crate::downstream::Front;
+use crate::downstream::server::{self, Server};
+use crate::downstream::stdio::Lines;
+use crate::tls::{self, kept::Kept};
+
+/// Where requests come from.
+#[derive(Debug)]
+pub(super) enum ListenerKind {
+    Http(Server),
+    Stdio(Lines),
+}
+
+impl ListenerKind {
+    pub(super) async fn serve(
+        self,
+        front: Arc<Front>,
+        close: CancellationToken,
+        stop: CancellationToken,
+        grace: Duration,
+    ) {
+        match self {
+            Self::Http(server) => server.serve(front, close, stop, grace).await,
+            Self::Stdio(lines) => lines.serve(front, close, stop, grace).await,
+        }
+    }
+}
+
+/// Binds the HTTP listener. Also returns its TLS configuration, which can be reloaded.
+pub(super) async fn bind(
+    listen: &config::Listen,
+    limits: &config::Limits,
+) -> Result<(ListenerKind, Option<Arc<Kept<ServerConfig>>>), AppError> {
+    let tls = match &listen.tls {
+        Some(files) => {
+            let kept = tls::server(files.certificate.clone(), files.key.clone());
+            Some(kept.map_err(line)?)
+        }
+        None => None,
+    };
+    let settings = server::Settings {
+        connections_max: limits.connections,
+        header_timeout: limits.header_timeout,
+        h2c: listen.h2c,
+        tls: tls.clone(),
+    };
+    let bound = Server::bind(listen.address, settings);
+    let server = bound.map_err(|error| {
+        AppError(format!(
+            "{} cannot be listened on: {error}; choose another address with --listen",
+            listen.address
+        ))
+    })?;
+    Ok((ListenerKind::Http(server), tls))
+}

@@ -1,0 +1,326 @@
+//! `subscriptions/listen` of 2026-07-28: one stream of the changes of raincheck's own tasks and of the
+//! changes at the wrapped server that the client asked for.
+//!
+//! A subscriber holds a dirty mark per task, never a body: the state is read when the client's socket can
+//! take it, so that a slow client sees fewer states, and always the newest.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream::{self, StreamExt as _};
+use hyper::Response;
+use hyper::header::HeaderValue;
+use serde_json::value::RawValue;
+use tokio::time::{Instant, Interval};
+use tokio_util::sync::CancellationToken;
+
+use super::at_server::{Change, ServerSubscription, Subscriber};
+use crate::downstream::body::Body;
+use crate::downstream::inbound::request::Modern;
+use crate::downstream::keep_alive::keep_alive;
+use crate::downstream::proxy::Shared;
+use crate::downstream::reply::{self, Rpc};
+use crate::downstream::sent;
+use crate::mcp::envelope;
+use crate::mcp::error::RpcError;
+use crate::mcp::json::{Object, Writer, is_object, prepend, quote, set};
+use crate::mcp::meta::SUBSCRIPTION_ID;
+use crate::mcp::sse;
+use crate::runner::watch::Watch;
+use crate::store::StoreError;
+use crate::task::id::{Caller, TaskId};
+use crate::task::view;
+
+/// A task that could not be read is read again after so long, once the store answers.
+const READ_AGAIN: Duration = Duration::from_secs(1);
+
+pub(in crate::downstream) async fn answer(
+    front: &Shared,
+    modern: &Modern<'_>,
+    caller: Caller,
+    credentials: Option<HeaderValue>,
+) -> Response<Body> {
+    let id = modern.request.id.get();
+    let filter = match Filter::read(&modern.request.params, front.settings.listen_task_ids_max) {
+        Ok(filter) => filter,
+        Err(error) => return Rpc::error(id, &error).into_response(),
+    };
+    if filter.task_ids.is_some() && !modern.meta.declares_tasks {
+        return Rpc::error(id, &RpcError::tasks_required()).into_response();
+    }
+    let wanted = filter.task_ids.as_deref().unwrap_or_default();
+    let ids: Vec<TaskId> = wanted
+        .iter()
+        .filter_map(|text| TaskId::parse(text))
+        .collect();
+    // Watched before they are read, so that no change falls in between.
+    let mut watch = front.runner.watches().watch(ids.clone());
+    let Ok(granted) = granted(front, &caller, ids).await else {
+        return Rpc::store_unavailable(id).into_response();
+    };
+    // Any client can name ids, and many: only granted tasks stay watched.
+    watch.keep_only(&granted);
+    let kept = id.len() + filter.others.len();
+    // This may be the first request to the server: the server's era decides how it is asked.
+    let _ = front.upstream.era_soon(credentials.clone()).await;
+    let subscriber = Subscriber {
+        front: Arc::clone(front),
+        caller,
+        credentials,
+        capabilities: modern.meta.capabilities.get().into(),
+    };
+    let mut at_server = ServerSubscription::new(subscriber, false);
+    at_server.ask_for(filter.others);
+    let honoured = at_server.acknowledged().await;
+    let acknowledged = acknowledgement(id, filter.task_ids.is_some(), &granted, honoured);
+    let subscription = Subscription {
+        front: Arc::clone(front),
+        caller,
+        id: id.into(),
+        granted: granted.clone(),
+        watch,
+        first: Some(acknowledged),
+        pending: granted,
+        owed: Vec::new(),
+        read_again: None,
+        at_server,
+        beat: keep_alive(),
+        closing: front.closing.clone(),
+        ended: false,
+    };
+    let events = Body::Events(subscription.into_stream().boxed());
+    sent::asked_with(kept, reply::event_stream(events))
+}
+
+/// What a client wants to hear of.
+struct Filter {
+    task_ids: Option<Vec<String>>,
+    /// The rest of the filter as JSON, for the wrapped server.
+    others: String,
+}
+
+impl Filter {
+    fn read(params: &Object<'_>, ids_max: usize) -> Result<Self, RpcError> {
+        let notifications = params.get("notifications").filter(|raw| is_object(raw));
+        let object = notifications
+            .and_then(|raw| Object::parse(raw.get()).ok())
+            .ok_or_else(|| {
+                RpcError::invalid_params("Invalid params: notifications must be an object")
+            })?;
+        let task_ids = match object.get("taskIds") {
+            None => None,
+            Some(raw) => Some(
+                serde_json::from_str::<Vec<String>>(raw.get())
+                    .ok()
+                    .filter(|ids| ids.len() <= ids_max)
+                    .ok_or_else(|| {
+                        RpcError::invalid_params(
+                            "Invalid params: taskIds must be an array of strings, not too many",
+                        )
+                    })?,
+            ),
+        };
+        Ok(Self {
+            task_ids,
+            others: object.render_filtered(|key| key != "taskIds"),
+        })
+    }
+}
+
+/// The tasks that exist and are the caller's; the others are absent, as if they never were.
+async fn granted(
+    front: &Shared,
+    caller: &Caller,
+    ids: Vec<TaskId>,
+) -> Result<Vec<TaskId>, StoreError> {
+    let mut granted = Vec::with_capacity(ids.len());
+    for id in ids {
+        if !granted.contains(&id) && front.tasks_of(caller).find(id).await?.is_some() {
+            granted.push(id);
+        }
+    }
+    Ok(granted)
+}
+
+fn acknowledgement(
+    id: &str,
+    wants_tasks: bool,
+    granted: &[TaskId],
+    honoured: Option<&str>,
+) -> String {
+    let mut notifications = Writer::object();
+    let honoured = honoured
+        .and_then(|json| Object::parse(json).ok())
+        .unwrap_or_default();
+    for (key, value) in honoured.iter() {
+        notifications.raw(key, value.get());
+    }
+    if wants_tasks {
+        let ids: Vec<String> = granted.iter().map(|id| quote(&id.to_string())).collect();
+        notifications.raw("taskIds", &format!("[{}]", ids.join(",")));
+    }
+    let mut params = Writer::object();
+    params
+        .raw("_meta", &subscription_meta(id))
+        .raw("notifications", &notifications.end());
+    envelope::notification("notifications/subscriptions/acknowledged", &params.end())
+}
+
+fn subscription_meta(id: &str) -> String {
+    let mut meta = Writer::object();
+    meta.raw(SUBSCRIPTION_ID, id);
+    meta.end()
+}
+
+struct Subscription {
+    front: Shared,
+    caller: Caller,
+    /// The listen request's id as JSON: the subscription's name in every notification.
+    id: Box<str>,
+    granted: Vec<TaskId>,
+    watch: Watch,
+    first: Option<String>,
+    /// Tasks whose present state was not told yet.
+    pending: Vec<TaskId>,
+    /// Tasks that the store did not tell of, and when to ask it again.
+    owed: Vec<TaskId>,
+    read_again: Option<Instant>,
+    at_server: ServerSubscription,
+    beat: Interval,
+    closing: CancellationToken,
+    ended: bool,
+}
+
+enum Woke {
+    Closing,
+    Task(TaskId),
+    Server(Change),
+    ReadAgain,
+    Beat,
+}
+
+impl Subscription {
+    fn into_stream(self) -> impl stream::Stream<Item = Bytes> + Send {
+        stream::unfold(self, |mut subscription| async {
+            let bytes = subscription.next().await?;
+            Some((bytes, subscription))
+        })
+    }
+
+    /// The next bytes for the client's socket; `None` at the end.
+    async fn next(&mut self) -> Option<Bytes> {
+        if let Some(first) = self.first.take() {
+            return Some(sse::event(&first));
+        }
+        loop {
+            if self.ended {
+                return None;
+            }
+            if let Some(id) = self.pending.pop() {
+                // Apart: a listener is silent most of its time, and there may be many.
+                match Box::pin(self.task(id)).await {
+                    Ok(Some(event)) => return Some(event),
+                    // It is gone, or nobody can read it.
+                    Ok(None) | Err(StoreError::Corrupt(_) | StoreError::Newer) => {}
+                    // The mark is gone, the change is not.
+                    Err(StoreError::Unavailable(_) | StoreError::Full) => self.owe(id),
+                }
+                continue;
+            }
+            match self.wake().await {
+                Woke::Closing => return Some(self.end()),
+                Woke::Task(id) if self.granted.contains(&id) => self.pending.push(id),
+                Woke::Task(_) => {}
+                Woke::Server(Change { method, params }) => {
+                    if let Some(params) = self.stamped(params.as_deref()) {
+                        return Some(sse::event(&envelope::notification(&method, &params)));
+                    }
+                }
+                Woke::ReadAgain => {
+                    self.read_again = None;
+                    if *self.front.runner.store_answers().borrow() {
+                        self.pending.append(&mut self.owed);
+                    } else {
+                        self.read_again = Some(Instant::now() + READ_AGAIN);
+                    }
+                }
+                Woke::Beat => return Some(sse::COMMENT),
+            }
+        }
+    }
+
+    async fn wake(&mut self) -> Woke {
+        let (watch, closing, beat) = (&self.watch, &self.closing, &mut self.beat);
+        tokio::select! {
+            biased;
+            () = closing.cancelled() => Woke::Closing,
+            id = watch.changed() => Woke::Task(id),
+            change = self.at_server.next() => Woke::Server(change),
+            () = at(self.read_again) => Woke::ReadAgain,
+            _ = beat.tick() => Woke::Beat,
+        }
+    }
+
+    fn owe(&mut self, id: TaskId) {
+        if !self.owed.contains(&id) {
+            self.owed.push(id);
+        }
+        self.read_again = Some(Instant::now() + READ_AGAIN);
+    }
+
+    /// A task's state as of now; `None` where there is none any more. The stream stays open while the
+    /// store is away.
+    async fn task(&mut self, id: TaskId) -> Result<Option<Bytes>, StoreError> {
+        let found = self.front.tasks_of(&self.caller).find_whole(id).await?;
+        let Some(whole) = found else {
+            return Ok(None);
+        };
+        let (kept, now_ms) = (whole.kept_result(), self.front.runner.ledger().now_ms());
+        let params = view::notification_params(&whole.task, kept, &self.id, now_ms);
+        let event = sse::event(&envelope::notification("notifications/tasks", &params));
+        Ok(Some(event))
+    }
+
+    /// The notification's params with the client's subscription id and no other change.
+    fn stamped(&self, params: Option<&RawValue>) -> Option<String> {
+        let Some(params) = params else {
+            return Some(format!(r#"{{"_meta":{}}}"#, subscription_meta(&self.id)));
+        };
+        let object = Object::parse(params.get()).ok()?;
+        let meta = match object.get("_meta").filter(|raw| is_object(raw)) {
+            Some(meta) => set(meta.get(), SUBSCRIPTION_ID, &self.id).ok()?,
+            None => subscription_meta(&self.id),
+        };
+        if object.is_empty() {
+            return Some(prepend("{}", "_meta", &meta));
+        }
+        set(params.get(), "_meta", &meta).ok()
+    }
+
+    /// The server's own end of the subscription (subscriptions, Graceful Closure; cancellation).
+    fn end(&mut self) -> Bytes {
+        self.ended = true;
+        let mut params = Writer::object();
+        params
+            .raw("_meta", &subscription_meta(&self.id))
+            .raw("requestId", &self.id)
+            .str("reason", "The server is shutting down");
+        let cancelled = envelope::notification("notifications/cancelled", &params.end());
+        let mut result = Writer::object();
+        result
+            .str("resultType", "complete")
+            .raw("_meta", &subscription_meta(&self.id));
+        let completed = Rpc::result(&self.id, &result.end());
+        [sse::event(&cancelled), sse::event(&completed.json)]
+            .concat()
+            .into()
+    }
+}
+
+async fn at(when: Option<Instant>) {
+    match when {
+        Some(when) => tokio::time::sleep_until(when).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,167 @@
+//! Whether a start could open the store file, found out without opening it.
+//!
+//! The check changes nothing and leaves no file behind.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use redb::DatabaseError;
+use uuid::Uuid;
+
+use super::file::{FileClaim, FileState, OpenError, exposed};
+use super::{Embedded, tables};
+
+impl Embedded {
+    /// Whether the file can be opened, or created if it does not exist. Holds the file's lock for a moment,
+    /// shared with other checks.
+    pub fn file_state(path: &Path) -> Result<FileState, OpenError> {
+        let unwritable = |cause| OpenError::Unwritable {
+            path: path.into(),
+            cause,
+        };
+        let found = match std::fs::metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return can_make(path).map(|()| FileState::Free).map_err(unwritable);
+            }
+            found => found.map_err(unwritable)?,
+        };
+        // Opening a named pipe could block for ever.
+        if !found.is_file() {
+            return Err(unwritable(io::Error::other("it is not a file")));
+        }
+        if let Some(why) = exposed(&found) {
+            return Err(unwritable(io::Error::other(why)));
+        }
+        let opened = OpenOptions::new().read(true).write(true).open(path);
+        opened.map_err(unwritable)?;
+        // A process created the file and was stopped before it wrote anything.
+        if found.len() == 0 {
+            return Ok(FileState::Free);
+        }
+        match redb::Builder::new().open_read_only(path) {
+            Ok(database) => match tables::is_of_this_format(&database) {
+                Ok(true) => Ok(FileState::Free),
+                Ok(false) => Err(OpenError::Format(path.into())),
+                Err(error) => Err(OpenError::unreadable(path, error)),
+            },
+            // The file was not closed cleanly. A start repairs it; this check must not change it.
+            Err(DatabaseError::RepairAborted) => Ok(FileState::Free),
+            Err(error) => match FileClaim::new(path).explain(error) {
+                OpenError::InUse { holder, .. } => Ok(FileState::InUse(holder)),
+                error @ (OpenError::Format(_)
+                | OpenError::Unwritable { .. }
+                | OpenError::Unreadable { .. }) => Err(error),
+            },
+        }
+    }
+}
+
+/// Creates and removes a file of another name in the directory that exists. Only a real attempt shows what
+/// the system would answer.
+fn can_make(path: &Path) -> io::Result<()> {
+    let here = |directory: &&Path| directory.as_os_str().is_empty() || directory.exists();
+    let directory = path.ancestors().skip(1).find(here);
+    let directory = directory.unwrap_or_else(|| Path::new(""));
+    let trial = directory.join(format!(".raincheck-check-{}", Uuid::new_v4().simple()));
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&trial)?;
+    std::fs::remove_file(trial)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::path::PathBuf;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::clock::System;
+
+    struct Directory(PathBuf);
+
+    impl Directory {
+        fn new() -> Self {
+            let path = std::env::temp_dir().join(format!("raincheck-look-{}", Uuid::new_v4()));
+            std::fs::create_dir(&path).unwrap();
+            Self(path)
+        }
+
+        fn is_empty(&self) -> bool {
+            std::fs::read_dir(&self.0).unwrap().next().is_none()
+        }
+    }
+
+    impl Drop for Directory {
+        fn drop(&mut self) {
+            std::fs::remove_dir_all(&self.0).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_file_that_can_be_made_is_not_made() {
+        let directory = Directory::new();
+        let file = directory.0.join("deep/down/x.redb");
+        assert_eq!(Embedded::file_state(&file).unwrap(), FileState::Free);
+        assert!(directory.is_empty());
+    }
+
+    #[test]
+    fn what_a_start_could_not_open_is_said() {
+        let directory = Directory::new();
+        let file = directory.0.join("x.redb");
+        std::fs::write(&file, [0x78; 8192]).unwrap();
+        // Whose it is and who may open it comes first.
+        std::fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+        let error = Embedded::file_state(&file).unwrap_err().to_string();
+        assert!(
+            error.contains("every user of this machine may open it"),
+            "{error}"
+        );
+        let Err(error) = Embedded::open(&file, Arc::new(System)) else {
+            panic!("opened");
+        };
+        let cause = std::error::Error::source(&error).unwrap().to_string();
+        assert!(
+            cause.contains("every user of this machine may open it"),
+            "{cause}"
+        );
+        std::fs::set_permissions(&file, Permissions::from_mode(0o660)).unwrap();
+        for path in [
+            Path::new("/proc/nope/x.redb"),
+            &file.join("beneath"),
+            &directory.0,
+        ] {
+            let error = Embedded::file_state(path).unwrap_err();
+            assert!(matches!(error, OpenError::Unwritable { .. }), "{error}");
+        }
+        let error = Embedded::file_state(&file).unwrap_err();
+        assert!(matches!(error, OpenError::Unreadable { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_file_in_use_is_left_alone() {
+        let directory = Directory::new();
+        let file = directory.0.join("x.redb");
+        let store = Embedded::open(&file, Arc::new(System)).unwrap();
+        let me = std::process::id();
+        assert_eq!(
+            Embedded::file_state(&file).unwrap(),
+            FileState::InUse(Some(me))
+        );
+        // The file that a killed process leaves.
+        let left = directory.0.join("left.redb");
+        std::fs::copy(&file, &left).unwrap();
+        drop(store);
+        for file in [&file, &left] {
+            let before = std::fs::read(file).unwrap();
+            assert_eq!(Embedded::file_state(file).unwrap(), FileState::Free);
+            assert!(std::fs::read(file).unwrap() == before, "{}", file.display());
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! The tables of values and logs, and every change of them.
+
+use bytes::Bytes;
+use redb::{ReadableTable as _, ReadableTableMetadata as _, Table, WriteTransaction};
+
+use super::pieces::{Pieces, is_in_pieces};
+use super::rows::{ENTRIES, KvKey, VALUE_EXPIRY, VALUES};
+use crate::store::kv::{ENTRIES_MAX, Name};
+
+/// A change of values or logs that always succeeds.
+#[derive(Debug)]
+pub(super) enum KvEdit {
+    Put {
+        name: Name,
+        value: Bytes,
+        expires_ms: u64,
+    },
+    Remove {
+        name: Name,
+    },
+    Append {
+        log: Name,
+        number: u64,
+        entry: Bytes,
+        expires_ms: u64,
+    },
+    Trim {
+        log: Name,
+        first: u64,
+    },
+}
+
+/// The tables of values and logs, open in one transaction.
+pub(super) struct KvTables<'t> {
+    values: Table<'t, KvKey, (u64, Option<&'static [u8]>)>,
+    expiry: Table<'t, (u64, KvKey), ()>,
+    entries: Table<'t, (KvKey, u64), &'static [u8]>,
+    pub(super) pieces: Pieces<'t>,
+}
+
+impl<'t> KvTables<'t> {
+    pub(super) fn open(transaction: &'t WriteTransaction) -> Result<Self, redb::Error> {
+        Ok(Self {
+            values: transaction.open_table(VALUES)?,
+            expiry: transaction.open_table(VALUE_EXPIRY)?,
+            entries: transaction.open_table(ENTRIES)?,
+            pieces: Pieces::open(transaction)?,
+        })
+    }
+
+    /// Writes a value if the name is free.
+    pub(super) fn claim(
+        &mut self,
+        name: Name,
+        value: &[u8],
+        expires_ms: u64,
+        now_ms: u64,
+    ) -> Result<ClaimOutcome, redb::Error> {
+        if let Some(row) = self.values.get(&key(name))?
+            && let (until_ms, Some(stands)) = row.value()
+            && until_ms > now_ms
+        {
+            return Ok(if stands == value {
+                ClaimOutcome::Repeated
+            } else {
+                ClaimOutcome::Taken(Bytes::copy_from_slice(stands))
+            });
+        }
+        self.put(name, value, expires_ms)?;
+        Ok(ClaimOutcome::Written)
+    }
+
+    /// Writes a value if the name holds `stands` or the value already. Returns false otherwise.
+    pub(super) fn replace(
+        &mut self,
+        name: Name,
+        (stands, value): (&[u8], &[u8]),
+        expires_ms: u64,
+        now_ms: u64,
+    ) -> Result<bool, redb::Error> {
+        let is_it = match self.values.get(&key(name))? {
+            Some(row) => match row.value() {
+                (until_ms, Some(now)) => until_ms > now_ms && (now == stands || now == value),
+                (_, None) => false,
+            },
+            None => false,
+        };
+        if is_it {
+            self.put(name, value, expires_ms)?;
+        }
+        Ok(is_it)
+    }
+
+    pub(super) fn edit(&mut self, edit: &KvEdit, now_ms: u64) -> Result<(), redb::Error> {
+        match edit {
+            KvEdit::Put {
+                name,
+                value,
+                expires_ms,
+            } => self.put(*name, value, *expires_ms),
+            KvEdit::Remove { name } => self.remove(&key(*name)).map(drop),
+            KvEdit::Append {
+                log,
+                number,
+                entry,
+                expires_ms,
+            } => {
+                let key = key(*log);
+                let stands = self.values.get(&key)?.map(|row| row.value().0);
+                match stands {
+                    Some(until_ms) if until_ms > now_ms => {
+                        self.expiry.remove((until_ms, &key))?;
+                    }
+                    // The log has expired and was not swept yet. Its entries must not join the new log.
+                    Some(_) => {
+                        self.remove(&key)?;
+                    }
+                    None => {}
+                }
+                self.values.insert(&key, (*expires_ms, None))?;
+                self.expiry.insert((*expires_ms, &key), ())?;
+                let place = self.pieces.put(&key, *number, entry)?;
+                self.entries.insert((&key, *number), place)?;
+                let oldest = number.saturating_sub(ENTRIES_MAX);
+                self.remove_entries(&key, oldest).map(drop)
+            }
+            KvEdit::Trim { log, first } => match first.checked_sub(1) {
+                Some(last) => self.remove_entries(&key(*log), last).map(drop),
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// Removes the entries up to number `last`. Returns how many rows that were.
+    fn remove_entries(&mut self, key: &[u8; 17], last: u64) -> Result<usize, redb::Error> {
+        let (mut rows, mut in_pieces) = (0, false);
+        self.entries.retain_in((key, 0)..=(key, last), |_, entry| {
+            rows += 1;
+            in_pieces |= is_in_pieces(entry);
+            false
+        })?;
+        if in_pieces {
+            self.pieces.remove(key, 0..=last)?;
+        }
+        Ok(rows)
+    }
+
+    fn put(&mut self, name: Name, value: &[u8], expires_ms: u64) -> Result<(), redb::Error> {
+        let key = key(name);
+        self.remove(&key)?;
+        self.values.insert(&key, (expires_ms, Some(value)))?;
+        self.expiry.insert((expires_ms, &key), ())?;
+        Ok(())
+    }
+
+    /// Removes a value or a log. Returns how many rows that were.
+    fn remove(&mut self, key: &[u8; 17]) -> Result<usize, redb::Error> {
+        let until_ms = self.values.remove(key)?.map(|row| row.value().0);
+        let Some(until_ms) = until_ms else {
+            return Ok(0);
+        };
+        self.expiry.remove((until_ms, key))?;
+        Ok(1 + self.remove_entries(key, u64::MAX)?)
+    }
+
+    pub(super) fn expiry_rows(&self) -> Result<u64, redb::Error> {
+        Ok(self.expiry.len()?)
+    }
+
+    /// Removes expired values and logs, up to `limit` rows. The last log may exceed the limit.
+    pub(super) fn sweep(&mut self, now_ms: u64, limit: usize) -> Result<(), redb::Error> {
+        let mut gone = Vec::new();
+        for row in self.expiry.range(..=(now_ms, &[0xff; 17]))?.take(limit) {
+            gone.push(*row?.0.value().1);
+        }
+        let mut rows = 0;
+        for key in gone {
+            if rows >= limit {
+                break;
+            }
+            rows += self.remove(&key)?;
+        }
+        Ok(())
+    }
+}
+
+/// The outcome of a claim.
+pub(super) enum ClaimOutcome {
+    Written,
+    /// An earlier sending of the same claim wrote it.
+    Repeated,
+    /// Another value stands.
+    Taken(Bytes),
+}
+
+pub(super) fn key(name: Name) -> [u8; 17] {
+    let mut key = [0; 17];
+    let letter = name.kind.letter().encode_utf8(&mut [0; 4]).bytes().next();
+    let bytes = letter.into_iter().chain(name.digest);
+    for (place, byte) in key.iter_mut().zip(bytes) {
+        *place = byte;
+    }
+    key
+}
+
+#[cfg(test)]
+mod tests {
+    use redb::Database;
+    use redb::backends::InMemoryBackend;
+
+    use super::*;
+    use crate::store::kv::Kind;
+
+    #[test]
+    fn a_sweep_is_bounded_and_in_the_end_nothing_is_left() {
+        let database = redb::Builder::new();
+        let database = database.create_with_backend(InMemoryBackend::new());
+        let database: Database = database.unwrap();
+        let transaction = database.begin_write().unwrap();
+        let mut tables = KvTables::open(&transaction).unwrap();
+        for log in 0..3 {
+            for number in 1..=300 {
+                let append = KvEdit::Append {
+                    log: Name::of(Kind::Events, &[&log.to_string()]),
+                    number,
+                    entry: Bytes::from_static(b"event"),
+                    expires_ms: 10 + log,
+                };
+                tables.edit(&append, 1).unwrap();
+            }
+        }
+        let name = Name::of(Kind::Claim, &["c"]);
+        assert!(matches!(
+            tables.claim(name, b"x", 20, 1),
+            Ok(ClaimOutcome::Written)
+        ));
+        assert!(matches!(
+            tables.claim(name, b"x", 20, 1),
+            Ok(ClaimOutcome::Repeated)
+        ));
+        assert_eq!(rows(&tables), (4, 4, 3 * 256));
+        tables.sweep(9, 100).unwrap();
+        assert_eq!(rows(&tables), (4, 4, 3 * 256));
+        tables.sweep(12, 300).unwrap();
+        assert_eq!(rows(&tables), (2, 2, 256));
+        tables.sweep(12, 300).unwrap();
+        assert_eq!(rows(&tables), (1, 1, 0));
+        tables.sweep(20, 300).unwrap();
+        assert_eq!(rows(&tables), (0, 0, 0));
+    }
+
+    /// The numbers of rows: values and logs, expiries, entries.
+    fn rows(tables: &KvTables<'_>) -> (u64, u64, u64) {
+        let KvTables {
+            values,
+            expiry,
+            entries,
+            pieces: _,
+        } = tables;
+        (
+            values.len().unwrap(),
+            expiry.len().unwrap(),
+            entries.len().unwrap(),
+        )
+    }
+}

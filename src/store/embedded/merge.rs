@@ -1,0 +1,64 @@
+//! Merges store files of ended processes into the file of this process.
+
+use std::path::Path;
+
+use redb::{
+    Database, DatabaseError, Key, ReadTransaction, ReadableDatabase as _, ReadableTable as _,
+    TableDefinition, TableError, Value, WriteTransaction,
+};
+
+use super::file::DatabaseFile;
+use super::{rows, tables};
+
+/// Moves what the file at `path` holds into `into`. Does nothing if another process has that file, or if the
+/// file has another caller key, because no caller here could reach its tasks.
+pub(super) fn merge(into: &Database, path: &Path, key: &[u8; 32]) -> Result<(), redb::Error> {
+    let from = match DatabaseFile::new(path).open() {
+        Err(DatabaseError::DatabaseAlreadyOpen) => return Ok(()),
+        opened => opened?,
+    };
+    if tables::prepare(&from, key)? != Some(*key) {
+        return Ok(());
+    }
+    let (reading, writing) = (from.begin_read()?, into.begin_write()?);
+    let merge = Merge(&reading, &writing);
+    merge.copy(rows::RECORDS)?;
+    merge.copy(rows::REQUESTS)?;
+    merge.copy(rows::RESULTS)?;
+    merge.copy(rows::INDEX)?;
+    merge.copy(rows::DUE)?;
+    merge.copy(rows::EXPIRY)?;
+    merge.copy(rows::RESULT_EXPIRY)?;
+    merge.copy(rows::LISTS)?;
+    merge.copy(rows::VALUES)?;
+    merge.copy(rows::VALUE_EXPIRY)?;
+    merge.copy(rows::ENTRIES)?;
+    writing.commit()?;
+    drop(reading);
+    // After a crash before this line both files have the rows. The file that is opened first merges the other.
+    tables::empty(&from)
+}
+
+struct Merge<'t>(&'t ReadTransaction, &'t WriteTransaction);
+
+impl Merge<'_> {
+    /// Copies the rows of one table. A row that exists here stays as it is.
+    fn copy<K: Key + 'static, V: Value + 'static>(
+        &self,
+        table: TableDefinition<'static, K, V>,
+    ) -> Result<(), redb::Error> {
+        let source = match self.0.open_table(table) {
+            Err(TableError::TableDoesNotExist(_)) => return Ok(()),
+            opened => opened?,
+        };
+        let mut target = self.1.open_table(table)?;
+        for row in source.iter()? {
+            let (key, value) = row?;
+            let is_here = target.get(key.value())?.is_some();
+            if !is_here {
+                target.insert(key.value(), value.value())?;
+            }
+        }
+        Ok(())
+    }
+}

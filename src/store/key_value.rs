@@ -1,0 +1,121 @@
+//! The key-value part of a store, for callers: repeats each call while the store is away.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use super::Store;
+use super::error::StoreError;
+use super::kv::Name;
+use super::patience::{Patience, patiently};
+use crate::clock::Clock;
+
+/// The values and logs of one store, with patience.
+///
+/// Lifetimes count from the call. A write that was dropped before it resolved, or that returned
+/// [`StoreError::Unavailable`], is in doubt: it may still happen.
+#[derive(Debug, Clone)]
+pub struct KeyValue {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    patience: Patience,
+}
+
+impl KeyValue {
+    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, patience: Patience) -> Self {
+        Self {
+            store,
+            clock,
+            patience,
+        }
+    }
+
+    /// Writes a value if the name is free; returns the value that stands there otherwise.
+    ///
+    /// No two claims may carry the same value: a repeated claim recognises itself by its value. A claim
+    /// waits as long as a create, because it comes before a call is accepted.
+    pub async fn claim(
+        &self,
+        name: Name,
+        value: Bytes,
+        lifetime: Duration,
+    ) -> Result<Option<Bytes>, StoreError> {
+        let expires_ms = self.expires_ms(lifetime);
+        patiently(Instant::now() + self.patience.create, || {
+            self.store.claim(name, value.clone(), expires_ms)
+        })
+        .await
+    }
+
+    /// Writes a value over any earlier value.
+    pub async fn put(
+        &self,
+        name: Name,
+        value: Bytes,
+        lifetime: Duration,
+    ) -> Result<(), StoreError> {
+        let expires_ms = self.expires_ms(lifetime);
+        patiently(self.until(), || {
+            self.store.put(name, value.clone(), expires_ms)
+        })
+        .await
+    }
+
+    /// Writes `value` if the name holds `stands`, so that no concurrent change is lost. Returns false
+    /// if the name holds another value or none.
+    pub async fn replace(
+        &self,
+        name: Name,
+        stands: Bytes,
+        value: Bytes,
+        lifetime: Duration,
+    ) -> Result<bool, StoreError> {
+        let expires_ms = self.expires_ms(lifetime);
+        patiently(self.until(), || {
+            self.store
+                .replace(name, stands.clone(), value.clone(), expires_ms)
+        })
+        .await
+    }
+
+    pub async fn find(&self, name: Name) -> Result<Option<Bytes>, StoreError> {
+        patiently(self.until(), || self.store.find(name)).await
+    }
+
+    /// Removes a value or a log. A free name is no error.
+    pub async fn remove(&self, name: Name) -> Result<(), StoreError> {
+        patiently(self.until(), || self.store.remove(name)).await
+    }
+
+    /// Appends an entry to a log and gives the whole log this lifetime. The log's one writer numbers
+    /// the entries from 1.
+    pub async fn append(
+        &self,
+        log: Name,
+        number: u64,
+        entry: Bytes,
+        lifetime: Duration,
+    ) -> Result<(), StoreError> {
+        let expires_ms = self.expires_ms(lifetime);
+        patiently(self.until(), || {
+            self.store.append(log, number, entry.clone(), expires_ms)
+        })
+        .await
+    }
+
+    /// The entries with numbers above `after`, in order. Empty if there is no such log.
+    pub async fn entries(&self, log: Name, after: u64) -> Result<Vec<(u64, Bytes)>, StoreError> {
+        patiently(self.until(), || self.store.entries(log, after)).await
+    }
+
+    fn until(&self) -> Instant {
+        Instant::now() + self.patience.read
+    }
+
+    fn expires_ms(&self, lifetime: Duration) -> u64 {
+        let lifetime = u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX);
+        self.clock.now_ms().saturating_add(lifetime)
+    }
+}

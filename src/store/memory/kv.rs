@@ -1,0 +1,90 @@
+//! Values and logs in memory.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use super::Memory;
+use super::kv_state::{Content, KvState};
+use crate::store::error::StoreError;
+use crate::store::kv::{KvStore, Name};
+
+#[async_trait]
+impl KvStore for Memory {
+    async fn claim(
+        &self,
+        name: Name,
+        value: Bytes,
+        expires_ms: u64,
+    ) -> Result<Option<Bytes>, StoreError> {
+        let mut kv = self.kv();
+        if let Some(stands) = kv.value(name) {
+            return Ok((stands != value).then_some(stands));
+        }
+        kv.put(name, value, expires_ms)?;
+        Ok(None)
+    }
+
+    async fn put(&self, name: Name, value: Bytes, expires_ms: u64) -> Result<(), StoreError> {
+        self.kv().put(name, value, expires_ms)
+    }
+
+    async fn replace(
+        &self,
+        name: Name,
+        stands: Bytes,
+        value: Bytes,
+        expires_ms: u64,
+    ) -> Result<bool, StoreError> {
+        let mut kv = self.kv();
+        let now = kv.value(name);
+        if now.is_none_or(|now| now != stands && now != value) {
+            return Ok(false);
+        }
+        kv.put(name, value, expires_ms)?;
+        Ok(true)
+    }
+
+    async fn find(&self, name: Name) -> Result<Option<Bytes>, StoreError> {
+        Ok(self.kv().value(name))
+    }
+
+    async fn remove(&self, name: Name) -> Result<(), StoreError> {
+        self.kv().take(name);
+        Ok(())
+    }
+
+    async fn append(
+        &self,
+        log: Name,
+        number: u64,
+        entry: Bytes,
+        expires_ms: u64,
+    ) -> Result<(), StoreError> {
+        self.kv().append(log, number, entry, expires_ms)
+    }
+
+    async fn trim(&self, log: Name, first: u64) -> Result<(), StoreError> {
+        self.kv().trim(log, first);
+        Ok(())
+    }
+
+    async fn entries(&self, log: Name, after: u64) -> Result<Vec<(u64, Bytes)>, StoreError> {
+        let kv = self.kv();
+        let Some((_, Content::Log(entries))) = kv.values.get(&log) else {
+            return Ok(Vec::new());
+        };
+        let behind = entries.range(after.saturating_add(1)..);
+        Ok(behind
+            .map(|(number, entry)| (*number, entry.clone()))
+            .collect())
+    }
+}
+
+impl Memory {
+    /// The values and logs, after a sweep of what has expired.
+    fn kv(&self) -> std::sync::MutexGuard<'_, KvState> {
+        let mut kv = self.kv.lock();
+        kv.sweep(self.clock.now_ms());
+        kv
+    }
+}

@@ -1,0 +1,67 @@
+//! Whether a start could use this Redis, found out without opening a store.
+//!
+//! The check writes nothing and does not claim the namespace.
+
+use redis::aio::MultiplexedConnection;
+
+use super::Redis;
+use super::address::Target;
+use super::error::OpenError;
+use super::keys::{self, Keys};
+use super::open::{Options, examine_servers};
+use super::reach::Reach;
+use super::topology::Topology;
+
+impl Redis {
+    /// Whether a store could be opened.
+    pub async fn dry_run(options: &Options) -> Result<(), OpenError> {
+        let target = Target::parse(&options.url).ok_or(OpenError::Url)?;
+        let topology = Topology::find(target, Reach::new(options.tls.clone())).await?;
+        let buckets = if topology.is_cluster() {
+            keys::BUCKETS
+        } else {
+            1
+        };
+        let keys = Keys::new(&options.namespace, buckets);
+        let (mut connection, server) = examine_servers(&topology, &keys, options).await?;
+        let namespace = options.namespace.clone();
+        let buckets = keys.count().to_string();
+        if let Some(theirs) = namespace_field(&mut connection, &server, &keys, "buckets").await?
+            && theirs != buckets
+        {
+            return Err(OpenError::Buckets {
+                namespace,
+                theirs,
+                ours: buckets,
+            });
+        }
+        let Some(ours) = &options.serves else {
+            return Ok(());
+        };
+        match namespace_field(&mut connection, &server, &keys, "serves").await? {
+            Some(theirs) if theirs != *ours => Err(OpenError::Foreign {
+                namespace,
+                meta: keys.meta().to_owned(),
+                theirs,
+                ours: ours.clone(),
+            }),
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+/// A field of the namespace's own hash, or `None` if no store was ever opened there.
+async fn namespace_field(
+    connection: &mut MultiplexedConnection,
+    server: &str,
+    keys: &Keys,
+    field: &str,
+) -> Result<Option<String>, OpenError> {
+    let mut get = redis::cmd("HGET");
+    get.arg(keys.meta()).arg(field);
+    let found = get.query_async(connection).await;
+    found.map_err(|cause| OpenError::Unreachable {
+        server: server.to_owned(),
+        cause,
+    })
+}

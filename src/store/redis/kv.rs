@@ -1,0 +1,283 @@
+//! Values and logs in Redis: one key for each value, and one hash for each log.
+//!
+//! An entry of a log is the field of its number. Of one that is larger than a piece, the rest is in
+//! fields of its own (`7:1`, `7:2`, ..) that are written before: pieces without a head are not there.
+//! The head says how many pieces there are (`3`, a line feed, the first of them): without the others
+//! the entry is not there either. What is left of a longer entry that was begun under the same number
+//! goes with the head.
+//! So every append is one short script that leaves no key without an expiry, however large the
+//! entry: 32 MiB in one script would hold up the server for 80 ms.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use redis::Cmd;
+
+use super::Redis;
+use super::link::Link;
+use super::replies::{UNREADABLE, bytes, get};
+use crate::store::error::StoreError;
+use crate::store::kv::{ENTRIES_MAX, Kind, KvStore, Name};
+use crate::store::ledger::INLINE_BYTES_MAX;
+
+#[async_trait]
+impl KvStore for Redis {
+    /// Durable where that was asked for: what it stands for must not happen twice.
+    async fn claim(
+        &self,
+        name: Name,
+        value: Bytes,
+        expires_ms: u64,
+    ) -> Result<Option<Bytes>, StoreError> {
+        let key = self.keys.note(name);
+        let script = &self.notes.claim;
+        let fill = |command: &mut Cmd| {
+            let command = command.arg(1).arg(&key);
+            command.arg(value.as_ref()).arg(expires_ms);
+        };
+        let reply: Vec<redis::Value> = match &self.durable {
+            Some(durable) => durable.call(script, &key, fill).await?,
+            None => self.link.call(script, &key, fill).await?,
+        };
+        let stands = reply.into_iter().next();
+        let stands = stands.map(|stands| bytes(stands).map(Bytes::from));
+        stands.map(|stands| stands.ok_or(UNREADABLE)).transpose()
+    }
+
+    async fn put(&self, name: Name, value: Bytes, expires_ms: u64) -> Result<(), StoreError> {
+        let key = self.keys.note(name);
+        let mut command = redis::cmd("SET");
+        command
+            .arg(&key)
+            .arg(value.as_ref())
+            .arg("PXAT")
+            .arg(expires_ms);
+        self.for_bytes(value.len()).query(&key, &command).await
+    }
+
+    async fn replace(
+        &self,
+        name: Name,
+        stands: Bytes,
+        value: Bytes,
+        expires_ms: u64,
+    ) -> Result<bool, StoreError> {
+        let key = self.keys.note(name);
+        let fill = |command: &mut Cmd| {
+            let command = command.arg(1).arg(&key).arg(stands.as_ref());
+            command.arg(value.as_ref()).arg(expires_ms);
+        };
+        let link = self.for_bytes(stands.len() + value.len());
+        let written: u64 = link.call(&self.notes.replace, &key, fill).await?;
+        Ok(written == 1)
+    }
+
+    async fn find(&self, name: Name) -> Result<Option<Bytes>, StoreError> {
+        get(self.for_kind(name.kind), &self.keys.note(name)).await
+    }
+
+    async fn remove(&self, name: Name) -> Result<(), StoreError> {
+        let key = self.keys.note(name);
+        let mut command = redis::cmd("UNLINK");
+        command.arg(&key);
+        self.link.query::<u64>(&key, &command).await.map(drop)
+    }
+
+    /// Waits up to five seconds for each piece.
+    async fn append(
+        &self,
+        log: Name,
+        number: u64,
+        entry: Bytes,
+        expires_ms: u64,
+    ) -> Result<(), StoreError> {
+        let key = self.keys.note(log);
+        // Numbers are given out one by one.
+        let oldest = number.saturating_sub(ENTRIES_MAX);
+        let link = self.for_bytes(entry.len());
+        let (first, rest) = entry.split_at(entry.len().min(PIECE));
+        let rest = rest.chunks(PIECE);
+        let pieces = 1 + rest.len();
+        let head = head(pieces, first);
+        let rest = rest.zip(1_usize..);
+        let rest = rest.map(|(piece, at)| (format!("{number}:{at}"), piece, None));
+        for (field, piece, pieces) in rest.chain([(number.to_string(), &*head, Some(pieces))]) {
+            let pieces = pieces.map_or_else(String::new, |pieces| pieces.to_string());
+            let fill = |command: &mut Cmd| {
+                let command = command.arg(1).arg(&key).arg(&field);
+                let command = command.arg(piece).arg(expires_ms).arg(oldest);
+                command.arg(&pieces);
+            };
+            let append = &self.notes.append;
+            link.call::<u64>(append, &key, fill).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits up to five seconds for what the log has, and for each part of what goes.
+    async fn trim(&self, log: Name, first: u64) -> Result<(), StoreError> {
+        let key = self.keys.note(log);
+        let mut places = self.places(&key).await?;
+        places.retain(|place| place.number < first);
+        // Heads first: what is half there is not there.
+        places.sort_unstable_by_key(|place| (place.piece, place.number));
+        for some in places.chunks(PIECES) {
+            let mut command = redis::cmd("HDEL");
+            command.arg(&key);
+            for place in some {
+                command.arg(place.field());
+            }
+            self.bulk.query::<u64>(&key, &command).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits up to five seconds for each part of what may be much.
+    async fn entries(&self, log: Name, after: u64) -> Result<Vec<(u64, Bytes)>, StoreError> {
+        let key = self.keys.note(log);
+        let mut places = self.places(&key).await?;
+        places.retain(|place| place.number > after);
+        places.sort_unstable();
+        let mut entries: BTreeMap<u64, Option<Vec<Vec<u8>>>> = BTreeMap::new();
+        for some in places.chunks(PIECES) {
+            let mut command = redis::cmd("HMGET");
+            command.arg(&key);
+            for place in some {
+                command.arg(place.field());
+            }
+            let found: Vec<Option<Vec<u8>>> = self.bulk.query(&key, &command).await?;
+            for (place, piece) in some.iter().zip(found) {
+                let entry = entries.entry(place.number).or_insert_with(|| Some(vec![]));
+                match (entry.as_mut(), piece) {
+                    (Some(pieces), Some(piece)) if pieces.len() == place.piece => {
+                        pieces.push(piece);
+                    }
+                    // On its way, or taken out since its fields were seen.
+                    _ => *entry = None,
+                }
+            }
+        }
+        let whole = |(number, pieces): (_, Option<_>)| Some((number, join(pieces?)?));
+        Ok(entries.into_iter().filter_map(whole).collect())
+    }
+}
+
+impl Redis {
+    /// What of its entries a log has.
+    async fn places(&self, key: &str) -> Result<Vec<Place>, StoreError> {
+        let mut command = redis::cmd("HKEYS");
+        command.arg(key);
+        let fields: Vec<String> = self.bulk.query(key, &command).await?;
+        let read = |field: &String| Place::parse(field).ok_or(UNREADABLE);
+        fields.iter().map(read).collect()
+    }
+
+    /// What is large must not hold up everybody's commands.
+    fn for_bytes(&self, bytes: usize) -> &Link {
+        if bytes > INLINE_BYTES_MAX {
+            &self.bulk
+        } else {
+            &self.link
+        }
+    }
+
+    /// The same, where the size is not known: what clients and servers wrote may be large.
+    fn for_kind(&self, kind: Kind) -> &Link {
+        match kind {
+            Kind::Session | Kind::Claim | Kind::Hold | Kind::Token | Kind::Cancel | Kind::Said => {
+                &self.link
+            }
+            Kind::Answer | Kind::Events => &self.bulk,
+        }
+    }
+}
+
+/// Where a piece of an entry is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    number: u64,
+    piece: usize,
+}
+
+impl Place {
+    fn parse(field: &str) -> Option<Self> {
+        let (number, piece) = match field.split_once(':') {
+            None => (field, 0),
+            Some((number, piece)) => (number, piece.parse().ok()?),
+        };
+        let number = number.parse().ok()?;
+        Some(Self { number, piece })
+    }
+
+    fn field(self) -> String {
+        match self {
+            Self { number, piece: 0 } => number.to_string(),
+            Self { number, piece } => format!("{number}:{piece}"),
+        }
+    }
+}
+
+/// The first piece of so many.
+fn head(pieces: usize, first: &[u8]) -> Vec<u8> {
+    let mut head = format!("{pieces}\n").into_bytes();
+    head.extend_from_slice(first);
+    head
+}
+
+/// `None`: some of it is missing.
+fn join(mut pieces: Vec<Vec<u8>>) -> Option<Bytes> {
+    let (head, rest) = pieces.split_first_mut()?;
+    let end = head.iter().position(|byte| *byte == b'\n')?;
+    let count = std::str::from_utf8(head.get(..end)?).ok()?;
+    if count.parse() != Ok(1 + rest.len()) {
+        return None;
+    }
+    head.drain(..=end);
+    if rest.is_empty() {
+        return pieces.pop().map(Bytes::from);
+    }
+    Some(pieces.concat().into())
+}
+
+/// Bytes of an entry that one script writes: about a millisecond of the server's.
+const PIECE: usize = 256 * 1024;
+
+/// Pieces that one command reads: 32 MiB.
+const PIECES: usize = 128;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_whole_is_not_there() {
+        let head = head(3, b"a\nb");
+        let pieces = |rest: &[&str]| {
+            let rest = rest.iter().map(|piece| piece.as_bytes().to_vec());
+            std::iter::once(head.clone()).chain(rest).collect()
+        };
+        assert_eq!(join(pieces(&["c", "d"])).unwrap(), "a\nbcd");
+        for short in [&[][..], &["c"], &["c", "d", "e"]] {
+            assert_eq!(join(pieces(short)), None);
+        }
+        assert_eq!(join(vec![b"x".to_vec()]), None);
+        assert_eq!(join(Vec::new()), None);
+    }
+
+    #[test]
+    fn a_field_is_read_as_it_was_written() {
+        for (number, piece, field) in [
+            (7, 0, "7"),
+            (7, 12, "7:12"),
+            (u64::MAX, 1, "18446744073709551615:1"),
+        ] {
+            let place = Place { number, piece };
+            assert_eq!(place.field(), field);
+            assert_eq!(Place::parse(field), Some(place));
+        }
+        for foreign in ["", "x", "7:", ":1", "7:1:2", "-1"] {
+            assert_eq!(Place::parse(foreign), None, "{foreign}");
+        }
+    }
+}

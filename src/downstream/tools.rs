@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::inbound::requester::Requester;
-use super::inbound::route::{KnownServer, Question};
+use super::inbound::route::{KnownServer, KnownTools, Question};
 use super::proxy::Shared;
 use crate::mcp::tools::Tools;
 use crate::upstream::wrapped::DiscoverError;
@@ -32,7 +32,7 @@ pub(super) fn known(front: &Shared) -> KnownServer {
         era: front.upstream.known_era(),
         is_decided: front.upstream.is_decided(),
         speaks_http: front.upstream.speaks_http(),
-        tools: None,
+        tools: KnownTools::NotAsked,
     }
 }
 
@@ -49,12 +49,15 @@ pub(super) async fn ask(
             let era = front.upstream.era(by.credentials.clone()).await?;
             KnownServer {
                 era: Some(era),
-                tools: server.tools.take(),
+                tools: std::mem::take(&mut server.tools),
                 ..known(front)
             }
         }
         Question::Tools => KnownServer {
-            tools: Some(listed(front, by, capabilities).await),
+            tools: match listed(front, by, capabilities).await {
+                Some(tools) => KnownTools::Listed(tools),
+                None => KnownTools::Unavailable,
+            },
             ..known(front)
         },
     };

@@ -84,8 +84,34 @@ pub(in crate::downstream) struct KnownServer {
     pub(in crate::downstream) is_decided: bool,
     /// The server is spoken to over HTTP.
     pub(in crate::downstream) speaks_http: bool,
-    /// `None`: not asked for. `Some(None)`: the list cannot be had now.
-    pub(in crate::downstream) tools: Option<Option<Arc<Tools>>>,
+    pub(in crate::downstream) tools: KnownTools,
+}
+
+/// The server's list of tools.
+#[derive(Debug, Clone, Default)]
+pub(in crate::downstream) enum KnownTools {
+    #[default]
+    NotAsked,
+    /// The list cannot be had now.
+    Unavailable,
+    Listed(Arc<Tools>),
+}
+
+impl KnownTools {
+    pub(in crate::downstream) fn is_asked(&self) -> bool {
+        !matches!(self, Self::NotAsked)
+    }
+
+    pub(in crate::downstream) fn listed(&self) -> Option<&Tools> {
+        match self {
+            Self::NotAsked | Self::Unavailable => None,
+            Self::Listed(tools) => Some(tools),
+        }
+    }
+
+    pub(in crate::downstream) fn get(&self, tool: &str) -> Option<&ServerTool> {
+        self.listed()?.get(tool)
+    }
 }
 
 /// What is known of the server and of raincheck when a request is routed.
@@ -134,10 +160,10 @@ fn call<'k>(modern: &Modern<'_>, by: &Requester, known: &Known<'k>) -> Result<Ro
     let names = match known.companion {
         // A client that declares tasks follows them itself.
         Some(companion) if !meta.declares_tasks => {
-            let Some(tools) = &known.server.tools else {
+            if !known.server.tools.is_asked() {
                 return Ok(Route::Ask(Question::Tools));
-            };
-            companion.names(tools.as_deref())
+            }
+            companion.names(known.server.tools.listed())
         }
         Some(_) | None => None,
     };
@@ -164,11 +190,11 @@ fn call<'k>(modern: &Modern<'_>, by: &Requester, known: &Known<'k>) -> Result<Ro
         return Ok(Route::Pass);
     }
     // A task is created before the server sees the call, so what the server would refuse must be found here first.
-    let Some(tools) = &known.server.tools else {
+    if !known.server.tools.is_asked() {
         return Ok(Route::Ask(Question::Tools));
-    };
+    }
     // Where the list cannot be had the check is left to the server.
-    let tool = tools.as_ref().and_then(|tools| tools.get(&name));
+    let tool = known.server.tools.get(&name);
     if let Some(tool) = tool {
         let arguments = request.params.get("arguments");
         params::check(tool, arguments, modern.headers).map_err(RpcError::header_mismatch)?;
@@ -319,7 +345,7 @@ mod tests {
                 era: Some(Era::Modern),
                 is_decided: true,
                 speaks_http: true,
-                tools: None,
+                tools: KnownTools::NotAsked,
             },
             had_stand_in: false,
             is_limited: false,
@@ -515,7 +541,7 @@ mod tests {
             let rules = with_mode(mode);
             let mut known = known(&rules);
             known.server.era = Some(era);
-            known.server.tools = Some(None);
+            known.server.tools = KnownTools::Unavailable;
             assert_eq!(decided(asked, &known), expected, "{mode:?} {era:?}");
             let keeps = Known {
                 keeps_native_tasks: true,
@@ -547,7 +573,7 @@ mod tests {
             ..known(&rules)
         };
         let mut asked = unasked.clone();
-        asked.server.tools = Some(None);
+        asked.server.tools = KnownTools::Unavailable;
         let status = ("tools/call", r#"{"name":"task_status"}"#, PLAIN);
         for (call, known, expected) in [
             (CALL, &unasked, "ask Tools"),

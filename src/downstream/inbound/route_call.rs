@@ -93,19 +93,18 @@ pub(in crate::downstream) fn route_call<'k>(
     by: &Requester,
     known: &KnownOfCalls<'k>,
 ) -> CallRoute<'k> {
-    let decided = match route_task(request, by, known) {
-        CallRoute::Pass if known.speaks_of_tasks && Wish::is_in(&request.params) => {
-            // A client that asks for a task which is not ours gets the server's, which no key stands for.
-            if has_key(request, by) {
-                Err(their_task_has_no_key())
-            } else {
-                Ok(CallRoute::Pass)
-            }
-        }
-        CallRoute::Pass => plain(request, by, known),
-        decided => return decided,
-    };
-    decided.unwrap_or_else(CallRoute::Refuse)
+    let decided = route_task(request, by, known);
+    if !matches!(decided, CallRoute::Pass) {
+        return decided;
+    }
+    if !known.speaks_of_tasks || !Wish::is_in(&request.params) {
+        return plain(request, by, known).unwrap_or_else(CallRoute::Refuse);
+    }
+    // A client that asks for a task which is not ours gets the server's, which no key stands for.
+    if has_key(request, by) {
+        return CallRoute::Refuse(their_task_has_no_key());
+    }
+    CallRoute::Pass
 }
 
 /// What becomes of a call as far as it is about tasks of 2025-11-25. `Pass`: it is not.
@@ -137,11 +136,11 @@ fn task<'k>(
     if known.server.era.is_none() {
         return Ok(CallRoute::Ask(Question::Era));
     }
-    let Some(tools) = &known.server.tools else {
+    if !known.server.tools.is_asked() {
         return Ok(CallRoute::Ask(Question::Tools));
-    };
+    }
     // A list that cannot be had says nothing.
-    let tool = tools.as_ref().and_then(|tools| tools.get(&name));
+    let tool = known.server.tools.get(&name);
     if known.keeps_native_tasks && tool.is_some_and(|tool| tool.own_task != OwnTask::Never) {
         return Ok(CallRoute::Pass);
     }
@@ -195,11 +194,11 @@ fn plain<'k>(
     // What the client knows of our tools is what was in its list.
     let companion = known.companion.filter(|it| !it.is_unknown_to(&by.name()));
     let needs_tools = companion.is_some() || claim.is_some() || is_native;
-    if needs_tools && server.tools.is_none() {
+    if needs_tools && !server.tools.is_asked() {
         return Ok(CallRoute::Ask(Question::Tools));
     }
-    let tools = server.tools.as_ref().and_then(Option::as_deref);
-    let names = companion.and_then(|companion| Some((companion, companion.names(tools)?)));
+    let names =
+        companion.and_then(|companion| Some((companion, companion.names(server.tools.listed())?)));
     if let Some((companion, names)) = &names
         && let Some(tool) = names.tool(&name)
     {
@@ -211,7 +210,7 @@ fn plain<'k>(
         None => Plan::Held,
     };
     let is_told = names.is_some() || claim.is_some() || is_native;
-    let tool = tools.filter(|_| is_told).and_then(|it| it.get(&name));
+    let tool = server.tools.get(&name).filter(|_| is_told);
     let requires_task = tool.is_some_and(ServerTool::requires_task);
     if claim.is_none() {
         let may_pass = plan == Plan::Held && !(is_native && requires_task) && !is_limited;
@@ -252,9 +251,9 @@ fn is_native(tool: &str, by: &Requester, known: &KnownOfCalls<'_>) -> Option<boo
         // Such a session is this process's alone: the lists that its client has passed here.
         return Some(false);
     }
-    let tools = known.server.tools.as_ref()?;
-    let tool = tools.as_ref().and_then(|tools| tools.get(tool));
-    Some(tool.is_some_and(ServerTool::requires_task))
+    let tools = &known.server.tools;
+    let requires_task = || tools.get(tool).is_some_and(ServerTool::requires_task);
+    tools.is_asked().then(requires_task)
 }
 
 /// The rule holds whatever revision the session speaks: in those before 2025-11-25 nobody can ask for a task.
@@ -320,6 +319,7 @@ mod tests {
     use super::*;
     use crate::downstream::auth::Callers;
     use crate::downstream::inbound::request::{Inbound, LegacyMessage};
+    use crate::downstream::inbound::route::KnownTools;
     use crate::mcp::json::raw;
     use crate::mcp::tools::Tools;
 
@@ -343,13 +343,13 @@ mod tests {
                 era: Some(Era::Legacy),
                 is_decided: true,
                 speaks_http: true,
-                tools: None,
+                tools: KnownTools::NotAsked,
             },
         }
     }
 
     fn asked(mut known: KnownOfCalls<'_>) -> KnownOfCalls<'_> {
-        known.server.tools = Some(None);
+        known.server.tools = KnownTools::Unavailable;
         known
     }
 
@@ -442,7 +442,7 @@ mod tests {
             keeps_native_tasks: true,
             ..known(&rules)
         };
-        keeps.server.tools = Some(Some(Arc::new(tools)));
+        keeps.server.tools = KnownTools::Listed(Arc::new(tools));
         assert_eq!(decided(TASK, &keeps), "pass");
         assert_eq!(decided(KEYED_TASK, &keeps), "refuse -32602");
         let hides = KnownOfCalls {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 use super::call::Busy;
-use super::carrier::{Carrier, Charge};
+use super::carrier::Carrier;
+use super::custody::Custody;
 use super::state::Runner;
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::Reason;
@@ -83,9 +84,9 @@ impl Runner {
         let permit = self.permit()?;
         let request = self.ledger.load_request(loaded.task.id).await?;
         let request = request.ok_or(StoreError::Corrupt("a task without its request"))?;
-        let charge = Charge::of(self, &loaded.task);
-        let turn = self.gates.queue(&loaded.task.name);
-        let event = answered(turn.waits());
+        let custody = Custody::of(self, &loaded.task);
+        let admittance = self.admission.queue(&loaded.task.name);
+        let event = answered(admittance.is_queued());
         let Some(dispatched) = self.apply_answers(loaded, event).await? else {
             return Ok(());
         };
@@ -94,12 +95,12 @@ impl Runner {
         match Carrier::dispatched(
             runner,
             dispatched,
-            (charge, turn),
+            (custody, admittance),
             Era::Modern,
             &request,
             from,
         ) {
-            Ok(carrier) => self.spawn(carrier, permit),
+            Ok(carrier) => self.spawn(carrier.task_id(), carrier.run(), permit),
             Err(_unreadable) => self.abandon_by_id(id, Reason::StoreLost).await,
         }
         Ok(())

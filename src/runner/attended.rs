@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::call::Announce;
 use super::request_state::input_required;
-use super::seat::{self, Answer, Client, Seat};
+use super::seat::{self, Answer, Client, Responder};
 use super::state::Runner;
 use super::terms::Terms;
 use super::watch::Watch;
@@ -124,7 +124,7 @@ impl Runner {
 impl Attendant {
     /// Waits for the call's end, for its next question, or until it is a task that the client may
     /// hear of.
-    async fn answer(&mut self, seat: &Seat) -> Answer {
+    async fn answer(&mut self, seat: &Responder) -> Answer {
         let mut look_again = None;
         loop {
             if let Some(answer) = self.so_far().await {
@@ -260,7 +260,7 @@ impl Attendant {
     }
 
     /// The call's progress, under the token of this client.
-    async fn relay(&mut self, seat: &Seat) {
+    async fn relay(&mut self, seat: &Responder) {
         let task = &self.loaded.task;
         let Some(token) = &self.terms.progress_token else {
             return;
@@ -286,7 +286,7 @@ impl Attendant {
     }
 
     /// Puts to a legacy client what the call asks, under names by which any replica takes the answer.
-    async fn ask(&mut self, seat: &Seat) {
+    async fn ask(&mut self, seat: &Responder) {
         if self.terms.face == Era::Modern {
             return;
         }

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 
-use super::turn::Full;
+use super::admission::QueueFull;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::version::Era;
 use crate::task::id::Caller;
-use crate::task::policy::{Plan, Rule};
+use crate::task::policy::{InputWhen, Plan, Rule};
 use crate::task::state::{Digest, Task};
 use crate::task::ticket::Ticket;
 use crate::task::view;
@@ -36,6 +36,66 @@ pub struct Call {
     pub listed: bool,
     /// Of which session its client is, where its questions are answered to any replica.
     pub session: Option<[u8; 16]>,
+}
+
+/// What is sent to the server, and under which rule: all that a call with a record needs.
+#[derive(Debug)]
+pub(super) struct ServerCall {
+    pub(super) era: Era,
+    pub(super) outgoing: Outgoing,
+    pub(super) rule: Rule,
+}
+
+/// What the client of a call asked for: it counts until there is a record.
+#[derive(Debug)]
+pub(super) struct ClientTerms {
+    pub(super) caller: Caller,
+    pub(super) face: Era,
+    pub(super) plan: Plan,
+    pub(super) announce: Announce,
+    pub(super) progress_token: Option<Box<RawValue>>,
+    pub(super) digest: Digest,
+    pub(super) repeatable: bool,
+    pub(super) listed: bool,
+    pub(super) session: Option<[u8; 16]>,
+}
+
+impl Call {
+    pub(super) fn split(self) -> (ServerCall, ClientTerms) {
+        let server = ServerCall {
+            era: self.era,
+            outgoing: self.outgoing,
+            rule: self.rule,
+        };
+        let client = ClientTerms {
+            caller: self.caller,
+            face: self.face,
+            plan: self.plan,
+            announce: self.announce,
+            progress_token: self.progress_token,
+            digest: self.digest,
+            repeatable: self.repeatable,
+            listed: self.listed,
+            session: self.session,
+        };
+        (server, client)
+    }
+
+    /// How long the call may stay unanswered before it becomes a task; `None`: time makes no task of
+    /// it.
+    pub(super) fn window(&self, start_allowance: Duration) -> Option<Duration> {
+        match self.plan {
+            Plan::Auto { window_ms, .. } => Some(Duration::from_millis(window_ms)),
+            Plan::Always {
+                input: InputWhen::InTask,
+            } => Some(Duration::ZERO),
+            // Its questions come before its task, also where the server has to be started first.
+            Plan::Always {
+                input: InputWhen::BeforeTask,
+            } => Some(start_allowance + grace(&self.rule)),
+            Plan::Held | Plan::Refuse => None,
+        }
+    }
 }
 
 /// How a client hears that its call became a task.
@@ -70,9 +130,9 @@ impl Announce {
     }
 }
 
-/// How long the call may be answered before it becomes a task.
-pub(super) fn grace(call: &Call) -> Duration {
-    Duration::from_millis(call.rule.grace_window_ms)
+/// How long a call of this rule may stay unanswered before it becomes a task.
+pub(super) fn grace(rule: &Rule) -> Duration {
+    Duration::from_millis(rule.grace_window_ms)
 }
 
 /// Too many calls are under way.
@@ -104,8 +164,8 @@ impl From<Busy> for NotBegun {
     }
 }
 
-impl From<Full> for NotBegun {
-    fn from(_: Full) -> Self {
+impl From<QueueFull> for NotBegun {
+    fn from(_: QueueFull) -> Self {
         Self::QueueFull
     }
 }

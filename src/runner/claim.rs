@@ -12,7 +12,7 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use super::call::{Call, NotBegun};
-use super::carrier::{Begun, Carrier, Claimed};
+use super::carrier::{Begun, Carrier, RecordTerms};
 use super::seat::Client;
 use super::state::Runner;
 use super::terms::Terms;
@@ -187,7 +187,7 @@ impl Runner {
                 }
                 Some(loaded) => return Ok(self.follow(loaded, watch, terms)),
                 None => {
-                    let claimed = Claimed {
+                    let record = RecordTerms {
                         id,
                         ttl_ms: lifetime_ms.saturating_add(MARGIN_MS),
                         when_left: claim.when_left(),
@@ -197,7 +197,7 @@ impl Runner {
                         // So that nobody has to look through what is over.
                         self.notes.put(head.name, head.value(id), lifetime).await?;
                     }
-                    match self.begin(call, claimed).await? {
+                    match self.begin(call, record).await? {
                         Begin::Made(begun) => {
                             terms = terms.first(begun.unauthorized);
                             return Ok(self.follow(begun.loaded, watch, terms));
@@ -216,11 +216,11 @@ impl Runner {
     }
 
     /// Makes the record and sends the call, whatever becomes of the client.
-    async fn begin(self: &Arc<Self>, call: Call, claimed: Claimed) -> Result<Begin, NotClaimed> {
-        let (permit, turn) = self.admit(&call)?;
-        let (waiting, begun) = oneshot::channel();
-        let carrier = Carrier::for_claim(Arc::clone(self), call, turn, claimed, waiting);
-        self.spawn(carrier, permit);
+    async fn begin(self: &Arc<Self>, call: Call, record: RecordTerms) -> Result<Begin, NotClaimed> {
+        let (permit, admittance) = self.admit(&call)?;
+        let (begins, begun) = oneshot::channel();
+        let carrier = Carrier::for_claim(Arc::clone(self), call, admittance);
+        self.spawn(carrier.task_id(), carrier.run_claim(record, begins), permit);
         match begun.await {
             Ok(Ok(begun)) => Ok(Begin::Made(Box::new(begun))),
             Ok(Err(NotCreated::Taken)) => Ok(Begin::Taken),

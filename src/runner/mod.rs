@@ -16,6 +16,7 @@ use crate::store::ledger::{Loaded, NotApplied};
 use crate::task::id::TaskId;
 use crate::task::machine::{Event, Rejected};
 
+mod admission;
 mod alarm;
 mod answer;
 mod attended;
@@ -24,6 +25,7 @@ mod call;
 mod carried;
 mod carrier;
 pub mod claim;
+mod custody;
 mod elsewhere;
 mod finish;
 mod heartbeat;
@@ -38,13 +40,12 @@ pub mod seat;
 mod state;
 mod sweeper;
 mod terms;
-mod turn;
 mod unsaved;
 pub mod watch;
 
+use admission::Admittance;
 use carrier::Carrier;
 use seat::Client;
-use turn::Turn;
 
 pub use answer::AnswerError;
 pub use call::{Announce, Busy, Call, NotBegun};
@@ -58,12 +59,12 @@ const LAST_WORDS: Duration = Duration::from_secs(3);
 
 /// A call's place among those under way, and that of what it asks with.
 #[derive(Debug)]
-struct Permit {
+struct CallPermit {
     _permit: OwnedSemaphorePermit,
     _params: Option<Place>,
 }
 
-impl Permit {
+impl CallPermit {
     fn with(self, params: Option<Place>) -> Self {
         Self {
             _params: params,
@@ -95,10 +96,10 @@ impl Runner {
 
     /// Begins a call. The job runs until the call has ended, whatever becomes of the client.
     pub fn call(self: &Arc<Self>, call: Call) -> Result<Client, NotBegun> {
-        let (permit, turn) = self.admit(&call)?;
-        let (seat, client) = seat::seat();
-        let carrier = Carrier::for_client(Arc::clone(self), call, Some(seat), turn);
-        self.spawn(carrier, permit);
+        let (permit, admittance) = self.admit(&call)?;
+        let (responder, client) = seat::seat();
+        let carrier = Carrier::for_client(Arc::clone(self), call, responder, admittance);
+        self.spawn(carrier.task_id(), carrier.run(), permit);
         Ok(client)
     }
 
@@ -111,29 +112,26 @@ impl Runner {
         asked: Box<RawValue>,
     ) -> Result<(Client, Arc<OnceLock<TaskId>>), NotBegun> {
         let permit = self.permit()?;
-        let (seat, client) = seat::seat();
-        // Nothing of it is at the server before it is answered.
-        let turn = Turn::free();
-        let carrier = Carrier::for_client(Arc::clone(self), call, Some(seat), turn);
-        let task = carrier.carried();
-        self.attend(async move {
-            carrier.ask_in_task(asked).await;
-            drop(permit);
-        });
+        let (responder, client) = seat::seat();
+        // Nothing of the call is at the server before it is answered.
+        let admittance = Admittance::unlimited();
+        let carrier = Carrier::for_client(Arc::clone(self), call, responder, admittance);
+        let task = carrier.task_id();
+        self.spawn(carrier.task_id(), carrier.ask_in_task(asked), permit);
         Ok((client, task))
     }
 
     /// Room for one more call.
-    fn admit(&self, call: &Call) -> Result<(Permit, Turn), NotBegun> {
+    fn admit(&self, call: &Call) -> Result<(CallPermit, Admittance), NotBegun> {
         let permit = self
             .permit()?
             .with(self.settings.room.count(call.outgoing.params.len()));
         let tool = call.outgoing.name.as_deref().unwrap_or_default();
-        let turn = match &*call.outgoing.method {
-            TOOL_CALL => self.gates.enter(tool)?,
-            _ => Turn::free(),
+        let admittance = match &*call.outgoing.method {
+            TOOL_CALL => self.admission.enter(tool)?,
+            _ => Admittance::unlimited(),
         };
-        Ok((permit, turn))
+        Ok((permit, admittance))
     }
 
     /// No call begins here any more.
@@ -168,26 +166,27 @@ impl Runner {
         }
     }
 
-    fn permit(&self) -> Result<Permit, Busy> {
+    fn permit(&self) -> Result<CallPermit, Busy> {
         let permit = Arc::clone(&self.permits).try_acquire_owned();
-        permit.map_err(|_| Busy).map(|permit| Permit {
+        permit.map_err(|_| Busy).map(|permit| CallPermit {
             _permit: permit,
             _params: None,
         })
     }
 
-    fn spawn(self: &Arc<Self>, carrier: Carrier, permit: Permit) {
+    /// Spawns the job of a carrier. `task_id` names the record of the call, as soon as there is one.
+    fn spawn(
+        self: &Arc<Self>,
+        task_id: Arc<OnceLock<TaskId>>,
+        job: impl Future<Output = ()> + Send + 'static,
+        permit: CallPermit,
+    ) {
         let runner = Arc::clone(self);
-        let carried: Arc<OnceLock<TaskId>> = carrier.carried();
-        // Boxed: the runtime moves a future several times on its way into a task, and a carrier has 8 KiB.
+        // Boxed: the runtime moves a future several times on its way into a task, and a carrier is large.
         self.calls.spawn(Box::pin(async move {
-            if AssertUnwindSafe(carrier.run())
-                .catch_unwind()
-                .await
-                .is_err()
-            {
+            if AssertUnwindSafe(job).catch_unwind().await.is_err() {
                 error!("a call panicked; its task is ended as failed");
-                if let Some(id) = carried.get() {
+                if let Some(id) = task_id.get() {
                     runner.abandon_by_id(*id, Reason::OwnerLost).await;
                 }
             }

@@ -8,7 +8,8 @@ use futures_util::stream;
 use tokio::time::timeout;
 use tracing::info;
 
-use super::carrier::{Carrier, Charge};
+use super::carrier::Carrier;
+use super::custody::Custody;
 use super::living::View;
 use super::state::Runner;
 use super::sweeper::Look;
@@ -110,13 +111,14 @@ impl Runner {
         let Some(exchange) = self.adopt(&loaded.task, point) else {
             return self.abandon(&loaded, Reason::OwnerLost).await;
         };
-        let charge = Charge::of(self, &loaded.task);
+        let custody = Custody::of(self, &loaded.task);
         // Otherwise somebody else carries it, on the same session, which is not ours to close.
         if let Some(claimed) = self.claim(&loaded, Takeover::Resume).await {
             exchange.control.hold();
             info!(task = ?claimed.task.id, "a call is carried on for its lost owner");
             let runner = Arc::clone(self);
-            self.spawn(Carrier::adopted(runner, claimed, charge, exchange), permit);
+            let carrier = Carrier::adopted(runner, claimed, custody, exchange);
+            self.spawn(carrier.task_id(), carrier.run(), permit);
         }
     }
 
@@ -133,9 +135,9 @@ impl Runner {
             self.abandon(&loaded, Reason::OwnerLost).await;
             return Ok(());
         };
-        let charge = Charge::of(self, &loaded.task);
-        let turn = self.gates.queue(&loaded.task.name);
-        let takeover = if turn.waits() {
+        let custody = Custody::of(self, &loaded.task);
+        let admittance = self.admission.queue(&loaded.task.name);
+        let takeover = if admittance.is_queued() {
             Takeover::Queue
         } else {
             Takeover::Dispatch
@@ -149,12 +151,12 @@ impl Runner {
         match Carrier::dispatched(
             runner,
             claimed,
-            (charge, turn),
+            (custody, admittance),
             era,
             &request,
             Forwarded::default(),
         ) {
-            Ok(carrier) => self.spawn(carrier, permit),
+            Ok(carrier) => self.spawn(carrier.task_id(), carrier.run(), permit),
             Err(_unreadable) => self.abandon_by_id(id, Reason::OwnerLost).await,
         }
         Ok(())

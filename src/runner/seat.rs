@@ -66,17 +66,17 @@ const ANNOUNCED: u8 = 1;
 const GONE: u8 = 2;
 
 /// A new seat: the carrier's side and the handler's side.
-pub(super) fn seat() -> (Seat, Client) {
+pub(super) fn seat() -> (Responder, Client) {
     let cell = Arc::new(Cell::default());
     // Questions and the answer have places that no notification takes.
     let (replies, receiver) = mpsc::channel(REPLIES_MAX + QUESTIONS_MAX + 1);
     let (answers, answered) = mpsc::channel(QUESTIONS_MAX);
     (
-        Seat {
+        Responder {
             answer: Mutex::new(replies.clone().try_reserve_owned().ok()),
             is_slow: AtomicBool::new(false),
             replies,
-            answered: Some(answered),
+            answered,
             cell: Arc::clone(&cell),
         },
         Client {
@@ -89,33 +89,26 @@ pub(super) fn seat() -> (Seat, Client) {
 
 /// The carrier's side.
 #[derive(Debug)]
-pub(super) struct Seat {
+pub(super) struct Responder {
     replies: mpsc::Sender<Reply>,
     /// The place of the answer, until it is there.
     answer: Mutex<Option<mpsc::OwnedPermit<Reply>>>,
     /// The client missed the last notification.
     is_slow: AtomicBool,
-    answered: Option<mpsc::Receiver<Answered>>,
+    answered: mpsc::Receiver<Answered>,
     cell: Arc<Cell>,
 }
 
-impl Seat {
-    /// What the client answers to relayed questions, for whoever asks first.
-    pub(super) fn take_answered(&mut self) -> Option<mpsc::Receiver<Answered>> {
-        self.answered.take()
+impl Responder {
+    /// What a carrier waits for at the same time: the client's presence, and its answers to relayed
+    /// questions.
+    pub(super) fn client(&mut self) -> (Presence<'_>, &mut mpsc::Receiver<Answered>) {
+        (Presence(&self.cell), &mut self.answered)
     }
 
-    /// Resolves when the client went away before it was told the answer. Never, once it was.
-    ///
-    /// Cancel safe.
+    /// See [`Presence::gone`].
     pub(super) async fn gone(&self) {
-        loop {
-            match self.cell.state.load(Ordering::Acquire) {
-                GONE => return,
-                ANNOUNCED => std::future::pending().await,
-                _ => self.cell.gone.notified().await,
-            }
-        }
+        Presence(&self.cell).gone().await;
     }
 
     /// Whether the client was told, as far as is known now.
@@ -178,6 +171,24 @@ impl Seat {
             Err(_elapsed) => false,
         };
         self.is_slow.store(!told, Ordering::Relaxed);
+    }
+}
+
+/// Whether the client is there.
+pub(super) struct Presence<'s>(&'s Cell);
+
+impl Presence<'_> {
+    /// Resolves when the client went away before it was told the answer. Never, once it was.
+    ///
+    /// Cancel safe.
+    pub(super) async fn gone(&self) {
+        loop {
+            match self.0.state.load(Ordering::Acquire) {
+                GONE => return,
+                ANNOUNCED => std::future::pending().await,
+                _ => self.0.gone.notified().await,
+            }
+        }
     }
 }
 

@@ -9,10 +9,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::admission::Admission;
 use super::budget::Budget;
-use super::carried::Carried;
+use super::carried::CarriedTasks;
 use super::living::View;
-use super::turn::Gates;
 use super::unsaved::Unsaved;
 use super::watch::Watches;
 use crate::clock::Anchored;
@@ -71,8 +71,8 @@ pub struct Runner {
     /// Cancelled when the drain begins: what still waits for its turn is left to others.
     pub(super) draining: CancellationToken,
     pub(super) permits: Arc<Semaphore>,
-    pub(super) gates: Gates,
-    pub(super) carried: Arc<Carried>,
+    pub(super) admission: Admission,
+    pub(super) carried: Arc<CarriedTasks>,
     pub(super) progress: Budget,
     pub(super) lingering: Arc<Semaphore>,
     pub(super) unsaved: Unsaved,
@@ -101,7 +101,7 @@ impl Runner {
             upstream,
             watches: Arc::default(),
             incarnation,
-            gates: Gates::new(Arc::clone(&rules), settings.concurrency),
+            admission: Admission::new(Arc::clone(&rules), settings.concurrency),
             rules,
             draining: CancellationToken::new(),
             permits: Arc::new(Semaphore::new(settings.calls_max)),
@@ -145,7 +145,7 @@ impl Runner {
 
     /// Whether calls of this tool may have to wait for their turn.
     pub fn limits(&self, tool: &str) -> bool {
-        self.gates.limits(tool)
+        self.admission.limits(tool)
     }
 
     /// Runs what a drain waits for as it does for calls, and which ends soon after [`Self::halt`].

@@ -50,15 +50,11 @@ impl Terms {
     }
 
     pub(super) fn of(call: &Call, start_allowance: Duration) -> Self {
-        let grace = Duration::from_millis(call.rule.grace_window_ms);
-        let (after, input) = match call.plan {
-            Plan::Held | Plan::Refuse => (None, InputWhen::BeforeTask),
-            Plan::Auto { window_ms, input } => (Some(Duration::from_millis(window_ms)), input),
-            Plan::Always {
-                input: InputWhen::InTask,
-            } => (Some(Duration::ZERO), InputWhen::InTask),
-            Plan::Always { input } => (Some(grace + start_allowance), input),
+        let input = match call.plan {
+            Plan::Held | Plan::Refuse => InputWhen::BeforeTask,
+            Plan::Auto { input, .. } | Plan::Always { input } => input,
         };
+        let after = call.window(start_allowance);
         Self {
             announce: after.map(|after| (after, call.announce.clone())),
             input,

@@ -18,7 +18,7 @@ use crate::task::machine::{Effect, Event};
 use crate::task::state::Leg;
 use crate::upstream::Forwarded;
 
-/// Why answers were not taken. Nothing was applied, or it is in doubt where the store is away.
+/// Why answers were not taken. Nothing was applied; with the store away that is in doubt.
 #[derive(Debug)]
 pub enum AnswerError {
     /// This replica cannot carry the call on now; another one, or this one later, can.
@@ -41,7 +41,7 @@ impl From<StoreError> for AnswerError {
 }
 
 impl Runner {
-    /// Takes the answers of an update. Whatever becomes of the client that sent it, what is
+    /// Takes the answers of an update. Whatever happens to the client that sent it, what is
     /// committed is carried out.
     pub async fn answer(
         self: &Arc<Self>,
@@ -58,9 +58,9 @@ impl Runner {
             .unwrap_or_else(|error| Err(AnswerError::Store(StoreError::Unavailable(error.into()))))
     }
 
-    /// Commits answers. Whoever carries the call sees them in the change log and passes them on;
-    /// where they complete the round of a modern server, nobody does: then this replica carries
-    /// the next leg, with the headers of this update.
+    /// Commits answers. The owner of the call sees them in the change log and passes them on. A parked call
+    /// has no owner: if the answers complete its round, this replica carries the next leg, with the headers
+    /// of this update.
     async fn take_answers(
         self: &Arc<Self>,
         loaded: &Loaded,
@@ -73,14 +73,14 @@ impl Runner {
             waits,
         };
         if loaded.task.open_questions().next().is_none() {
-            // Nothing is asked that these could answer.
+            // No open question: there is nothing to answer.
             return Ok(());
         }
         if !matches!(loaded.task.leg, Leg::Parked(_)) {
             // A legacy call is open, and its owner passes the answers on. It asks no rounds.
             return self.apply_answers(loaded, answered(false)).await.map(drop);
         }
-        // What the next leg needs is had before anything is promised.
+        // Have what the next leg needs before the commit that promises the leg.
         let permit = self.permit()?;
         let request = self.ledger.load_request(loaded.task.id).await?;
         let request = request.ok_or(StoreError::Corrupt("a task without its request"))?;
@@ -106,7 +106,7 @@ impl Runner {
         Ok(())
     }
 
-    /// The task, where the answers make this replica its owner.
+    /// Returns the task, if the answers make this replica its owner.
     async fn apply_answers(
         &self,
         loaded: &Loaded,

@@ -1,4 +1,4 @@
-//! A call as it is handed over, how its client hears of its task, and why it was not begun.
+//! A call as the downstream hands it over, how its client hears of its task, and why it was not begun.
 
 use std::time::Duration;
 
@@ -19,22 +19,22 @@ use crate::upstream::Outgoing;
 pub struct Call {
     pub caller: Caller,
     pub era: Era,
-    /// Whose words the client speaks. A legacy one answers questions while it waits.
+    /// The era of the client. A legacy client answers questions while it waits.
     pub face: Era,
     pub outgoing: Outgoing,
     pub rule: Rule,
     pub plan: Plan,
     /// How the client hears that its call became a task.
     pub announce: Announce,
-    /// The client's progress token, where it asked for progress.
+    /// The client's progress token, if it asked for progress.
     pub progress_token: Option<Box<RawValue>>,
-    /// What a retry of this call must repeat, should it be parked with a question.
+    /// What a retry of this call must repeat, if the call is parked with a question.
     pub digest: Digest,
-    /// The server calls it safe to repeat, and is believed.
+    /// Whether the server calls the tool safe to repeat, and the operator trusts it.
     pub repeatable: bool,
-    /// The caller is somebody in particular, who can have the task listed (2025-11-25, Tasks).
+    /// Whether the caller is known well enough to have the task listed (2025-11-25, Tasks).
     pub listed: bool,
-    /// Of which session its client is, where its questions are answered to any replica.
+    /// The session of the client, if any replica takes the answers to its questions.
     pub session: Option<[u8; 16]>,
 }
 
@@ -89,7 +89,7 @@ impl Call {
             Plan::Always {
                 input: InputWhen::InTask,
             } => Some(Duration::ZERO),
-            // Its questions come before its task, also where the server has to be started first.
+            // The questions come before the task, even if the server has to be started first.
             Plan::Always {
                 input: InputWhen::BeforeTask,
             } => Some(start_allowance + grace(&self.rule)),
@@ -101,18 +101,18 @@ impl Call {
 /// How a client hears that its call became a task.
 #[derive(Debug, Clone)]
 pub enum Announce {
-    /// By the task's handle.
+    /// By the task's id: `CreateTaskResult`.
     Task,
-    /// By a ticket, as a plain result: it knows no tasks.
+    /// By a ticket in a plain result: the client does not know Tasks.
     Ticket(Ticket),
 }
 
-/// The official Python client refuses an event of more than 1 MiB. The rest is for what is around the
-/// result.
+/// The longest result that fits into an event: the official Python client refuses an event of more than
+/// 1 MiB, and the envelope takes a part of that.
 const LARGE_EVENT: usize = (1 << 20) - 4096;
 
 impl Announce {
-    /// Whether the client is better served by this than by the result as an event. A client that asked
+    /// Whether the announcement serves the client better than the result as an event. A client that asked
     /// for tasks fetches a large result in any case.
     pub(super) fn is_better_than(&self, result: &RawValue) -> bool {
         let spares = match self {
@@ -139,7 +139,7 @@ pub(super) fn grace(rule: &Rule) -> Duration {
 #[derive(Debug)]
 pub struct Busy;
 
-/// Why a call was not begun. Nothing of it was stored or sent.
+/// Why a call was not begun. Nothing of the call was stored or sent.
 #[derive(Debug)]
 pub enum NotBegun {
     Busy,
@@ -170,7 +170,7 @@ impl From<QueueFull> for NotBegun {
     }
 }
 
-/// Nothing was sent, so the client may repeat the call.
+/// The failure of a call that was not sent: the client may repeat it.
 pub(super) fn not_sent(reason: Reason) -> Failure {
     Failure::new(reason, SideEffect::None)
 }

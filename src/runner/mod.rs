@@ -1,4 +1,4 @@
-//! WHO CARRIES A CALL: one tracked job a call, which outlives the client that made it.
+//! WHO CARRIES A CALL: one tracked job a call, which outlives the client that made the call.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, OnceLock};
@@ -19,7 +19,6 @@ use crate::task::machine::{Event, Rejected};
 mod admission;
 mod alarm;
 mod answer;
-mod attended;
 mod budget;
 mod call;
 mod carried;
@@ -28,12 +27,14 @@ pub mod claim;
 mod custody;
 mod elsewhere;
 mod finish;
+mod follower;
 mod heartbeat;
 mod leg;
-mod living;
+mod liveness;
 mod outcome;
 pub mod parked;
 pub mod pauses;
+mod presence;
 mod recovery;
 mod request_state;
 pub mod seat;
@@ -51,13 +52,13 @@ pub use answer::AnswerError;
 pub use call::{Announce, Busy, Call, NotBegun};
 pub use state::{Runner, Settings};
 
-/// What the limits are for; other requests are answered beside them.
+/// The method that the limits count; other requests pass them by.
 const TOOL_CALL: &str = "tools/call";
 
-/// What is left of the grace period when calls are ended: for their last commits.
+/// The rest of the grace period when calls are ended: time for their last commits.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
-/// A call's place among those under way, and that of what it asks with.
+/// The permit of a call under way, and the room of its params.
 #[derive(Debug)]
 struct CallPermit {
     _permit: OwnedSemaphorePermit,
@@ -121,7 +122,7 @@ impl Runner {
         Ok((client, task))
     }
 
-    /// Room for one more call.
+    /// Makes room for one more call.
     fn admit(&self, call: &Call) -> Result<(CallPermit, Admittance), NotBegun> {
         let permit = self
             .permit()?
@@ -134,7 +135,7 @@ impl Runner {
         Ok((permit, admittance))
     }
 
-    /// No call begins here any more.
+    /// Refuses every new call from now on.
     pub fn refuse(&self) {
         self.permits.close();
     }
@@ -145,17 +146,17 @@ impl Runner {
         self.calls.close();
         self.draining.cancel();
         let last = LAST_WORDS.min(grace / 4);
-        // Either all ended, or the rest is told to.
+        // Either all calls ended, or the rest must end now.
         let _ = tokio::time::timeout(grace.saturating_sub(last), self.calls.wait()).await;
         self.halt.cancel();
-        // Whoever cannot reach the store or the server by then is found by others.
+        // Other replicas find the calls that could not reach the store or the server by then.
         let _ = tokio::time::timeout(last * 2 / 3, self.calls.wait()).await;
         self.services.close();
         let _ = tokio::time::timeout(last / 6, self.services.wait()).await;
         let _ = tokio::time::timeout(last / 6, self.part()).await;
     }
 
-    /// Takes this replica off the living. What is left in its index others may look at at once.
+    /// Takes this replica off the list of the living. Others may look at the rest of its index at once.
     async fn part(&self) -> Result<(), StoreError> {
         let store = self.ledger.store();
         if store.indexed(&self.incarnation).await?.is_empty() {
@@ -202,8 +203,8 @@ impl Runner {
         }
     }
 
-    /// Ends an open task that nobody can carry on; a terminal one that only waits to be told of
-    /// at the server leaves the index.
+    /// Ends an open task that no replica can carry on. A task that has ended, and waits only for the server
+    /// to be told, leaves the index.
     async fn abandon(&self, loaded: &Loaded, reason: Reason) {
         let event = Event::Abandoned {
             fence: loaded.task.fence,
@@ -218,7 +219,7 @@ impl Runner {
             Err(NotApplied::Rejected(Rejected::Ended, stands)) if stands.task.must_tell => {
                 self.note_told(&stands).await;
             }
-            // Done by somebody else, or found again by the next sweep.
+            // Another replica did it, or the next sweep finds the task again.
             Err(NotApplied::Rejected(..) | NotApplied::Gone | NotApplied::Store(_)) => {}
         }
     }

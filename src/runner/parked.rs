@@ -1,5 +1,5 @@
-//! Calls that were parked with a question before any client heard of a task, and the retry that
-//! comes back with the answers, on whichever replica.
+//! The retry of a call that was parked with a question before any client heard of a task. It brings the
+//! answers, to any replica.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use super::answer::AnswerError;
 use super::seat::{Answer, Client};
 use super::state::Runner;
-use super::terms::Terms;
+use super::terms::FollowTerms;
 use crate::mcp::error::RpcError;
 use crate::mcp::input;
 use crate::store::ledger::{Loaded, NotApplied};
@@ -23,7 +23,7 @@ use crate::upstream::Forwarded;
 
 pub use super::request_state::read_state;
 
-/// A retry that came with a state of ours.
+/// A retry with a request state that raincheck gave out.
 #[derive(Debug)]
 pub struct Comeback {
     pub id: TaskId,
@@ -35,14 +35,14 @@ pub struct Comeback {
     pub heard_by: HeardBy,
 }
 
-/// How the client of a retry hears what its call comes to.
+/// How the client of a retry hears of the end of its call.
 #[derive(Debug)]
 pub enum HeardBy {
-    /// It is a task from here on.
+    /// By a task: the call is one from here on.
     Task,
     /// On this connection.
     Waiting,
-    /// On this connection for so long, and then by a ticket.
+    /// On this connection for a while, and then by a ticket.
     Ticket(Duration, Ticket),
 }
 
@@ -50,10 +50,10 @@ pub enum HeardBy {
 #[derive(Debug)]
 pub enum Rejoined {
     Answer(Answer),
-    /// The client waits on this connection for what the call comes to; one that goes away before
-    /// cancels the call (streamable-http, Cancellation), unless the call outlives its clients.
+    /// The client waits on this connection for the end of the call. If it goes away before that, the call is
+    /// cancelled (streamable-http, Cancellation), unless the call outlives its clients.
     Follow(Client),
-    /// There is no such call of this caller.
+    /// This caller has no such call.
     Unknown,
     Refused(RpcError),
     StoreUnavailable,
@@ -64,7 +64,7 @@ pub enum Rejoined {
 impl Runner {
     /// Commits the answers of a retry. The same answers again are the same retry.
     pub async fn rejoin(self: &Arc<Self>, comeback: Comeback) -> Rejoined {
-        // Watched before it is read: no change is missed.
+        // The watch begins before the record is read: no change is missed.
         let watch = self.watches.watch(vec![comeback.id]);
         let loaded = match self.ledger.load(comeback.id).await {
             Ok(Some(loaded)) => loaded,
@@ -94,8 +94,8 @@ impl Runner {
             ..
         } = comeback;
         let taken = async {
-            // Announced before the answers are taken: with them the call may end at once, and a task that
-            // ended unannounced is found by no client.
+            // The announcement comes before the answers: with them the call may end at once, and no client
+            // finds a task that ended unannounced.
             let loaded = match heard_by {
                 HeardBy::Task => self.advance(loaded, Event::Announced).await?,
                 HeardBy::Waiting | HeardBy::Ticket(..) => loaded,
@@ -109,8 +109,8 @@ impl Runner {
         let terms = match heard_by {
             HeardBy::Task if loaded.task.announced => return self.told(&loaded),
             // The call had ended before this retry came.
-            HeardBy::Task | HeardBy::Waiting => Terms::held(),
-            HeardBy::Ticket(patience, ticket) => Terms::by_ticket(patience, ticket),
+            HeardBy::Task | HeardBy::Waiting => FollowTerms::held(),
+            HeardBy::Ticket(patience, ticket) => FollowTerms::by_ticket(patience, ticket),
         };
         Rejoined::Follow(self.follow(loaded, watch, terms))
     }

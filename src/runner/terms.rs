@@ -1,4 +1,4 @@
-//! How one client waits for a call: what it is told, after how long, in whose words.
+//! How one client waits for a call that has a record: what it is told, when, and in which words.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,21 +14,22 @@ use crate::upstream::UpstreamError;
 
 /// How one client waits.
 #[derive(Debug)]
-pub(super) struct Terms {
-    /// After how long it is told of a task, and how; never, where it is held.
+pub(super) struct FollowTerms {
+    /// After how long the client is told of a task, and how; `None`: never.
     pub(super) announce: Option<(Duration, Announce)>,
-    /// A question before that is its own to answer.
+    /// Whether the client is asked before it is told of a task.
     pub(super) input: InputWhen,
-    /// Whose words it speaks. A legacy client is asked while it waits.
+    /// The era of the client. A legacy client is asked while it waits.
     pub(super) face: Era,
     pub(super) progress_token: Option<Box<RawValue>>,
-    /// What it declares. `None`: it made the call, and the server knows what it can be asked.
+    /// What the client declares. `None`: it made the call, and the server knows what it can be asked.
     pub(super) declared: Option<Arc<str>>,
-    /// It made the call, and hears what no record keeps.
+    /// Tells the client that made the call what no record keeps: that the server refused its
+    /// credentials.
     pub(super) unauthorized: Option<oneshot::Receiver<UpstreamError>>,
 }
 
-impl Terms {
+impl FollowTerms {
     /// For a client that is told the end or the next question, and never of a task.
     pub(super) fn held() -> Self {
         Self {
@@ -41,7 +42,7 @@ impl Terms {
         }
     }
 
-    /// For a client that waits for so long, and then has a ticket.
+    /// For a client that waits for `patience`, and then has a ticket.
     pub(super) fn by_ticket(patience: Duration, ticket: Ticket) -> Self {
         Self {
             announce: Some((patience, Announce::Ticket(ticket))),

@@ -1,6 +1,6 @@
 //! What a client without Tasks sees of a task: a ticket and how to follow it, as results of tools.
 //!
-//! The texts are read by models, so each says which tool to call next.
+//! Models read the texts, so each text says which tool to call next.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub enum Tool {
 impl Tool {
     pub const ALL: [Self; 4] = [Self::Status, Self::Result, Self::Cancel, Self::Answer];
 
-    /// Its name, where the server has no tool of that name.
+    /// The name of the tool, if the server has no tool of that name.
     pub fn word(self) -> &'static str {
         match self {
             Self::Status => "task_status",
@@ -33,15 +33,15 @@ impl Tool {
     }
 }
 
-/// What the tools are called for one caller.
+/// The names of the tools for one caller.
 #[derive(Debug, Clone)]
 pub struct Names {
     prefix: Arc<str>,
 }
 
 impl Names {
-    /// Without a prefix where none of the plain names is taken, else with it. `None`: those are
-    /// taken, too.
+    /// The plain names, if none is taken, or else the names with the prefix. `None`: one of those is taken,
+    /// too.
     pub fn free(prefix: &Arc<str>, is_taken: impl Fn(&str) -> bool) -> Option<Self> {
         let plain = Self { prefix: "".into() };
         let prefixed = Self {
@@ -62,11 +62,11 @@ impl Names {
     }
 }
 
-/// How a call is answered that became a task for a client without Tasks.
+/// The answer to a call that became a task for a client without Tasks.
 #[derive(Debug, Clone)]
 pub struct Ticket {
     pub names: Names,
-    /// Whose words the client speaks.
+    /// The era of the client.
     pub face: Era,
     /// The client takes an event on a stream, however large it is.
     pub takes_large_events: bool,
@@ -88,8 +88,8 @@ impl Ticket {
     }
 }
 
-/// How the task stands, and what to do next. Some clients show a model the text, others only what is
-/// structured, so both say everything.
+/// The state of the task, and what to do next. Some clients show a model the text, others only the
+/// structured content, so both say everything.
 pub fn status(names: &Names, face: Era, task: &Task, at: Moment) -> String {
     let next = match task.status() {
         Status::Working | Status::Completed | Status::Failed => Some(Tool::Result),
@@ -127,7 +127,7 @@ pub fn status(names: &Names, face: Era, task: &Task, at: Moment) -> String {
     said(face, &text, Some(&out.end()), IsError::No)
 }
 
-/// What a model must know to go on: the state, the ticket and the next call.
+/// The text for a model: the state, the ticket and the next call.
 fn words(task: &Task, next: Option<&str>, (age_s, round): (u64, u64)) -> String {
     let mut text = sentence(task).to_owned();
     if let Some(message) = &task.status_message {
@@ -155,7 +155,7 @@ fn words(task: &Task, next: Option<&str>, (age_s, round): (u64, u64)) -> String 
     text
 }
 
-/// What went wrong with a call of one of the tools, for the model.
+/// Tells a model what went wrong with its call of a companion tool.
 pub fn refusal(face: Era, text: &str) -> String {
     said(face, text, None, IsError::Yes)
 }

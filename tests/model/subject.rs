@@ -232,7 +232,7 @@ impl Subject {
             input_timeout_ms: None,
             announced,
             listed: false,
-            when_left: state::WhenLeft::Cancelled,
+            on_disconnect: state::OnDisconnect::Cancel,
             digest: None,
             owner: Some(self.replicas[0].clone()),
             fence: Fence(1),

@@ -5,19 +5,10 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::{Audience, CallStage, Carrier, RecordTerms};
-use crate::store::ledger::{Loaded, NotCreated};
-use crate::task::state::WhenLeft;
-use crate::upstream::UpstreamError;
-
-/// A claimed call whose record is made.
-#[derive(Debug)]
-pub(in crate::runner) struct Begun {
-    pub(in crate::runner) loaded: Loaded,
-    /// Tells that the server refused the caller's credentials, in the server's words, which no record
-    /// keeps.
-    pub(in crate::runner) unauthorized: oneshot::Receiver<UpstreamError>,
-}
+use super::record_terms::{Begun, RecordTerms};
+use super::{Audience, CallStage, Carrier};
+use crate::store::ledger::NotCreated;
+use crate::task::state::OnDisconnect;
 
 impl Carrier {
     /// Makes the record, says so to `begun`, and carries the call. Without a record nothing is sent.
@@ -41,11 +32,11 @@ impl Carrier {
             unauthorized,
         };
         if begun.send(Ok(answer)).is_err()
-            && let WhenLeft::RunsFor(window_ms) = terms.when_left
+            && let OnDisconnect::KeepFor(window_ms) = terms.on_disconnect
         {
             // A client that went away meanwhile may come back with the same call, as any later.
             let window = Duration::from_millis(window_ms);
-            self.runner.linger(terms.id, window);
+            self.runner.cancel_if_abandoned(terms.id, window);
         }
         self.run().await;
     }

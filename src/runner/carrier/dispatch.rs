@@ -76,37 +76,32 @@ impl Dispatch {
 
     /// Opens the leg, if it may go out.
     pub(super) fn open(&mut self, exchange: impl FnOnce() -> Exchange) {
-        self.change(|dispatch| match dispatch {
-            Self::Ready(permits) => Self::Open(OpenLeg {
+        if let Self::Ready(permits) = self {
+            let permits = std::mem::take(permits);
+            *self = Self::Open(OpenLeg {
                 exchange: exchange(),
                 permits,
                 origin: Origin::Sent,
-            }),
-            other => other,
-        });
+            });
+        }
     }
 
     /// Goes on with the server's own task in place of the exchange that named it.
     pub(super) fn follow(&mut self, exchange: Exchange) {
-        self.change(|dispatch| match dispatch {
-            Self::Open(OpenLeg { permits, .. }) => Self::Open(OpenLeg {
-                exchange,
-                permits,
-                origin: Origin::Followed,
-            }),
-            other => other,
-        });
+        if let Self::Open(leg) = self {
+            leg.exchange = exchange;
+            leg.origin = Origin::Followed;
+        }
     }
 
     /// The leg has ended at the server. Its permits stay, for the next leg.
     pub(super) fn end_leg(&mut self) {
-        self.change(|dispatch| match dispatch {
-            Self::Open(OpenLeg { permits, .. }) => Self::Ready(permits),
-            other => other,
-        });
+        if let Self::Open(leg) = self {
+            *self = Self::Ready(std::mem::take(&mut leg.permits));
+        }
     }
 
-    /// Ends the dispatch: whatever it was is the caller's.
+    /// Ends the dispatch, and returns it to the caller.
     pub(super) fn take(&mut self) -> Self {
         std::mem::replace(self, Self::Over)
     }
@@ -140,10 +135,5 @@ impl Dispatch {
             Self::Requeues => Some(queue_message(0)),
             Self::Ready(_) | Self::Open(_) | Self::Over => None,
         }
-    }
-
-    fn change(&mut self, change: impl FnOnce(Self) -> Self) {
-        let before = self.take();
-        *self = change(before);
     }
 }

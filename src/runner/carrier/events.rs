@@ -52,13 +52,11 @@ impl Carrier {
             let uri = outgoing.name.as_deref().unwrap_or_default();
             error.error = result::resource_error(error.error, uri);
         }
-        if outcome::is_unauthorized(&error) {
-            match std::mem::replace(&mut self.audience, Audience::Nobody) {
-                Audience::Maker(maker) => {
-                    let _ = maker.send(error.clone());
-                }
-                other => self.audience = other,
-            }
+        if outcome::is_unauthorized(&error)
+            && matches!(self.audience, Audience::Maker(_))
+            && let Audience::Maker(maker) = std::mem::replace(&mut self.audience, Audience::Nobody)
+        {
+            let _ = maker.send(error.clone());
         }
         let answer = Answer::Error(error.clone());
         let effect = self.effect_of(SideEffect::None);

@@ -33,10 +33,12 @@ mod dispatch;
 mod ending;
 mod events;
 mod handover;
+mod pending;
 mod progress;
 mod questions;
 mod queued;
 mod record;
+mod record_terms;
 mod recorded;
 mod results;
 mod rounds;
@@ -44,10 +46,9 @@ mod stage;
 mod timers;
 mod window;
 
-pub(super) use claimed::Begun;
 use dispatch::{Arrival, Dispatch, Origin};
-use progress::PendingProgress;
-pub(super) use record::RecordTerms;
+use pending::PendingProgress;
+pub(super) use record_terms::{Begun, RecordTerms};
 use stage::{CallStage, PlainCall, RecordedCall};
 use timers::{Timer, Timers};
 
@@ -198,7 +199,7 @@ impl Carrier {
                 rule,
             },
             audience: Audience::Nobody,
-            stage: CallStage::Recorded(recorded),
+            stage: CallStage::Recorded(Box::new(recorded)),
             dispatch,
             progress: PendingProgress::default(),
             pauses: Pauses::default(),
@@ -372,5 +373,20 @@ fn not_created(why: &NotCreated, effect: SideEffect) -> Answer {
     match why {
         NotCreated::Quota => Answer::Failed(Failure::new(Reason::Quota, effect)),
         NotCreated::Taken | NotCreated::Store(_) => Answer::StoreUnavailable(effect),
+    }
+}
+
+#[cfg(test)]
+mod size {
+    #[test]
+    fn size() {
+        fn of<F>(_: impl FnOnce(super::Carrier) -> F) -> usize {
+            size_of::<F>()
+        }
+        panic!(
+            "carrier {} run {}",
+            size_of::<super::Carrier>(),
+            of(super::Carrier::run)
+        );
     }
 }

@@ -5,31 +5,19 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
+use super::pending::News;
 use super::{Audience, CallStage, Carrier, Flow, Timer};
 use crate::mcp::envelope;
-use crate::mcp::json::{Object, set};
+use crate::mcp::json::set;
 use crate::store::ledger::Tried;
 use crate::task::machine::{Event, OwnerEvent};
 use crate::task::state::Progress;
-
-/// The newest progress, committed at most once a poll interval.
-#[derive(Default)]
-pub(super) struct PendingProgress {
-    newest: Option<News>,
-    /// The earliest time of the next commit.
-    not_before: Option<Instant>,
-}
-
-struct News {
-    message: Box<str>,
-    progress: Option<Progress>,
-}
 
 impl Carrier {
     pub(super) async fn on_progress(&mut self, params: &RawValue) -> Flow {
         match &self.stage {
             CallStage::Recorded(_) => {
-                if let Some(news) = read(params) {
+                if let Some(news) = News::read(params) {
                     self.tell(news);
                 }
             }
@@ -157,61 +145,6 @@ impl Carrier {
         match self.runner.ledger.try_apply(&recorded.loaded, event).await {
             Ok(Tried::Done(loaded, _) | Tried::Conflict(loaded)) => self.see(*loaded).await,
             Err(_) => Flow::Continue,
-        }
-    }
-}
-
-/// The longest number of progress, in digits; raincheck ignores a longer one.
-const DIGITS_MAX: usize = 64;
-
-/// What a poller may see of a progress notification. A number that no record can hold (1e999, or four
-/// hundred digits) is none.
-fn read(params: &RawValue) -> Option<News> {
-    let object = Object::parse(params.get()).ok()?;
-    let number = |key| {
-        let text = object.get(key)?.get();
-        let number: f64 = text.parse().ok()?;
-        (text.len() <= DIGITS_MAX && number.is_finite()).then_some(number)
-    };
-    let progress = Progress {
-        progress: number("progress")?,
-        total: number("total"),
-    };
-    let message = object.get_str("message").map_or_else(
-        || match progress.total {
-            Some(total) => format!("{} of {total}", progress.progress).into(),
-            None => format!("progress {}", progress.progress).into(),
-        },
-        |text| Box::from(&*text),
-    );
-    Some(News {
-        message,
-        progress: Some(progress),
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn progress(params: &str) -> Option<Progress> {
-        let params = RawValue::from_string(params.to_owned()).unwrap();
-        read(&params)?.progress
-    }
-
-    #[test]
-    fn only_numbers_that_a_record_can_hold_are_progress() {
-        let known = progress(r#"{"progress":1.5,"total":3}"#).unwrap();
-        assert_eq!((known.progress, known.total), (1.5, Some(3.0)));
-        let long = "9".repeat(400);
-        for none in ["1e999", "-1e999", "\"1\"", "null", &long] {
-            assert_eq!(
-                progress(&format!(r#"{{"progress":{none}}}"#)),
-                None,
-                "{none}"
-            );
-            let known = progress(&format!(r#"{{"progress":1,"total":{none}}}"#)).unwrap();
-            assert_eq!(known.total, None, "{none}");
         }
     }
 }

@@ -4,6 +4,7 @@
 //! as a task, or parked until the client comes back with the answer. A record takes its questions up.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
@@ -108,7 +109,7 @@ impl Carrier {
 
     async fn refuse(&mut self, question: &Question) {
         if let Some(exchange) = self.dispatch.exchange() {
-            let control = exchange.control.clone();
+            let control = Arc::clone(&exchange.control);
             let error = RpcError::internal("This question cannot be put to the client");
             let answer = upstream::Answer::Refused(error.to_json().into());
             let _ = control.answer(&question.id, answer).await;
@@ -150,7 +151,7 @@ impl Carrier {
         let Some(exchange) = self.dispatch.exchange().filter(|_| was_asked) else {
             return Flow::Continue;
         };
-        let control = exchange.control.clone();
+        let control = Arc::clone(&exchange.control);
         match control.answer(&id, answer).await {
             Ok(()) => Flow::Continue,
             Err(failure) => self.end_unanswered(failure).await,

@@ -9,36 +9,14 @@ use super::super::custody::Custody;
 use super::super::leg;
 use super::super::request_state::input_required;
 use super::super::seat::Answer;
+use super::record_terms::RecordTerms;
 use super::{Audience, CallStage, Carrier, PlainCall, RecordedCall, Timer};
 use crate::mcp::version::Era;
 use crate::store::ledger::NotCreated;
-use crate::task::id::{Fence, TaskId};
+use crate::task::id::Fence;
 use crate::task::machine::{Event, OwnerEvent, Step, step};
 use crate::task::policy::OnOwnerLost;
-use crate::task::state::{Leg, Task, WhenLeft};
-
-/// What a record is like beyond its call.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::runner) struct RecordTerms {
-    pub(in crate::runner) id: TaskId,
-    /// The shortest life of the record.
-    pub(in crate::runner) ttl_ms: u64,
-    pub(in crate::runner) when_left: WhenLeft,
-    /// The client that made the call hears of the task at once, however soon it ends.
-    pub(in crate::runner) announced: bool,
-}
-
-impl RecordTerms {
-    /// The record of a call that its client waits for on its own connection.
-    pub(super) fn of_call(announced: bool) -> Self {
-        Self {
-            id: TaskId::random(),
-            ttl_ms: 0,
-            when_left: WhenLeft::Cancelled,
-            announced,
-        }
-    }
-}
+use crate::task::state::{Leg, Task};
 
 impl Carrier {
     /// Makes the record of this call and tells the client of it.
@@ -78,7 +56,7 @@ impl Carrier {
         self.timers.disarm(Timer::GraceWindow);
         self.timers.disarm(Timer::Gather);
         let pin = self.server.outgoing.pin.as_ref();
-        let recorded = CallStage::Recorded(RecordedCall::new(loaded, custody, pin));
+        let recorded = CallStage::Recorded(Box::new(RecordedCall::new(loaded, custody, pin)));
         if let CallStage::Plain(plain) = std::mem::replace(&mut self.stage, recorded) {
             self.announce(&plain.client.announce);
         }
@@ -121,7 +99,7 @@ impl Carrier {
             input_timeout_ms: rule.input_timeout_ms,
             announced: terms.announced,
             listed: client.listed,
-            when_left: terms.when_left,
+            on_disconnect: terms.on_disconnect,
             digest: (!terms.announced).then_some(client.digest),
             owner: Some(self.runner.incarnation.clone()),
             fence: Fence(1),

@@ -2,7 +2,7 @@
 
 use serde_json::value::RawValue;
 
-use super::super::outcome::{self, Meaning};
+use super::super::outcome::{self, LegOutcome};
 use super::super::seat::Answer;
 use super::{Audience, CallStage, Carrier, Flow, RecordTerms, Timer};
 use crate::mcp::error::{Failure, Reason, SideEffect};
@@ -98,18 +98,18 @@ impl Carrier {
     }
 
     /// The leg has come to its end at the server. `plain` is the answer of a call without a record.
-    pub(super) async fn on_end(&mut self, meaning: Meaning, plain: Answer) -> Flow {
+    pub(super) async fn on_end(&mut self, outcome: LegOutcome, plain: Answer) -> Flow {
         if !self.stage.is_recorded() {
             self.answer(plain);
             return Flow::Done;
         }
-        let end = match meaning {
+        let end = match outcome {
             // The next leg may go out at once, with the permits of this one.
-            Meaning::Asks(asked) => {
+            LegOutcome::Asks(asked) => {
                 self.dispatch.end_leg();
                 return self.on_round(asked).await;
             }
-            Meaning::Completed(result) => {
+            LegOutcome::Completed(result) => {
                 let bytes_max = self.server.rule.result_bytes_max;
                 if result.get().len() as u64 > bytes_max {
                     let failure = Failure::new(Reason::UpstreamTooLarge, SideEffect::Unknown);
@@ -118,7 +118,7 @@ impl Carrier {
                     Ok(result)
                 }
             }
-            Meaning::Failed(error) => Err(error),
+            LegOutcome::Failed(error) => Err(error),
         };
         self.end_dispatch();
         let progress = self.take_progress();

@@ -20,7 +20,7 @@ pub(super) enum CallStage {
     /// Nothing is stored: the answer may still be plain.
     Plain(PlainCall),
     /// The store has a record: parked, where no client heard of a task, or announced.
-    Recorded(RecordedCall),
+    Recorded(Box<RecordedCall>),
 }
 
 /// A call without a record.

@@ -1,7 +1,7 @@
 //! The one function that decides what may happen to a task.
 //!
-//! Pure: no clock, no randomness, no IO. Whoever loses a compare-and-set loads again and asks
-//! again; the answer depends on nothing but the record, the event and the time.
+//! It is pure: no clock, no randomness, no IO. A caller that loses a compare-and-set loads the record and
+//! asks again; the answer depends on nothing but the record, the event and the time.
 
 use std::collections::BTreeMap;
 
@@ -15,11 +15,11 @@ use crate::mcp::input::QUESTIONS_MAX;
 /// What may happen to a task.
 #[derive(Debug, Clone)]
 pub enum Event {
-    /// From the owner of that fence; a late owner's events are refused.
+    /// The owner of that fence reports. The events of a late owner are refused.
     Owner(Fence, OwnerEvent),
-    /// The client's answers, by key. Answers to unknown or answered keys are ignored
-    /// (tasks.md, Task Update Requests). Where they complete a modern server's round, `by`
-    /// becomes the owner and must dispatch the next leg, which `waits` for its turn or not.
+    /// The client answers, by key. Answers to unknown or answered keys are ignored (tasks.md, Task Update
+    /// Requests). Where they complete a modern server's round, `by` becomes the owner and must dispatch the
+    /// next leg; `waits` says whether that leg waits for its turn.
     Answered {
         answers: BTreeMap<Box<str>, Box<RawValue>>,
         by: Incarnation,
@@ -27,11 +27,11 @@ pub enum Event {
     },
     /// A parked call becomes a task that the client hears of.
     Announced,
-    /// The client asked for it; or the reason why it is cancelled without that.
+    /// The call is cancelled: the client asked for it, or else `reason` says why.
     Cancel { reason: Option<CancelReason> },
     /// Time has passed.
     Tick,
-    /// The owner of that fence carries the call no more, and nobody else can.
+    /// The owner of that fence no longer carries the call, and no other replica can.
     Abandoned { fence: Fence, failure: Failure },
     /// A finder takes over from the owner of that fence, which is lost.
     Claimed {
@@ -42,23 +42,23 @@ pub enum Event {
     },
 }
 
-/// Why a call is cancelled that its client did not cancel.
+/// Why raincheck cancels a call that its client did not cancel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CancelReason {
     /// The client went away before it heard of the task.
     Disconnect,
-    /// The client refused to answer a question, and the server waits for answers only: the call fails.
+    /// The client refused to answer a question of a server that accepts answers only: the call fails.
     AnswerRefused,
 }
 
 /// How a finder carries a lost owner's call on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Takeover {
-    /// The call still runs at the server; its answer is fetched.
+    /// The finder fetches the answer of the call, which still runs at the server.
     Resume,
-    /// It is dispatched: for the first time, or again where that is safe.
+    /// The finder dispatches the call: for the first time, or again where that is safe.
     Dispatch,
-    /// It will be, when it has its turn.
+    /// The finder dispatches the call when it has its turn.
     Queue,
 }
 
@@ -68,12 +68,12 @@ pub enum OwnerEvent {
     Progressed {
         message: Option<Box<str>>,
         progress: Option<Progress>,
-        /// Where to resume from now on, where that has moved.
+        /// The new resume point, if it has moved.
         resume: Option<Box<str>>,
     },
-    /// The leg has had its turn and goes to the server now.
+    /// The leg has its turn and goes to the server now.
     Dispatched,
-    /// The answer can be fetched by somebody else from here.
+    /// Another process can fetch the answer from this point.
     Resumable(Box<str>),
     /// The owner shuts down and leaves the call to others.
     Released,
@@ -94,23 +94,23 @@ pub enum OwnerEvent {
     Ended {
         outcome: Outcome,
         message: Option<Box<str>>,
-        /// What was heard last and not written down yet.
+        /// The last progress that was not committed before.
         progress: Option<Progress>,
     },
-    /// The server was told that nobody waits.
+    /// The server was told that no client waits.
     Told,
 }
 
-/// What to do once the step is committed. Derivable from the record by whoever loads it next.
+/// What to do once the step is committed. The record says it, too, to the next replica that loads it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// Pass the undelivered answers on to the open legacy call.
+    /// Pass the undelivered answers on to the open call of a legacy server.
     Deliver,
     /// Dispatch a leg: the next of a modern call with all answers of the round, or the same again.
     Dispatch,
     /// Fetch the answer of the call that still runs at the server.
     Resume,
-    /// Tell the server that nobody waits.
+    /// Tell the server that no client waits.
     CancelUpstream,
 }
 
@@ -126,21 +126,21 @@ pub struct Step {
 pub enum Rejected {
     /// The task has ended; that never changes.
     Ended,
-    /// Somebody else carries the call now.
+    /// Another owner carries the call now.
     NotOwner,
-    /// There is nothing to change, and that is no fault.
+    /// There is nothing to change. This is no fault.
     Unchanged,
-    /// The server asks more than may be asked.
+    /// The server asks more questions than a task may have.
     TooManyQuestions,
-    /// The server ended its leg with questions while others of that leg are open, which no era
-    /// does; or nothing was sent that it could ask about.
+    /// The server ended its leg with questions while questions of that leg are open, which no revision
+    /// allows; or it asks although nothing was sent.
     OutOfTurn,
 }
 
 /// The status message of a task that was cancelled because its client went away.
 const LEFT: &str = "The client went away before it heard of this task";
 
-/// Decides what `event` does to `task` at `now_ms`. The revision is the store's business.
+/// Decides what `event` does to `task` at `now_ms`. The store counts the revision.
 pub fn step(task: &Task, event: Event, now_ms: u64) -> Result<Step, Rejected> {
     let mut next = task.clone();
     let effect = match event {
@@ -155,7 +155,7 @@ pub fn step(task: &Task, event: Event, now_ms: u64) -> Result<Step, Rejected> {
             });
         }
         _ if task.is_ended() => return Err(Rejected::Ended),
-        // Nothing is in flight, or it was given up: who carried it has nothing more to say.
+        // Nothing is in flight, or the owner gave the call up: it has nothing more to report.
         Event::Owner(..) if task.owner.is_none() || task.released => {
             return Err(Rejected::NotOwner);
         }
@@ -180,13 +180,13 @@ pub fn step(task: &Task, event: Event, now_ms: u64) -> Result<Step, Rejected> {
         Event::Abandoned { fence, .. } | Event::Claimed { fence, .. } if fence != task.fence => {
             return Err(Rejected::NotOwner);
         }
-        // A parked modern call has nothing in flight: whoever gets the answers carries it on.
+        // A parked modern call has nothing in flight: the replica that gets the answers carries it on.
         Event::Abandoned { .. } | Event::Claimed { .. } if task.owner.is_none() => {
             return Err(Rejected::Unchanged);
         }
         Event::Abandoned { failure, .. } => {
             fail(&mut next, failure);
-            // Whoever finds this cannot reach the lost owner's call: there is nobody to tell.
+            // No replica reaches the lost owner's call: none can tell the server.
             next.must_tell = false;
             next.resume = None;
             None
@@ -214,7 +214,7 @@ pub fn step(task: &Task, event: Event, now_ms: u64) -> Result<Step, Rejected> {
             }
         }
     };
-    // Never twice the same time, so that a client that compares times sees each change.
+    // No two revisions have the same time, so that a client that compares times sees each change.
     next.updated_ms = now_ms.max(task.updated_ms + 1);
     Ok(Step { task: next, effect })
 }
@@ -330,11 +330,11 @@ fn dispatch(task: &mut Task) {
     send(task);
 }
 
-/// The leg that waited for its turn goes to the server. Each round and each attempt before it was
-/// a leg.
+/// The leg that waited for its turn goes to the server. Its number counts the legs before it: one for each
+/// round and each attempt.
 fn send(task: &mut Task) {
     task.leg = Leg::Sent(task.round + task.attempts + 1);
-    // What was said of waiting.
+    // The message said that the call waits.
     task.status_message = None;
 }
 
@@ -345,7 +345,7 @@ fn queue(task: &mut Task) {
         Leg::Sent(_) | Leg::Parked(_) => task.attempts += 1,
     }
     task.leg = Leg::Queued;
-    // What a run asked went with that run; only a modern leg goes out again with its answers.
+    // The questions of a run end with it; only a modern leg goes out again with its answers.
     for question in &mut task.questions {
         let goes_along = task.round > 0 && matches!(question.stage, Stage::Answered(_));
         if !goes_along {
@@ -361,7 +361,8 @@ fn queue(task: &mut Task) {
     task.progress = None;
 }
 
-/// Progress only ever grows (progress, Progress Flow): less is what a resumed stream tells again.
+/// Whether the progress is less than the known one. Progress only grows (progress, Progress Flow): a resumed
+/// stream repeats what it said before.
 fn falls(task: &Task, progress: Option<&Progress>) -> bool {
     let (Some(known), Some(new)) = (&task.progress, progress) else {
         return false;
@@ -386,7 +387,7 @@ fn ask_round(
     task.request_state = request_state;
     let sent = task.round + task.attempts;
     if requests.is_empty() {
-        // Only a state to come back with (mrtr, Client Requirements): the next leg asks nobody.
+        // Only a state to come back with (mrtr, Client Requirements): the next leg goes without answers.
         task.leg = Leg::Sent(sent + 1);
         return Some(Effect::Dispatch);
     }
@@ -457,8 +458,8 @@ fn end(task: &mut Task, outcome: Outcome) -> Option<Effect> {
     task.must_tell.then_some(Effect::CancelUpstream)
 }
 
-/// True where every answer that names a question already answered repeats the answer given: the
-/// same request again, not another one under the same handle.
+/// Whether every answer to an answered question repeats the answer given: then the request is the same one
+/// again, not another one under the same handle.
 pub fn repeats(task: &Task, answers: &BTreeMap<Box<str>, Box<RawValue>>) -> bool {
     answers.iter().all(|(key, answer)| {
         let Some(question) = task.questions.iter().find(|q| q.key == *key) else {

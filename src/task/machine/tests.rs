@@ -8,7 +8,7 @@ use super::*;
 use crate::mcp::error::SideEffect;
 use crate::task::id::{Caller, TaskId};
 use crate::task::policy::OnOwnerLost;
-use crate::task::state::{Payload, Status, WhenLeft};
+use crate::task::state::{OnDisconnect, Payload, Status};
 
 const NOW: u64 = 1_000_000;
 const DURATION: u64 = 1_000;
@@ -31,7 +31,7 @@ pub(in crate::task) fn task(leg: Leg, announced: bool) -> Task {
         input_timeout_ms: Some(300),
         announced,
         listed: false,
-        when_left: WhenLeft::Cancelled,
+        on_disconnect: OnDisconnect::Cancel,
         digest: None,
         owner: Some(Incarnation::from_text("a/1")),
         fence: Fence(1),

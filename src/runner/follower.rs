@@ -1,5 +1,5 @@
-//! Clients that wait for a call which has a record: the one that made it, those that came with the
-//! same call again, those that came back with answers; whichever replica carries it.
+//! A client that waits for a call which has a record: the client that made the call, one that came with
+//! the same call again, one that came back with answers. The call may run on any replica.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,10 +10,11 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::time::Instant;
 
 use super::call::Announce;
+use super::presence::presence_pause;
 use super::request_state::input_required;
 use super::seat::{self, Answer, Client, Responder};
 use super::state::Runner;
-use super::terms::Terms;
+use super::terms::FollowTerms;
 use super::watch::Watch;
 use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
@@ -21,51 +22,52 @@ use crate::mcp::json::Writer;
 use crate::mcp::result;
 use crate::mcp::version::Era;
 use crate::store::ledger::{Loaded, NotApplied};
-use crate::store::notes::{Kind, Name};
-use crate::task::id::TaskId;
-use crate::task::machine::{CancelReason, Event};
+use crate::task::machine::Event;
 use crate::task::policy::InputWhen;
-use crate::task::state::{Outcome, Payload, Progress, WhenLeft};
+use crate::task::state::{OnDisconnect, Outcome, Payload, Progress};
 use crate::task::view_2025;
 use crate::upstream::UpstreamError;
 
-/// A record that could not be read is read again after so long.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
-
-/// Notes are forgotten by the store's clock, which is not quite ours.
-const SLACK: Duration = Duration::from_millis(250);
+/// The pause before a record that could not be read is read again.
+const RELOAD: Duration = Duration::from_secs(1);
 
 /// Follows a record for one client.
-struct Attendant {
+struct CallFollower {
     runner: Arc<Runner>,
     loaded: Loaded,
-    /// Since before the record was read: no change is missed.
+    /// Began before the record was read: no change is missed.
     watch: Watch,
-    terms: Terms,
+    terms: FollowTerms,
     announce_at: Option<Instant>,
-    /// The progress that the client was told last.
+    /// The progress that the client heard last.
     told: Option<Progress>,
-    /// The questions that were put to the client, by their keys.
-    put: BTreeSet<Box<str>>,
-    /// When to say next that somebody waits.
-    sign_at: Option<Instant>,
+    /// The keys of the questions that the client was asked.
+    asked: BTreeSet<Box<str>>,
+    /// When to write down next that a client waits.
+    mark_present_at: Option<Instant>,
 }
 
 impl Runner {
     /// Has a client wait for what becomes of the call.
-    pub(super) fn follow(self: &Arc<Self>, loaded: Loaded, watch: Watch, terms: Terms) -> Client {
-        let (seat, client) = seat::seat();
+    pub(super) fn follow(
+        self: &Arc<Self>,
+        loaded: Loaded,
+        watch: Watch,
+        terms: FollowTerms,
+    ) -> Client {
+        let (responder, client) = seat::seat();
         let now = Instant::now();
-        let is_first = terms.unauthorized.is_some();
-        let mut attendant = Attendant {
+        let made_the_call = terms.unauthorized.is_some();
+        let mut follower = CallFollower {
             runner: Arc::clone(self),
             watch,
             announce_at: terms.announce.as_ref().map(|(after, _)| now + *after),
             terms,
             told: None,
-            put: BTreeSet::new(),
-            // Whoever made the call is not asked for before it has gone.
-            sign_at: pause(&loaded).map(|pause| if is_first { now + pause } else { now }),
+            asked: BTreeSet::new(),
+            // No replica looks for the client that made the call before it has gone.
+            mark_present_at: presence_pause(&loaded.task)
+                .map(|pause| if made_the_call { now + pause } else { now }),
             loaded,
         };
         let halt = self.halt.clone();
@@ -76,87 +78,56 @@ impl Runner {
                     // Another replica may run it yet.
                     Some(Answer::Failed(Failure::new(Reason::Shutdown, SideEffect::Unknown)))
                 }
-                () = seat.gone() => None,
-                answer = attendant.answer(&seat) => Some(answer),
+                () = responder.gone() => None,
+                answer = follower.answer(&responder) => Some(answer),
             };
             if let Some(answer) = answer {
-                seat.answer(answer);
-                if halt.is_cancelled() || seat.settled().await {
+                responder.answer(answer);
+                if halt.is_cancelled() || responder.settled().await {
                     return;
                 }
             }
-            attendant.leave().await;
+            follower.leave().await;
         });
         client
     }
-
-    /// Ends a call whose client went away, unless somebody waits for it by then, here or elsewhere.
-    pub(super) fn linger(self: &Arc<Self>, id: TaskId, window: Duration) {
-        let Ok(place) = Arc::clone(&self.lingering).try_acquire_owned() else {
-            return;
-        };
-        let runner = Arc::clone(self);
-        self.services.spawn(async move {
-            let ending = async {
-                tokio::time::sleep(window + SLACK).await;
-                // Whoever waits now comes by here, too.
-                if let Ok(None) = runner.notes.find(attendance(id)).await
-                    && let Ok(Some(loaded)) = runner.ledger.load(id).await
-                    && !loaded.task.announced
-                {
-                    runner.disconnect(&loaded).await;
-                }
-            };
-            runner.draining.run_until_cancelled(ending).await;
-            drop(place);
-        });
-    }
-
-    async fn disconnect(&self, loaded: &Loaded) {
-        let event = Event::Cancel {
-            reason: Some(CancelReason::Disconnect),
-        };
-        // Found again by its deadline.
-        let _ = self.ledger.apply(loaded, event).await;
-    }
 }
 
-impl Attendant {
-    /// Waits for the call's end, for its next question, or until it is a task that the client may
-    /// hear of.
-    async fn answer(&mut self, seat: &Responder) -> Answer {
-        let mut look_again = None;
+impl CallFollower {
+    /// Waits for the call's end, for its next question, or until the client may hear of its task.
+    async fn answer(&mut self, client: &Responder) -> Answer {
+        let mut reload_at = None;
         loop {
             if let Some(answer) = self.so_far().await {
                 return answer;
             }
-            self.relay(seat).await;
-            self.ask(seat).await;
+            self.relay(client).await;
+            self.ask(client).await;
             tokio::select! {
                 biased;
                 error = unauthorized(&mut self.terms.unauthorized) => return Answer::Error(error),
                 _ = self.watch.changed() => {}
-                () = at(look_again) => {}
+                () = at(reload_at) => {}
                 () = at(self.announce_at) => continue,
-                () = at(self.sign_at) => {
-                    self.sign().await;
+                () = at(self.mark_present_at) => {
+                    let pause = self.runner.mark_present(&self.loaded.task).await;
+                    self.mark_present_at = pause.map(|pause| Instant::now() + pause);
                     continue;
                 }
             }
-            look_again = None;
+            reload_at = None;
             match self.runner.ledger.load(self.loaded.task.id).await {
                 Ok(Some(loaded)) => self.loaded = loaded,
                 Ok(None) => return Answer::Failed(self.loaded.task.failure(Reason::StoreLost)),
-                // The mark is gone, the change is not.
                 Err(_) if self.is_due() => return self.store_unavailable(),
-                Err(_) => look_again = Some(Instant::now() + LOOK_AGAIN),
+                Err(_) => reload_at = Some(Instant::now() + RELOAD),
             }
         }
     }
 
-    /// What can be said as the record stands.
+    /// The answer that the record allows now; `None`: the client waits on.
     async fn so_far(&mut self) -> Option<Answer> {
-        // Said before the record ends, and more than the record says.
+        // The server's own words come before the record ends, and say more than the record.
         if let Some(waiting) = &mut self.terms.unauthorized {
             match waiting.try_recv() {
                 Ok(error) => return Some(Answer::Error(error)),
@@ -165,7 +136,6 @@ impl Attendant {
             }
         }
         let announce = self.terms.announce.as_ref().map(|(_, announce)| announce);
-        // What there is to wait for is better than a ticket.
         if let Some(announce @ Announce::Task) = announce
             && self.loaded.task.announced
         {
@@ -194,7 +164,7 @@ impl Attendant {
             .await
         {
             Ok((loaded, _)) => self.loaded = loaded,
-            // Announced to somebody else, or just ended.
+            // Announced to another client, or just ended.
             Err(NotApplied::Rejected(_, stands)) => {
                 self.loaded = *stands;
                 if let Some(outcome) = &self.loaded.task.outcome
@@ -206,9 +176,9 @@ impl Attendant {
             Err(NotApplied::Gone) => {
                 return Some(Answer::Failed(self.loaded.task.failure(Reason::StoreLost)));
             }
-            // It runs already, and stays held on this connection until the store is back.
+            // The call runs already: the client waits on this connection until the store is back.
             Err(NotApplied::Store(_)) => {
-                self.announce_at = Some(Instant::now() + LOOK_AGAIN);
+                self.announce_at = Some(Instant::now() + RELOAD);
                 return None;
             }
         }
@@ -230,10 +200,10 @@ impl Attendant {
                 text.and_then(|text| RawValue::from_string(text).ok())
                     .map_or_else(|| self.store_unavailable(), |result| self.fit(result))
             }
-            Outcome::Failed(error) => Answer::Error(own(error.clone())),
-            Outcome::Cancelled => {
-                Answer::Error(own(RpcError::internal("The call was cancelled").to_raw()))
-            }
+            Outcome::Failed(error) => Answer::Error(stored_error(error.clone())),
+            Outcome::Cancelled => Answer::Error(stored_error(
+                RpcError::internal("The call was cancelled").to_raw(),
+            )),
         }
     }
 
@@ -242,7 +212,7 @@ impl Attendant {
         Answer::StoreUnavailable(effect)
     }
 
-    /// The result that a client would have had without a record.
+    /// The result as the client would have had it without a record.
     fn fit(&self, result: Box<RawValue>) -> Answer {
         if self.terms.face == Era::Legacy {
             return result::for_legacy(result.get()).map_or(Answer::Result(result), answer_of);
@@ -259,8 +229,8 @@ impl Attendant {
         }
     }
 
-    /// The call's progress, under the token of this client.
-    async fn relay(&mut self, seat: &Responder) {
+    /// Tells the client of the call's progress, under the client's own token.
+    async fn relay(&mut self, client: &Responder) {
         let task = &self.loaded.task;
         let Some(token) = &self.terms.progress_token else {
             return;
@@ -282,49 +252,33 @@ impl Attendant {
             params.str("message", message);
         }
         let progress = envelope::notification("notifications/progress", &params.end());
-        seat.tell(progress, self.announce_at).await;
+        client.tell(progress, self.announce_at).await;
     }
 
-    /// Puts to a legacy client what the call asks, under names by which any replica takes the answer.
-    async fn ask(&mut self, seat: &Responder) {
+    /// Asks a legacy client what the call asks, under ids by which any replica takes the answer.
+    async fn ask(&mut self, client: &Responder) {
         if self.terms.face == Era::Modern {
             return;
         }
         let task = &self.loaded.task;
         let open = view_2025::questions_of_call(task, self.terms.declared.as_deref());
-        let open = open.filter(|(key, _)| !self.put.contains(*key));
+        let open = open.filter(|(key, _)| !self.asked.contains(*key));
         let open: Vec<(Box<str>, String)> = open.map(|(key, text)| (key.into(), text)).collect();
         for (key, question) in open {
-            self.put.insert(key);
-            seat.ask(question, self.deadline()).await;
+            self.asked.insert(key);
+            client.ask(question, self.deadline()).await;
         }
-    }
-
-    /// Writes down that somebody waits, for the replica that the last client left.
-    async fn sign(&mut self) {
-        let Some(pause) = pause(&self.loaded) else {
-            self.sign_at = None;
-            return;
-        };
-        let WhenLeft::RunsFor(window_ms) = self.loaded.task.when_left else {
-            return;
-        };
-        let name = attendance(self.loaded.task.id);
-        let window = Duration::from_millis(window_ms);
-        // Not written, the call may be ended under a client that would come back for it.
-        let _ = self.runner.notes.put(name, "1".into(), window).await;
-        self.sign_at = Some(Instant::now() + pause);
     }
 
     /// The client went away before it had its answer.
     async fn leave(&self) {
-        match self.loaded.task.when_left {
-            WhenLeft::Cancelled => self.runner.disconnect(&self.loaded).await,
-            WhenLeft::RunsFor(window_ms) => {
+        match self.loaded.task.on_disconnect {
+            OnDisconnect::Cancel => self.runner.cancel_for_disconnect(&self.loaded).await,
+            OnDisconnect::KeepFor(window_ms) => {
                 let window = Duration::from_millis(window_ms);
-                self.runner.linger(self.loaded.task.id, window);
+                self.runner.cancel_if_abandoned(self.loaded.task.id, window);
             }
-            WhenLeft::RunsOn => {}
+            OnDisconnect::Keep => {}
         }
     }
 
@@ -339,19 +293,6 @@ impl Attendant {
     }
 }
 
-/// Under which the clients of a call say that they wait.
-fn attendance(id: TaskId) -> Name {
-    Name::of(Kind::Claim, &["attended", &id.to_string()])
-}
-
-/// How often they say so: often enough that no window passes between.
-fn pause(loaded: &Loaded) -> Option<Duration> {
-    match loaded.task.when_left {
-        WhenLeft::RunsFor(window_ms) => Some(Duration::from_millis(window_ms / 3 + 1)),
-        WhenLeft::Cancelled | WhenLeft::RunsOn => None,
-    }
-}
-
 fn answer_of(json: String) -> Answer {
     RawValue::from_string(json).map_or(
         Answer::StoreUnavailable(SideEffect::Unknown),
@@ -359,7 +300,7 @@ fn answer_of(json: String) -> Answer {
     )
 }
 
-fn own(error: Box<RawValue>) -> UpstreamError {
+fn stored_error(error: Box<RawValue>) -> UpstreamError {
     UpstreamError {
         error,
         status: 200,

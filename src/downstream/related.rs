@@ -9,7 +9,7 @@ use hyper::http::request::Parts;
 
 use super::legacy::words::Words;
 use super::proxy::Front;
-use super::tasks::STORE_IS_AWAY;
+use super::tasks::service::STORE_IS_AWAY;
 use crate::mcp::json::Object;
 use crate::mcp::meta::{related_task_ids, with_related_task_ids};
 use crate::task::id::TaskId;

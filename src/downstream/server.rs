@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::body::Incoming;
+use hyper::header::CONNECTION;
 use hyper::service::service_fn;
-use hyper::{Request, Response};
+use hyper::{Request, Response, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulConnection;
 use socket2::SockRef;
@@ -20,6 +21,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
 use super::dispatch::handle;
+use super::lingering::{Lingering, UnreadBody};
 use super::open::{Counted, Open};
 use super::patient::{Patient, Streams};
 use super::proxy::{Front, Shared};
@@ -161,29 +163,31 @@ impl Connection {
         }
         // What the kernel takes for a client that does not read counts nowhere.
         let _ = SockRef::from(&stream).set_tcp_notsent_lowat(UNREAD_MAX);
+        let unread_body = UnreadBody::default();
         let stream = Patient::new(stream, Arc::clone(&self.front.room));
+        let stream = Lingering::new(stream, unread_body.clone());
         let Some(tls) = self.settings.tls.clone() else {
-            return self.speak(stream).await;
+            return self.speak(stream, unread_body).await;
         };
         let handshake = TlsAcceptor::from(tls.current()).accept(stream);
         match tokio::time::timeout(self.settings.header_timeout, handshake).await {
-            Ok(Ok(stream)) => Box::pin(self.speak(stream)).await,
+            Ok(Ok(stream)) => Box::pin(self.speak(stream, unread_body)).await,
             Ok(Err(error)) => debug!(%error, "a TLS handshake failed"),
             Err(_elapsed) => debug!("a TLS handshake took too long"),
         }
     }
 
-    async fn speak<S>(self, stream: S)
+    async fn speak<S>(self, stream: S, unread_body: UnreadBody)
     where
         S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
     {
         if self.settings.h2c {
-            return Box::pin(self.speak_either(stream)).await;
+            return Box::pin(self.speak_either(stream, unread_body)).await;
         }
         let (front, peer) = (Arc::clone(&self.front), self.peer);
         let service = service_fn(move |request| {
-            let front = Arc::clone(&front);
-            async move { Ok::<_, Infallible>(answer(front, request, peer).await) }
+            let (front, unread_body) = (Arc::clone(&front), unread_body.clone());
+            async move { Ok::<_, Infallible>(answer(front, request, peer, &unread_body).await) }
         });
         let mut builder = hyper::server::conn::http1::Builder::new();
         builder
@@ -195,7 +199,7 @@ impl Connection {
     }
 
     /// HTTP/1.1 or HTTP/2, as the first bytes say.
-    async fn speak_either<S>(self, stream: S)
+    async fn speak_either<S>(self, stream: S, unread_body: UnreadBody)
     where
         S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
     {
@@ -205,8 +209,9 @@ impl Connection {
         let counted = open.clone();
         let service = service_fn(move |request| {
             let (front, request_open) = (Arc::clone(&front), counted.begin());
+            let unread_body = unread_body.clone();
             async move {
-                let response = answer(front, request, peer).await;
+                let response = answer(front, request, peer, &unread_body).await;
                 Ok::<_, Infallible>(response.map(|body| Counted::new(body, request_open)))
             }
         });
@@ -244,11 +249,20 @@ impl Connection {
 }
 
 /// Answers one request, over either protocol.
-async fn answer(front: Shared, request: Request<Incoming>, peer: SocketAddr) -> Response<Sent> {
+async fn answer(
+    front: Shared,
+    request: Request<Incoming>,
+    peer: SocketAddr,
+    unread_body: &UnreadBody,
+) -> Response<Sent> {
     let version = request.version();
     let room = Arc::clone(&front.room);
     // Apart: what a request takes is given back while its stream of events lasts.
     let response = Box::pin(handle(front, request, peer)).await;
+    // Only a refusal that leaves a body unread closes its connection. HTTP/2 resets the one stream instead.
+    if version != Version::HTTP_2 && response.headers().contains_key(CONNECTION) {
+        unread_body.set();
+    }
     Sent::of(response, &room, version)
 }
 

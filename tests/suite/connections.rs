@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hyper::Method;
 use serde_json::json;
-use tokio::io::AsyncReadExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
@@ -24,9 +24,7 @@ async fn who_says_nothing_is_sent_away() {
     .await;
     for begun in [&b""[..], b"PRI * HT", b"POST /mcp", PREFACE] {
         let mut stream = TcpStream::connect(rig.proxy.address()).await.unwrap();
-        tokio::io::AsyncWriteExt::write_all(&mut stream, begun)
-            .await
-            .unwrap();
+        stream.write_all(begun).await.unwrap();
         let mut rest = Vec::new();
         let reading = stream.read_to_end(&mut rest);
         let what = format!("the end of {:?}", String::from_utf8_lossy(begun));
@@ -44,6 +42,27 @@ async fn who_waits_for_an_answer_is_not_sent_away() {
     let (client, _) = rig.client().over_http2().await;
     let answer = client.call("slow", json!({"ms": 1500})).await;
     assert_eq!(answer.status, 200, "{}", answer.body);
+}
+
+#[tokio::test]
+async fn a_refusal_is_heard_by_a_client_that_still_sends() {
+    let config = Config::never().section("limits", "body_bytes_max = \"64KiB\"");
+    for config in [config.clone(), config.http2()] {
+        let rig = Rig::start(Era::Modern, config).await;
+        let text = "x".repeat(1 << 20);
+        let call = rig.client().calling("echo", json!({"text": text})).bytes();
+        let (begun, rest) = call.split_at(128 << 10);
+        let mut stream = TcpStream::connect(rig.proxy.address()).await.unwrap();
+        stream.write_all(begun).await.unwrap();
+        // It is refused now.
+        stream.readable().await.unwrap();
+        stream.write_all(rest).await.unwrap();
+        let mut answer = String::new();
+        let reading = stream.read_to_string(&mut answer);
+        within(PATIENCE, "the refusal", reading).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+        assert!(answer.contains("too large"), "{answer}");
+    }
 }
 
 #[tokio::test]

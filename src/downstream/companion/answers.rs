@@ -4,12 +4,10 @@ use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
+use crate::downstream::tasks::service::ANSWER_BYTES_MAX;
 use crate::mcp::input::{self, Kind};
 use crate::mcp::json::{Object, Writer, is_object, raw};
 use crate::task::state::Task;
-
-/// An answer above this size is refused before it reaches the store.
-const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 
 /// The answer and its key; else what is wrong with it, for the model.
 pub(super) fn of(

@@ -15,41 +15,33 @@ use super::super::keep_alive::keep_alive;
 use super::super::patience;
 use super::super::proxy::Shared;
 use super::super::reply::{self, Rpc};
+use super::super::tasks::service::{CallerTasks, CancelOutcome, TaskError};
 use super::answers;
 use super::desk::{Desk, Who};
 use crate::mcp::error::SideEffect;
 use crate::mcp::json::{Object, raw};
 use crate::mcp::version::Era;
 use crate::mcp::{result, sse};
-use crate::runner::AnswerError;
 use crate::runner::seat::Answer;
-use crate::store::StoreError;
-use crate::store::ledger::{Loaded, NotApplied};
+use crate::store::ledger::Loaded;
 use crate::task::id::TaskId;
-use crate::task::machine::Event;
 use crate::task::state::{Outcome, Payload, Status, Task};
 use crate::task::ticket::{self, Moment, Names, Tool};
 use crate::upstream::{Forwarded, UpstreamError};
-
-/// A store that takes longer than any of its commands may is away.
-const STORE_IS_AWAY: Duration = Duration::from_millis(600);
 
 const NO_TICKET: Refused = Refused::Said(Cow::Borrowed(
     "The argument ticket is missing: the one that the call was answered with.",
 ));
 
-/// Why a tool of ours was called in vain: said in its result, because models read results.
+/// Why a companion tool has no result. The text is the tool's result, because models read results.
 enum Refused {
-    /// The caller gets the same error for an unknown, expired, unannounced or foreign ticket.
-    Unknown,
+    Task(TaskError),
     Said(Cow<'static, str>),
-    Store,
 }
 
-impl From<StoreError> for Refused {
-    fn from(error: StoreError) -> Self {
-        tracing::warn!(%error, "a ticket met a store that does not answer");
-        Self::Store
+impl From<TaskError> for Refused {
+    fn from(error: TaskError) -> Self {
+        Self::Task(error)
     }
 }
 
@@ -62,11 +54,14 @@ impl From<Cow<'static, str>> for Refused {
 impl Refused {
     fn text(&self) -> &str {
         match self {
-            Self::Unknown => {
+            Self::Task(TaskError::Unknown) => {
                 "There is no such ticket. It may have expired, or it is somebody else's."
             }
+            Self::Task(TaskError::StoreUnavailable) => {
+                "The task store does not answer; try again later."
+            }
+            Self::Task(TaskError::Busy) => "Too many calls are under way; try again later.",
             Self::Said(text) => text,
-            Self::Store => "The task store does not answer; try again later.",
         }
     }
 }
@@ -152,7 +147,7 @@ impl Clerk {
 
     async fn take(&self, tool: Tool, arguments: &Object<'_>) -> Result<Answer, Refused> {
         let ticket = arguments.get_str("ticket").ok_or(NO_TICKET)?;
-        let id = TaskId::parse(ticket.trim()).ok_or(Refused::Unknown)?;
+        let id = TaskId::parse(ticket.trim()).ok_or(TaskError::Unknown)?;
         let task = match tool {
             Tool::Status => self.wait(id, arguments).await?.task,
             Tool::Result => {
@@ -177,9 +172,8 @@ impl Clerk {
         )))
     }
 
-    async fn find(&self, id: TaskId) -> Result<Loaded, Refused> {
-        let found = self.front.find_by_id(id, &self.who.caller).await?;
-        found.ok_or(Refused::Unknown)
+    fn tasks(&self) -> CallerTasks<'_> {
+        self.front.tasks_of(&self.who.caller)
     }
 
     /// The task as soon as there is something to tell: it has ended or asks, the wait is over, or
@@ -189,10 +183,10 @@ impl Clerk {
         let until = Instant::now() + asked_for.min(self.wait_max);
         // Watched before it is read: no change is missed.
         let watch = self.front.runner.watches().watch(vec![id]);
-        let mut found = self.find(id).await?;
+        let mut found = self.tasks().get(id).await?;
         while found.task.status() == Status::Working {
             tokio::select! {
-                _ = watch.changed() => found = self.find(id).await?,
+                _ = watch.changed() => found = self.tasks().get(id).await?,
                 () = tokio::time::sleep_until(until) => break,
                 () = self.front.closing.cancelled() => break,
             }
@@ -205,10 +199,11 @@ impl Clerk {
         let result = match outcome {
             Outcome::Completed(Payload::Inline(result)) => result.clone(),
             Outcome::Completed(Payload::Kept { .. }) => {
-                let kept = self.front.runner.ledger().load_kept(task).await?;
+                let kept = self.front.runner.ledger().load_kept(task).await;
+                let kept = kept.map_err(TaskError::from)?;
                 let text = kept.and_then(|bytes| String::from_utf8(bytes.to_vec()).ok());
                 let kept = text.and_then(|text| raw(text).ok());
-                kept.ok_or(Refused::Store)?
+                kept.ok_or(TaskError::StoreUnavailable)?
             }
             Outcome::Failed(error) => {
                 return Ok(Answer::Error(UpstreamError {
@@ -234,49 +229,19 @@ impl Clerk {
         Ok(Answer::Result(fit.unwrap_or(result)))
     }
 
-    /// A call that this replica carries is stopped also while the store is away.
     async fn cancel(&self, id: TaskId) -> Result<Task, Refused> {
-        let committing = self.commit_cancel(id);
-        tokio::pin!(committing);
-        tokio::select! {
-            cancelled = &mut committing => {
-                // It may refuse at once.
-                if let Err(Refused::Store) = &cancelled {
-                    self.front.runner.stop(id, &self.who.caller);
-                }
-                return cancelled;
-            }
-            () = tokio::time::sleep(STORE_IS_AWAY) => {}
-        }
-        self.front.runner.stop(id, &self.who.caller);
-        committing.await
-    }
-
-    async fn commit_cancel(&self, id: TaskId) -> Result<Task, Refused> {
-        let found = self.find(id).await?;
-        let cancel = Event::Cancel { reason: None };
-        match self.front.runner.ledger().apply(&found, cancel).await {
-            Ok((now, _)) => Ok(now.task),
-            // What has ended stays so.
-            Err(NotApplied::Rejected(_, stands)) => Ok(stands.task),
-            Err(NotApplied::Gone) => Err(Refused::Unknown),
-            Err(NotApplied::Store(error)) => Err(error.into()),
-        }
+        let (CancelOutcome::Cancelled(task) | CancelOutcome::HadEnded(task)) =
+            self.tasks().cancel(id).await?;
+        Ok(task)
     }
 
     async fn pass_answer(&self, id: TaskId, arguments: &Object<'_>) -> Result<Task, Refused> {
-        let found = self.find(id).await?;
+        let found = self.tasks().get(id).await?;
         let (key, answer) = answers::of(&found.task, arguments)?;
         let answers = BTreeMap::from([(key, answer)]);
         let from = self.from.clone();
-        match self.front.runner.answer(found, answers, from).await {
-            Ok(()) => Ok(self.find(id).await?.task),
-            Err(AnswerError::Busy) => Err(Refused::Said(
-                "Too many calls are under way; try again later.".into(),
-            )),
-            Err(AnswerError::Gone) => Err(Refused::Unknown),
-            Err(AnswerError::Store(error)) => Err(error.into()),
-        }
+        self.tasks().answer(found, answers, from).await?;
+        Ok(self.tasks().get(id).await?.task)
     }
 }
 

@@ -218,7 +218,7 @@ impl Job {
                 }
             }
         }
-        match self.front.find_by_id(id, &self.caller).await {
+        match self.front.tasks_of(&self.caller).find(id).await {
             Ok(Some(loaded)) => self.tell(&loaded.task).await,
             Ok(None) => self.forget(id),
             Err(_away) => {

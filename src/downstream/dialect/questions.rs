@@ -8,15 +8,12 @@ use serde_json::value::RawValue;
 use super::super::body::Body;
 use super::super::proxy::Shared;
 use super::super::reply;
-use super::super::tasks::ANSWERS_BYTES_MAX;
+use super::super::tasks::service::{ANSWER_BYTES_MAX, TaskError};
 use super::asker::Asker;
 use crate::mcp::error::RpcError;
 use crate::mcp::json::{Object, string};
 use crate::mcp::{input, tasks_2025};
-use crate::runner::AnswerError;
-use crate::store::ledger::{Loaded, NotApplied};
 use crate::task::id::TaskId;
-use crate::task::machine::{CancelReason, Event};
 use crate::task::state::Leg;
 use crate::task::view_2025;
 
@@ -31,7 +28,7 @@ pub(in crate::downstream) async fn answered(
     let name = string(id)?;
     let (task, key) = view_2025::question_of(&name)?;
     let size: usize = message.iter().map(|(_, value)| value.get().len()).sum();
-    if size > ANSWERS_BYTES_MAX {
+    if size > ANSWER_BYTES_MAX {
         let error = RpcError::invalid_request("Invalid request: the answer is too large");
         return Some(reply::refusal(StatusCode::PAYLOAD_TOO_LARGE, &error));
     }
@@ -57,9 +54,9 @@ async fn take(
     (task, key): (TaskId, &str),
     message: &Object<'_>,
 ) -> Result<(), RpcError> {
-    let away = || RpcError::internal("The task store does not answer; try again later");
-    let found = front.find_wanted(task, &asker.caller).await;
-    let Some(loaded) = found.map_err(|_| away())? else {
+    let tasks = front.tasks_of(&asker.caller);
+    let found = tasks.find_unannounced(task).await;
+    let Some(loaded) = found.map_err(|_| store_is_away())? else {
         return Ok(());
     };
     let mut open = loaded.task.open_questions();
@@ -70,28 +67,25 @@ async fn take(
         return Ok(());
     };
     drop(open);
-    if input::refused(&answer).is_some() && matches!(loaded.task.leg, Leg::Parked(_)) {
-        return give_up(front, &loaded).await.map_err(|_| away());
-    }
-    let answers = BTreeMap::from([(key.into(), answer)]);
-    let from = front.forwarded(headers);
-    match front.runner.answer(loaded, answers, from).await {
-        Ok(()) | Err(AnswerError::Gone) => Ok(()),
-        Err(AnswerError::Busy) => Err(RpcError::internal(
+    let taken = if input::refused(&answer).is_some() && matches!(loaded.task.leg, Leg::Parked(_)) {
+        // A server of 2026 waits for results only: it cannot be told that its question was refused, and
+        // without an answer it cannot go on.
+        tasks.cancel_unanswered(&loaded).await.map(drop)
+    } else {
+        let answers = BTreeMap::from([(key.into(), answer)]);
+        tasks
+            .answer(loaded, answers, front.forwarded(headers))
+            .await
+    };
+    match taken {
+        Ok(()) | Err(TaskError::Unknown) => Ok(()),
+        Err(TaskError::Busy) => Err(RpcError::internal(
             "Too many calls are under way; try again later",
         )),
-        Err(AnswerError::Store(_)) => Err(away()),
+        Err(TaskError::StoreUnavailable) => Err(store_is_away()),
     }
 }
 
-/// A server of 2026 waits for results only: it cannot be told that its question was refused, and
-/// without an answer it cannot go on.
-async fn give_up(front: &Shared, loaded: &Loaded) -> Result<(), NotApplied> {
-    let event = Event::Cancel {
-        reason: Some(CancelReason::AnswerRefused),
-    };
-    match front.runner.ledger().apply(loaded, event).await {
-        Ok(_) | Err(NotApplied::Rejected(..) | NotApplied::Gone) => Ok(()),
-        Err(away @ NotApplied::Store(_)) => Err(away),
-    }
+fn store_is_away() -> RpcError {
+    RpcError::internal("The task store does not answer; try again later")
 }

@@ -17,7 +17,7 @@ use super::super::legacy::pushes::SessionKey;
 use super::super::legacy::words::Request;
 use super::super::proxy::Shared;
 use super::super::reply::{self, Rpc};
-use super::super::tasks::Refusal;
+use super::super::tasks::refusal::{Refusal, task_id};
 use super::asker::Asker;
 use super::said::{self, Stream};
 use super::{deliveries, delivery, progress, question, requests};
@@ -42,7 +42,7 @@ pub(super) async fn answer(
     asker: &Asker,
     request: &Request<'_>,
 ) -> Option<Response<Body>> {
-    let waited = match requests::named(&request.params) {
+    let waited = match task_id(&request.params) {
         Ok(task) => wait_for(front, asker, request.id, task).await,
         Err(refusal) => Err(refusal),
     };
@@ -132,7 +132,7 @@ impl Waiting {
     ) -> Result<Self, Refusal> {
         // Watched before it is read, so that no change falls in between.
         let watch = front.runner.watches().watch(vec![task]);
-        let loaded = requests::find(front, asker, task).await?;
+        let loaded = front.tasks_of(&asker.caller).get(task).await?;
         if !loaded.task.is_ended() {
             delivery::follow(front, asker, task, loaded.task.status());
         }
@@ -257,7 +257,8 @@ impl Waiting {
     }
 
     async fn read(&mut self) -> Result<(), StoreError> {
-        if let Some(loaded) = self.front.find_by_id(self.task, &self.caller).await? {
+        let found = self.front.tasks_of(&self.caller).find(self.task).await?;
+        if let Some(loaded) = found {
             self.see(&loaded.task).await?;
         } else {
             let unknown = Rpc::error(self.id.get(), &RpcError::unknown_task());

@@ -7,7 +7,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _};
 use hyper::Response;
-use hyper::header::HeaderValue;
 use hyper::http::request::Parts;
 use tokio::sync::broadcast;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
@@ -17,37 +16,16 @@ use super::super::keep_alive::keep_alive;
 use super::super::legacy::pushes::{Pushed, SessionKey};
 use super::super::proxy::Shared;
 use super::super::reply;
+use super::super::subscriptions::at_server::{
+    Change, LISTS, RESOURCES, ServerSubscription, Subscriber,
+};
 use super::session::Session;
 use super::words;
 use crate::mcp::json::{Object, Writer, quote};
-use crate::mcp::{envelope, sse};
-use crate::upstream::wrapped::{ListenEvent, Listening};
+use crate::mcp::sse;
 
 /// Between looks at a session that another replica may have changed.
 const LOOK: Duration = Duration::from_secs(5);
-
-/// Before a lost subscription is begun again: at first, and at most.
-const PAUSE: Duration = Duration::from_secs(1);
-const PAUSE_MAX: Duration = Duration::from_secs(30);
-
-/// The kinds of lists: in capabilities, in a filter, and the notification of a change.
-const LISTS: [(&str, &str, &str); 3] = [
-    (
-        "tools",
-        "toolsListChanged",
-        "notifications/tools/list_changed",
-    ),
-    (
-        "prompts",
-        "promptsListChanged",
-        "notifications/prompts/list_changed",
-    ),
-    (
-        "resources",
-        "resourcesListChanged",
-        "notifications/resources/list_changed",
-    ),
-];
 
 pub(super) async fn answer(front: &Shared, parts: &Parts, session: Session) -> Response<Body> {
     let key = session.key();
@@ -60,21 +38,24 @@ pub(super) async fn answer(front: &Shared, parts: &Parts, session: Session) -> R
     let _ = front.upstream.era_soon(credentials.clone()).await;
     let mut look = tokio::time::interval_at(Instant::now() + LOOK, LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let subscriber = Subscriber {
+        front: Arc::clone(front),
+        caller: session.caller,
+        credentials,
+        capabilities: session.entry.capabilities.get().into(),
+    };
     let mut hearing = Hearing {
         front: Arc::clone(front),
         session,
-        credentials,
         key,
         changes,
-        may_have_missed: pushed.replaces,
+        // What the stream before this one said may never have arrived.
+        at_server: ServerSubscription::new(subscriber, pushed.replaces),
         pushed,
-        filter: String::new(),
-        upstream: Upstream::Silent,
-        honoured: None,
         beat: keep_alive(),
         look,
     };
-    hearing.listen();
+    hearing.ask();
     let events = stream::unfold(hearing, |mut hearing| async {
         let bytes = hearing.next().await?;
         Some((bytes, hearing))
@@ -85,40 +66,19 @@ pub(super) async fn answer(front: &Shared, parts: &Parts, session: Session) -> R
 struct Hearing {
     front: Shared,
     session: Session,
-    credentials: Option<HeaderValue>,
     key: SessionKey,
     /// Sessions that were changed or ended here.
     changes: broadcast::Receiver<SessionKey>,
     pushed: Pushed,
-    /// What the stream before this one said may never have arrived.
-    may_have_missed: bool,
-    /// What the server is asked for.
-    filter: String,
-    upstream: Upstream,
-    /// What the server said that it tells of.
-    honoured: Option<String>,
+    at_server: ServerSubscription,
     beat: Interval,
     look: Interval,
-}
-
-/// The subscription at the server.
-enum Upstream {
-    /// There is nothing to listen to.
-    Silent,
-    Open(Listening),
-    Lost {
-        again: Instant,
-        pause: Duration,
-    },
-    /// Begun again after a loss of that pause: what may have been missed is told once.
-    Reopened(Listening, Duration),
 }
 
 enum Woke {
     Closing,
     Pushed(Option<String>),
-    Upstream(Option<ListenEvent>),
-    Reopen(Duration),
+    Server(Change),
     Look,
     Beat,
 }
@@ -131,19 +91,16 @@ impl Hearing {
                 Woke::Closing | Woke::Pushed(None) => return None,
                 Woke::Pushed(Some(message)) => return Some(sse::event(&message)),
                 Woke::Beat => return Some(sse::COMMENT),
-                Woke::Upstream(event) => {
-                    if let Some(bytes) = self.on_upstream(event) {
-                        return Some(bytes);
+                Woke::Server(Change { method, params }) => {
+                    if let Ok(message) = words::notification(&method, params.as_deref()) {
+                        return Some(sse::event(&message));
                     }
-                }
-                Woke::Reopen(pause) => {
-                    self.upstream = Upstream::Reopened(self.open(), pause);
                 }
                 // A store that is away is asked again.
                 Woke::Look => match self.session.reload(&self.front).await {
                     Ok(Some(session)) => {
                         self.session = session;
-                        self.listen();
+                        self.ask();
                     }
                     Ok(None) => return None,
                     Err(_) => {}
@@ -159,35 +116,16 @@ impl Hearing {
             () = closing.cancelled() => Woke::Closing,
             message = self.pushed.next() => Woke::Pushed(message),
             () = changed(&mut self.changes, self.key) => Woke::Look,
-            woke = heard(&mut self.upstream) => woke,
+            change = self.at_server.next() => Woke::Server(change),
             _ = self.look.tick() => Woke::Look,
             _ = self.beat.tick() => Woke::Beat,
         }
     }
 
     /// Asks the server for what the session wants now.
-    fn listen(&mut self) {
+    fn ask(&mut self) {
         let filter = self.wanted();
-        if filter == self.filter {
-            return;
-        }
-        self.filter = filter;
-        self.upstream = if self.filter == "{}" {
-            Upstream::Silent
-        } else if std::mem::take(&mut self.may_have_missed) {
-            Upstream::Reopened(self.open(), PAUSE)
-        } else {
-            Upstream::Open(self.open())
-        };
-    }
-
-    fn open(&self) -> Listening {
-        self.front.upstream.listen(
-            *self.session.caller.as_bytes(),
-            self.credentials.clone(),
-            self.session.entry.capabilities.get().into(),
-            self.filter.as_str().into(),
-        )
+        self.at_server.ask_for(filter);
     }
 
     /// Changes of the lists that the server says it tells of, and of the resources asked for.
@@ -217,78 +155,9 @@ impl Hearing {
             .map(|uri| quote(uri))
             .collect();
         if !uris.is_empty() {
-            out.raw("resourceSubscriptions", &format!("[{}]", uris.join(",")));
+            out.raw(RESOURCES, &format!("[{}]", uris.join(",")));
         }
         out.end()
-    }
-
-    fn on_upstream(&mut self, event: Option<ListenEvent>) -> Option<Bytes> {
-        match event {
-            Some(ListenEvent::Notification { method, params }) => {
-                let message = words::notification(&method, params.as_deref()).ok()?;
-                Some(sse::event(&message))
-            }
-            Some(ListenEvent::Acknowledged(honoured)) => {
-                self.honoured = Some(honoured);
-                if !matches!(self.upstream, Upstream::Reopened(..)) {
-                    return None;
-                }
-                if let Upstream::Reopened(events, _) =
-                    std::mem::replace(&mut self.upstream, Upstream::Silent)
-                {
-                    self.upstream = Upstream::Open(events);
-                }
-                self.changed_meanwhile()
-            }
-            Some(ListenEvent::Ended) | None => {
-                let pause = match &self.upstream {
-                    Upstream::Reopened(_, pause) => (*pause * 2).min(PAUSE_MAX),
-                    Upstream::Silent | Upstream::Open(_) | Upstream::Lost { .. } => PAUSE,
-                };
-                let again = Instant::now() + pause;
-                self.upstream = Upstream::Lost { again, pause };
-                None
-            }
-        }
-    }
-
-    /// One change of everything that the server tells of: any of it may have been missed.
-    fn changed_meanwhile(&self) -> Option<Bytes> {
-        let honoured = Object::parse(self.honoured.as_deref()?).unwrap_or_default();
-        let mut out = Vec::new();
-        for (_, key, method) in LISTS {
-            if honoured.get(key).is_some_and(|raw| raw.get() == "true")
-                && let Ok(message) = words::notification(method, None)
-            {
-                out.extend_from_slice(&sse::event(&message));
-            }
-        }
-        let uris = honoured.get("resourceSubscriptions");
-        let uris: Vec<String> = uris
-            .and_then(|raw| serde_json::from_str(raw.get()).ok())
-            .unwrap_or_default();
-        for uri in uris {
-            let mut params = Writer::object();
-            params.str("uri", &uri);
-            let updated = envelope::notification("notifications/resources/updated", &params.end());
-            out.extend_from_slice(&sse::event(&updated));
-        }
-        (!out.is_empty()).then(|| out.into())
-    }
-}
-
-/// Cancel safe.
-async fn heard(upstream: &mut Upstream) -> Woke {
-    match upstream {
-        Upstream::Silent => std::future::pending().await,
-        Upstream::Open(events) | Upstream::Reopened(events, _) => {
-            Woke::Upstream(events.next().await)
-        }
-        Upstream::Lost { again, pause } => {
-            let pause = *pause;
-            tokio::time::sleep_until(*again).await;
-            Woke::Reopen(pause)
-        }
     }
 }
 

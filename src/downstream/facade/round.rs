@@ -112,7 +112,7 @@ async fn pass_on(asked: &Asked, task: TaskId, given: Given) {
         return;
     }
     let (front, caller) = (&asked.front, &asked.session.caller);
-    let Ok(Some(loaded)) = front.find_by_id(task, caller).await else {
+    let Ok(Some(loaded)) = front.tasks_of(caller).find(task).await else {
         return;
     };
     let answers: BTreeMap<_, _> = loaded

@@ -1,8 +1,8 @@
-//! `subscriptions/listen`: one stream of raincheck's own task changes and of whatever else the
-//! client asked of the wrapped server.
+//! `subscriptions/listen` of 2026-07-28: one stream of the changes of raincheck's own tasks and of the
+//! changes at the wrapped server that the client asked for.
 //!
-//! Per task a subscriber holds a dirty mark, never a body: the state is read when the client's
-//! socket can take it, so a slow client sees fewer states, and always the newest.
+//! A subscriber holds a dirty mark per task, never a body: the state is read when the client's socket can
+//! take it, so that a slow client sees fewer states, and always the newest.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,28 +15,27 @@ use serde_json::value::RawValue;
 use tokio::time::{Instant, Interval};
 use tokio_util::sync::CancellationToken;
 
-use super::body::Body;
-use super::intercept::Modern;
-use super::keep_alive::keep_alive;
-use super::listen_leg::{Leg, REOPEN_PAUSE, Upstream};
-use super::proxy::Shared;
-use super::reply::{self, Rpc};
-use super::sent;
+use super::at_server::{Change, ServerSubscription, Subscriber};
+use crate::downstream::body::Body;
+use crate::downstream::intercept::Modern;
+use crate::downstream::keep_alive::keep_alive;
+use crate::downstream::proxy::Shared;
+use crate::downstream::reply::{self, Rpc};
+use crate::downstream::sent;
 use crate::mcp::envelope;
 use crate::mcp::error::RpcError;
-use crate::mcp::json::{Object, Writer, is_object, prepend, quote, set, string};
+use crate::mcp::json::{Object, Writer, is_object, prepend, quote, set};
 use crate::mcp::meta::SUBSCRIPTION_ID;
 use crate::mcp::sse;
 use crate::runner::watch::Watch;
 use crate::store::StoreError;
 use crate::task::id::{Caller, TaskId};
 use crate::task::view;
-use crate::upstream::wrapped::ListenEvent;
 
 /// A task that could not be read is read again after so long, once the store answers.
 const READ_AGAIN: Duration = Duration::from_secs(1);
 
-pub(super) async fn answer(
+pub(in crate::downstream) async fn answer(
     front: &Shared,
     modern: &Modern<'_>,
     caller: Caller,
@@ -60,22 +59,24 @@ pub(super) async fn answer(
     let Ok(granted) = granted(front, &caller, ids).await else {
         return Rpc::store_unavailable(id).into_response();
     };
-    // Anybody can name ids, and many.
+    // Any client can name ids, and many: only granted tasks stay watched.
     watch.keep_only(&granted);
     let kept = id.len() + filter.others.len();
-    // Whoever listens may be the first to speak of this server: its era decides how it is asked.
+    // This may be the first request to the server: the server's era decides how it is asked.
     let _ = front.upstream.era_soon(credentials.clone()).await;
-    let leg = Leg {
+    let subscriber = Subscriber {
         front: Arc::clone(front),
         caller,
         credentials,
         capabilities: modern.meta.capabilities.get().into(),
-        filter: filter.others.into(),
     };
-    let (upstream, honoured) = leg.open_first().await;
-    let acknowledged =
-        acknowledgement(id, filter.task_ids.is_some(), &granted, honoured.as_deref());
+    let mut at_server = ServerSubscription::new(subscriber, false);
+    at_server.ask_for(filter.others);
+    let honoured = at_server.acknowledged().await;
+    let acknowledged = acknowledgement(id, filter.task_ids.is_some(), &granted, honoured);
     let subscription = Subscription {
+        front: Arc::clone(front),
+        caller,
         id: id.into(),
         granted: granted.clone(),
         watch,
@@ -83,9 +84,7 @@ pub(super) async fn answer(
         pending: granted,
         owed: Vec::new(),
         read_again: None,
-        upstream,
-        leg,
-        honoured,
+        at_server,
         beat: keep_alive(),
         closing: front.closing.clone(),
         ended: false,
@@ -137,7 +136,7 @@ async fn granted(
 ) -> Result<Vec<TaskId>, StoreError> {
     let mut granted = Vec::with_capacity(ids.len());
     for id in ids {
-        if !granted.contains(&id) && front.find_by_id(id, caller).await?.is_some() {
+        if !granted.contains(&id) && front.tasks_of(caller).find(id).await?.is_some() {
             granted.push(id);
         }
     }
@@ -175,6 +174,8 @@ fn subscription_meta(id: &str) -> String {
 }
 
 struct Subscription {
+    front: Shared,
+    caller: Caller,
     /// The listen request's id as JSON: the subscription's name in every notification.
     id: Box<str>,
     granted: Vec<TaskId>,
@@ -185,9 +186,7 @@ struct Subscription {
     /// Tasks that the store did not tell of, and when to ask it again.
     owed: Vec<TaskId>,
     read_again: Option<Instant>,
-    upstream: Option<Upstream>,
-    leg: Leg,
-    honoured: Option<String>,
+    at_server: ServerSubscription,
     beat: Interval,
     closing: CancellationToken,
     ended: bool,
@@ -196,8 +195,7 @@ struct Subscription {
 enum Woke {
     Closing,
     Task(TaskId),
-    Upstream(Option<ListenEvent>),
-    Reopen(Duration),
+    Server(Change),
     ReadAgain,
     Beat,
 }
@@ -234,17 +232,14 @@ impl Subscription {
                 Woke::Closing => return Some(self.end()),
                 Woke::Task(id) if self.granted.contains(&id) => self.pending.push(id),
                 Woke::Task(_) => {}
-                Woke::Upstream(event) => {
-                    if let Some(bytes) = self.on_upstream(event) {
-                        return Some(bytes);
+                Woke::Server(Change { method, params }) => {
+                    if let Some(params) = self.stamped(params.as_deref()) {
+                        return Some(sse::event(&envelope::notification(&method, &params)));
                     }
-                }
-                Woke::Reopen(pause) => {
-                    self.upstream = Some(Upstream::Reopened(self.leg.open(), pause));
                 }
                 Woke::ReadAgain => {
                     self.read_again = None;
-                    if *self.leg.front.runner.store_answers().borrow() {
+                    if *self.front.runner.store_answers().borrow() {
                         self.pending.append(&mut self.owed);
                     } else {
                         self.read_again = Some(Instant::now() + READ_AGAIN);
@@ -257,13 +252,12 @@ impl Subscription {
 
     async fn wake(&mut self) -> Woke {
         let (watch, closing, beat) = (&self.watch, &self.closing, &mut self.beat);
-        let (upstream, read_again) = (self.upstream.as_mut(), self.read_again);
         tokio::select! {
             biased;
             () = closing.cancelled() => Woke::Closing,
             id = watch.changed() => Woke::Task(id),
-            woke = next_of(upstream) => woke,
-            () = at(read_again) => Woke::ReadAgain,
+            change = self.at_server.next() => Woke::Server(change),
+            () = at(self.read_again) => Woke::ReadAgain,
             _ = beat.tick() => Woke::Beat,
         }
     }
@@ -278,52 +272,14 @@ impl Subscription {
     /// A task's state as of now; `None` where there is none any more. The stream stays open while the
     /// store is away.
     async fn task(&mut self, id: TaskId) -> Result<Option<Bytes>, StoreError> {
-        let front = &self.leg.front;
-        let Some(loaded) = front.find_by_id(id, &self.leg.caller).await? else {
+        let found = self.front.tasks_of(&self.caller).find_whole(id).await?;
+        let Some(whole) = found else {
             return Ok(None);
         };
-        let ledger = front.runner.ledger();
-        let kept = ledger.load_kept(&loaded.task).await?;
-        let kept = kept
-            .as_deref()
-            .and_then(|bytes| std::str::from_utf8(bytes).ok());
-        let params = view::notification_params(&loaded.task, kept, &self.id, ledger.now_ms());
+        let (kept, now_ms) = (whole.kept_result(), self.front.runner.ledger().now_ms());
+        let params = view::notification_params(&whole.task, kept, &self.id, now_ms);
         let event = sse::event(&envelope::notification("notifications/tasks", &params));
         Ok(Some(event))
-    }
-
-    fn on_upstream(&mut self, event: Option<ListenEvent>) -> Option<Bytes> {
-        match event {
-            Some(ListenEvent::Notification { method, params }) => {
-                let params = self.stamped(params.as_deref())?;
-                Some(sse::event(&envelope::notification(&method, &params)))
-            }
-            Some(ListenEvent::Acknowledged(honoured)) => {
-                let reopened = self.upstream.take();
-                let Some(Upstream::Reopened(events, pause)) = reopened else {
-                    self.upstream = reopened;
-                    return None;
-                };
-                self.upstream = Some(Upstream::Open {
-                    events,
-                    since: Instant::now(),
-                    pause,
-                });
-                // At first it may have come too late to be passed on.
-                self.honoured.get_or_insert(honoured);
-                Some(self.changed_meanwhile())
-            }
-            Some(ListenEvent::Ended) | None => {
-                let now = Instant::now();
-                let lost = self.upstream.as_ref();
-                let pause = lost.map_or(REOPEN_PAUSE, |lost| lost.next_pause(now));
-                self.upstream = Some(Upstream::Lost {
-                    again: now + pause,
-                    pause,
-                });
-                None
-            }
-        }
     }
 
     /// The notification's params with the client's subscription id and no other change.
@@ -340,47 +296,6 @@ impl Subscription {
             return Some(prepend("{}", "_meta", &meta));
         }
         set(params.get(), "_meta", &meta).ok()
-    }
-
-    /// One change of each granted kind: any of them may have been missed while the leg was lost.
-    fn changed_meanwhile(&self) -> Bytes {
-        let honoured = self
-            .honoured
-            .as_deref()
-            .and_then(|json| Object::parse(json).ok());
-        let honoured = honoured.unwrap_or_default();
-        let mut out = Vec::new();
-        for (key, method) in [
-            ("toolsListChanged", "notifications/tools/list_changed"),
-            ("promptsListChanged", "notifications/prompts/list_changed"),
-            (
-                "resourcesListChanged",
-                "notifications/resources/list_changed",
-            ),
-        ] {
-            if honoured.get(key).is_some_and(|raw| raw.get() == "true")
-                && let Some(params) = self.stamped(None)
-            {
-                out.extend_from_slice(&sse::event(&envelope::notification(method, &params)));
-            }
-        }
-        let uris = honoured.get("resourceSubscriptions");
-        let uris: Vec<&RawValue> = uris
-            .and_then(|raw| serde_json::from_str(raw.get()).ok())
-            .unwrap_or_default();
-        for uri in uris.into_iter().filter_map(string) {
-            let mut params = Writer::object();
-            params
-                .raw("_meta", &subscription_meta(&self.id))
-                .str("uri", &uri);
-            let event = envelope::notification("notifications/resources/updated", &params.end());
-            out.extend_from_slice(&sse::event(&event));
-        }
-        if out.is_empty() {
-            sse::COMMENT
-        } else {
-            out.into()
-        }
     }
 
     /// The server's own end of the subscription (subscriptions, Graceful Closure; cancellation).
@@ -400,20 +315,6 @@ impl Subscription {
         [sse::event(&cancelled), sse::event(&completed.json)]
             .concat()
             .into()
-    }
-}
-
-async fn next_of(upstream: Option<&mut Upstream>) -> Woke {
-    match upstream {
-        Some(Upstream::Open { events, .. } | Upstream::Reopened(events, _)) => {
-            Woke::Upstream(events.next().await)
-        }
-        Some(Upstream::Lost { again, pause }) => {
-            let pause = *pause;
-            tokio::time::sleep_until(*again).await;
-            Woke::Reopen(pause)
-        }
-        None => std::future::pending().await,
     }
 }
 

@@ -1,0 +1,313 @@
+//! The subscription at the wrapped server for the stream of one client: opened, lost, and opened again
+//! with growing pauses.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::StreamExt as _;
+use hyper::header::HeaderValue;
+use serde_json::value::RawValue;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use crate::downstream::proxy::Shared;
+use crate::mcp::json::{Object, Writer, raw, string};
+use crate::task::id::Caller;
+use crate::upstream::wrapped::{ListenEvent, Listening};
+
+/// How long a client's stream waits for the server to acknowledge.
+const ACKNOWLEDGE_PATIENCE: Duration = Duration::from_secs(2);
+
+/// The pause before a lost subscription is opened again: at first, and at most.
+const PAUSE: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// The lists that a client can subscribe to: the name in the server's capabilities, the key in a filter, and
+/// the notification of a change.
+pub(in crate::downstream) const LISTS: [(&str, &str, &str); 3] = [
+    (
+        "tools",
+        "toolsListChanged",
+        "notifications/tools/list_changed",
+    ),
+    (
+        "prompts",
+        "promptsListChanged",
+        "notifications/prompts/list_changed",
+    ),
+    (
+        "resources",
+        "resourcesListChanged",
+        "notifications/resources/list_changed",
+    ),
+];
+
+/// The key of a filter that names resources.
+pub(in crate::downstream) const RESOURCES: &str = "resourceSubscriptions";
+
+/// Who subscribes.
+pub(in crate::downstream) struct Subscriber {
+    pub(in crate::downstream) front: Shared,
+    pub(in crate::downstream) caller: Caller,
+    pub(in crate::downstream) credentials: Option<HeaderValue>,
+    pub(in crate::downstream) capabilities: Arc<str>,
+}
+
+/// A change at the server.
+#[derive(Debug)]
+pub(in crate::downstream) struct Change {
+    pub(in crate::downstream) method: Cow<'static, str>,
+    pub(in crate::downstream) params: Option<Box<RawValue>>,
+}
+
+/// The subscription of one client's stream at the wrapped server.
+pub(in crate::downstream) struct ServerSubscription {
+    subscriber: Subscriber,
+    /// What the server is asked for, as JSON.
+    filter: Arc<str>,
+    state: State,
+    has_gap: bool,
+    /// The part of the filter that the server serves, as JSON.
+    honoured: Option<String>,
+    /// Changes that the client may have missed, and was not told of yet.
+    missed: VecDeque<Change>,
+}
+
+enum State {
+    /// The client wants nothing of the server, or the server refused the first request.
+    Closed,
+    Open {
+        events: Listening,
+        /// When the server acknowledged; before that, when it was asked.
+        since: Instant,
+        /// The pause before this opening.
+        pause: Duration,
+        /// The client may have missed changes before the server acknowledges.
+        has_gap: bool,
+    },
+    Lost {
+        again: Instant,
+        pause: Duration,
+    },
+}
+
+impl ServerSubscription {
+    /// A subscription that is not opened yet. `has_gap`: the client may have missed changes before.
+    pub(in crate::downstream) fn new(subscriber: Subscriber, has_gap: bool) -> Self {
+        Self {
+            subscriber,
+            filter: "{}".into(),
+            state: State::Closed,
+            has_gap,
+            honoured: None,
+            missed: VecDeque::new(),
+        }
+    }
+
+    /// Asks the server for these changes, if they are others than before.
+    pub(in crate::downstream) fn ask_for(&mut self, filter: String) {
+        if *filter == *self.filter {
+            return;
+        }
+        self.filter = filter.into();
+        if &*self.filter == "{}" {
+            self.state = State::Closed;
+        } else {
+            let has_gap = std::mem::take(&mut self.has_gap);
+            self.open(PAUSE, has_gap);
+        }
+    }
+
+    /// Waits a moment for the server to say what part of the filter it serves. A server that refuses at
+    /// first is not asked again; one that is slow is heard from the time on at which it acknowledges.
+    pub(in crate::downstream) async fn acknowledged(&mut self) -> Option<&str> {
+        let deadline = Instant::now() + ACKNOWLEDGE_PATIENCE;
+        while self.honoured.is_none()
+            && let State::Open {
+                events, has_gap, ..
+            } = &mut self.state
+        {
+            match timeout_at(deadline, events.next()).await {
+                // A notification may not come before the acknowledgement.
+                Ok(Some(ListenEvent::Notification { .. })) => {}
+                Ok(Some(ListenEvent::Ended) | None) => self.state = State::Closed,
+                Ok(event) => {
+                    self.heard(event, Instant::now());
+                }
+                Err(_slow) => {
+                    *has_gap = true;
+                    break;
+                }
+            }
+        }
+        self.honoured.as_deref()
+    }
+
+    /// The next change that the client is told of. Cancel safe.
+    pub(in crate::downstream) async fn next(&mut self) -> Change {
+        loop {
+            if let Some(missed) = self.missed.pop_front() {
+                return missed;
+            }
+            match &mut self.state {
+                State::Closed => std::future::pending().await,
+                State::Open { events, .. } => {
+                    let event = events.next().await;
+                    if let Some(change) = self.heard(event, Instant::now()) {
+                        return change;
+                    }
+                }
+                State::Lost { again, pause } => {
+                    let pause = *pause;
+                    sleep_until(*again).await;
+                    self.open(pause, true);
+                }
+            }
+        }
+    }
+
+    fn open(&mut self, pause: Duration, has_gap: bool) {
+        let Subscriber {
+            front,
+            caller,
+            credentials,
+            capabilities,
+        } = &self.subscriber;
+        let events = front.upstream.listen(
+            *caller.as_bytes(),
+            credentials.clone(),
+            Arc::clone(capabilities),
+            Arc::clone(&self.filter),
+        );
+        self.state = State::Open {
+            events,
+            since: Instant::now(),
+            pause,
+            has_gap,
+        };
+    }
+
+    fn heard(&mut self, event: Option<ListenEvent>, now: Instant) -> Option<Change> {
+        match event {
+            Some(ListenEvent::Notification { method, params }) => Some(Change {
+                method: method.into(),
+                params,
+            }),
+            Some(ListenEvent::Acknowledged(honoured)) => {
+                if self.state.acknowledge(now) {
+                    self.missed = changes_of(&honoured);
+                }
+                self.honoured = Some(honoured);
+                None
+            }
+            Some(ListenEvent::Ended) | None => {
+                let pause = self.state.next_pause(now);
+                let again = now + pause;
+                self.state = State::Lost { again, pause };
+                None
+            }
+        }
+    }
+}
+
+impl State {
+    /// The server acknowledged. True where the client may have missed changes before.
+    fn acknowledge(&mut self, now: Instant) -> bool {
+        match self {
+            Self::Open { since, has_gap, .. } => {
+                *since = now;
+                std::mem::take(has_gap)
+            }
+            Self::Closed | Self::Lost { .. } => false,
+        }
+    }
+
+    /// The pause after the end of this state. The pauses grow until the server keeps a subscription open
+    /// for longer than the last pause.
+    fn next_pause(&self, now: Instant) -> Duration {
+        match self {
+            Self::Open { since, pause, .. } if now.saturating_duration_since(*since) <= *pause => {
+                (*pause * 2).min(PAUSE_MAX)
+            }
+            Self::Closed | Self::Open { .. } | Self::Lost { .. } => PAUSE,
+        }
+    }
+}
+
+/// One change of everything that the server serves: the client may have missed any of them.
+fn changes_of(honoured: &str) -> VecDeque<Change> {
+    let honoured = Object::parse(honoured).unwrap_or_default();
+    let is_served = |key| honoured.get(key).is_some_and(|raw| raw.get() == "true");
+    let lists = LISTS.into_iter().filter(|(_, key, _)| is_served(key));
+    let lists = lists.map(|(_, _, method)| Change {
+        method: method.into(),
+        params: None,
+    });
+    let uris = honoured.get(RESOURCES);
+    let uris: Vec<&RawValue> = uris
+        .and_then(|raw| serde_json::from_str(raw.get()).ok())
+        .unwrap_or_default();
+    let resources = uris.into_iter().filter_map(string).filter_map(|uri| {
+        let mut params = Writer::object();
+        params.str("uri", &uri);
+        Some(Change {
+            method: "notifications/resources/updated".into(),
+            params: Some(raw(params.end()).ok()?),
+        })
+    });
+    lists.chain(resources).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::stream;
+
+    use super::*;
+
+    fn open(since: Instant, pause: Duration, has_gap: bool) -> State {
+        State::Open {
+            events: stream::pending().boxed(),
+            since,
+            pause,
+            has_gap,
+        }
+    }
+
+    #[test]
+    fn the_pause_grows_until_the_server_keeps_a_subscription_open() {
+        let now = Instant::now();
+        let mut pause = PAUSE;
+        for expected in [2, 4, 8, 16, 30, 30] {
+            // Not acknowledged, or ended at once.
+            let refused = open(now, pause, true).next_pause(now);
+            pause = open(now, pause, false).next_pause(now);
+            assert_eq!((pause, refused), (Duration::from_secs(expected), pause));
+        }
+        let later = now + pause + PAUSE;
+        assert_eq!(open(now, pause, false).next_pause(later), PAUSE);
+    }
+
+    #[test]
+    fn what_may_have_been_missed_is_told_once() {
+        let now = Instant::now();
+        for (has_gap, expected) in [(true, true), (false, false)] {
+            let mut state = open(now, PAUSE, has_gap);
+            assert_eq!(state.acknowledge(now), expected);
+            assert!(!state.acknowledge(now));
+        }
+        let honoured = r#"{"promptsListChanged":true,"toolsListChanged":false,
+            "resourceSubscriptions":["a:\u0062",7]}"#;
+        let changes = changes_of(honoured).into_iter();
+        let changes = changes.map(|Change { method, params }| {
+            let params = params.map(|params| params.get().to_owned());
+            (method, params.unwrap_or_default())
+        });
+        let expected = [
+            ("notifications/prompts/list_changed", ""),
+            ("notifications/resources/updated", r#"{"uri":"a:b"}"#),
+        ];
+        let expected = expected.map(|(method, params)| (method.into(), params.to_owned()));
+        assert_eq!(changes.collect::<Vec<_>>(), expected);
+    }
+}

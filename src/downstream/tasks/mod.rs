@@ -1,0 +1,6 @@
+//! THE TASKS OF A CALLER: one service over the store, and what each revision says of it on the wire.
+
+pub(super) mod cursor;
+pub(super) mod refusal;
+pub(super) mod service;
+pub(super) mod v2026;

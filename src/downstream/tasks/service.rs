@@ -1,0 +1,231 @@
+//! What a caller does with its tasks: find, cancel, answer and list them, on any replica.
+//!
+//! Every wire form (2026-07-28, 2025-11-25, the companion tools) calls these functions and says the
+//! outcome in its own words.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream::{self, StreamExt as _};
+use serde_json::value::RawValue;
+
+use super::cursor::{Position, in_order};
+use crate::downstream::proxy::Front;
+use crate::runner::{AnswerError, Runner};
+use crate::store::StoreError;
+use crate::store::ledger::{Loaded, NotApplied};
+use crate::task::id::{Caller, TaskId};
+use crate::task::machine::{CancelReason, Event};
+use crate::task::state::Task;
+use crate::upstream::Forwarded;
+
+/// The largest answer to a question. A larger one is refused before it reaches the store.
+pub(in crate::downstream) const ANSWER_BYTES_MAX: usize = 1024 * 1024;
+
+/// A store that takes longer than any of its commands may is away.
+pub(in crate::downstream) const STORE_IS_AWAY: Duration = Duration::from_millis(600);
+
+/// Tasks on one page of the list.
+const PAGE: usize = 100;
+
+/// Records that are read at the same time for one list.
+const READ_AT_ONCE: usize = 32;
+
+/// Why a request for a task was not fulfilled.
+#[derive(Debug)]
+pub(in crate::downstream) enum TaskError {
+    /// The caller gets the same error for an unknown, expired, unannounced or foreign task.
+    Unknown,
+    StoreUnavailable,
+    /// Another replica, or this one later, can do it.
+    Busy,
+}
+
+impl From<StoreError> for TaskError {
+    fn from(error: StoreError) -> Self {
+        tracing::warn!(%error, "the store did not answer a request for a task");
+        Self::StoreUnavailable
+    }
+}
+
+/// What a request to cancel a task came to.
+#[derive(Debug)]
+pub(in crate::downstream) enum CancelOutcome {
+    Cancelled(Task),
+    /// The task had ended before, and stays as it was.
+    HadEnded(Task),
+}
+
+/// A task, and its result where that is stored in an entry of its own.
+pub(in crate::downstream) struct WholeTask {
+    pub(in crate::downstream) task: Task,
+    kept: Option<Bytes>,
+}
+
+impl WholeTask {
+    pub(in crate::downstream) fn kept_result(&self) -> Option<&str> {
+        let kept = self.kept.as_deref();
+        kept.and_then(|bytes| std::str::from_utf8(bytes).ok())
+    }
+}
+
+/// One page of a caller's tasks.
+pub(in crate::downstream) struct Page {
+    pub(in crate::downstream) tasks: Vec<Task>,
+    /// The last task on this page, where another page follows.
+    pub(in crate::downstream) last: Option<Position>,
+    /// The caller has no tasks at all, on this page or any other.
+    pub(in crate::downstream) has_none: bool,
+}
+
+/// The tasks of one caller.
+#[derive(Clone, Copy)]
+pub(in crate::downstream) struct CallerTasks<'a> {
+    runner: &'a Arc<Runner>,
+    caller: &'a Caller,
+}
+
+impl Front {
+    pub(in crate::downstream) fn tasks_of<'a>(&'a self, caller: &'a Caller) -> CallerTasks<'a> {
+        CallerTasks {
+            runner: &self.runner,
+            caller,
+        }
+    }
+}
+
+impl CallerTasks<'_> {
+    /// An announced task of this caller. `None`: the task is unknown to the caller.
+    pub(in crate::downstream) async fn find(
+        self,
+        id: TaskId,
+    ) -> Result<Option<Loaded>, StoreError> {
+        let found = self.find_unannounced(id).await?;
+        Ok(found.filter(|found| found.task.announced))
+    }
+
+    /// The same, or a call with a record of which its clients know nothing.
+    pub(in crate::downstream) async fn find_unannounced(
+        self,
+        id: TaskId,
+    ) -> Result<Option<Loaded>, StoreError> {
+        let loaded = self.runner.ledger().load(id).await?;
+        Ok(loaded.filter(|loaded| loaded.task.is_wanted() && loaded.task.belongs_to(self.caller)))
+    }
+
+    pub(in crate::downstream) async fn get(self, id: TaskId) -> Result<Loaded, TaskError> {
+        self.find(id).await?.ok_or(TaskError::Unknown)
+    }
+
+    /// A task with its result, wherever that is stored.
+    pub(in crate::downstream) async fn find_whole(
+        self,
+        id: TaskId,
+    ) -> Result<Option<WholeTask>, StoreError> {
+        let Some(Loaded { task, .. }) = self.find(id).await? else {
+            return Ok(None);
+        };
+        let kept = self.runner.ledger().load_kept(&task).await?;
+        Ok(Some(WholeTask { task, kept }))
+    }
+
+    /// Cancels a task. A call that this replica carries is stopped also while the store is away.
+    pub(in crate::downstream) async fn cancel(
+        self,
+        id: TaskId,
+    ) -> Result<CancelOutcome, TaskError> {
+        let committing = self.commit_cancel(id);
+        tokio::pin!(committing);
+        let answered = tokio::time::timeout(STORE_IS_AWAY, &mut committing).await;
+        match answered {
+            // A store that is away may refuse at once.
+            Err(_) | Ok(Err(TaskError::StoreUnavailable)) => self.runner.stop(id, self.caller),
+            Ok(_) => {}
+        }
+        match answered {
+            Ok(answered) => answered,
+            Err(_slow) => committing.await,
+        }
+    }
+
+    async fn commit_cancel(self, id: TaskId) -> Result<CancelOutcome, TaskError> {
+        let loaded = self.get(id).await?;
+        self.apply_cancel(&loaded, None).await
+    }
+
+    /// Cancels a call because its client refused to answer its question.
+    pub(in crate::downstream) async fn cancel_unanswered(
+        self,
+        loaded: &Loaded,
+    ) -> Result<CancelOutcome, TaskError> {
+        let reason = Some(CancelReason::AnswerRefused);
+        self.apply_cancel(loaded, reason).await
+    }
+
+    async fn apply_cancel(
+        self,
+        loaded: &Loaded,
+        reason: Option<CancelReason>,
+    ) -> Result<CancelOutcome, TaskError> {
+        let event = Event::Cancel { reason };
+        match self.runner.ledger().apply(loaded, event).await {
+            // The owner sees the change and tells the server.
+            Ok((cancelled, _)) => Ok(CancelOutcome::Cancelled(cancelled.task)),
+            Err(NotApplied::Rejected(_, stands)) => Ok(CancelOutcome::HadEnded(stands.task)),
+            Err(NotApplied::Gone) => Err(TaskError::Unknown),
+            Err(NotApplied::Store(error)) => Err(error.into()),
+        }
+    }
+
+    /// Answers questions of a task, by their keys.
+    pub(in crate::downstream) async fn answer(
+        self,
+        task: Loaded,
+        answers: BTreeMap<Box<str>, Box<RawValue>>,
+        from: Forwarded,
+    ) -> Result<(), TaskError> {
+        let answered = self.runner.answer(task, answers, from).await;
+        answered.map_err(|error| match error {
+            AnswerError::Busy => TaskError::Busy,
+            AnswerError::Gone => TaskError::Unknown,
+            AnswerError::Store(error) => error.into(),
+        })
+    }
+
+    /// The tasks that come after this one in the caller's list, as many as a page has.
+    pub(in crate::downstream) async fn page(
+        self,
+        after: Option<Position>,
+    ) -> Result<Page, TaskError> {
+        let listed = self.runner.ledger().store().listed(self.caller).await?;
+        let has_none = listed.is_empty();
+        // One more task than a page has shows whether another page follows.
+        let mut reading = stream::iter(in_order(listed, after))
+            .map(async |position| (position, self.find(position.1).await))
+            .buffered(READ_AT_ONCE);
+        let (mut tasks, mut end, mut last) = (Vec::with_capacity(PAGE), None, None);
+        while let Some((position, found)) = reading.next().await {
+            let found = match found {
+                // One record that cannot be read does not hide the others.
+                Err(StoreError::Corrupt(_) | StoreError::Newer) => None,
+                found => found?,
+            };
+            let Some(Loaded { task, .. }) = found else {
+                continue;
+            };
+            if tasks.len() == PAGE {
+                last = end;
+                break;
+            }
+            tasks.push(task);
+            end = Some(position);
+        }
+        Ok(Page {
+            tasks,
+            last,
+            has_none,
+        })
+    }
+}

@@ -1,0 +1,110 @@
+//! `tasks/get`, `tasks/update`, `tasks/cancel` of 2026-07-28.
+
+use std::collections::BTreeMap;
+
+use hyper::HeaderMap;
+use serde_json::value::RawValue;
+
+use super::refusal::{Refusal, task_id};
+use super::service::{ANSWER_BYTES_MAX, TaskError};
+use crate::downstream::intercept::Modern;
+use crate::downstream::proxy::Front;
+use crate::downstream::reply::Rpc;
+use crate::mcp::error::RpcError;
+use crate::mcp::input;
+use crate::mcp::json::Object;
+use crate::task::id::Caller;
+use crate::task::state::Task;
+use crate::task::view;
+
+const ACKNOWLEDGED: &str = r#"{"resultType":"complete"}"#;
+
+/// The answer to a task request.
+pub(in crate::downstream) enum Answered {
+    Known(Rpc),
+    /// The store does not know the task.
+    Unknown(Rpc),
+}
+
+impl Front {
+    pub(in crate::downstream) async fn tasks(
+        &self,
+        modern: &Modern<'_>,
+        caller: Caller,
+        headers: &HeaderMap,
+    ) -> Answered {
+        let id = modern.request.id.get();
+        // Checked before the id is looked up: a client that cannot read tasks learns nothing of them.
+        if !modern.meta.declares_tasks {
+            return Answered::Known(Rpc::error(id, &RpcError::tasks_required()));
+        }
+        let params = &modern.request.params;
+        let answered = match &*modern.request.method {
+            "tasks/get" => self.get(params, &caller).await,
+            "tasks/update" => self.update(params, &caller, headers).await,
+            "tasks/cancel" => self.cancel(params, &caller).await,
+            _ => Err(RpcError::method_not_found().into()),
+        };
+        Answered::Known(match answered {
+            Ok(result) => Rpc::result(id, &result),
+            Err(Refusal::Request(error)) => Rpc::error(id, &error),
+            Err(Refusal::Task(TaskError::StoreUnavailable)) => Rpc::store_unavailable(id),
+            Err(Refusal::Task(TaskError::Busy)) => Rpc::busy(id),
+            Err(Refusal::Task(TaskError::Unknown)) => {
+                return Answered::Unknown(Rpc::error(id, &RpcError::unknown_task()));
+            }
+        })
+    }
+
+    async fn get(&self, params: &Object<'_>, caller: &Caller) -> Result<String, Refusal> {
+        let found = self.tasks_of(caller).find_whole(task_id(params)?).await?;
+        let whole = found.ok_or(TaskError::Unknown)?;
+        let now_ms = self.runner.ledger().now_ms();
+        Ok(view::get_result(&whole.task, whole.kept_result(), now_ms))
+    }
+
+    async fn update(
+        &self,
+        params: &Object<'_>,
+        caller: &Caller,
+        headers: &HeaderMap,
+    ) -> Result<String, Refusal> {
+        let answers = answers(params)?;
+        let tasks = self.tasks_of(caller);
+        let loaded = tasks.get(task_id(params)?).await?;
+        check_shapes(&loaded.task, &answers)?;
+        let from = self.forwarded(headers);
+        tasks.answer(loaded, answers, from).await?;
+        Ok(ACKNOWLEDGED.to_owned())
+    }
+
+    async fn cancel(&self, params: &Object<'_>, caller: &Caller) -> Result<String, Refusal> {
+        self.tasks_of(caller).cancel(task_id(params)?).await?;
+        Ok(ACKNOWLEDGED.to_owned())
+    }
+}
+
+type Answers = BTreeMap<Box<str>, Box<RawValue>>;
+
+fn answers(params: &Object<'_>) -> Result<Answers, RpcError> {
+    params
+        .get("inputResponses")
+        .filter(|raw| raw.get().len() <= ANSWER_BYTES_MAX)
+        .and_then(input::responses_of)
+        .filter(|answers| answers.len() <= input::QUESTIONS_MAX)
+        .ok_or_else(|| RpcError::invalid_params("Invalid params: inputResponses must be an object"))
+}
+
+/// Whether each answer has the shape that its open question asks for.
+fn check_shapes(task: &Task, answers: &Answers) -> Result<(), RpcError> {
+    let is_misshapen = task.open_questions().any(|(question, request)| {
+        let answer = answers.get(&question.key);
+        answer.is_some_and(|answer| !input::answers(request, answer))
+    });
+    if is_misshapen {
+        return Err(RpcError::invalid_params(
+            "Invalid params: an input response does not have the shape that was asked for",
+        ));
+    }
+    Ok(())
+}

@@ -16,9 +16,9 @@ use super::reply::Rpc;
 use crate::mcp::error::{RpcError, SideEffect};
 use crate::mcp::json::{Object, set, string};
 use crate::mcp::meta::IDEMPOTENCY_KEY;
-use crate::runner::Call;
-use crate::runner::claim::{Claim, NotClaimed};
-use crate::runner::seat::Client;
+use crate::runner::CallSpec;
+use crate::runner::claim::{CallClaim, NotClaimed};
+use crate::runner::responder::Subscriber;
 use crate::task::id::Caller;
 use crate::task::policy::{Plan, Rule};
 use crate::upstream::Outgoing;
@@ -34,13 +34,13 @@ pub(super) fn of(
     headers: &HeaderMap,
     caller: &Caller,
     rule: &Rule,
-) -> Result<Option<Claim>, RpcError> {
+) -> Result<Option<CallClaim>, RpcError> {
     if modern.request.method != "tools/call" {
         return Ok(None);
     }
     let digest = || call::digest(&modern.request);
     if let Some(key) = key(modern.meta.idempotency_key, &in_header(headers))? {
-        return Ok(Some(Claim::of_key(caller, &key, digest())));
+        return Ok(Some(CallClaim::of_key(caller, &key, digest())));
     }
     let params = &modern.request.params;
     // A retry brings answers: it is another call than the one that was asked.
@@ -49,7 +49,7 @@ pub(super) fn of(
     Ok(rule
         .attach_window_ms
         .filter(|_| is_somebody(headers) && !is_retry)
-        .map(|window_ms| Claim::of_call(caller.as_bytes(), digest(), window_ms)))
+        .map(|window_ms| CallClaim::of_call(caller.as_bytes(), digest(), window_ms)))
 }
 
 /// Who makes a legacy call.
@@ -77,18 +77,18 @@ pub(super) fn of_legacy(
     request: &LegacyRequest<'_>,
     by: &Claimant<'_>,
     rule: &Rule,
-) -> Result<Option<Claim>, RpcError> {
+) -> Result<Option<CallClaim>, RpcError> {
     let meta = request.params.get_object("_meta");
     let in_meta = meta.and_then(|meta| meta.get(IDEMPOTENCY_KEY));
     if let Some(key) = key(in_meta, by.in_header)? {
-        return Ok(Some(Claim::of_key(by.caller, &key, request.digest())));
+        return Ok(Some(CallClaim::of_key(by.caller, &key, request.digest())));
     }
     let whose = match &by.session {
         _ if by.is_somebody => Some(by.caller.as_bytes()),
         Some(session) => Some(session.as_bytes()),
         None => None,
     };
-    let claim = |(window_ms, whose)| Claim::of_call(whose, request.digest(), window_ms);
+    let claim = |(window_ms, whose)| CallClaim::of_call(whose, request.digest(), window_ms);
     Ok(rule.attach_window_ms.zip(whose).map(claim))
 }
 
@@ -96,7 +96,7 @@ pub(super) fn of_legacy(
 pub(super) async fn carry(
     front: &Shared,
     asked: &Asked<'_>,
-    claim: Claim,
+    claim: CallClaim,
     plan: Plan,
     rule: Rule,
 ) -> Response<Body> {
@@ -121,9 +121,9 @@ pub(super) async fn carry(
 /// Begins a legacy call, or joins the one that it is.
 pub(super) async fn begin(
     front: &Shared,
-    claim: Option<Claim>,
-    call: Call,
-) -> Result<Client, NotClaimed> {
+    claim: Option<CallClaim>,
+    call: CallSpec,
+) -> Result<Subscriber, NotClaimed> {
     match claim {
         Some(claim) => front.runner.call_once(claim, call).await,
         None => Ok(front.runner.call(call)?),
@@ -142,7 +142,7 @@ pub(super) fn refused(id: &RawValue, why: &NotClaimed) -> Rpc {
     match why {
         NotClaimed::OtherCall => Rpc::error(id.get(), &other_call()),
         NotClaimed::StoreUnavailable => Rpc::store_lost(id.get(), SideEffect::None),
-        NotClaimed::NotBegun(why) => Rpc::not_begun(id.get(), why.reason()),
+        NotClaimed::NotAdmitted(why) => Rpc::not_begun(id.get(), why.reason()),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::mcp::error::Reason;
 use crate::mcp::version::Era;
 use crate::store::StoreError;
 use crate::store::ledger::{Loaded, NotApplied};
-use crate::task::machine::{Effect, Event};
+use crate::task::machine::{Effect, TaskEvent};
 use crate::task::state::Leg;
 use crate::upstream::Forwarded;
 
@@ -67,7 +67,7 @@ impl Runner {
         answers: BTreeMap<Box<str>, Box<RawValue>>,
         from: Forwarded,
     ) -> Result<(), AnswerError> {
-        let answered = |waits| Event::Answered {
+        let answered = |waits| TaskEvent::Answered {
             answers,
             by: self.incarnation.clone(),
             waits,
@@ -110,7 +110,7 @@ impl Runner {
     async fn apply_answers(
         &self,
         loaded: &Loaded,
-        event: Event,
+        event: TaskEvent,
     ) -> Result<Option<Loaded>, AnswerError> {
         let applied = self.ledger.apply(loaded, event).await;
         match applied.inspect(|_| hit(Point::AnswerCommitted)) {

@@ -16,11 +16,11 @@ use crate::upstream::Outgoing;
 
 /// One call as the downstream hands it over.
 #[derive(Debug)]
-pub struct Call {
+pub struct CallSpec {
     pub caller: Caller,
     pub era: Era,
     /// The era of the client. A legacy client answers questions while it waits.
-    pub face: Era,
+    pub client_era: Era,
     pub outgoing: Outgoing,
     pub rule: Rule,
     pub plan: Plan,
@@ -50,7 +50,7 @@ pub(super) struct ServerCall {
 #[derive(Debug)]
 pub(super) struct ClientTerms {
     pub(super) caller: Caller,
-    pub(super) face: Era,
+    pub(super) era: Era,
     pub(super) plan: Plan,
     pub(super) announce: Announce,
     pub(super) progress_token: Option<Box<RawValue>>,
@@ -60,7 +60,7 @@ pub(super) struct ClientTerms {
     pub(super) session: Option<[u8; 16]>,
 }
 
-impl Call {
+impl CallSpec {
     pub(super) fn split(self) -> (ServerCall, ClientTerms) {
         let server = ServerCall {
             era: self.era,
@@ -69,7 +69,7 @@ impl Call {
         };
         let client = ClientTerms {
             caller: self.caller,
-            face: self.face,
+            era: self.client_era,
             plan: self.plan,
             announce: self.announce,
             progress_token: self.progress_token,
@@ -141,14 +141,14 @@ pub struct Busy;
 
 /// Why a call was not begun. Nothing of the call was stored or sent.
 #[derive(Debug)]
-pub enum NotBegun {
+pub enum NotAdmitted {
     Busy,
     QueueFull,
     /// The caller has as many tasks as it may.
     Quota,
 }
 
-impl NotBegun {
+impl NotAdmitted {
     pub fn reason(&self) -> Reason {
         match self {
             Self::Busy => Reason::Busy,
@@ -158,13 +158,13 @@ impl NotBegun {
     }
 }
 
-impl From<Busy> for NotBegun {
+impl From<Busy> for NotAdmitted {
     fn from(_: Busy) -> Self {
         Self::Busy
     }
 }
 
-impl From<QueueFull> for NotBegun {
+impl From<QueueFull> for NotAdmitted {
     fn from(_: QueueFull) -> Self {
         Self::QueueFull
     }

@@ -11,9 +11,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use super::call::{Call, NotBegun};
+use super::call::{CallSpec, NotAdmitted};
 use super::carrier::{Begun, Carrier, RecordTerms};
-use super::seat::Client;
+use super::responder::Subscriber;
 use super::state::Runner;
 use super::terms::FollowTerms;
 use crate::mcp::error::says_not_run;
@@ -35,7 +35,7 @@ const LINKS_MAX: usize = 32;
 
 /// The name of a call, and for how long it stands for that call.
 #[derive(Debug, Clone, Copy)]
-pub struct Claim {
+pub struct CallClaim {
     name: Name,
     digest: Digest,
     terms: ClaimTerms,
@@ -55,7 +55,7 @@ pub enum NotClaimed {
     /// The key stands for a call that asked for something else.
     OtherCall,
     StoreUnavailable,
-    NotBegun(NotBegun),
+    NotAdmitted(NotAdmitted),
 }
 
 impl From<StoreError> for NotClaimed {
@@ -64,13 +64,13 @@ impl From<StoreError> for NotClaimed {
     }
 }
 
-impl From<NotBegun> for NotClaimed {
-    fn from(why: NotBegun) -> Self {
-        Self::NotBegun(why)
+impl From<NotAdmitted> for NotClaimed {
+    fn from(why: NotAdmitted) -> Self {
+        Self::NotAdmitted(why)
     }
 }
 
-impl Claim {
+impl CallClaim {
     /// The claim of a key that the client chose. `digest` is the digest of the call.
     pub fn of_key(caller: &Caller, key: &str, digest: Digest) -> Self {
         Self {
@@ -151,9 +151,9 @@ impl Runner {
     /// Begins the call that the claim stands for, or joins it if it was begun before.
     pub async fn call_once(
         self: &Arc<Self>,
-        head: Claim,
-        call: Call,
-    ) -> Result<Client, NotClaimed> {
+        head: CallClaim,
+        call: CallSpec,
+    ) -> Result<Subscriber, NotClaimed> {
         let lifetime_ms = head.lifetime_ms(&call.rule);
         let lifetime = Duration::from_millis(lifetime_ms);
         let mut terms = FollowTerms::of(&call, self.upstream.start_allowance());
@@ -163,7 +163,7 @@ impl Runner {
                 // A new claim would stay behind without a call; a call that was begun can be joined.
                 let stands = self.notes.find(claim.name).await?;
                 if stands.is_none() {
-                    return Err(NotBegun::Quota.into());
+                    return Err(NotAdmitted::Quota.into());
                 }
             }
             let fresh = TaskId::random();
@@ -214,7 +214,11 @@ impl Runner {
     }
 
     /// Makes the record and sends the call, whatever happens to the client.
-    async fn begin(self: &Arc<Self>, call: Call, record: RecordTerms) -> Result<Begin, NotClaimed> {
+    async fn begin(
+        self: &Arc<Self>,
+        call: CallSpec,
+        record: RecordTerms,
+    ) -> Result<Begin, NotClaimed> {
         let (permit, admittance) = self.admit(&call)?;
         let (begins, begun) = oneshot::channel();
         let carrier = Carrier::for_claim(Arc::clone(self), call, admittance);
@@ -222,7 +226,7 @@ impl Runner {
         match begun.await {
             Ok(Ok(begun)) => Ok(Begin::Made(Box::new(begun))),
             Ok(Err(NotCreated::Taken)) => Ok(Begin::Taken),
-            Ok(Err(NotCreated::Quota)) => Err(NotBegun::Quota.into()),
+            Ok(Err(NotCreated::Quota)) => Err(NotAdmitted::Quota.into()),
             Ok(Err(NotCreated::Store(_))) | Err(_) => Err(NotClaimed::StoreUnavailable),
         }
     }

@@ -15,7 +15,7 @@ use crate::mcp::result;
 use crate::store::StoreError;
 use crate::store::ledger::{INLINE_BYTES_MAX, Loaded, NotApplied};
 use crate::task::id::Fence;
-use crate::task::machine::{Event, OwnerEvent, Rejected};
+use crate::task::machine::{OwnerEvent, Rejected, TaskEvent};
 use crate::task::state::{Outcome, Payload, Progress, Task};
 
 /// The longest wait for a full store to make room for a result. Then the task fails, in a few bytes.
@@ -77,7 +77,7 @@ impl Runner {
     pub(super) async fn finish_cancelled(&self, loaded: &Loaded) {
         let mut attempts = self.attempts(&loaded.task);
         loop {
-            let event = Event::Cancel { reason: None };
+            let event = TaskEvent::Cancel { reason: None };
             match self.ledger.apply(loaded, event).await {
                 Ok((cancelled, _)) => return self.note_told(&cancelled).await,
                 Err(NotApplied::Rejected(..) | NotApplied::Gone) => return,
@@ -125,7 +125,7 @@ impl Runner {
             message,
             progress: progress.cloned(),
         };
-        let event = Event::Owner(fence, ended);
+        let event = TaskEvent::Owner(fence, ended);
         hit(Point::EndBefore);
         match self.ledger.apply(loaded, event).await {
             Ok(_) => {

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::call::Announce;
 use super::presence::presence_pause;
 use super::request_state::input_required;
-use super::seat::{self, Answer, Client, Responder};
+use super::responder::{self, CallAnswer, Responder, Subscriber};
 use super::state::Runner;
 use super::terms::FollowTerms;
 use super::watch::Watch;
@@ -22,7 +22,7 @@ use crate::mcp::json::Writer;
 use crate::mcp::result;
 use crate::mcp::version::Era;
 use crate::store::ledger::{Loaded, NotApplied};
-use crate::task::machine::Event;
+use crate::task::machine::TaskEvent;
 use crate::task::policy::InputWhen;
 use crate::task::state::{OnDisconnect, Outcome, Payload, Progress};
 use crate::task::view_2025;
@@ -54,8 +54,8 @@ impl Runner {
         loaded: Loaded,
         watch: Watch,
         terms: FollowTerms,
-    ) -> Client {
-        let (responder, client) = seat::seat();
+    ) -> Subscriber {
+        let (responder, client) = responder::pair();
         let now = Instant::now();
         let made_the_call = terms.unauthorized.is_some();
         let mut follower = CallFollower {
@@ -76,7 +76,7 @@ impl Runner {
                 biased;
                 () = halt.cancelled() => {
                     // Another replica may run it yet.
-                    Some(Answer::Failed(Failure::new(Reason::Shutdown, SideEffect::Unknown)))
+                    Some(CallAnswer::Failed(Failure::new(Reason::Shutdown, SideEffect::Unknown)))
                 }
                 () = responder.gone() => None,
                 answer = follower.answer(&responder) => Some(answer),
@@ -95,7 +95,7 @@ impl Runner {
 
 impl CallFollower {
     /// Waits for the call's end, for its next question, or until the client may hear of its task.
-    async fn answer(&mut self, client: &Responder) -> Answer {
+    async fn answer(&mut self, client: &Responder) -> CallAnswer {
         let mut reload_at = None;
         loop {
             if let Some(answer) = self.so_far().await {
@@ -105,7 +105,7 @@ impl CallFollower {
             self.ask(client).await;
             tokio::select! {
                 biased;
-                error = unauthorized(&mut self.terms.unauthorized) => return Answer::Error(error),
+                error = unauthorized(&mut self.terms.unauthorized) => return CallAnswer::Error(error),
                 _ = self.watch.changed() => {}
                 () = at(reload_at) => {}
                 () = at(self.announce_at) => continue,
@@ -118,7 +118,7 @@ impl CallFollower {
             reload_at = None;
             match self.runner.ledger.load(self.loaded.task.id).await {
                 Ok(Some(loaded)) => self.loaded = loaded,
-                Ok(None) => return Answer::Failed(self.loaded.task.failure(Reason::StoreLost)),
+                Ok(None) => return CallAnswer::Failed(self.loaded.task.failure(Reason::StoreLost)),
                 Err(_) if self.is_due() => return self.store_unavailable(),
                 Err(_) => reload_at = Some(Instant::now() + RELOAD),
             }
@@ -126,11 +126,11 @@ impl CallFollower {
     }
 
     /// The answer that the record allows now; `None`: the client waits on.
-    async fn so_far(&mut self) -> Option<Answer> {
+    async fn so_far(&mut self) -> Option<CallAnswer> {
         // The server's own words come before the record ends, and say more than the record.
         if let Some(waiting) = &mut self.terms.unauthorized {
             match waiting.try_recv() {
-                Ok(error) => return Some(Answer::Error(error)),
+                Ok(error) => return Some(CallAnswer::Error(error)),
                 Err(TryRecvError::Empty) => {}
                 Err(TryRecvError::Closed) => self.terms.unauthorized = None,
             }
@@ -144,8 +144,8 @@ impl CallFollower {
         if let Some(outcome) = &self.loaded.task.outcome {
             return Some(self.end(outcome).await);
         }
-        let asks =
-            self.terms.face == Era::Modern && self.loaded.task.open_questions().next().is_some();
+        let asks = self.terms.client_era == Era::Modern
+            && self.loaded.task.open_questions().next().is_some();
         if asks && self.terms.input == InputWhen::BeforeTask {
             return Some(answer_of(input_required(&self.loaded.task)));
         }
@@ -156,11 +156,11 @@ impl CallFollower {
         }
     }
 
-    async fn announce(&mut self, announce: &Announce) -> Option<Answer> {
+    async fn announce(&mut self, announce: &Announce) -> Option<CallAnswer> {
         match self
             .runner
             .ledger
-            .apply(&self.loaded, Event::Announced)
+            .apply(&self.loaded, TaskEvent::Announced)
             .await
         {
             Ok((loaded, _)) => self.loaded = loaded,
@@ -174,7 +174,9 @@ impl CallFollower {
                 }
             }
             Err(NotApplied::Gone) => {
-                return Some(Answer::Failed(self.loaded.task.failure(Reason::StoreLost)));
+                return Some(CallAnswer::Failed(
+                    self.loaded.task.failure(Reason::StoreLost),
+                ));
             }
             // The call runs already: the client waits on this connection until the store is back.
             Err(NotApplied::Store(_)) => {
@@ -185,12 +187,12 @@ impl CallFollower {
         Some(self.task(announce))
     }
 
-    fn task(&self, announce: &Announce) -> Answer {
+    fn task(&self, announce: &Announce) -> CallAnswer {
         let now_ms = self.runner.ledger.now_ms();
         answer_of(announce.text(&self.loaded.task, now_ms))
     }
 
-    async fn end(&self, outcome: &Outcome) -> Answer {
+    async fn end(&self, outcome: &Outcome) -> CallAnswer {
         let task = &self.loaded.task;
         match outcome {
             Outcome::Completed(Payload::Inline(result)) => self.fit(result.clone()),
@@ -200,22 +202,22 @@ impl CallFollower {
                 text.and_then(|text| RawValue::from_string(text).ok())
                     .map_or_else(|| self.store_unavailable(), |result| self.fit(result))
             }
-            Outcome::Failed(error) => Answer::Error(stored_error(error.clone())),
-            Outcome::Cancelled => Answer::Error(stored_error(
+            Outcome::Failed(error) => CallAnswer::Error(stored_error(error.clone())),
+            Outcome::Cancelled => CallAnswer::Error(stored_error(
                 RpcError::internal("The call was cancelled").to_raw(),
             )),
         }
     }
 
-    fn store_unavailable(&self) -> Answer {
+    fn store_unavailable(&self) -> CallAnswer {
         let effect = self.loaded.task.failure(Reason::StoreLost).effect;
-        Answer::StoreUnavailable(effect)
+        CallAnswer::StoreUnavailable(effect)
     }
 
     /// The result as the client would have had it without a record.
-    fn fit(&self, result: Box<RawValue>) -> Answer {
-        if self.terms.face == Era::Legacy {
-            return result::for_legacy(result.get()).map_or(Answer::Result(result), answer_of);
+    fn fit(&self, result: Box<RawValue>) -> CallAnswer {
+        if self.terms.client_era == Era::Legacy {
+            return result::for_legacy(result.get()).map_or(CallAnswer::Result(result), answer_of);
         }
         let upstream = &self.runner.upstream;
         let info = upstream
@@ -224,8 +226,8 @@ impl CallFollower {
             .and_then(|known| known.server_info.clone());
         match info {
             Some(info) => result::with_server_info(result.get(), &info)
-                .map_or(Answer::Result(result), answer_of),
-            None => Answer::Result(result),
+                .map_or(CallAnswer::Result(result), answer_of),
+            None => CallAnswer::Result(result),
         }
     }
 
@@ -257,7 +259,7 @@ impl CallFollower {
 
     /// Asks a legacy client what the call asks, under ids by which any replica takes the answer.
     async fn ask(&mut self, client: &Responder) {
-        if self.terms.face == Era::Modern {
+        if self.terms.client_era == Era::Modern {
             return;
         }
         let task = &self.loaded.task;
@@ -293,10 +295,10 @@ impl CallFollower {
     }
 }
 
-fn answer_of(json: String) -> Answer {
+fn answer_of(json: String) -> CallAnswer {
     RawValue::from_string(json).map_or(
-        Answer::StoreUnavailable(SideEffect::Unknown),
-        Answer::Result,
+        CallAnswer::StoreUnavailable(SideEffect::Unknown),
+        CallAnswer::Result,
     )
 }
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::mcp::json::Writer;
 use crate::store::StoreError;
-use crate::task::state::{Stage, Task};
+use crate::task::state::{QuestionStage, Task};
 use crate::upstream::{Forwarded, Outgoing, Retry};
 
 /// A request as the store keeps it beside its task.
@@ -83,7 +83,7 @@ pub(super) fn next(stored: &Bytes, task: &Task, from: Forwarded) -> Result<Outgo
 pub(super) fn retry(task: &Task) -> Retry {
     let mut responses = Writer::object();
     for question in &task.questions {
-        if let Stage::Answered(answer) = &question.stage {
+        if let QuestionStage::Answered(answer) = &question.stage {
             responses.raw(&question.origin, answer.get());
         }
     }

@@ -14,7 +14,7 @@ use crate::room::Place;
 use crate::store::StoreError;
 use crate::store::ledger::{Loaded, NotApplied};
 use crate::task::id::TaskId;
-use crate::task::machine::{Event, Rejected};
+use crate::task::machine::{Rejected, TaskEvent};
 
 mod admission;
 mod alarm;
@@ -32,12 +32,12 @@ mod heartbeat;
 mod leg;
 mod liveness;
 mod outcome;
-pub mod parked;
 pub mod pauses;
 mod presence;
 mod recovery;
 mod request_state;
-pub mod seat;
+pub mod responder;
+pub mod retry;
 mod state;
 mod sweeper;
 mod terms;
@@ -46,11 +46,11 @@ pub mod watch;
 
 use admission::Admittance;
 use carrier::Carrier;
-use seat::Client;
+use responder::Subscriber;
 
 pub use answer::AnswerError;
-pub use call::{Announce, Busy, Call, NotBegun};
-pub use state::{Runner, Settings};
+pub use call::{Announce, Busy, CallSpec, NotAdmitted};
+pub use state::{Runner, RunnerSettings};
 
 /// The method that the limits count; other requests pass them by.
 const TOOL_CALL: &str = "tools/call";
@@ -96,9 +96,9 @@ impl Runner {
     }
 
     /// Begins a call. The job runs until the call has ended, whatever becomes of the client.
-    pub fn call(self: &Arc<Self>, call: Call) -> Result<Client, NotBegun> {
+    pub fn call(self: &Arc<Self>, call: CallSpec) -> Result<Subscriber, NotAdmitted> {
         let (permit, admittance) = self.admit(&call)?;
-        let (responder, client) = seat::seat();
+        let (responder, client) = responder::pair();
         let carrier = Carrier::for_client(Arc::clone(self), call, responder, admittance);
         self.spawn(carrier.task_id(), carrier.run(), permit);
         Ok(client)
@@ -109,11 +109,11 @@ impl Runner {
     /// not take it, the answer is the server's own result again.
     pub fn ask_in_task(
         self: &Arc<Self>,
-        call: Call,
+        call: CallSpec,
         asked: Box<RawValue>,
-    ) -> Result<(Client, Arc<OnceLock<TaskId>>), NotBegun> {
+    ) -> Result<(Subscriber, Arc<OnceLock<TaskId>>), NotAdmitted> {
         let permit = self.permit()?;
-        let (responder, client) = seat::seat();
+        let (responder, client) = responder::pair();
         // Nothing of the call is at the server before it is answered.
         let admittance = Admittance::unlimited();
         let carrier = Carrier::for_client(Arc::clone(self), call, responder, admittance);
@@ -123,7 +123,7 @@ impl Runner {
     }
 
     /// Makes room for one more call.
-    fn admit(&self, call: &Call) -> Result<(CallPermit, Admittance), NotBegun> {
+    fn admit(&self, call: &CallSpec) -> Result<(CallPermit, Admittance), NotAdmitted> {
         let permit = self
             .permit()?
             .with(self.settings.room.count(call.outgoing.params.len()));
@@ -206,14 +206,14 @@ impl Runner {
     /// Ends an open task that no replica can carry on. A task that has ended, and waits only for the server
     /// to be told, leaves the index.
     async fn abandon(&self, loaded: &Loaded, reason: Reason) {
-        let event = Event::Abandoned {
+        let event = TaskEvent::Abandoned {
             fence: loaded.task.fence,
             failure: loaded.task.failure(reason),
         };
         self.settle(loaded, event, reason).await;
     }
 
-    async fn settle(&self, loaded: &Loaded, event: Event, reason: Reason) {
+    async fn settle(&self, loaded: &Loaded, event: TaskEvent, reason: Reason) {
         match self.ledger.apply(loaded, event).await {
             Ok(_) => info!(task = ?loaded.task.id, reason = reason.word(), "task ended"),
             Err(NotApplied::Rejected(Rejected::Ended, stands)) if stands.task.must_tell => {

@@ -7,7 +7,7 @@ use super::state::Runner;
 use crate::store::ledger::Loaded;
 use crate::store::notes::{Kind, Name};
 use crate::task::id::TaskId;
-use crate::task::machine::{CancelReason, Event};
+use crate::task::machine::{CancelReason, TaskEvent};
 use crate::task::state::{OnDisconnect, Task};
 
 /// Notes expire by the store's clock, which differs a little from this process's.
@@ -48,7 +48,7 @@ impl Runner {
     }
 
     pub(super) async fn cancel_for_disconnect(&self, loaded: &Loaded) {
-        let event = Event::Cancel {
+        let event = TaskEvent::Cancel {
             reason: Some(CancelReason::Disconnect),
         };
         // If the store is away, the call ends at its deadline.

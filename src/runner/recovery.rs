@@ -20,7 +20,7 @@ use crate::store::ledger::{Loaded, NotApplied, Tried};
 use crate::store::seal::Place;
 use crate::store::{Dead, StoreError};
 use crate::task::id::TaskId;
-use crate::task::machine::{Event, OwnerEvent, Takeover};
+use crate::task::machine::{OwnerEvent, Takeover, TaskEvent};
 use crate::task::recovery::{Finder, RecoveryStep, decide};
 use crate::task::state::{Reach, Task};
 use crate::upstream::{Exchange, Forwarded};
@@ -97,7 +97,7 @@ impl Runner {
     /// Fails the task of a lost owner. A record that changed since it was read has an owner that lives, or
     /// another finder: then nothing happens.
     async fn fail_lost(&self, loaded: &Loaded, failure: Failure) {
-        let event = Event::Abandoned {
+        let event = TaskEvent::Abandoned {
             fence: loaded.task.fence,
             failure,
         };
@@ -185,7 +185,7 @@ impl Runner {
     }
 
     async fn claim(&self, loaded: &Loaded, takeover: Takeover) -> Option<Loaded> {
-        let event = Event::Claimed {
+        let event = TaskEvent::Claimed {
             fence: loaded.task.fence,
             by: self.incarnation.clone(),
             reach: self.settings.reach.clone(),
@@ -205,7 +205,7 @@ impl Runner {
 
     /// Commits that the server was told that no client waits, or that no replica can tell it.
     pub(super) async fn note_told(&self, loaded: &Loaded) {
-        let told = Event::Owner(loaded.task.fence, OwnerEvent::Told);
+        let told = TaskEvent::Owner(loaded.task.fence, OwnerEvent::Told);
         // If the commit fails, the next sweep finds the task again.
         let _ = self.ledger.apply(loaded, told).await;
     }

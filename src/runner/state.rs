@@ -35,7 +35,7 @@ const LINGERING_MAX: usize = 1024;
 
 /// The settings of the runner.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct RunnerSettings {
     /// The most calls under way at once. Further ones are refused before anything is stored or sent.
     pub calls_max: usize,
     /// The room in which the params of running calls count.
@@ -63,7 +63,7 @@ pub struct Runner {
     pub(super) watches: Arc<Watches>,
     pub(super) incarnation: Incarnation,
     pub(super) rules: Arc<Rules>,
-    pub(super) settings: Settings,
+    pub(super) settings: RunnerSettings,
     pub(super) calls: TaskTracker,
     pub(super) services: TaskTracker,
     /// Cancelled when the grace period is over: a call that still runs fails as `shutdown`.
@@ -93,7 +93,7 @@ impl Runner {
         upstream: Arc<Upstream>,
         incarnation: Incarnation,
         rules: Arc<Rules>,
-        settings: Settings,
+        settings: RunnerSettings,
     ) -> Arc<Self> {
         Arc::new(Self {
             ledger,

@@ -15,7 +15,7 @@ use crate::mcp::error::Reason;
 use crate::store::StoreError;
 use crate::store::ledger::Loaded;
 use crate::task::id::{Fence, Incarnation, TaskId};
-use crate::task::machine::Event;
+use crate::task::machine::TaskEvent;
 use crate::task::state::Task;
 
 /// The shortest pause between two looks through this replica's own index, which may name tens of thousands
@@ -151,7 +151,8 @@ impl Runner {
                     }
                 }
                 IndexedRecord::Record(loaded) => {
-                    self.settle(&loaded, Event::Tick, Reason::Deadline).await;
+                    self.settle(&loaded, TaskEvent::Tick, Reason::Deadline)
+                        .await;
                 }
                 IndexedRecord::Newer => *passed += 1,
                 // At the head of the index the entry would keep others waiting.
@@ -201,7 +202,7 @@ impl Runner {
                 && loaded.task.owner.as_ref() == Some(&self.incarnation)
                 && !self.carried.contains(id)
             {
-                let event = Event::Abandoned {
+                let event = TaskEvent::Abandoned {
                     fence: Fence(1),
                     failure: not_sent(Reason::StoreLost),
                 };

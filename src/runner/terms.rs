@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
-use super::call::{Announce, Call};
+use super::call::{Announce, CallSpec};
 use crate::mcp::version::Era;
 use crate::task::policy::{InputWhen, Plan};
 use crate::task::ticket::Ticket;
@@ -20,7 +20,7 @@ pub(super) struct FollowTerms {
     /// Whether the client is asked before it is told of a task.
     pub(super) input: InputWhen,
     /// The era of the client. A legacy client is asked while it waits.
-    pub(super) face: Era,
+    pub(super) client_era: Era,
     pub(super) progress_token: Option<Box<RawValue>>,
     /// What the client declares. `None`: it made the call, and the server knows what it can be asked.
     pub(super) declared: Option<Arc<str>>,
@@ -35,7 +35,7 @@ impl FollowTerms {
         Self {
             announce: None,
             input: InputWhen::BeforeTask,
-            face: Era::Modern,
+            client_era: Era::Modern,
             progress_token: None,
             declared: None,
             unauthorized: None,
@@ -50,7 +50,7 @@ impl FollowTerms {
         }
     }
 
-    pub(super) fn of(call: &Call, start_allowance: Duration) -> Self {
+    pub(super) fn of(call: &CallSpec, start_allowance: Duration) -> Self {
         let input = match call.plan {
             Plan::Held | Plan::Refuse => InputWhen::BeforeTask,
             Plan::Auto { input, .. } | Plan::Always { input } => input,
@@ -59,7 +59,7 @@ impl FollowTerms {
         Self {
             announce: after.map(|after| (after, call.announce.clone())),
             input,
-            face: call.face,
+            client_era: call.client_era,
             progress_token: call.progress_token.clone(),
             declared: Some(Arc::clone(&call.outgoing.capabilities)),
             unauthorized: None,

@@ -184,13 +184,13 @@ pub struct Question {
     /// when the run that asked is over: the next run may use the name again.
     pub origin: Box<str>,
     pub asked_ms: u64,
-    pub stage: Stage,
+    pub stage: QuestionStage,
 }
 
 /// How far a question has come.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Stage {
+pub enum QuestionStage {
     /// The question waits for the client. The request as JSON: method and params.
     Open(Box<RawValue>),
     /// The client answered; the server does not have the answer yet.
@@ -312,8 +312,10 @@ impl Task {
         self.questions
             .iter()
             .filter_map(|question| match &question.stage {
-                Stage::Open(request) => Some((question, &**request)),
-                Stage::Answered(_) | Stage::Delivered(_) | Stage::Withdrawn => None,
+                QuestionStage::Open(request) => Some((question, &**request)),
+                QuestionStage::Answered(_)
+                | QuestionStage::Delivered(_)
+                | QuestionStage::Withdrawn => None,
             })
     }
 
@@ -322,8 +324,10 @@ impl Task {
         self.questions
             .iter()
             .filter_map(|question| match &question.stage {
-                Stage::Answered(answer) => Some((question, &**answer)),
-                Stage::Open(_) | Stage::Delivered(_) | Stage::Withdrawn => None,
+                QuestionStage::Answered(answer) => Some((question, &**answer)),
+                QuestionStage::Open(_) | QuestionStage::Delivered(_) | QuestionStage::Withdrawn => {
+                    None
+                }
             })
     }
 

@@ -14,14 +14,14 @@ use crate::mcp::version::Era;
 use crate::runner::Announce;
 use crate::task::id::Caller;
 use crate::task::policy::{InputWhen, Plan, Rule, with_companion};
-use crate::task::ticket::{Names, Ticket, Tool};
+use crate::task::ticket::{CompanionNames, CompanionTool, Ticket};
 
 /// Where one caller's tickets are taken.
 pub(in crate::downstream) struct Desk<'a> {
     pub(super) front: &'a Shared,
     pub(super) companion: &'a Companion,
     pub(super) who: Who,
-    pub(super) names: Names,
+    pub(super) names: CompanionNames,
     tools: Option<Arc<Tools>>,
 }
 
@@ -32,7 +32,7 @@ pub(in crate::downstream) struct Who {
     pub(in crate::downstream) credentials: Option<HeaderValue>,
     pub(in crate::downstream) capabilities: Arc<str>,
     /// Whose words it speaks.
-    pub(in crate::downstream) face: Era,
+    pub(in crate::downstream) client_era: Era,
 }
 
 impl Who {
@@ -59,7 +59,7 @@ impl<'a> Desk<'a> {
                 .as_ref()
                 .is_some_and(|tools| tools.get(name).is_some())
         };
-        let names = Names::free(&companion.prefix, is_taken)?;
+        let names = CompanionNames::free(&companion.prefix, is_taken)?;
         Some(Self {
             front,
             companion,
@@ -70,7 +70,7 @@ impl<'a> Desk<'a> {
     }
 
     /// The tool of ours that has this name.
-    pub(in crate::downstream) fn tool(&self, name: &str) -> Option<Tool> {
+    pub(in crate::downstream) fn tool(&self, name: &str) -> Option<CompanionTool> {
         self.names.tool(name)
     }
 
@@ -84,7 +84,7 @@ impl<'a> Desk<'a> {
     pub(in crate::downstream) fn plan(&self, rule: &Rule) -> Plan {
         with_companion(
             rule,
-            match self.who.face {
+            match self.who.client_era {
                 // Its client answers by coming back.
                 Era::Modern => InputWhen::BeforeTask,
                 Era::Legacy => InputWhen::InTask,
@@ -96,7 +96,7 @@ impl<'a> Desk<'a> {
     pub(in crate::downstream) fn announce(&self, headers: &HeaderMap) -> Announce {
         Announce::Ticket(Ticket {
             names: self.names.clone(),
-            face: self.who.face,
+            client_era: self.who.client_era,
             takes_large_events: patience::takes_large_events(headers),
         })
     }

@@ -35,7 +35,7 @@ fn who(session: &Session, credentials: Option<HeaderValue>) -> Who {
         caller: session.caller,
         credentials,
         capabilities: session.entry.capabilities.get().into(),
-        face: Era::Legacy,
+        client_era: Era::Legacy,
     }
 }
 

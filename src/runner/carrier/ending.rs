@@ -8,12 +8,12 @@ use tracing::warn;
 
 use super::super::call::not_sent;
 use super::super::outcome;
-use super::super::seat::Answer;
+use super::super::responder::CallAnswer;
 use super::dispatch::{Dispatch, OpenLeg};
 use super::{Audience, CallStage, Carrier, Flow};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::store::ledger::NotApplied;
-use crate::task::machine::Event;
+use crate::task::machine::TaskEvent;
 use crate::upstream::{CANCELLING, Exchange};
 
 impl Carrier {
@@ -51,7 +51,7 @@ impl Carrier {
         let Some(recorded) = self.stage.recorded_mut() else {
             return self.give_up(Reason::Deadline).await;
         };
-        let ticked = self.runner.ledger.apply(&recorded.loaded, Event::Tick);
+        let ticked = self.runner.ledger.apply(&recorded.loaded, TaskEvent::Tick);
         match ticked.await {
             Ok((loaded, _)) => {
                 recorded.loaded = loaded;
@@ -78,9 +78,12 @@ impl Carrier {
                     .await;
             }
             CallStage::Plain(_) if was_open => {
-                self.answer(Answer::Failed(Failure::new(reason, SideEffect::Unknown)));
+                self.answer(CallAnswer::Failed(Failure::new(
+                    reason,
+                    SideEffect::Unknown,
+                )));
             }
-            CallStage::Plain(_) => self.answer(Answer::Failed(not_sent(reason))),
+            CallStage::Plain(_) => self.answer(CallAnswer::Failed(not_sent(reason))),
         }
         Flow::Done
     }
@@ -89,7 +92,7 @@ impl Carrier {
     pub(super) async fn end_unanswered(&mut self, failure: Failure) -> Flow {
         self.cancel_upstream().await;
         let failure = Failure::new(failure.reason, SideEffect::Unknown);
-        self.on_end(outcome::failed(failure), Answer::Failed(failure))
+        self.on_end(outcome::failed(failure), CallAnswer::Failed(failure))
             .await
     }
 
@@ -119,7 +122,7 @@ impl Carrier {
 
     /// Answers the client that waits on its connection. The leg ends first: a slow client holds up no
     /// other call.
-    pub(super) fn answer(&mut self, answer: Answer) {
+    pub(super) fn answer(&mut self, answer: CallAnswer) {
         self.end_dispatch();
         if let Audience::Client(client) = &self.audience {
             client.answer(answer);

@@ -1,7 +1,7 @@
 //! What the wrapped server says during a leg.
 
 use super::super::outcome;
-use super::super::seat::Answer;
+use super::super::responder::CallAnswer;
 use super::dispatch::Origin;
 use super::{Audience, Carrier, Flow};
 use crate::failpoint::{Point, hit};
@@ -58,7 +58,7 @@ impl Carrier {
         {
             let _ = maker.send(error.clone());
         }
-        let answer = Answer::Error(error.clone());
+        let answer = CallAnswer::Error(error.clone());
         let effect = self.effect_of(SideEffect::None);
         self.on_end(outcome::of_error(error, effect), answer).await
     }
@@ -70,7 +70,7 @@ impl Carrier {
             return flow;
         }
         let failure = Failure::new(failure.reason, self.effect_of(failure.effect));
-        self.on_end(outcome::failed(failure), Answer::Failed(failure))
+        self.on_end(outcome::failed(failure), CallAnswer::Failed(failure))
             .await
     }
 

@@ -12,12 +12,12 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::admission::Admittance;
-use super::call::{Announce, Call, ServerCall};
+use super::call::{Announce, CallSpec, ServerCall};
 use super::custody::Custody;
 use super::leg;
 use super::outcome;
 use super::pauses::Pauses;
-use super::seat::{Answer, Answered, Presence, Responder};
+use super::responder::{CallAnswer, Presence, RelayedAnswer, Responder};
 use super::state::Runner;
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason, SideEffect};
@@ -94,7 +94,7 @@ enum Woke {
     /// The drain begins, and another replica may send the call sooner.
     Draining,
     Leg(Arrival),
-    Answered(Answered),
+    Answered(RelayedAnswer),
     Timer(Timer),
 }
 
@@ -102,7 +102,7 @@ impl Carrier {
     /// A new call with a client that waits.
     pub(super) fn for_client(
         runner: Arc<Runner>,
-        call: Call,
+        call: CallSpec,
         client: Responder,
         admittance: Admittance,
     ) -> Self {
@@ -111,9 +111,9 @@ impl Carrier {
     }
 
     /// A new call whose record comes first, and whose clients follow that, the first one too.
-    pub(super) fn for_claim(runner: Arc<Runner>, call: Call, admittance: Admittance) -> Self {
+    pub(super) fn for_claim(runner: Arc<Runner>, call: CallSpec, admittance: Admittance) -> Self {
         // The follower of a client decides when and how the task is announced.
-        let call = Call {
+        let call = CallSpec {
             plan: Plan::Held,
             announce: Announce::Task,
             ..call
@@ -123,7 +123,7 @@ impl Carrier {
 
     fn for_call(
         runner: Arc<Runner>,
-        call: Call,
+        call: CallSpec,
         audience: Audience,
         admittance: Admittance,
     ) -> Self {
@@ -276,7 +276,7 @@ impl Carrier {
             Woke::Leg(Arrival::Event(Some(event))) => self.on_upstream(event).await,
             Woke::Leg(Arrival::Event(None)) => {
                 let failure = Failure::new(Reason::UpstreamInvalid, SideEffect::Unknown);
-                self.on_end(outcome::failed(failure), Answer::Failed(failure))
+                self.on_end(outcome::failed(failure), CallAnswer::Failed(failure))
                     .await
             }
             Woke::Answered(answered) => self.on_answered(answered).await,
@@ -357,7 +357,7 @@ async fn stopped(custody: Option<&Custody>) {
     }
 }
 
-async fn next_answer(answers: Option<&mut mpsc::Receiver<Answered>>) -> Answered {
+async fn next_answer(answers: Option<&mut mpsc::Receiver<RelayedAnswer>>) -> RelayedAnswer {
     let next = match answers {
         Some(answers) => answers.recv().await,
         None => None,
@@ -369,10 +369,10 @@ async fn next_answer(answers: Option<&mut mpsc::Receiver<Answered>>) -> Answered
 }
 
 /// What a client hears whose call can have no record.
-fn not_created(why: &NotCreated, effect: SideEffect) -> Answer {
+fn not_created(why: &NotCreated, effect: SideEffect) -> CallAnswer {
     match why {
-        NotCreated::Quota => Answer::Failed(Failure::new(Reason::Quota, effect)),
-        NotCreated::Taken | NotCreated::Store(_) => Answer::StoreUnavailable(effect),
+        NotCreated::Quota => CallAnswer::Failed(Failure::new(Reason::Quota, effect)),
+        NotCreated::Taken | NotCreated::Store(_) => CallAnswer::StoreUnavailable(effect),
     }
 }
 

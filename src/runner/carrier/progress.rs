@@ -10,7 +10,7 @@ use super::{Audience, CallStage, Carrier, Flow, Timer};
 use crate::mcp::envelope;
 use crate::mcp::json::set;
 use crate::store::ledger::Tried;
-use crate::task::machine::{Event, OwnerEvent};
+use crate::task::machine::{OwnerEvent, TaskEvent};
 use crate::task::state::Progress;
 
 impl Carrier {
@@ -140,7 +140,7 @@ impl Carrier {
             progress: news.progress,
             resume: self.resume_point(task),
         };
-        let event = Event::Owner(recorded.fence, progressed);
+        let event = TaskEvent::Owner(recorded.fence, progressed);
         // Progress may be lost: newer progress follows.
         match self.runner.ledger.try_apply(&recorded.loaded, event).await {
             Ok(Tried::Done(loaded, _) | Tried::Conflict(loaded)) => self.see(*loaded).await,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::super::seat::Answered;
+use super::super::responder::RelayedAnswer;
 use super::stage::asked;
 use super::{Audience, CallStage, Carrier, Flow, RecordTerms, Timer, not_created};
 use crate::mcp::envelope;
@@ -20,7 +20,7 @@ use crate::mcp::json::{Object, Writer};
 use crate::mcp::tasks_2025;
 use crate::mcp::version::Era;
 use crate::store::ledger::NotApplied;
-use crate::task::machine::{Event, OwnerEvent, Rejected};
+use crate::task::machine::{OwnerEvent, Rejected, TaskEvent};
 use crate::upstream::{self, Question};
 
 /// The wait for more questions after the first: a client that is asked for all of them together
@@ -36,7 +36,7 @@ impl Carrier {
             self.refuse(&question).await;
             return Flow::Continue;
         }
-        if plain.client.face == Era::Legacy {
+        if plain.client.era == Era::Legacy {
             if let Audience::Client(client) = &self.audience {
                 let params = question.params.as_deref().map(RawValue::get);
                 let request = envelope::request(&question.id, &question.method, params);
@@ -140,8 +140,8 @@ impl Carrier {
     }
 
     /// The client answered a question that was relayed to it.
-    pub(super) async fn on_answered(&mut self, answered: Answered) -> Flow {
-        let Answered { id, answer } = answered;
+    pub(super) async fn on_answered(&mut self, answered: RelayedAnswer) -> Flow {
+        let RelayedAnswer { id, answer } = answered;
         let CallStage::Plain(plain) = &mut self.stage else {
             return self.on_late_answer(&id, &answer).await;
         };
@@ -172,7 +172,7 @@ impl Carrier {
         if answers.is_empty() {
             return Flow::Continue;
         }
-        let event = Event::Answered {
+        let event = TaskEvent::Answered {
             answers,
             by: self.runner.incarnation.clone(),
             // The call is open while it asks.

@@ -8,13 +8,13 @@ use super::super::call::{Announce, ClientTerms};
 use super::super::custody::Custody;
 use super::super::leg;
 use super::super::request_state::input_required;
-use super::super::seat::Answer;
+use super::super::responder::CallAnswer;
 use super::record_terms::RecordTerms;
 use super::{Audience, CallStage, Carrier, PlainCall, RecordedCall, Timer};
 use crate::mcp::version::Era;
 use crate::store::ledger::NotCreated;
 use crate::task::id::Fence;
-use crate::task::machine::{Event, OwnerEvent, Step, step};
+use crate::task::machine::{OwnerEvent, Step, TaskEvent, step};
 use crate::task::policy::OnOwnerLost;
 use crate::task::state::{Leg, Task};
 
@@ -30,7 +30,7 @@ impl Carrier {
         };
         let mut task = self.new_task(client, terms);
         for event in events {
-            let decided = step(&task, Event::Owner(task.fence, event), task.created_ms);
+            let decided = step(&task, TaskEvent::Owner(task.fence, event), task.created_ms);
             task = decided.map_or(task, |Step { task, .. }| task);
         }
         // A modern server asks for the request again, with the answers in it; what waits may be sent
@@ -79,7 +79,7 @@ impl Carrier {
             input_required(task)
         };
         if let Ok(result) = RawValue::from_string(json) {
-            client.answer(Answer::Result(result));
+            client.answer(CallAnswer::Result(result));
         }
     }
 

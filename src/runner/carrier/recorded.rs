@@ -13,7 +13,7 @@ use crate::mcp::error::SideEffect;
 use crate::mcp::input;
 use crate::mcp::version::Era;
 use crate::store::ledger::{Loaded, NotApplied};
-use crate::task::machine::{CancelReason, Effect, Event, OwnerEvent};
+use crate::task::machine::{CancelReason, Effect, OwnerEvent, TaskEvent};
 use crate::task::policy::OnOwnerLost;
 use crate::task::state::Task;
 use crate::upstream;
@@ -136,7 +136,7 @@ impl Carrier {
         let Some(recorded) = self.stage.recorded_mut() else {
             return;
         };
-        let event = Event::Cancel {
+        let event = TaskEvent::Cancel {
             reason: Some(CancelReason::Disconnect),
         };
         match self.runner.ledger.apply(&recorded.loaded, event).await {
@@ -159,7 +159,7 @@ impl Carrier {
         let Some(recorded) = self.stage.recorded_mut() else {
             return Err(NotApplied::Gone);
         };
-        let event = Event::Owner(recorded.fence, event);
+        let event = TaskEvent::Owner(recorded.fence, event);
         let ledger = &self.runner.ledger;
         let (loaded, effect) = ledger.apply(&recorded.loaded, event).await?;
         recorded.changed(loaded);

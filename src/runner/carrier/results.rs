@@ -3,7 +3,7 @@
 use serde_json::value::RawValue;
 
 use super::super::outcome::{self, LegOutcome};
-use super::super::seat::Answer;
+use super::super::responder::CallAnswer;
 use super::{Audience, CallStage, Carrier, Flow, RecordTerms, Timer};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::version::Era;
@@ -14,7 +14,7 @@ impl Carrier {
     pub(super) async fn on_result(&mut self, mut result: Box<RawValue>) -> Flow {
         // What passes to a legacy client keeps its bytes.
         let is_for_modern = match &self.stage {
-            CallStage::Plain(plain) => plain.client.face == Era::Modern,
+            CallStage::Plain(plain) => plain.client.era == Era::Modern,
             CallStage::Recorded(_) => true,
         };
         if self.server.era == Era::Legacy && is_for_modern {
@@ -35,8 +35,8 @@ impl Carrier {
             let _ = self.record(Vec::new(), RecordTerms::of_call(true)).await;
         }
         if let CallStage::Plain(plain) = &self.stage {
-            let fit = self.fit(plain.client.face, result);
-            self.answer(fit.map_or_else(invalid, Answer::Result));
+            let fit = self.fit(plain.client.era, result);
+            self.answer(fit.map_or_else(invalid, CallAnswer::Result));
             return Flow::Done;
         }
         // The server made a task of its own of what is one of ours already.
@@ -61,8 +61,8 @@ impl Carrier {
     }
 
     /// A plain result as a client of the era `face` wants it.
-    fn fit(&self, face: Era, result: Box<RawValue>) -> Option<Box<RawValue>> {
-        match (self.server.era, face) {
+    fn fit(&self, client_era: Era, result: Box<RawValue>) -> Option<Box<RawValue>> {
+        match (self.server.era, client_era) {
             (Era::Modern, _) | (Era::Legacy, Era::Legacy) => Some(result),
             (Era::Legacy, Era::Modern) => {
                 let outgoing = &self.server.outgoing;
@@ -87,7 +87,7 @@ impl Carrier {
         let recorded = self.record(vec![event], RecordTerms::of_call(true)).await;
         if recorded.is_err() {
             // The client can answer the question itself: nothing is in flight.
-            self.answer(Answer::Result(result));
+            self.answer(CallAnswer::Result(result));
             return Flow::Done;
         }
         if asks_nobody {
@@ -98,7 +98,7 @@ impl Carrier {
     }
 
     /// The leg has come to its end at the server. `plain` is the answer of a call without a record.
-    pub(super) async fn on_end(&mut self, outcome: LegOutcome, plain: Answer) -> Flow {
+    pub(super) async fn on_end(&mut self, outcome: LegOutcome, plain: CallAnswer) -> Flow {
         if !self.stage.is_recorded() {
             self.answer(plain);
             return Flow::Done;
@@ -132,6 +132,6 @@ impl Carrier {
 }
 
 /// The answer of a call whose result raincheck cannot read.
-fn invalid() -> Answer {
-    Answer::Failed(Failure::new(Reason::UpstreamInvalid, SideEffect::Unknown))
+fn invalid() -> CallAnswer {
+    CallAnswer::Failed(Failure::new(Reason::UpstreamInvalid, SideEffect::Unknown))
 }

@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use serde_json::value::RawValue;
 
 use super::id::{Fence, Incarnation};
-use super::state::{Digest, Leg, Outcome, Progress, Question, Reach, Stage, Task};
+use super::state::{Digest, Leg, Outcome, Progress, Question, QuestionStage, Reach, Task};
 use crate::mcp::error::{Failure, Reason};
 use crate::mcp::input::QUESTIONS_MAX;
 
 /// What may happen to a task.
 #[derive(Debug, Clone)]
-pub enum Event {
+pub enum TaskEvent {
     /// The owner of that fence reports. The events of a late owner are refused.
     Owner(Fence, OwnerEvent),
     /// The client answers, by key. Answers to unknown or answered keys are ignored (tasks.md, Task Update
@@ -141,11 +141,11 @@ pub enum Rejected {
 const LEFT: &str = "The client went away before it heard of this task";
 
 /// Decides what `event` does to `task` at `now_ms`. The store counts the revision.
-pub fn step(task: &Task, event: Event, now_ms: u64) -> Result<Step, Rejected> {
+pub fn step(task: &Task, event: TaskEvent, now_ms: u64) -> Result<Step, Rejected> {
     let mut next = task.clone();
     let effect = match event {
-        Event::Owner(fence, _) if fence != task.fence => return Err(Rejected::NotOwner),
-        Event::Owner(_, OwnerEvent::Told) if task.must_tell => {
+        TaskEvent::Owner(fence, _) if fence != task.fence => return Err(Rejected::NotOwner),
+        TaskEvent::Owner(_, OwnerEvent::Told) if task.must_tell => {
             // The client sees no change: the task ended when it ended.
             next.must_tell = false;
             next.resume = None;
@@ -156,42 +156,44 @@ pub fn step(task: &Task, event: Event, now_ms: u64) -> Result<Step, Rejected> {
         }
         _ if task.is_ended() => return Err(Rejected::Ended),
         // Nothing is in flight, or the owner gave the call up: it has nothing more to report.
-        Event::Owner(..) if task.owner.is_none() || task.released => {
+        TaskEvent::Owner(..) if task.owner.is_none() || task.released => {
             return Err(Rejected::NotOwner);
         }
-        Event::Owner(_, event) => owner_step(&mut next, event, now_ms)?,
-        Event::Answered { answers, by, waits } => answer(&mut next, answers, by, waits)?,
-        Event::Announced if task.announced => return Err(Rejected::Unchanged),
-        Event::Announced => {
+        TaskEvent::Owner(_, event) => owner_step(&mut next, event, now_ms)?,
+        TaskEvent::Answered { answers, by, waits } => answer(&mut next, answers, by, waits)?,
+        TaskEvent::Announced if task.announced => return Err(Rejected::Unchanged),
+        TaskEvent::Announced => {
             next.announced = true;
             None
         }
-        Event::Cancel {
+        TaskEvent::Cancel {
             reason: Some(CancelReason::AnswerRefused),
         } => fail(&mut next, task.failure(Reason::AnswerRefused)),
-        Event::Cancel { reason } => {
+        TaskEvent::Cancel { reason } => {
             next.status_message = reason.map(|_| LEFT.into());
             end(&mut next, Outcome::Cancelled)
         }
-        Event::Tick if task.due_ms().is_some_and(|due| due <= now_ms) => {
+        TaskEvent::Tick if task.due_ms().is_some_and(|due| due <= now_ms) => {
             fail(&mut next, task.failure(Reason::Deadline))
         }
-        Event::Tick => return Err(Rejected::Unchanged),
-        Event::Abandoned { fence, .. } | Event::Claimed { fence, .. } if fence != task.fence => {
+        TaskEvent::Tick => return Err(Rejected::Unchanged),
+        TaskEvent::Abandoned { fence, .. } | TaskEvent::Claimed { fence, .. }
+            if fence != task.fence =>
+        {
             return Err(Rejected::NotOwner);
         }
         // A parked modern call has nothing in flight: the replica that gets the answers carries it on.
-        Event::Abandoned { .. } | Event::Claimed { .. } if task.owner.is_none() => {
+        TaskEvent::Abandoned { .. } | TaskEvent::Claimed { .. } if task.owner.is_none() => {
             return Err(Rejected::Unchanged);
         }
-        Event::Abandoned { failure, .. } => {
+        TaskEvent::Abandoned { failure, .. } => {
             fail(&mut next, failure);
             // No replica reaches the lost owner's call: none can tell the server.
             next.must_tell = false;
             next.resume = None;
             None
         }
-        Event::Claimed {
+        TaskEvent::Claimed {
             by,
             reach,
             takeover,
@@ -201,22 +203,26 @@ pub fn step(task: &Task, event: Event, now_ms: u64) -> Result<Step, Rejected> {
             next.fence = Fence(task.fence.0 + 1);
             next.reach = reach;
             next.released = false;
-            match takeover {
-                Takeover::Resume => Some(Effect::Resume),
-                Takeover::Dispatch => {
-                    dispatch(&mut next);
-                    Some(Effect::Dispatch)
-                }
-                Takeover::Queue => {
-                    queue(&mut next);
-                    None
-                }
-            }
+            take_over(&mut next, takeover)
         }
     };
     // No two revisions have the same time, so that a client that compares times sees each change.
     next.updated_ms = now_ms.max(task.updated_ms + 1);
     Ok(Step { task: next, effect })
+}
+
+fn take_over(task: &mut Task, takeover: Takeover) -> Option<Effect> {
+    match takeover {
+        Takeover::Resume => Some(Effect::Resume),
+        Takeover::Dispatch => {
+            dispatch(task);
+            Some(Effect::Dispatch)
+        }
+        Takeover::Queue => {
+            queue(task);
+            None
+        }
+    }
 }
 
 fn owner_step(task: &mut Task, event: OwnerEvent, now_ms: u64) -> Result<Option<Effect>, Rejected> {
@@ -297,10 +303,10 @@ fn delivered(task: &mut Task, key: &str) -> Result<Option<Effect>, Rejected> {
     let Some(question) = question else {
         return Err(Rejected::Unchanged);
     };
-    let Stage::Answered(answer) = &question.stage else {
+    let QuestionStage::Answered(answer) = &question.stage else {
         return Err(Rejected::Unchanged);
     };
-    question.stage = Stage::Delivered(Digest::of(&[answer.get()]));
+    question.stage = QuestionStage::Delivered(Digest::of(&[answer.get()]));
     Ok(None)
 }
 
@@ -319,7 +325,7 @@ fn ask(
         key,
         origin,
         asked_ms: now_ms,
-        stage: Stage::Open(request),
+        stage: QuestionStage::Open(request),
     });
     Ok(None)
 }
@@ -347,13 +353,16 @@ fn queue(task: &mut Task) {
     task.leg = Leg::Queued;
     // The questions of a run end with it; only a modern leg goes out again with its answers.
     for question in &mut task.questions {
-        let goes_along = task.round > 0 && matches!(question.stage, Stage::Answered(_));
+        let goes_along = task.round > 0 && matches!(question.stage, QuestionStage::Answered(_));
         if !goes_along {
             question.origin = "".into();
-            question.stage = match std::mem::replace(&mut question.stage, Stage::Withdrawn) {
-                Stage::Open(_) | Stage::Withdrawn => Stage::Withdrawn,
-                Stage::Answered(answer) => Stage::Delivered(Digest::of(&[answer.get()])),
-                Stage::Delivered(digest) => Stage::Delivered(digest),
+            question.stage = match std::mem::replace(&mut question.stage, QuestionStage::Withdrawn)
+            {
+                QuestionStage::Open(_) | QuestionStage::Withdrawn => QuestionStage::Withdrawn,
+                QuestionStage::Answered(answer) => {
+                    QuestionStage::Delivered(Digest::of(&[answer.get()]))
+                }
+                QuestionStage::Delivered(digest) => QuestionStage::Delivered(digest),
             };
         }
     }
@@ -380,8 +389,8 @@ fn ask_round(
     task.round += 1;
     for question in &mut task.questions {
         // The leg that carried these answers has come to its end.
-        if let Stage::Answered(answer) = &question.stage {
-            question.stage = Stage::Delivered(Digest::of(&[answer.get()]));
+        if let QuestionStage::Answered(answer) = &question.stage {
+            question.stage = QuestionStage::Delivered(Digest::of(&[answer.get()]));
         }
     }
     task.request_state = request_state;
@@ -394,7 +403,7 @@ fn ask_round(
     for (origin, request) in requests {
         // The server's keys repeat from round to round; the client's must not.
         let key = format!("r{}-{origin}", task.round).into();
-        let stage = Stage::Open(request);
+        let stage = QuestionStage::Open(request);
         task.questions.push(Question {
             key,
             origin,
@@ -415,10 +424,10 @@ fn answer(
 ) -> Result<Option<Effect>, Rejected> {
     let mut changed = false;
     for question in &mut task.questions {
-        if matches!(question.stage, Stage::Open(_))
+        if matches!(question.stage, QuestionStage::Open(_))
             && let Some(answer) = answers.remove(&question.key)
         {
-            question.stage = Stage::Answered(answer);
+            question.stage = QuestionStage::Answered(answer);
             changed = true;
         }
     }
@@ -449,7 +458,7 @@ fn fail(task: &mut Task, failure: Failure) -> Option<Effect> {
 fn end(task: &mut Task, outcome: Outcome) -> Option<Effect> {
     task.outcome = Some(outcome);
     task.questions
-        .retain(|q| matches!(q.stage, Stage::Delivered(_)));
+        .retain(|q| matches!(q.stage, QuestionStage::Delivered(_)));
     task.request_state = None;
     task.must_tell = task.owner.is_some() && matches!(task.leg, Leg::Sent(_));
     if !task.must_tell {
@@ -466,9 +475,9 @@ pub fn repeats(task: &Task, answers: &BTreeMap<Box<str>, Box<RawValue>>) -> bool
             return true;
         };
         match &question.stage {
-            Stage::Open(_) | Stage::Withdrawn => true,
-            Stage::Answered(given) => given.get() == answer.get(),
-            Stage::Delivered(digest) => *digest == Digest::of(&[answer.get()]),
+            QuestionStage::Open(_) | QuestionStage::Withdrawn => true,
+            QuestionStage::Answered(given) => given.get() == answer.get(),
+            QuestionStage::Delivered(digest) => *digest == Digest::of(&[answer.get()]),
         }
     })
 }

@@ -39,7 +39,7 @@ impl<'a> Sender<'a> {
                 caller,
                 credentials: front.credentials(&parts.headers),
                 capabilities: capabilities.into(),
-                face: Era::Legacy,
+                client_era: Era::Legacy,
             },
         }
     }

@@ -18,8 +18,8 @@ use super::state::Runner;
 use super::terms::FollowTerms;
 use crate::mcp::error::says_not_run;
 use crate::store::StoreError;
+use crate::store::kv::{Kind, Name};
 use crate::store::ledger::NotCreated;
-use crate::store::notes::{Kind, Name};
 use crate::task::id::{Caller, TaskId};
 use crate::task::policy::Rule;
 use crate::task::state::{Digest, OnDisconnect, Outcome, Task};
@@ -161,14 +161,14 @@ impl Runner {
         for _ in 0..LINKS_MAX {
             if !self.ledger.has_room(&call.caller) {
                 // A new claim would stay behind without a call; a call that was begun can be joined.
-                let stands = self.notes.find(claim.name).await?;
+                let stands = self.kv.find(claim.name).await?;
                 if stands.is_none() {
                     return Err(NotAdmitted::Quota.into());
                 }
             }
             let fresh = TaskId::random();
             let value = claim.value(fresh);
-            let stands = self.notes.claim(claim.name, value, lifetime).await?;
+            let stands = self.kv.claim(claim.name, value, lifetime).await?;
             let id = match &stands {
                 None => fresh,
                 Some(stands) => claim.read(stands)?,
@@ -193,7 +193,7 @@ impl Runner {
                     };
                     if claim.name != head.name {
                         // Later calls need not follow the chain of calls that are over.
-                        self.notes.put(head.name, head.value(id), lifetime).await?;
+                        self.kv.put(head.name, head.value(id), lifetime).await?;
                     }
                     match self.begin(call, record).await? {
                         Begin::Made(begun) => {

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::state::Runner;
 use crate::store::StoreError;
-use crate::store::notes::{Kind, Name};
+use crate::store::kv::{Kind, Name};
 
 /// The life of the note: longer than clients wait for a call before it becomes a task.
 const LIFETIME: Duration = Duration::from_mins(10);
@@ -23,7 +23,7 @@ impl Runner {
     /// Notes that an answer to a question that no call asked here passed to the server.
     pub async fn tell_passed(&self, session: &[u8; 16], question: &str) -> Result<(), StoreError> {
         let name = note(session, question);
-        self.notes.put(name, "1".into(), LIFETIME).await
+        self.kv.put(name, "1".into(), LIFETIME).await
     }
 
     /// Whether the server has an answer from another replica. Asks the store once, and not at all if there

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::state::Runner;
+use crate::store::kv::{Kind, Name};
 use crate::store::ledger::Loaded;
-use crate::store::notes::{Kind, Name};
 use crate::task::id::TaskId;
 use crate::task::machine::{CancelReason, TaskEvent};
 use crate::task::state::{OnDisconnect, Task};
@@ -20,7 +20,7 @@ impl Runner {
         let window = window(task)?;
         let key = presence_key(task.id);
         // If the note is not written, the call may end before its client comes back.
-        let _ = self.notes.put(key, "1".into(), window).await;
+        let _ = self.kv.put(key, "1".into(), window).await;
         presence_pause(task)
     }
 
@@ -35,7 +35,7 @@ impl Runner {
             let cancelling = async {
                 tokio::time::sleep(window + SLACK).await;
                 // A client that waits now starts this wait anew when it goes.
-                if let Ok(None) = runner.notes.find(presence_key(id)).await
+                if let Ok(None) = runner.kv.find(presence_key(id)).await
                     && let Ok(Some(loaded)) = runner.ledger.load(id).await
                     && !loaded.task.announced
                 {

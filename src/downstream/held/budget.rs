@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::store::notes::ENTRIES_MAX;
+use crate::store::kv::ENTRIES_MAX;
 
 /// What the messages of one call may take in the store. The answer comes on top: it is the last
 /// thing said, and never goes.

@@ -12,7 +12,7 @@ use super::entry::Entry;
 use super::kept::Kept;
 use crate::downstream::legacy::pushes::SessionKey;
 use crate::lock::Mutex;
-use crate::store::notes::{ENTRIES_MAX, Name};
+use crate::store::kv::{ENTRIES_MAX, Name};
 
 /// Calls held at once. Beyond, a call ends with its client's connection.
 const HOLDS_MAX: usize = 1024;
@@ -237,7 +237,7 @@ mod tests {
         let caller = crate::task::id::Caller::from_bytes([1; 16]);
         let session = SessionKey::of(&caller, "s");
         let id = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
-        let name = Name::of(crate::store::notes::Kind::Events, &["x"]);
+        let name = Name::of(crate::store::kv::Kind::Events, &["x"]);
         let (_tail, receiver) = watch::channel(Tail::default());
         let held = holds.begin(name, session, &id("1"), receiver).unwrap();
         assert!(holds.find(name).is_some() && holds.find_begun(name).is_none());

@@ -12,8 +12,8 @@ use super::resume::Seal;
 use crate::downstream::heartbeat::Heartbeat;
 use crate::downstream::proxy::Shared;
 use crate::store::StoreError;
+use crate::store::kv::{Kind, Name};
 use crate::store::ledger::Ledger;
-use crate::store::notes::{Kind, Name};
 use crate::task::id::TaskId;
 
 /// A larger message, but for the answer, is shown to who is there and not kept.
@@ -229,8 +229,8 @@ impl Log {
         use std::sync::Arc;
 
         use crate::clock::{Clock, Manual};
-        use crate::store::ledger::Patience;
         use crate::store::memory::Memory;
+        use crate::store::patience::Patience;
         use crate::task::id::Caller;
 
         let clock: Arc<dyn Clock> = Arc::new(Manual::at(0));

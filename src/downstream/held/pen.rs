@@ -10,7 +10,7 @@ use super::entry::{Entry, Meaning};
 use super::live::Tail;
 use super::log::{Head, Log, Point, Written};
 use crate::store::StoreError;
-use crate::store::notes::ENTRIES_MAX;
+use crate::store::kv::ENTRIES_MAX;
 
 /// Between attempts to write into a log that its store did not take.
 pub(super) const RETRY: Duration = Duration::from_secs(1);

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::downstream::proxy::Shared;
-use crate::store::seal::{Place, Sealer};
+use crate::store::seal::{SealedField, Sealer};
 use crate::task::id::{Caller, TaskId};
 
 /// Under which name such a point is sealed.
@@ -42,8 +42,8 @@ impl Seal {
         }
     }
 
-    fn place(&self) -> Place<'_> {
-        Place {
+    fn place(&self) -> SealedField<'_> {
+        SealedField {
             task: self.hold,
             caller: &self.caller,
             field: FIELD,

@@ -375,18 +375,3 @@ fn not_created(why: &NotCreated, effect: SideEffect) -> CallAnswer {
         NotCreated::Taken | NotCreated::Store(_) => CallAnswer::StoreUnavailable(effect),
     }
 }
-
-#[cfg(test)]
-mod size {
-    #[test]
-    fn size() {
-        fn of<F>(_: impl FnOnce(super::Carrier) -> F) -> usize {
-            size_of::<F>()
-        }
-        panic!(
-            "carrier {} run {}",
-            size_of::<super::Carrier>(),
-            of(super::Carrier::run)
-        );
-    }
-}

@@ -17,16 +17,16 @@ use super::heartbeat::{self, Heartbeat};
 use super::inbound::idempotency::{digest, hide_key};
 use super::inbound::request::Modern;
 use super::inbound::requester::Requester;
-use super::inbound::route::{CallSpec, has_state_of_ours};
+use super::inbound::route::{CallTerms, has_state_of_ours};
 use super::keep_alive::keep_alive;
 use super::patience;
 use super::proxy::Shared;
 use super::reply::{self, Rpc};
 use crate::mcp::version::Era;
 use crate::mcp::{input, sse};
-use crate::runner::parked::{Comeback, HeardBy, Rejoined, read_state, unknown_state};
-use crate::runner::seat::{Answer, Client, Guard, Reply};
-use crate::runner::{Announce, Call, NotBegun};
+use crate::runner::responder::{CallAnswer, DeliveryGuard, Reply, Subscriber};
+use crate::runner::retry::{ClientRetry, NotifyBy, RetryOutcome, read_state, unknown_state};
+use crate::runner::{Announce, CallSpec, NotAdmitted};
 use crate::task::policy::Rule;
 use crate::upstream::{ClientHeaders, Forwarded, Outgoing};
 
@@ -35,7 +35,7 @@ pub(super) struct Asked<'a> {
     pub(super) modern: &'a Modern<'a>,
     pub(super) by: &'a Requester,
     pub(super) client_headers: ClientHeaders,
-    pub(super) spec: CallSpec<'a>,
+    pub(super) spec: CallTerms<'a>,
 }
 
 /// Carries the request, or joins the call that it is, and answers as it goes.
@@ -59,11 +59,11 @@ pub(super) async fn carry(front: &Shared, asked: &Asked<'_>) -> Response<Body> {
 }
 
 /// Begins the request. The caller answers it.
-pub(super) fn begin(front: &Shared, asked: &Asked<'_>) -> Result<Client, NotBegun> {
+pub(super) fn begin(front: &Shared, asked: &Asked<'_>) -> Result<Subscriber, NotAdmitted> {
     front.runner.call(call(asked))
 }
 
-fn call(asked: &Asked<'_>) -> Call {
+fn call(asked: &Asked<'_>) -> CallSpec {
     let spec = &asked.spec;
     let mut outgoing = outgoing(asked);
     if spec.claim.is_some() {
@@ -71,7 +71,7 @@ fn call(asked: &Asked<'_>) -> Call {
         outgoing.wants_progress = true;
         hide_key(&mut outgoing);
     }
-    Call {
+    CallSpec {
         caller: asked.by.caller,
         era: spec.era,
         face: Era::Modern,
@@ -132,13 +132,13 @@ async fn come_back(front: &Shared, asked: &Asked<'_>) -> Option<Response<Body>> 
         return Some(Rpc::error(id.get(), &unknown_state()).into_response());
     };
     Some(match front.runner.rejoin(comeback).await {
-        Rejoined::Unknown if may_be_the_servers => return None,
-        Rejoined::Unknown => Rpc::error(id.get(), &unknown_state()).into_response(),
-        Rejoined::Answer(answer) => Rpc::call_answer(id.get(), answer).into_response(),
-        Rejoined::Refused(error) => Rpc::error(id.get(), &error).into_response(),
-        Rejoined::StoreUnavailable => Rpc::store_unavailable(id.get()).into_response(),
-        Rejoined::Busy => Rpc::busy(id.get()).into_response(),
-        Rejoined::Follow(client) => {
+        RetryOutcome::Unknown if may_be_the_servers => return None,
+        RetryOutcome::Unknown => Rpc::error(id.get(), &unknown_state()).into_response(),
+        RetryOutcome::Answer(answer) => Rpc::call_answer(id.get(), answer).into_response(),
+        RetryOutcome::Refused(error) => Rpc::error(id.get(), &error).into_response(),
+        RetryOutcome::StoreUnavailable => Rpc::store_unavailable(id.get()).into_response(),
+        RetryOutcome::Busy => Rpc::busy(id.get()).into_response(),
+        RetryOutcome::Follow(client) => {
             let heartbeat = heartbeat(asked.modern, asked.spec.rule);
             let answered = (id.to_owned(), Rpc::call_answer as ToRpc);
             respond(answered, client, heartbeat, asked.by).await
@@ -146,14 +146,14 @@ async fn come_back(front: &Shared, asked: &Asked<'_>) -> Option<Response<Body>> 
     })
 }
 
-fn comeback(asked: &Asked<'_>) -> Option<Comeback> {
+fn comeback(asked: &Asked<'_>) -> Option<ClientRetry> {
     let request = &asked.modern.request;
     let state = request.params.get_str("requestState");
     let answers = match request.params.get("inputResponses") {
         None => Some(BTreeMap::new()),
         Some(raw) => input::responses_of(raw),
     };
-    Some(Comeback {
+    Some(ClientRetry {
         id: state.as_deref().and_then(read_state)?,
         caller: asked.by.caller,
         digest: digest(request),
@@ -166,15 +166,15 @@ fn comeback(asked: &Asked<'_>) -> Option<Comeback> {
     })
 }
 
-fn heard_by(asked: &Asked<'_>) -> HeardBy {
+fn heard_by(asked: &Asked<'_>) -> NotifyBy {
     let is_call = asked.modern.request.method == "tools/call";
     match &asked.spec.announce {
         Announce::Ticket(ticket) => {
             let patience = Duration::from_millis(asked.spec.rule.fallback_after_ms);
-            HeardBy::Ticket(patience, ticket.clone())
+            NotifyBy::Ticket(patience, ticket.clone())
         }
-        Announce::Task if is_call && asked.modern.meta.declares_tasks => HeardBy::Task,
-        Announce::Task => HeardBy::Waiting,
+        Announce::Task if is_call && asked.modern.meta.declares_tasks => NotifyBy::Task,
+        Announce::Task => NotifyBy::Waiting,
     }
 }
 
@@ -185,12 +185,12 @@ fn heartbeat(modern: &Modern<'_>, rule: &Rule) -> Option<Heartbeat> {
 }
 
 /// How an answer is said under a request's id.
-type ToRpc = fn(&str, Answer) -> Rpc;
+type ToRpc = fn(&str, CallAnswer) -> Rpc;
 
 /// The answer as one JSON body where it comes soon, else as a stream.
 async fn respond(
     (id, words): (Box<RawValue>, ToRpc),
-    mut client: Client,
+    mut client: Subscriber,
     heartbeat: Option<Heartbeat>,
     by: &Requester,
 ) -> Response<Body> {
@@ -215,7 +215,7 @@ async fn respond(
 /// is gone.
 struct Held {
     id: Box<RawValue>,
-    client: Client,
+    client: Subscriber,
     first: Option<String>,
     beat: Interval,
     heartbeat: Option<Heartbeat>,
@@ -235,13 +235,13 @@ enum Stage {
     Held(Held),
     /// The answer was taken. A piece behind it tells when it was sent, see
     /// [`Body::hold_until_sent`].
-    Answered(Guard),
-    Sent(Guard),
+    Answered(DeliveryGuard),
+    Sent(DeliveryGuard),
 }
 
 fn events(
     id: Box<RawValue>,
-    client: Client,
+    client: Subscriber,
     first: Option<String>,
     heartbeat: Option<Heartbeat>,
 ) -> BoxStream<'static, Bytes> {

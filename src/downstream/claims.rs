@@ -5,16 +5,16 @@ use serde_json::value::RawValue;
 use super::proxy::Shared;
 use super::reply::Rpc;
 use crate::mcp::error::{RpcError, SideEffect};
-use crate::runner::Call;
-use crate::runner::claim::{Claim, NotClaimed};
-use crate::runner::seat::Client;
+use crate::runner::CallSpec;
+use crate::runner::claim::{CallClaim, NotClaimed};
+use crate::runner::responder::Subscriber;
 
 /// Begins a call, or joins the one that it is.
 pub(super) async fn begin(
     front: &Shared,
-    claim: Option<Claim>,
-    call: Call,
-) -> Result<Client, NotClaimed> {
+    claim: Option<CallClaim>,
+    call: CallSpec,
+) -> Result<Subscriber, NotClaimed> {
     match claim {
         Some(claim) => front.runner.call_once(claim, call).await,
         None => Ok(front.runner.call(call)?),
@@ -26,7 +26,7 @@ pub(super) fn refused(id: &RawValue, why: &NotClaimed) -> Rpc {
     match why {
         NotClaimed::OtherCall => Rpc::error(id.get(), &other_call()),
         NotClaimed::StoreUnavailable => Rpc::store_lost(id.get(), SideEffect::None),
-        NotClaimed::NotBegun(why) => Rpc::not_begun(id.get(), why.reason()),
+        NotClaimed::NotAdmitted(why) => Rpc::not_begun(id.get(), why.reason()),
     }
 }
 

@@ -8,14 +8,14 @@ use crate::downstream::proxy::Shared;
 use crate::downstream::tools;
 use crate::mcp::tools::Tools;
 use crate::runner::Announce;
-use crate::task::ticket::{Names, Ticket, Tool};
+use crate::task::ticket::{CompanionNames, CompanionTool, Ticket};
 
 /// Where one caller's tickets are taken.
 pub(in crate::downstream) struct Desk<'a> {
     pub(super) front: &'a Shared,
     pub(super) companion: &'a Companion,
     pub(super) by: &'a Requester,
-    pub(super) names: Names,
+    pub(super) names: CompanionNames,
     tools: Option<Arc<Tools>>,
 }
 
@@ -41,7 +41,7 @@ impl<'a> Desk<'a> {
         front: &'a Shared,
         by: &'a Requester,
         companion: &'a Companion,
-        names: Names,
+        names: CompanionNames,
     ) -> Self {
         Self {
             front,
@@ -53,7 +53,7 @@ impl<'a> Desk<'a> {
     }
 
     /// The tool of ours that has this name.
-    pub(in crate::downstream) fn tool(&self, name: &str) -> Option<Tool> {
+    pub(in crate::downstream) fn tool(&self, name: &str) -> Option<CompanionTool> {
         self.names.tool(name)
     }
 
@@ -67,7 +67,7 @@ impl<'a> Desk<'a> {
     pub(in crate::downstream) fn announce(&self) -> Announce {
         Announce::Ticket(Ticket {
             names: self.names.clone(),
-            face: self.by.era,
+            client_era: self.by.era,
             takes_large_events: self.by.takes_large_events,
         })
     }

@@ -14,9 +14,9 @@ use super::reply::Rpc;
 use crate::mcp::request::Request;
 use crate::mcp::tools::Tools;
 use crate::mcp::version::Era;
-use crate::runner::seat::{Answer, Client, Reply};
+use crate::runner::responder::{CallAnswer, Reply, Subscriber};
 use crate::task::policy::{InputWhen, Plan, with_companion};
-use crate::task::ticket::Tool;
+use crate::task::ticket::CompanionTool;
 
 mod answers;
 pub(super) mod desk;
@@ -32,12 +32,12 @@ use desk::Desk;
 /// A client calls one of our tools.
 pub(super) async fn call(
     desk: &Desk<'_>,
-    tool: Tool,
+    tool: CompanionTool,
     request: &Request<'_>,
     headers: &HeaderMap,
 ) -> Response<Body> {
     let by = desk.by;
-    let (reads_events, words): (_, fn(&str, Answer) -> Rpc) = match by.era {
+    let (reads_events, words): (_, fn(&str, CallAnswer) -> Rpc) = match by.era {
         Era::Modern => (true, Rpc::answer),
         Era::Legacy => (by.reads_events, |id, answer| {
             Rpc::legacy_answer(id, answer).on_session()
@@ -62,12 +62,12 @@ pub(super) async fn list(front: &Shared, asked: &Asked<'_>) -> Response<Body> {
         Err(refused) => return refused,
     };
     let answer = match answer {
-        Answer::Result(result) => {
+        CallAnswer::Result(result) => {
             let is_whole = !asked.modern.request.params.contains("cursor");
             let capabilities = asked.modern.meta.capabilities.get();
-            Answer::Result(with_ours(front, asked.by, capabilities, result, is_whole).await)
+            CallAnswer::Result(with_ours(front, asked.by, capabilities, result, is_whole).await)
         }
-        Answer::Error(_) | Answer::Failed(_) | Answer::StoreUnavailable(_) => answer,
+        CallAnswer::Error(_) | CallAnswer::Failed(_) | CallAnswer::StoreUnavailable(_) => answer,
     };
     Rpc::answer(id, answer).guarded(Some(client.into_guard()))
 }
@@ -76,7 +76,7 @@ pub(super) async fn list(front: &Shared, asked: &Asked<'_>) -> Response<Body> {
 pub(super) async fn listed(
     front: &Shared,
     asked: &Asked<'_>,
-) -> Result<(Answer, Client), Response<Body>> {
+) -> Result<(CallAnswer, Subscriber), Response<Body>> {
     let id = asked.modern.request.id.get();
     let mut client = call::begin(front, asked)
         .map_err(|refused| Rpc::not_begun(id, refused.reason()).into_response())?;
@@ -87,7 +87,7 @@ pub(super) async fn listed(
 }
 
 /// The answer alone.
-async fn answer_of(client: &mut Client) -> Option<Answer> {
+async fn answer_of(client: &mut Subscriber) -> Option<CallAnswer> {
     loop {
         match client.next().await? {
             Reply::Relay(_) => {}

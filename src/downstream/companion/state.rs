@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::lock::Mutex;
 use crate::mcp::tools::Tools;
-use crate::task::ticket::Names;
+use crate::task::ticket::CompanionNames;
 
 /// `task_status` and `task_result` answer this long before `fallback_after`, so that the client's own
 /// timeout, which is the same for every call, never fires first.
@@ -38,9 +38,9 @@ impl Companion {
 
     /// What our tools are called beside the server's. `None`: the server has tools of all our names. Without the
     /// list, neither raincheck nor the client can know of a name that clashes.
-    pub(in crate::downstream) fn names(&self, tools: Option<&Tools>) -> Option<Names> {
+    pub(in crate::downstream) fn names(&self, tools: Option<&Tools>) -> Option<CompanionNames> {
         let is_taken = |name: &str| tools.is_some_and(|tools| tools.get(name).is_some());
-        Names::free(&self.prefix, is_taken)
+        CompanionNames::free(&self.prefix, is_taken)
     }
 
     fn unaware(&self) -> MutexGuard<'_, HashSet<[u8; 16]>> {

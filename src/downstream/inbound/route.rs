@@ -17,10 +17,10 @@ use crate::mcp::request::Request;
 use crate::mcp::tools::{Tool as ServerTool, Tools};
 use crate::mcp::version::Era;
 use crate::runner::Announce;
-use crate::runner::claim::Claim;
-use crate::runner::parked::read_state;
+use crate::runner::claim::CallClaim;
+use crate::runner::retry::read_state;
 use crate::task::policy::{InputWhen, Plan, Rule, Rules, plan, with_companion};
-use crate::task::ticket::{Names, Ticket, Tool};
+use crate::task::ticket::{CompanionNames, CompanionTool, Ticket};
 
 /// What becomes of a request.
 #[derive(Debug)]
@@ -37,10 +37,10 @@ pub(in crate::downstream) enum Route<'k> {
     /// `subscriptions/listen`.
     Listen,
     /// One of our own tools, which have these names for this client.
-    Companion(Tool, Names, &'k Companion),
+    Companion(CompanionTool, CompanionNames, &'k Companion),
     /// A list that does not pass as the server gives it.
-    List(Listed, CallSpec<'k>),
-    Call(CallSpec<'k>),
+    List(Listed, CallTerms<'k>),
+    Call(CallTerms<'k>),
 }
 
 /// What the server must be asked.
@@ -61,13 +61,13 @@ pub(in crate::downstream) enum Listed {
 
 /// How a request is carried.
 #[derive(Debug)]
-pub(in crate::downstream) struct CallSpec<'k> {
+pub(in crate::downstream) struct CallTerms<'k> {
     /// The server's.
     pub(in crate::downstream) era: Era,
     pub(in crate::downstream) rule: &'k Rule,
     pub(in crate::downstream) plan: Plan,
     /// What the call stands for beside itself.
-    pub(in crate::downstream) claim: Option<Claim>,
+    pub(in crate::downstream) claim: Option<CallClaim>,
     /// How the client hears of a task.
     pub(in crate::downstream) announce: Announce,
     /// The server calls the tool safe to repeat, and is believed.
@@ -202,12 +202,12 @@ fn call<'k>(modern: &Modern<'_>, by: &Requester, known: &Known<'k>) -> Result<Ro
     let announce = names.map_or(Announce::Task, |names| {
         Announce::Ticket(Ticket {
             names,
-            face: Era::Modern,
+            client_era: Era::Modern,
             takes_large_events: by.takes_large_events,
         })
     });
     let requires_task = tool.is_some_and(ServerTool::requires_task);
-    Ok(Route::Call(CallSpec {
+    Ok(Route::Call(CallTerms {
         era,
         rule,
         plan,
@@ -238,7 +238,7 @@ fn other<'k>(modern: &Modern<'_>, known: &Known<'k>) -> Result<Route<'k>, RpcErr
     if !is_spoken {
         return Err(RpcError::method_not_found());
     }
-    let spec = CallSpec {
+    let spec = CallTerms {
         era,
         rule: known.rules.for_tool("").0,
         plan: Plan::Held,

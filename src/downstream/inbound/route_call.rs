@@ -11,9 +11,9 @@ use crate::mcp::tasks_2025::Wish;
 use crate::mcp::tools::{OwnTask, Tool as ServerTool};
 use crate::mcp::version::Era;
 use crate::runner::Announce;
-use crate::runner::claim::Claim;
+use crate::runner::claim::CallClaim;
 use crate::task::policy::{InputWhen, Mode, Plan, Rule, Rules, plan, with_companion};
-use crate::task::ticket::{Names, Ticket, Tool};
+use crate::task::ticket::{CompanionNames, CompanionTool, Ticket};
 
 /// A finished task stays so long at least, however short a `ttl` is asked for.
 const RETENTION_MS_MIN: u64 = 1_000;
@@ -33,7 +33,7 @@ pub(in crate::downstream) enum CallRoute<'k> {
     /// To the server, on the client's own session.
     Pass,
     /// One of our own tools, which have these names for this client.
-    Companion(Tool, Names, &'k Companion),
+    Companion(CompanionTool, CompanionNames, &'k Companion),
     /// A task from the start.
     Task(Box<TaskSpec>),
     /// Raincheck carries the call for the client, which waits.
@@ -44,7 +44,7 @@ pub(in crate::downstream) enum CallRoute<'k> {
 #[derive(Debug)]
 pub(in crate::downstream) struct TaskSpec {
     pub(in crate::downstream) rule: Rule,
-    pub(in crate::downstream) claim: Option<Claim>,
+    pub(in crate::downstream) claim: Option<CallClaim>,
     pub(in crate::downstream) repeatable: bool,
     /// The server runs the tool as a task of its own, and in no other way.
     pub(in crate::downstream) requires_task: bool,
@@ -55,7 +55,7 @@ pub(in crate::downstream) struct TaskSpec {
 pub(in crate::downstream) struct CarrySpec<'k> {
     pub(in crate::downstream) rule: &'k Rule,
     pub(in crate::downstream) plan: Plan,
-    pub(in crate::downstream) claim: Option<Claim>,
+    pub(in crate::downstream) claim: Option<CallClaim>,
     pub(in crate::downstream) announce: Announce,
     pub(in crate::downstream) repeatable: bool,
     /// The server runs the tool as a task of its own, and in no other way.
@@ -223,7 +223,7 @@ fn plain<'k>(
     let announce = names.map_or(Announce::Task, |(_, names)| {
         Announce::Ticket(Ticket {
             names,
-            face: Era::Legacy,
+            client_era: Era::Legacy,
             takes_large_events: by.takes_large_events,
         })
     });

@@ -74,7 +74,7 @@ fn call(asked: &Asked<'_>) -> CallSpec {
     CallSpec {
         caller: asked.by.caller,
         era: spec.era,
-        face: Era::Modern,
+        client_era: Era::Modern,
         outgoing,
         rule: spec.rule.clone(),
         plan: spec.plan,

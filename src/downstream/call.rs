@@ -17,7 +17,7 @@ use super::heartbeat::{self, Heartbeat};
 use super::inbound::idempotency::{digest, hide_key};
 use super::inbound::request::Modern;
 use super::inbound::requester::Requester;
-use super::inbound::route::{CallTerms, has_state_of_ours};
+use super::inbound::route::modern::{CallTerms, has_state_of_ours};
 use super::keep_alive::keep_alive;
 use super::patience;
 use super::proxy::Shared;

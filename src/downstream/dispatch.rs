@@ -14,7 +14,7 @@ use super::inbound::access::Door;
 use super::inbound::envelope::era_by_headers;
 use super::inbound::request::{Inbound, Modern, ModernMessage};
 use super::inbound::requester::Requester;
-use super::inbound::route::{CallTerms, Known, Route, route};
+use super::inbound::route::modern::{CallTerms, Known, Route, route};
 use super::intake::{Read, read};
 use super::proxy::Shared;
 use super::reply::{self, Rpc, undecided};

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::super::body::Body;
 use super::super::inbound::idempotency;
 use super::super::inbound::requester::{ASKABLE, Requester};
-use super::super::inbound::route_call::{KnownOfCalls, TaskSpec};
+use super::super::inbound::route::call::{KnownOfCalls, TaskSpec};
 use super::super::legacy::pushes::SessionKey;
 use super::super::proxy::Shared;
 use super::super::reply::Rpc;

@@ -6,5 +6,3 @@ pub(super) mod idempotency;
 pub(super) mod request;
 pub(super) mod requester;
 pub(super) mod route;
-pub(super) mod route_call;
-pub(super) mod route_session;

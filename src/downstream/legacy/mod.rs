@@ -8,7 +8,7 @@ use super::body::Body;
 use super::dialect::Edit;
 use super::inbound::request::{Inbound, LegacyMessage};
 use super::inbound::requester::Requester;
-use super::inbound::route_session::{SessionRoute, route_session};
+use super::inbound::route::session::{SessionRoute, route_session};
 use super::proxy::Shared;
 use super::related::forget_length;
 use super::{dialect, facade, held, pass, reply};

@@ -15,7 +15,7 @@ use super::super::super::facade::said::{self, Said};
 use super::super::super::facade::stream;
 use super::super::super::inbound::idempotency;
 use super::super::super::inbound::requester::Requester;
-use super::super::super::inbound::route_call::{CallRoute, CarrySpec, route_call};
+use super::super::super::inbound::route::call::{CallRoute, CarrySpec, route_call};
 use super::super::super::proxy::Shared;
 use super::super::super::reply::{Rpc, undecided};
 use super::super::super::tools;

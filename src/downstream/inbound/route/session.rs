@@ -2,8 +2,8 @@
 
 use serde_json::value::RawValue;
 
-use super::request::LegacyMessage;
-use super::requester::Requester;
+use super::super::request::LegacyMessage;
+use super::super::requester::Requester;
 use crate::mcp::json::Object;
 use crate::mcp::request::Request;
 

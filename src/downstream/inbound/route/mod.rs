@@ -1,0 +1,85 @@
+//! What becomes of a request: decided once, from what it says, who sent it and what is known. Pure.
+//!
+//! A route that needs a word of the server names the question. The part that asks the question adds the answer to
+//! what is known and decides again, so that no question goes to the server before the decision needs it.
+
+use std::sync::Arc;
+
+use crate::mcp::tools::{Tool, Tools};
+use crate::mcp::version::Era;
+
+pub(in crate::downstream) mod call;
+pub(in crate::downstream) mod modern;
+pub(in crate::downstream) mod session;
+
+/// What the server must be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::downstream) enum Question {
+    Era,
+    Tools,
+}
+
+/// What is known of the server: more with each answer.
+#[derive(Debug, Clone, Default)]
+pub(in crate::downstream) struct KnownServer {
+    pub(in crate::downstream) era: Option<Era>,
+    /// It is decided how the server is spoken to.
+    pub(in crate::downstream) is_decided: bool,
+    /// The server is spoken to over HTTP.
+    pub(in crate::downstream) speaks_http: bool,
+    pub(in crate::downstream) tools: KnownTools,
+}
+
+/// The server's list of tools.
+#[derive(Debug, Clone, Default)]
+pub(in crate::downstream) enum KnownTools {
+    #[default]
+    NotAsked,
+    /// The list cannot be had now.
+    Unavailable,
+    Listed(Arc<Tools>),
+}
+
+impl KnownTools {
+    pub(in crate::downstream) fn is_asked(&self) -> bool {
+        !matches!(self, Self::NotAsked)
+    }
+
+    pub(in crate::downstream) fn listed(&self) -> Option<&Tools> {
+        match self {
+            Self::NotAsked | Self::Unavailable => None,
+            Self::Listed(tools) => Some(tools),
+        }
+    }
+
+    pub(in crate::downstream) fn get(&self, tool: &str) -> Option<&Tool> {
+        self.listed()?.get(tool)
+    }
+}
+
+/// Where the answer to a request for a list has the list.
+pub(in crate::downstream) fn list_member(method: &str) -> Option<&'static str> {
+    Some(match method {
+        "tools/list" => "tools",
+        "prompts/list" => "prompts",
+        "resources/list" => "resources",
+        "resources/templates/list" => "resourceTemplates",
+        _ => return None,
+    })
+}
+
+/// What a legacy server can be asked in the words of revision 2026-07-28. Its other methods were
+/// removed there (`initialize`, `ping`, `logging/setLevel`, `resources/subscribe`), or never were.
+pub(in crate::downstream) fn is_translated(method: &str) -> bool {
+    matches!(
+        method,
+        "completion/complete"
+            | "prompts/get"
+            | "prompts/list"
+            | "resources/list"
+            | "resources/read"
+            | "resources/templates/list"
+            | "tools/call"
+            | "tools/list"
+    )
+}

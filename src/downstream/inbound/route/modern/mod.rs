@@ -1,0 +1,245 @@
+//! What becomes of a modern client's request: decided once from what it says, who sent it and what is known. Pure.
+
+use std::borrow::Cow;
+
+use super::super::idempotency::claim_of;
+use super::super::request::Modern;
+use super::super::requester::Requester;
+use super::{KnownServer, Question, is_translated, list_member};
+use crate::downstream::companion::state::Companion;
+use crate::mcp::error::RpcError;
+use crate::mcp::json::is_object;
+use crate::mcp::params;
+use crate::mcp::request::Request;
+use crate::mcp::tools::Tool as ServerTool;
+use crate::mcp::version::Era;
+use crate::runner::Announce;
+use crate::runner::claim::CallClaim;
+use crate::runner::retry::read_state;
+use crate::task::policy::{InputWhen, Plan, Rule, Rules, plan, with_companion};
+use crate::task::ticket::{CompanionNames, CompanionTool, Ticket};
+
+/// What becomes of a request.
+#[derive(Debug)]
+pub(in crate::downstream) enum Route<'k> {
+    /// The decision needs a word of the server.
+    Ask(Question),
+    Refuse(RpcError),
+    /// To the server as it came.
+    Pass,
+    /// `server/discover`.
+    Discover,
+    /// `tasks/*`, about a task in the store.
+    Task,
+    /// `subscriptions/listen`.
+    Listen,
+    /// One of our own tools, which have these names for this client.
+    Companion(CompanionTool, CompanionNames, &'k Companion),
+    /// A list that does not pass as the server gives it.
+    List(Listed, CallTerms<'k>),
+    Call(CallTerms<'k>),
+}
+
+/// A list that does not pass as the server gives it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::downstream) enum Listed {
+    /// Our tools are in it.
+    WithOurs,
+    /// It is empty where the server has none.
+    MaybeEmpty,
+}
+
+/// How a request is carried.
+#[derive(Debug)]
+pub(in crate::downstream) struct CallTerms<'k> {
+    /// The server's.
+    pub(in crate::downstream) era: Era,
+    pub(in crate::downstream) rule: &'k Rule,
+    pub(in crate::downstream) plan: Plan,
+    /// What the call stands for beside itself.
+    pub(in crate::downstream) claim: Option<CallClaim>,
+    /// How the client hears of a task.
+    pub(in crate::downstream) announce: Announce,
+    /// The server calls the tool safe to repeat, and is believed.
+    pub(in crate::downstream) repeatable: bool,
+    /// The server runs the tool as a task of its own.
+    pub(in crate::downstream) native_task: bool,
+}
+
+/// What is known of the server and of raincheck when a request is routed.
+#[derive(Debug, Clone)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own that the decision needs"
+)]
+pub(in crate::downstream) struct Known<'k> {
+    pub(in crate::downstream) rules: &'k Rules,
+    /// A modern server's own tasks are the client's business.
+    pub(in crate::downstream) keeps_native_tasks: bool,
+    /// What the server calls read-only or idempotent may be run again.
+    pub(in crate::downstream) trusts_annotations: bool,
+    /// Our own tools, where they are wanted.
+    pub(in crate::downstream) companion: Option<&'k Companion>,
+    pub(in crate::downstream) server: KnownServer,
+    /// The caller was told that the server may have everything.
+    pub(in crate::downstream) had_stand_in: bool,
+    /// Calls of the tool that the request names may have to wait for their turn.
+    pub(in crate::downstream) is_limited: bool,
+    /// The store does not know the task that the request names.
+    pub(in crate::downstream) is_no_task_here: bool,
+}
+
+/// What becomes of a request of a modern client.
+pub(in crate::downstream) fn route<'k>(
+    modern: &Modern<'_>,
+    by: &Requester,
+    known: &Known<'k>,
+) -> Route<'k> {
+    let decided = match &*modern.request.method {
+        "server/discover" => Ok(Route::Discover),
+        "subscriptions/listen" => Ok(Route::Listen),
+        "tools/call" => call(modern, by, known),
+        method if method.starts_with("tasks/") && !known.is_no_task_here => Ok(Route::Task),
+        _ => other(modern, known),
+    };
+    decided.unwrap_or_else(Route::Refuse)
+}
+
+fn call<'k>(modern: &Modern<'_>, by: &Requester, known: &Known<'k>) -> Result<Route<'k>, RpcError> {
+    let (request, meta) = (&modern.request, &modern.meta);
+    let name = tool_name(request)?;
+    let rule = known.rules.for_tool(&name).0;
+    let names = match known.companion {
+        // A client that declares tasks follows them itself.
+        Some(companion) if !meta.declares_tasks => {
+            if !known.server.tools.is_asked() {
+                return Ok(Route::Ask(Question::Tools));
+            }
+            companion.names(known.server.tools.listed())
+        }
+        Some(_) | None => None,
+    };
+    if let (Some(names), Some(companion)) = (&names, known.companion)
+        && let Some(tool) = names.tool(&name)
+    {
+        return Ok(Route::Companion(tool, names.clone(), companion));
+    }
+    let is_retry = request.params.contains("inputResponses");
+    let plan = match &names {
+        // The client answers by coming back.
+        Some(_) => with_companion(rule, InputWhen::BeforeTask),
+        None => plan(rule, meta.declares_tasks, is_retry),
+    };
+    if plan == Plan::Refuse {
+        return Err(RpcError::tasks_required());
+    }
+    let claim = claim_of(modern, by, rule)?;
+    let Some(era) = known.server.era else {
+        return Ok(Route::Ask(Question::Era));
+    };
+    let may_pass = era == Era::Modern && known.server.speaks_http && plan == Plan::Held;
+    if may_pass && claim.is_none() && may_stream_past(modern, rule, known) {
+        return Ok(Route::Pass);
+    }
+    // A task is created before the server sees the call, so what the server would refuse must be found here first.
+    if !known.server.tools.is_asked() {
+        return Ok(Route::Ask(Question::Tools));
+    }
+    // Where the list cannot be had the check is left to the server.
+    let tool = known.server.tools.get(&name);
+    if let Some(tool) = tool {
+        let arguments = request.params.get("arguments");
+        params::check(tool, arguments, modern.headers).map_err(RpcError::header_mismatch)?;
+    }
+    let announce = names.map_or(Announce::Task, |names| {
+        Announce::Ticket(Ticket {
+            names,
+            client_era: Era::Modern,
+            takes_large_events: by.takes_large_events,
+        })
+    });
+    let requires_task = tool.is_some_and(ServerTool::requires_task);
+    Ok(Route::Call(CallTerms {
+        era,
+        rule,
+        plan,
+        claim,
+        announce,
+        repeatable: known.trusts_annotations && tool.is_some_and(|tool| tool.repeatable),
+        native_task: match era {
+            Era::Legacy => requires_task,
+            // A task of ours must not become one of the server's.
+            Era::Modern => known.keeps_native_tasks && !matches!(plan, Plan::Always { .. }),
+        },
+    }))
+}
+
+/// Everything else that the server answers.
+fn other<'k>(modern: &Modern<'_>, known: &Known<'k>) -> Result<Route<'k>, RpcError> {
+    let method = &*modern.request.method;
+    let Some(era) = known.server.era else {
+        return Ok(Route::Ask(Question::Era));
+    };
+    let listed = listed(modern, known);
+    let is_spoken = match era {
+        Era::Legacy => is_translated(method),
+        Era::Modern if known.server.speaks_http && listed.is_none() => return Ok(Route::Pass),
+        // A program that speaks both eras would keep to the other one, for everybody on it.
+        Era::Modern => known.server.speaks_http || method != "initialize",
+    };
+    if !is_spoken {
+        return Err(RpcError::method_not_found());
+    }
+    let spec = CallTerms {
+        era,
+        rule: known.rules.for_tool("").0,
+        plan: Plan::Held,
+        claim: None,
+        announce: Announce::Task,
+        repeatable: false,
+        native_task: known.keeps_native_tasks && era == Era::Modern,
+    };
+    Ok(match listed {
+        Some(listed) => Route::List(listed, spec),
+        None => Route::Call(spec),
+    })
+}
+
+fn listed(modern: &Modern<'_>, known: &Known<'_>) -> Option<Listed> {
+    let method = &*modern.request.method;
+    if method == "tools/list" && known.companion.is_some() && !modern.meta.declares_tasks {
+        return Some(Listed::WithOurs);
+    }
+    (known.had_stand_in && list_member(method).is_some()).then_some(Listed::MaybeEmpty)
+}
+
+/// Whether a call may go to the server as it came.
+fn may_stream_past(modern: &Modern<'_>, rule: &Rule, known: &Known<'_>) -> bool {
+    let (request, meta) = (&modern.request, &modern.meta);
+    // What speaks of tasks must not reach the server: only then the body is edited.
+    let hides_tasks = meta.declares_tasks && !known.keeps_native_tasks;
+    let untouched = !hides_tasks && !request.params.contains("task");
+    let has_heartbeat = rule.heartbeat && meta.progress_token.is_some();
+    // What streams past waits for no turn.
+    untouched && !has_heartbeat && !has_state_of_ours(request) && !known.is_limited
+}
+
+/// Whether the request's state has the form of ours.
+pub(in crate::downstream) fn has_state_of_ours(request: &Request<'_>) -> bool {
+    let state = request.params.get_str("requestState");
+    state.as_deref().and_then(read_state).is_some()
+}
+
+fn tool_name<'a>(request: &Request<'a>) -> Result<Cow<'a, str>, RpcError> {
+    let arguments = request.params.get("arguments");
+    if arguments.is_some_and(|raw| !is_object(raw)) {
+        return Err(RpcError::invalid_params(
+            "Invalid params: arguments must be an object",
+        ));
+    }
+    let name = request.params.get_str("name");
+    name.ok_or_else(|| RpcError::invalid_params("Invalid params: name must be a string"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,270 @@
+//! What becomes of the requests of modern clients, as tables.
+
+use std::time::Duration;
+
+use super::*;
+use crate::downstream::auth::Callers;
+use crate::downstream::inbound::request::{Inbound, ModernMessage};
+use crate::downstream::inbound::route::KnownTools;
+use crate::mcp::json::{Object, prepend};
+use crate::task::policy::Mode;
+
+/// A request: its method, its params, and what is in `_meta` beside the version.
+type Asked<'a> = (&'a str, &'a str, &'a str);
+
+const PLAIN: &str = r#""io.modelcontextprotocol/clientCapabilities":{}"#;
+const TASKS: &str = r#""io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;
+const CALL: Asked<'_> = ("tools/call", r#"{"name":"t"}"#, PLAIN);
+const CALL_WITH_TASKS: Asked<'_> = ("tools/call", r#"{"name":"t"}"#, TASKS);
+
+/// A modern server over HTTP, and rules as they are where the operator says nothing.
+fn known(rules: &Rules) -> Known<'_> {
+    Known {
+        rules,
+        keeps_native_tasks: false,
+        trusts_annotations: false,
+        companion: None,
+        server: KnownServer {
+            era: Some(Era::Modern),
+            is_decided: true,
+            speaks_http: true,
+            tools: KnownTools::NotAsked,
+        },
+        had_stand_in: false,
+        is_limited: false,
+        is_no_task_here: false,
+    }
+}
+
+fn decided((method, params, meta): Asked<'_>, known: &Known<'_>) -> String {
+    let version = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28""#;
+    let params = prepend(params, "_meta", &format!("{{{version},{meta}}}"));
+    let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
+    let mut head = hyper::Request::builder()
+        .header("mcp-protocol-version", "2026-07-28")
+        .header("mcp-method", method);
+    let params = Object::parse(&params).unwrap();
+    if let Some(name) = params.get_str("name") {
+        head = head.header("mcp-name", &*name);
+    }
+    let (parts, ()) = head.body(()).unwrap().into_parts();
+    let by = Requester::of(&Callers::new(&[1; 32]), &parts, Era::Modern, false);
+    let read = Inbound::read(text.as_bytes())
+        .modern(&parts.headers)
+        .unwrap();
+    let ModernMessage::Request(modern) = read else {
+        panic!("no request: {text}");
+    };
+    shown(&route(&modern, &by, known))
+}
+
+fn shown(route: &Route<'_>) -> String {
+    match route {
+        Route::Ask(question) => format!("ask {question:?}"),
+        Route::Refuse(error) => format!("refuse {}", error.code),
+        Route::Pass => "pass".into(),
+        Route::Discover => "discover".into(),
+        Route::Task => "task".into(),
+        Route::Listen => "listen".into(),
+        Route::Companion(tool, _, _) => format!("companion {tool:?}"),
+        Route::List(listed, _) => format!("list {listed:?}"),
+        Route::Call(spec) => {
+            let plan = match spec.plan {
+                Plan::Refuse => "refused",
+                Plan::Held => "held",
+                Plan::Auto { .. } => "auto",
+                Plan::Always { .. } => "always",
+            };
+            let is = |is: bool, word| if is { word } else { "" };
+            [
+                "call ",
+                plan,
+                is(spec.claim.is_some(), " claimed"),
+                is(matches!(spec.announce, Announce::Ticket(_)), " ticket"),
+                is(spec.native_task, " native"),
+            ]
+            .concat()
+        }
+    }
+}
+
+fn rules(rule: Rule) -> Rules {
+    Rules::new(rule, Vec::new())
+}
+
+#[test]
+fn what_is_no_call_goes_by_its_method() {
+    let rules = Rules::default();
+    let modern = known(&rules);
+    let (mut legacy, mut unknown, mut over_lines) =
+        (modern.clone(), modern.clone(), modern.clone());
+    legacy.server.era = Some(Era::Legacy);
+    unknown.server.era = None;
+    over_lines.server.speaks_http = false;
+    let elsewhere = Known {
+        is_no_task_here: true,
+        ..modern.clone()
+    };
+    for (method, known, expected) in [
+        ("server/discover", &unknown, "discover"),
+        ("subscriptions/listen", &unknown, "listen"),
+        ("tasks/get", &unknown, "task"),
+        ("tasks/get", &elsewhere, "pass"),
+        ("prompts/list", &unknown, "ask Era"),
+        ("prompts/list", &modern, "pass"),
+        ("prompts/list", &legacy, "call held"),
+        ("prompts/list", &over_lines, "call held"),
+        ("ping", &modern, "pass"),
+        ("ping", &legacy, "refuse -32601"),
+        ("ping", &over_lines, "call held"),
+        ("initialize", &modern, "pass"),
+        ("initialize", &over_lines, "refuse -32601"),
+    ] {
+        let params = r#"{"taskId":"x"}"#;
+        assert_eq!(
+            decided((method, params, PLAIN), known),
+            expected,
+            "{method}"
+        );
+    }
+}
+
+#[test]
+fn lists_are_read_where_something_of_ours_is_in_them() {
+    let (rules, companion) = (Rules::default(), Companion::new("our_", Duration::ZERO));
+    let plain = known(&rules);
+    let with_ours = Known {
+        companion: Some(&companion),
+        ..plain.clone()
+    };
+    let stood_in = Known {
+        had_stand_in: true,
+        ..plain.clone()
+    };
+    for (method, meta, known, expected) in [
+        ("tools/list", PLAIN, &plain, "pass"),
+        ("tools/list", PLAIN, &with_ours, "list WithOurs"),
+        ("tools/list", TASKS, &with_ours, "pass"),
+        ("prompts/list", PLAIN, &with_ours, "pass"),
+        ("prompts/list", PLAIN, &stood_in, "list MaybeEmpty"),
+        ("prompts/get", PLAIN, &stood_in, "pass"),
+    ] {
+        assert_eq!(decided((method, "{}", meta), known), expected, "{method}");
+    }
+}
+
+#[test]
+fn a_call_passes_where_nothing_of_ours_is_in_it() {
+    let rules = Rules::default();
+    let modern = known(&rules);
+    let mut unknown = modern.clone();
+    unknown.server.era = None;
+    let limited = Known {
+        is_limited: true,
+        ..modern.clone()
+    };
+    let key = format!(r#"{PLAIN},"io.raincheck/idempotencyKey":"k""#);
+    let bad_key = format!(r#"{PLAIN},"io.raincheck/idempotencyKey":1"#);
+    let state = r#"{"name":"t","requestState":"raincheck-1"}"#;
+    for (asked, known, expected) in [
+        (CALL, &modern, "pass"),
+        (CALL, &unknown, "ask Era"),
+        (CALL, &limited, "ask Tools"),
+        (CALL_WITH_TASKS, &modern, "ask Tools"),
+        (
+            ("tools/call", r#"{"name":"t"}"#, &*key),
+            &modern,
+            "ask Tools",
+        ),
+        (
+            ("tools/call", r#"{"name":"t"}"#, &*bad_key),
+            &unknown,
+            "refuse -32602",
+        ),
+        (
+            ("tools/call", r#"{"name":"t","task":{}}"#, PLAIN),
+            &modern,
+            "ask Tools",
+        ),
+        // The state of another server's.
+        (("tools/call", state, PLAIN), &modern, "pass"),
+        (
+            ("tools/call", r#"{"name":1}"#, PLAIN),
+            &unknown,
+            "refuse -32602",
+        ),
+        (
+            ("tools/call", r#"{"name":"t","arguments":[]}"#, PLAIN),
+            &unknown,
+            "refuse -32602",
+        ),
+    ] {
+        assert_eq!(decided(asked, known), expected, "{asked:?}");
+    }
+}
+
+#[test]
+fn a_call_is_carried_by_the_rule() {
+    let key = format!(r#"{PLAIN},"io.raincheck/idempotencyKey":"k""#);
+    let key = ("tools/call", r#"{"name":"t"}"#, &*key);
+    let with_mode = |mode| {
+        rules(Rule {
+            mode,
+            ..Rule::default()
+        })
+    };
+    for (mode, era, asked, expected) in [
+        (Mode::Auto, Era::Modern, CALL_WITH_TASKS, "call auto"),
+        (Mode::Always, Era::Modern, CALL_WITH_TASKS, "call always"),
+        (Mode::Never, Era::Modern, CALL_WITH_TASKS, "call held"),
+        (Mode::Always, Era::Legacy, CALL_WITH_TASKS, "call always"),
+        (Mode::Always, Era::Legacy, CALL, "call held"),
+        (Mode::Auto, Era::Modern, key, "call held claimed"),
+    ] {
+        let rules = with_mode(mode);
+        let mut known = known(&rules);
+        known.server.era = Some(era);
+        known.server.tools = KnownTools::Unavailable;
+        assert_eq!(decided(asked, &known), expected, "{mode:?} {era:?}");
+        let keeps = Known {
+            keeps_native_tasks: true,
+            ..known
+        };
+        let passes = asked == CALL_WITH_TASKS && mode == Mode::Never;
+        let is_native = era == Era::Modern && mode != Mode::Always;
+        let expected = match (passes, is_native) {
+            (true, _) => "pass".to_owned(),
+            (false, true) => format!("{expected} native"),
+            (false, false) => expected.to_owned(),
+        };
+        assert_eq!(decided(asked, &keeps), expected, "{mode:?} {era:?} kept");
+    }
+    let rules = rules(Rule {
+        require_tasks: true,
+        ..Rule::default()
+    });
+    let mut unknown = known(&rules);
+    unknown.server.era = None;
+    assert_eq!(decided(CALL, &unknown), "refuse -32021");
+}
+
+#[test]
+fn a_client_without_tasks_gets_a_ticket_where_there_are_companion_tools() {
+    let (rules, companion) = (Rules::default(), Companion::new("our_", Duration::ZERO));
+    let unasked = Known {
+        companion: Some(&companion),
+        ..known(&rules)
+    };
+    let mut asked = unasked.clone();
+    asked.server.tools = KnownTools::Unavailable;
+    let status = ("tools/call", r#"{"name":"task_status"}"#, PLAIN);
+    for (call, known, expected) in [
+        (CALL, &unasked, "ask Tools"),
+        (CALL, &asked, "call auto ticket"),
+        (status, &unasked, "ask Tools"),
+        (status, &asked, "companion Status"),
+        (CALL_WITH_TASKS, &asked, "call auto"),
+    ] {
+        assert_eq!(decided(call, known), expected, "{call:?}");
+    }
+}

@@ -1,4 +1,4 @@
-//! The link of one replica to everything around it: slow, cut for a while, or dead for ever.
+//! The links of one replica to the store and to the server: slow, cut for a while, or dead for ever.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -18,6 +18,13 @@ pub(crate) enum Fate {
     AnswerLost,
 }
 
+/// The other end of a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    Store,
+    Server,
+}
+
 #[derive(Debug)]
 pub(crate) struct Link {
     dice: Dice,
@@ -28,11 +35,26 @@ pub(crate) struct Link {
 struct State {
     /// The process was killed: nothing that it began goes on.
     is_dead: bool,
-    cut_until: Option<Instant>,
-    /// Cut commands get no answer at all until the link is back.
-    hangs: bool,
+    store: Cut,
+    server: Cut,
     /// Of a hundred commands so many get lost, or their answers.
     loss: u64,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Cut {
+    until: Option<Instant>,
+    /// Commands get no answer at all until the link is back.
+    hangs: bool,
+}
+
+impl State {
+    fn cut(&mut self, end: End) -> &mut Cut {
+        match end {
+            End::Store => &mut self.store,
+            End::Server => &mut self.server,
+        }
+    }
 }
 
 impl Link {
@@ -55,21 +77,23 @@ impl Link {
         self.state.lock().unwrap().is_dead
     }
 
-    pub(crate) fn cut(&self, length: Duration, hangs: bool) {
-        let mut state = self.state.lock().unwrap();
-        state.cut_until = Some(Instant::now() + length);
-        state.hangs = hangs;
+    pub(crate) fn cut(&self, end: End, length: Duration, hangs: bool) {
+        *self.state.lock().unwrap().cut(end) = Cut {
+            until: Some(Instant::now() + length),
+            hangs,
+        };
     }
 
     /// From now on nothing is lost.
     pub(crate) fn heal(&self) {
         let mut state = self.state.lock().unwrap();
-        state.cut_until = None;
+        state.store = Cut::default();
+        state.server = Cut::default();
         state.loss = 0;
     }
 
     /// Waits as long as the way takes. Never resolves in a process that was killed.
-    pub(crate) async fn way(&self) -> Fate {
+    pub(crate) async fn way(&self, end: End) -> Fate {
         let slow = self.dice.percent(2);
         let delay = if slow {
             self.dice.millis(100, 1_500)
@@ -78,13 +102,12 @@ impl Link {
         };
         tokio::time::sleep(delay).await;
         self.alive().await;
-        let (cut, hangs, loss) = {
-            let state = self.state.lock().unwrap();
-            let cut = state.cut_until.filter(|until| *until > Instant::now());
-            (cut, state.hangs, state.loss)
+        let (cut, loss) = {
+            let mut state = self.state.lock().unwrap();
+            (*state.cut(end), state.loss)
         };
-        if let Some(until) = cut {
-            if hangs {
+        if let Some(until) = cut.until.filter(|until| *until > Instant::now()) {
+            if cut.hangs {
                 tokio::time::sleep_until(until).await;
                 self.alive().await;
             }

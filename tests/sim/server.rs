@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::link::{Fate, Link};
+use crate::link::{End, Fate, Link};
 
 /// What the server does with one call.
 #[derive(Debug, Clone, Copy)]
@@ -145,7 +145,7 @@ async fn step(
 ) -> Option<(Event, Stage)> {
     match stage {
         Stage::Unsent(key) => {
-            match link.way().await {
+            match link.way(End::Server).await {
                 Fate::Through => {}
                 Fate::Lost => return Some((failed(SideEffect::None), Stage::Over)),
                 Fate::AnswerLost => {
@@ -193,7 +193,7 @@ async fn step(
 /// Waits for the end of the run.
 async fn end(run: Arc<Run>, link: &Link) -> (Event, Stage) {
     run.until(run.script.runs_for).await;
-    let event = match link.way().await {
+    let event = match link.way(End::Server).await {
         Fate::Through if *run.cancelled.borrow() => failed(SideEffect::Unknown),
         Fate::Through => Event::Result(raw(&format!(
             r#"{{"content":[{{"type":"text","text":"{}"}}]}}"#,
@@ -258,7 +258,7 @@ impl WrappedServer for LinkedServer {
 impl Control for Way {
     async fn answer(&self, _: &str, _: Answer) -> Result<(), Failure> {
         let lost = |effect| Failure::new(Reason::UpstreamReset, effect);
-        if self.link.way().await == Fate::Lost {
+        if self.link.way(End::Server).await == Fate::Lost {
             return Err(lost(SideEffect::None));
         }
         let run = self.run.borrow().clone();
@@ -269,7 +269,7 @@ impl Control for Way {
     }
 
     async fn cancel(&self) {
-        let fate = self.link.way().await;
+        let fate = self.link.way(End::Server).await;
         let run = self.run.borrow().clone();
         if let (Fate::Through | Fate::AnswerLost, Some(run)) = (fate, run) {
             run.cancelled.send_replace(true);

@@ -12,7 +12,7 @@ use raincheck::store::{Beat, Changes, Commit, Store, StoreError, Stored, Write};
 use raincheck::task::id::{Caller, Fence, Incarnation, Revision, TaskId};
 use raincheck::task::state::{Outcome, Task};
 
-use crate::link::{Fate, Link};
+use crate::link::{End, Fate, Link};
 
 /// A fault of the store that breaks ownership.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,7 +93,7 @@ impl LinkedStore {
         &self,
         command: impl Future<Output = Result<T, StoreError>> + Send,
     ) -> Result<T, StoreError> {
-        let fate = self.link.way().await;
+        let fate = self.link.way(End::Store).await;
         if fate == Fate::Lost {
             return Err(broken());
         }

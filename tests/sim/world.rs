@@ -27,7 +27,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use crate::dice::Dice;
-use crate::link::Link;
+use crate::link::{End, Link};
 use crate::server::{LinkedServer, Script, Server, raw};
 use crate::store::{CommitWatch, LinkedStore, Planted};
 
@@ -248,9 +248,14 @@ impl World {
                 let replica = parts.start(number).await;
                 self.replicas.lock().unwrap()[number] = replica;
             }
-            1 => link.cut(self.dice.millis(200, 2_000), false),
-            2 => link.cut(self.dice.millis(2_000, 12_000), false),
-            _ => link.cut(self.dice.millis(2_000, 12_000), true),
+            1 => link.cut(End::Server, self.dice.millis(200, 4_000), false),
+            // Often longer than a lease: others take over what this replica still carries.
+            2 => link.cut(End::Store, self.dice.millis(1_000, 15_000), false),
+            _ => {
+                let (length, hangs) = (self.dice.millis(1_000, 15_000), self.dice.percent(50));
+                link.cut(End::Store, length, hangs);
+                link.cut(End::Server, length, hangs);
+            }
         }
     }
 

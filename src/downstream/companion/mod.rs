@@ -3,23 +3,18 @@
 //!
 //! Requests that declare tasks never meet them. Where they are switched off nothing is read for them.
 
-use hyper::header::HeaderValue;
 use hyper::{HeaderMap, Response};
 use serde_json::value::RawValue;
 
-use super::accept::accepts_events;
 use super::body::Body;
 use super::call::{self, Asked};
+use super::inbound::requester::Requester;
 use super::intercept::Modern;
-use super::legacy::words::Request as LegacyRequest;
-use super::patience;
 use super::proxy::{Front, Shared};
 use super::reply::Rpc;
 use crate::mcp::request::Request;
 use crate::mcp::tools::Tools;
-use crate::mcp::version::Era;
 use crate::runner::seat::{Answer, Client, Reply};
-use crate::task::id::Caller;
 use crate::task::policy::{InputWhen, Plan, Rule, with_companion};
 use crate::task::ticket::{Names, Tool};
 
@@ -32,19 +27,18 @@ pub(super) mod state;
 
 pub use state::Companion;
 
-use desk::{Desk, Who};
+use desk::Desk;
 
 /// Where a modern client's calls are concerned. `None`: it follows tasks itself, or there is none.
 pub(super) async fn desk<'a>(
     front: &'a Shared,
     modern: &Modern<'_>,
-    caller: Caller,
-    credentials: Option<&HeaderValue>,
+    by: &'a Requester,
 ) -> Option<Desk<'a>> {
     if !is_for(front, modern, "tools/call") {
         return None;
     }
-    Desk::open(front, who(modern, caller, credentials.cloned())).await
+    Desk::open(front, by, modern.meta.capabilities.get()).await
 }
 
 /// Whether the answer to this request has our tools in it.
@@ -54,15 +48,6 @@ pub(super) fn is_listed(front: &Front, modern: &Modern<'_>) -> bool {
 
 fn is_for(front: &Front, modern: &Modern<'_>, method: &str) -> bool {
     front.companion.is_some() && modern.request.method == method && !modern.meta.declares_tasks
-}
-
-fn who(modern: &Modern<'_>, caller: Caller, credentials: Option<HeaderValue>) -> Who {
-    Who {
-        caller,
-        credentials,
-        capabilities: modern.meta.capabilities.get().into(),
-        face: Era::Modern,
-    }
 }
 
 /// A modern client calls one of our tools.
@@ -76,7 +61,7 @@ pub(super) async fn call(
         tool,
         id: request.id,
         arguments: request.params.get("arguments"),
-        streams: patience::takes_large_events(headers),
+        streams: desk.by.takes_large_events,
         headers,
         words: Rpc::answer,
     };
@@ -87,14 +72,14 @@ pub(super) async fn call(
 pub(super) async fn legacy_call(
     desk: &Desk<'_>,
     tool: Tool,
-    request: &LegacyRequest<'_>,
+    request: &Request<'_>,
     headers: &HeaderMap,
 ) -> Response<Body> {
     let asked = respond::Asked {
         tool,
         id: request.id,
         arguments: request.params.get("arguments"),
-        streams: accepts_events(headers) && patience::takes_large_events(headers),
+        streams: desk.by.reads_events && desk.by.takes_large_events,
         headers,
         words: |id, answer| Rpc::legacy_answer(id, answer).on_session(),
     };
@@ -111,8 +96,8 @@ pub(super) async fn list(front: &Shared, asked: &Asked<'_>, rule: Rule) -> Respo
     let answer = match answer {
         Answer::Result(result) => {
             let is_whole = !asked.modern.request.params.contains("cursor");
-            let who = who(asked.modern, asked.caller, asked.credentials.clone());
-            Answer::Result(with_ours(front, who, result, is_whole).await)
+            let capabilities = asked.modern.meta.capabilities.get();
+            Answer::Result(with_ours(front, asked.by, capabilities, result, is_whole).await)
         }
         Answer::Error(_) | Answer::Failed(_) | Answer::StoreUnavailable(_) => answer,
     };
@@ -148,7 +133,8 @@ async fn answer_of(client: &mut Client) -> Option<Answer> {
 /// one. `is_first`: it may be the only one.
 pub(super) async fn with_ours(
     front: &Shared,
-    who: Who,
+    by: &Requester,
+    capabilities: &str,
     page: Box<RawValue>,
     is_first: bool,
 ) -> Box<RawValue> {
@@ -171,7 +157,9 @@ pub(super) async fn with_ours(
             Err(_) => None,
         }
     } else {
-        Desk::open(front, who).await.map(|desk| desk.names)
+        Desk::open(front, by, capabilities)
+            .await
+            .map(|desk| desk.names)
     };
     let edited = names.and_then(|names| list::with(&page, &names, companion.wait_max));
     edited.unwrap_or(page)

@@ -11,13 +11,14 @@ use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout};
 
 use super::super::body::Body;
+use super::super::inbound::requester::Requester;
 use super::super::keep_alive::keep_alive;
 use super::super::patience;
 use super::super::proxy::Shared;
 use super::super::reply::{self, Rpc};
 use super::super::tasks::service::{CallerTasks, CancelOutcome, TaskError};
 use super::answers;
-use super::desk::{Desk, Who};
+use super::desk::Desk;
 use crate::mcp::error::SideEffect;
 use crate::mcp::json::{Object, raw};
 use crate::mcp::version::Era;
@@ -84,10 +85,10 @@ impl Desk<'_> {
     pub(in super::super) async fn respond(&self, asked: Asked<'_>) -> Response<Body> {
         let clerk = Clerk {
             front: Shared::clone(self.front),
-            who: self.who.clone(),
+            by: self.by.clone(),
             names: self.names.clone(),
             from: match asked.tool {
-                Tool::Answer => self.front.forwarded(asked.headers),
+                Tool::Answer => self.front.forwarded(self.by, asked.headers),
                 Tool::Status | Tool::Result | Tool::Cancel => Forwarded::default(),
             },
             wait_max: if asked.streams {
@@ -127,7 +128,7 @@ const SILENT_WAIT_MAX: Duration = Duration::from_secs(30);
 /// Answers for one caller.
 struct Clerk {
     front: Shared,
-    who: Who,
+    by: Requester,
     names: Names,
     /// For the next leg of a call whose question is answered.
     from: Forwarded,
@@ -140,7 +141,7 @@ impl Clerk {
         let answered = Box::pin(self.take(tool, &arguments.unwrap_or_default())).await;
         let text = match answered {
             Ok(answer) => return answer,
-            Err(refused) => ticket::refusal(self.who.face, refused.text()),
+            Err(refused) => ticket::refusal(self.by.era, refused.text()),
         };
         answer_of(text)
     }
@@ -166,14 +167,14 @@ impl Clerk {
         };
         Ok(answer_of(ticket::status(
             &self.names,
-            self.who.face,
+            self.by.era,
             &task,
             at,
         )))
     }
 
     fn tasks(&self) -> CallerTasks<'_> {
-        self.front.tasks_of(&self.who.caller)
+        self.front.tasks_of(&self.by.caller)
     }
 
     /// The task as soon as there is something to tell: it has ended or asks, the wait is over, or
@@ -215,10 +216,10 @@ impl Clerk {
             Outcome::Cancelled => return Err(Refused::Said("The call was cancelled.".into())),
         };
         let upstream = &self.front.upstream;
-        let fit = match (self.who.face, upstream.known_era()) {
+        let fit = match (self.by.era, upstream.known_era()) {
             (Era::Legacy, _) => result::for_legacy(result.get()).and_then(raw),
             (Era::Modern, Some(Era::Legacy)) => {
-                let known = upstream.last_discovered(*self.who.caller.as_bytes());
+                let known = upstream.last_discovered(*self.by.caller.as_bytes());
                 let info = known
                     .as_ref()
                     .and_then(|known| known.server_info.as_deref());

@@ -36,10 +36,8 @@ const LOOK: Duration = Duration::from_secs(16);
 
 impl Asked {
     /// Begins it. What is said ends with the answer, or without one where the client cancels. Dropped
-    /// before, the call runs on, as legacy calls do. `streams`: the client can hear more than the
-    /// answer.
-    pub(super) fn begin(mut self, streams: bool) -> Result<mpsc::Receiver<Said>, Rpc> {
-        self.streams = streams;
+    /// before, the call runs on, as legacy calls do.
+    pub(super) fn begin(self) -> Result<mpsc::Receiver<Said>, Rpc> {
         let front = Arc::clone(&self.front);
         let cancelled = CancellationToken::new();
         let running = Arc::clone(&front.facade.running);

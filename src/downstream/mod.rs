@@ -20,6 +20,7 @@ mod keep_alive;
 pub mod legacy;
 mod lingering;
 mod open;
+mod outbound;
 mod pass;
 mod patience;
 mod patient;

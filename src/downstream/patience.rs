@@ -11,6 +11,13 @@ use super::inbound::requester::Requester;
 /// what impatient proxies wait for a head; the official server's own stream begins after so long, too.
 pub(super) const MODERN: Duration = Duration::from_secs(15);
 
+/// For a legacy client over HTTP: long enough for a challenge to ride its own status, and short enough for the
+/// early stream by which a call survives its connection.
+pub(super) const LEGACY: Duration = Duration::from_secs(3);
+
+/// For a legacy client in front of a server over a line, which has no HTTP status to wait for.
+pub(super) const LINE: Duration = Duration::from_secs(1);
+
 /// For clients that lose a large answer on a stream: what clients and proxies of a minute bear.
 const LONGEST: Duration = Duration::from_secs(50);
 

@@ -12,7 +12,7 @@ use super::companion::state::Companion;
 use super::dialect::deliveries::Deliveries;
 use super::dialect::native::NativeTools;
 use super::facade::state::Facade;
-use super::held::live::Holds;
+use super::held::registry::ResumableCalls;
 use super::inbound::requester::Requester;
 use super::legacy::agreed::Agreed;
 use super::legacy::carried::Carried;
@@ -67,8 +67,8 @@ pub struct Front {
     pub deliveries: Arc<Deliveries>,
     pub native_tools: Arc<NativeTools>,
     pub agreed: Agreed,
-    /// The calls of legacy clients that are kept for them here.
-    pub holds: Arc<Holds>,
+    /// The calls of legacy clients that run here and outlive a dropped connection.
+    pub resumable: Arc<ResumableCalls>,
     pub facade: Facade,
     pub stand_ins: StandIns,
     /// Tools for clients without Tasks, where they are wanted.

@@ -35,6 +35,11 @@ impl Rpc {
         Self::of(envelope::error(id, &error.to_json()), status_of(error.code))
     }
 
+    /// An answer of the wrapped server as it is.
+    pub(super) fn passed(json: String) -> Self {
+        Self::of(json, StatusCode::OK)
+    }
+
     /// An error object as it is.
     pub(super) fn verbatim_error(id: &str, error: &RawValue) -> Self {
         Self::of(envelope::error(id, error.get()), StatusCode::OK)
@@ -205,13 +210,6 @@ pub(super) fn undecided(id: &RawValue, error: DiscoverError) -> Response<Body> {
         DiscoverError::Failed(failure) => Rpc::failure(id.get(), failure),
     }
     .into_response()
-}
-
-/// An answer of the wrapped server as it is.
-pub(super) fn passed(json: String) -> Response<Body> {
-    let mut response = Response::new(Body::ready(json));
-    response.headers_mut().insert(CONTENT_TYPE, JSON);
-    response
 }
 
 /// A refusal before any request was read: an error response without an id.

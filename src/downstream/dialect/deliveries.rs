@@ -1,4 +1,4 @@
-//! The sessions of this process that have open tasks, and the questions that are on open streams here.
+//! The sessions of this process that have open tasks, and the questions on open streams of `tasks/result`.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -12,19 +12,19 @@ use crate::lock::Mutex;
 use crate::task::id::{Caller, TaskId};
 use crate::task::state::Status;
 
-/// Sessions whose open tasks are remembered here. With one more, the one that was least recently
-/// used and has no stream is forgotten.
+/// Sessions whose open tasks are remembered. One more replaces the least recently used session that has no
+/// job.
 const SESSIONS_MAX: usize = 4096;
 
-/// All sessions of this process that have open tasks.
+/// The sessions of this process that have open tasks.
 #[derive(Debug, Default)]
 pub struct Deliveries(Mutex<Table>);
 
 #[derive(Debug, Default)]
 pub(super) struct Table {
     pub(super) sessions: HashMap<SessionKey, Session>,
-    /// Questions that are on open streams of `tasks/result` here, on how many: each is another chance
-    /// to see it, because an older one may be dead.
+    /// Questions on open streams of `tasks/result` here, and on how many: each stream is another chance to see
+    /// the question, because an older stream may be dead.
     pub(super) on_results: HashMap<Question, usize>,
     uses: u64,
 }
@@ -32,7 +32,7 @@ pub(super) struct Table {
 /// A question of a task, by its key, for one session.
 pub(super) type Question = (SessionKey, TaskId, Box<str>);
 
-/// A question that was put on the stream of a `tasks/result`. Dropped, the stream is closed.
+/// A question on the stream of a `tasks/result`. Dropped when the stream is closed.
 #[derive(Debug)]
 pub(super) struct OnResult {
     pub(super) deliveries: Arc<Deliveries>,
@@ -63,7 +63,7 @@ pub(super) struct Session {
     pub(super) caller: Caller,
     /// Open tasks, with the status that the client was last told of.
     pub(super) tasks: BTreeMap<TaskId, Status>,
-    /// What is to be looked at again.
+    /// Tasks whose questions were on a stream that closed: the job looks at them again.
     pub(super) again: BTreeSet<TaskId>,
     /// Wakes the job, while there is one.
     pub(super) job: Option<Arc<Notify>>,
@@ -75,7 +75,7 @@ impl Deliveries {
         self.0.lock()
     }
 
-    /// The task has this status now. True where its session was not told so yet.
+    /// Notes the status that the session is told of. True if the session did not know it.
     pub(super) fn is_news(&self, key: SessionKey, id: TaskId, status: Status) -> bool {
         let mut table = self.table();
         let session = table.sessions.get_mut(&key);

@@ -1,9 +1,7 @@
-//! Who tells a session of its tasks: one job for each session that has open tasks and a stream open
-//! here.
+//! Tells a session of its tasks: one job for each session that has open tasks and a GET stream on this replica.
 //!
-//! It pushes questions and changes of status on the session's GET stream. The record is what counts: a
-//! job that ends, or a replica that does, loses nothing that a later `tasks/get`, `tasks/result` or GET
-//! does not begin again.
+//! The job pushes questions, progress and changes of status on the GET stream. It keeps nothing that the records
+//! do not have: when the job or its replica ends, a later `tasks/get`, `tasks/result` or GET begins another.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,22 +23,22 @@ use crate::task::id::{Caller, TaskId};
 use crate::task::state::{Status, Task};
 use crate::task::view_2025;
 
-/// Open tasks of one session that are told of. More are polled.
+/// Open tasks of one session that the job tells of. The client polls further ones.
 const TASKS_MAX: usize = 256;
 
-/// How soon a stream that was full, or a store that did not answer, is tried again.
+/// The pause before a stream that was full, or a store that did not answer, is tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 
-/// Puts a question on the session's own stream. False where it is on that of a `tasks/result` here, or
-/// the stream is not open or slow.
+/// Puts a question on the session's GET stream. False where the stream of a `tasks/result` here has the
+/// question, or the GET stream is closed or slow.
 fn push(front: &Shared, question: &question::Question<'_>, text: String) -> bool {
     let table = front.deliveries.table();
     !table.on_results.contains_key(&owned(question)) && front.pushes.push(question.session, text)
 }
 
-/// Puts a question on the stream of a `tasks/result`. `None`: the session's own stream is open here.
+/// Puts a question on the stream of a `tasks/result`. `None`: the session's GET stream is open here.
 pub(super) fn put_on_result(front: &Shared, question: &question::Question<'_>) -> Option<OnResult> {
-    // At the same time as `push` decides the same: each question goes one way.
+    // Under the lock that `push` takes, so that each question goes to one kind of stream.
     let mut table = front.deliveries.table();
     if front.pushes.is_open(question.session) {
         return None;
@@ -61,7 +59,7 @@ pub(super) fn follow(front: &Shared, by: &Requester, id: TaskId, status: Status)
         return;
     };
     if session.tasks.len() >= TASKS_MAX && session.job.is_none() {
-        // Nobody looks whether they have ended.
+        // No job removes ended tasks: the oldest makes room.
         session.tasks.pop_first();
     }
     if session.tasks.len() < TASKS_MAX || session.tasks.contains_key(&id) {
@@ -70,7 +68,7 @@ pub(super) fn follow(front: &Shared, by: &Requester, id: TaskId, status: Status)
     }
 }
 
-/// This task has ended: where no job looks after it, it is forgotten here.
+/// Forgets a task that has ended, if no job tells of it.
 pub(super) fn ended(front: &Shared, by: &Requester, id: TaskId) {
     let Some(key) = by.session else { return };
     let mut table = front.deliveries.table();
@@ -85,14 +83,14 @@ pub(super) fn ended(front: &Shared, by: &Requester, id: TaskId) {
     }
 }
 
-/// The session's stream was opened here.
+/// The session opened its GET stream on this replica.
 pub(super) fn opened(front: &Shared, key: SessionKey) {
     if let Some(session) = front.deliveries.table().sessions.get_mut(&key) {
         run(front, key, session);
     }
 }
 
-/// Wakes the session's job, or starts it where there is a stream to tell on.
+/// Wakes the session's job, or starts one if the session's GET stream is open here.
 fn run(front: &Shared, key: SessionKey, session: &mut Session) {
     if let Some(job) = &session.job {
         job.notify_one();
@@ -128,17 +126,17 @@ struct Job {
     caller: Caller,
     woken: Arc<Notify>,
     watch: Watch,
-    /// On which stream the questions were put.
+    /// The number of the stream that has the questions.
     stream: u64,
-    /// The keys of those that are open, for each task that is watched.
+    /// For each watched task, the keys of the open questions that are on the stream.
     asked: BTreeMap<TaskId, BTreeSet<Box<str>>>,
-    /// And what was told of their progress.
+    /// For each watched task, the progress that the client was told.
     heard: BTreeMap<TaskId, progress::Heard>,
-    /// When other replicas are to be told that the questions are there.
+    /// When other replicas are told again that the questions are on this stream.
     tell_again: Instant,
-    /// What may have changed.
+    /// Tasks that may have changed.
     pending: BTreeSet<TaskId>,
-    /// What is to be tried again a little later.
+    /// Tasks that are looked at again after a pause.
     again: BTreeSet<TaskId>,
 }
 
@@ -152,8 +150,8 @@ impl Job {
         }
     }
 
-    /// Takes in what is new of the session. False at the end: then the next one to speak of its
-    /// tasks starts another job.
+    /// Takes over what the session has new. False when the job is over: the next request about the session's
+    /// tasks starts another.
     fn goes_on(&mut self) -> bool {
         let mut table = self.front.deliveries.table();
         let Some(session) = table.sessions.get_mut(&self.key) else {
@@ -168,7 +166,7 @@ impl Job {
             return false;
         };
         if stream != self.stream {
-            // What was said on another stream may never have arrived.
+            // Questions on the previous stream may never have arrived.
             self.stream = stream;
             self.asked.values_mut().for_each(BTreeSet::clear);
             self.pending.extend(self.asked.keys());
@@ -230,7 +228,7 @@ impl Job {
     async fn tell(&mut self, task: &Task) {
         let (front, key) = (&self.front, self.key);
         if front.deliveries.is_news(key, task.id, task.status()) {
-            // One that is dropped is made up for by the client's next poll.
+            // A client that misses the notification learns of the status with its next poll.
             let now_ms = front.runner.ledger().now_ms();
             front.pushes.push(key, notification(task, now_ms));
         }

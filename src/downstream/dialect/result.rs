@@ -4,25 +4,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use futures_util::stream::{self, BoxStream, StreamExt as _};
 use hyper::Response;
 use serde_json::value::RawValue;
-use tokio::time::{Instant, Interval};
+use tokio::time::Instant;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::super::body::Body;
 use super::super::inbound::requester::Requester;
-use super::super::keep_alive::keep_alive;
 use super::super::legacy::pushes::SessionKey;
+use super::super::outbound::stream::{ResponseEvent, ResponseSource, respond};
+use super::super::patience;
 use super::super::proxy::Shared;
-use super::super::reply::{self, Rpc};
+use super::super::reply::Rpc;
 use super::super::tasks::refusal::{Refusal, task_id};
 use super::said::{self, Stream};
 use super::{deliveries, delivery, progress, question, requests};
 use crate::mcp::error::RpcError;
 use crate::mcp::request::Request;
-use crate::mcp::{sse, tasks_2025};
+use crate::mcp::tasks_2025;
 use crate::runner::watch::Watch;
 use crate::store::StoreError;
 use crate::task::id::{Caller, TaskId};
@@ -31,9 +30,6 @@ use crate::task::view_2025;
 
 /// What is carried here may still end in a way that says more, when raincheck is about to.
 const LAST_WORDS: Duration = Duration::from_millis(200);
-
-/// How long the head of an answer waits for the first word, where its client takes large events.
-const HEAD_PATIENCE: Duration = Duration::from_secs(3);
 
 /// How soon a store that did not answer is asked again, and whether the stream on which a question
 /// was said is still open.
@@ -62,41 +58,9 @@ async fn wait_for(
     id: &RawValue,
     task: TaskId,
 ) -> Result<Response<Body>, Refusal> {
-    let mut waiting = Waiting::begin(front, by, id, task).await?;
-    if !by.reads_events {
-        loop {
-            if let Said::Answer(answer) = waiting.next().await {
-                return Ok(answer.into_response());
-            }
-        }
-    }
-    let first = match tokio::time::timeout(by.head_patience(HEAD_PATIENCE), waiting.next()).await {
-        Ok(Said::Answer(answer)) => return Ok(answer.into_response()),
-        Ok(Said::Message(message)) => Some(message),
-        Err(_elapsed) => None,
-    };
-    Ok(reply::event_stream(Body::Events(events(waiting, first))))
-}
-
-fn events(waiting: Waiting, first: Option<String>) -> BoxStream<'static, Bytes> {
-    let first = stream::iter(first.map(|message| sse::event(&message)));
-    let rest = stream::unfold((Some(waiting), keep_alive()), |(waiting, beat)| async {
-        let (mut waiting, mut beat): (Waiting, Interval) = (waiting?, beat);
-        tokio::select! {
-            said = waiting.next() => Some(match said {
-                Said::Message(message) => (sse::event(&message), (Some(waiting), beat)),
-                Said::Answer(answer) => (sse::event(&answer.json), (None, beat)),
-            }),
-            _ = beat.tick() => Some((sse::COMMENT, (Some(waiting), beat))),
-        }
-    });
-    first.chain(rest).boxed()
-}
-
-enum Said {
-    /// A question, or progress.
-    Message(String),
-    Answer(Rpc),
+    let waiting = Waiting::begin(front, by, id, task).await?;
+    let patience = by.reads_events.then(|| by.head_patience(patience::LEGACY));
+    Ok(respond(waiting, patience, None).await)
 }
 
 struct Waiting {
@@ -166,43 +130,10 @@ impl Waiting {
         Ok(waiting)
     }
 
-    /// What to say next. After the answer nothing follows.
-    ///
-    /// Cancel safe.
-    async fn next(&mut self) -> Said {
-        loop {
-            let mut look_again = false;
-            if self.dirty {
-                look_again = self.read().await.is_err();
-            }
-            if let Some(answer) = self.answer.take() {
-                return Said::Answer(answer);
-            }
-            if let Some(message) = self.message().await {
-                return Said::Message(message);
-            }
-            look_again |= !self.open.is_empty();
-            let again = Instant::now() + LOOK_AGAIN;
-            let asks = !self.asked.is_empty();
-            tokio::select! {
-                _ = self.watch.changed() => self.dirty = true,
-                () = tokio::time::sleep_until(again), if look_again => {}
-                () = tokio::time::sleep_until(self.tell_again), if asks => {
-                    self.tell_others().await;
-                }
-                // What is carried here ends in time; what is not may take any time.
-                () = self.front.closing.cancelled(), if !self.carried_here => {
-                    return self.closing();
-                }
-                () = halted(&self.front) => return self.closing(),
-            }
-        }
-    }
-
     /// Any other replica can tell the end.
-    fn closing(&self) -> Said {
+    fn closing(&self) -> ResponseEvent {
         let error = RpcError::internal("The proxy is shutting down; ask again");
-        Said::Answer(Rpc::error(self.id.get(), &error))
+        ResponseEvent::Answer(Rpc::error(self.id.get(), &error))
     }
 
     /// What is to be said before the end. It is said once: on the session's own stream where that is
@@ -311,6 +242,38 @@ impl Waiting {
             Ok(result) => Rpc::result(id, &result),
             Err(_) => unreadable(id),
         })
+    }
+}
+
+impl ResponseSource for Waiting {
+    async fn next(&mut self) -> Option<ResponseEvent> {
+        loop {
+            let mut look_again = false;
+            if self.dirty {
+                look_again = self.read().await.is_err();
+            }
+            if let Some(answer) = self.answer.take() {
+                return Some(ResponseEvent::Answer(answer));
+            }
+            if let Some(message) = self.message().await {
+                return Some(ResponseEvent::Message(message));
+            }
+            look_again |= !self.open.is_empty();
+            let again = Instant::now() + LOOK_AGAIN;
+            let asks = !self.asked.is_empty();
+            tokio::select! {
+                _ = self.watch.changed() => self.dirty = true,
+                () = tokio::time::sleep_until(again), if look_again => {}
+                () = tokio::time::sleep_until(self.tell_again), if asks => {
+                    self.tell_others().await;
+                }
+                // What is carried here ends in time; what is not may take any time.
+                () = self.front.closing.cancelled(), if !self.carried_here => {
+                    return Some(self.closing());
+                }
+                () = halted(&self.front) => return Some(self.closing()),
+            }
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use super::intercept::is_translated;
 use super::legacy::words::Words;
 use super::proxy::Shared;
 use super::reply::{self, Rpc};
-use super::{cancels, held};
+use super::{cancels, held, patience as head_patience};
 use crate::mcp::error::RpcError;
 use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::json::Object;
@@ -33,11 +33,9 @@ mod hear;
 mod patience;
 mod questions;
 mod round;
-pub(super) mod said;
 mod session;
 pub(super) mod state;
 mod stays;
-pub(super) mod stream;
 mod table;
 mod words;
 
@@ -208,9 +206,10 @@ async fn answer(
                     None => asked,
                 })
                 .and_then(|asked| asked.edited(edit.flatten()).begin());
-            let held = held::Call::of(front, by, headers, request.id, method, &request.params);
+            let held =
+                held::ResumableCall::of(front, by, headers, request.id, method, &request.params);
             return match begun {
-                Ok(said) => stream::answer(front, by, held, said).await,
+                Ok(events) => held::respond(front, by, held, events, head_patience::LEGACY).await,
                 Err(refused) => refused.on_session().into_response(),
             };
         }

@@ -1,4 +1,4 @@
-//! A call that can be held: whose it is, and how its server is told that nobody waits.
+//! A call that can be resumed: who made it, and how the server is told that no client waits.
 
 use std::time::Duration;
 
@@ -19,47 +19,48 @@ use crate::mcp::meta::PROGRESS_TOKEN;
 use crate::task::id::Caller;
 use crate::task::policy::Rule;
 
-/// Clients of earlier revisions take an event without data for a message that is no JSON.
+/// The first revision in which events may have no data. Clients of earlier ones read such an event as a message
+/// that is no JSON.
 const FIRST_WITH_PRIMING: &str = "2025-11-25";
 
-/// Whose call it is: only the same caller on the same session can come back to it.
+/// A session of a caller: only the same caller on the same session can come back to a call.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct CallerSession {
     pub(super) caller: Caller,
-    pub(super) session: Box<str>,
+    pub(super) id: Box<str>,
 }
 
-impl Place {
+impl CallerSession {
     pub(super) fn of(by: &Requester, headers: &HeaderMap) -> Option<Self> {
-        let session = headers.get(SESSION_ID)?.to_str().ok()?.into();
+        let id = headers.get(SESSION_ID)?.to_str().ok()?.into();
         let caller = by.caller;
-        Some(Self { caller, session })
+        Some(Self { caller, id })
     }
 
     pub(super) fn key(&self) -> SessionKey {
-        SessionKey::of(&self.caller, &self.session)
+        SessionKey::of(&self.caller, &self.id)
     }
 }
 
-/// A call that can be held.
-pub(in crate::downstream) struct Call {
-    pub(super) place: Place,
-    /// The request's.
+/// A call that can be resumed: it goes on when its connection is cut.
+pub(in crate::downstream) struct ResumableCall {
+    pub(super) session: CallerSession,
+    /// The id of the request.
     pub(super) id: Box<RawValue>,
     pub(super) progress_token: Option<Box<RawValue>>,
-    /// Since when its client waits.
+    /// Since when the client waits.
     pub(super) began: Instant,
     pub(super) rule: Rule,
     pub(super) primes: bool,
     pub(super) stop: Stop,
 }
 
-/// Tells the server that nobody waits any more. Not begun before that is so.
+/// Tells the server that no client waits. Polled only when that is so.
 pub(super) type Stop = BoxFuture<'static, ()>;
 
-impl Call {
-    /// `None`: a request that is no call on a session, one of a client that reads no event streams,
-    /// or one that shall become a task.
+impl ResumableCall {
+    /// `None`: the request is no call on a session, its client reads no event streams, or the call becomes a
+    /// task.
     pub(in crate::downstream) fn of(
         front: &Shared,
         by: &Requester,
@@ -79,7 +80,7 @@ impl Call {
         let token = meta.and_then(|meta| meta.get(PROGRESS_TOKEN));
         let tool = params.get_str("name").unwrap_or_default();
         Some(Self {
-            place: Place::of(by, headers)?,
+            session: CallerSession::of(by, headers)?,
             id: id.to_owned(),
             progress_token: token.map(ToOwned::to_owned),
             began: Instant::now(),
@@ -89,13 +90,13 @@ impl Call {
         })
     }
 
-    /// The most that one message of it may be.
+    /// The largest message that the server may send.
     pub(super) fn bytes_max(&self) -> usize {
         usize::try_from(self.rule.result_bytes_max).unwrap_or(usize::MAX)
     }
 
-    /// How long the head of its answer waits for the first word. What its client hears of it while the
-    /// server says nothing, it hears on a stream.
+    /// How long the head of the response waits for the first event. A client that is sent progress while the
+    /// server is silent gets its stream early.
     pub(in crate::downstream) fn head_patience(&self, by: &Requester, usual: Duration) -> Duration {
         if self.rule.heartbeat && self.progress_token.is_some() {
             return usual;
@@ -103,8 +104,8 @@ impl Call {
         by.head_patience(usual)
     }
 
-    /// With what tells the server that nobody waits any more: a `notifications/cancelled` of the
-    /// client's own session, which `tell` sends.
+    /// How the server is told that no client waits: `tell` sends a `notifications/cancelled` on the client's
+    /// session.
     pub(in crate::downstream) fn stopped_by<F>(self, tell: impl FnOnce(String) -> F) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
@@ -114,7 +115,7 @@ impl Call {
     }
 }
 
-/// What tells a server that a call takes too long.
+/// Tells a server that a call takes too long.
 pub(super) fn cancel_of(id: &RawValue) -> String {
     let mut params = Writer::object();
     params.raw("requestId", id.get());
@@ -122,7 +123,7 @@ pub(super) fn cancel_of(id: &RawValue) -> String {
     envelope::notification("notifications/cancelled", &params.end())
 }
 
-/// Whether a client takes an event without data for what it is.
+/// Whether the client understands events without data.
 pub(super) fn primes(headers: &HeaderMap) -> bool {
     let version = headers.get(PROTOCOL_VERSION);
     version.is_some_and(|version| version.as_bytes() >= FIRST_WITH_PRIMING.as_bytes())

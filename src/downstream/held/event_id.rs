@@ -1,11 +1,11 @@
-//! The ids of our events.
+//! The ids of the events that raincheck numbers itself.
 
 use crate::task::id::TaskId;
 
-/// What our event ids begin with: `raincheck/<hold>/<number>`.
+/// Begins every such id: `raincheck/<call>/<number>`.
 pub(super) const PREFIX: &str = "raincheck/";
 
-/// What an event's id is, on every replica.
-pub(super) fn event_id(hold: TaskId, number: u64) -> String {
-    format!("{PREFIX}{hold}/{number}")
+/// The id of an event, the same on every replica.
+pub(super) fn event_id(call: TaskId, number: u64) -> String {
+    format!("{PREFIX}{call}/{number}")
 }

@@ -1,14 +1,13 @@
-//! The log of a held call in the store: what was said, and who it is that writes.
+//! The event log of one call in the store, with the note that names its owner.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 
-use super::call::Place;
-use super::entry::{Entry, Meaning};
-use super::resume::Seal;
+use super::call::CallerSession;
+use super::entry::{EntryKind, LogEntry};
+use super::owner::{LogOwner, SealedPoint, StoredOwner};
+use super::point_seal::PointSeal;
 use crate::downstream::heartbeat::Heartbeat;
 use crate::downstream::proxy::Shared;
 use crate::store::StoreError;
@@ -16,97 +15,45 @@ use crate::store::ledger::Ledger;
 use crate::store::notes::{Kind, Name};
 use crate::task::id::TaskId;
 
-/// A larger message, but for the answer, is shown to who is there and not kept.
+/// The log does not keep larger messages: only the readers that are connected get them. It keeps every answer.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
-/// What there is of a call whose owner is gone.
-#[derive(Debug)]
-pub(super) enum Left {
-    /// The server has the rest behind this event, and the log has so many entries.
+/// What is left of a call whose owner is gone.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// The server has the rest behind this event; the log has entries up to this number.
     Resumable { event_id: String, last: u64 },
-    /// All that its client waits for.
+    /// The log has the answer.
     Answered,
-    /// Nobody can carry it on.
+    /// No replica can continue the call.
     Lost,
 }
 
-/// What another replica must know to read on.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Head {
-    /// Who writes: an incarnation.
-    pub(super) owner: Box<str>,
-    /// The request's id, for an answer in place of the one that will never come.
-    pub(super) id: Box<RawValue>,
-    pub(super) began_ms: u64,
-    pub(super) terms: Terms,
-    /// Where the server can be come back to, if an event without a message told that last.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) point: Option<Point>,
-    /// The client's progress token, where it shall hear that the call runs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) heartbeat: Option<Box<RawValue>>,
-    /// All that was said is in the log.
-    #[serde(default)]
-    pub(super) is_over: bool,
-}
-
-/// A head as it is in the store.
+/// The event log of one call. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(super) struct Written(Bytes);
-
-/// What the rules said when the call began.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(super) struct Terms {
-    pub(super) ends_ms: u64,
-    pub(super) retention_ms: u64,
-    pub(super) bytes_max: usize,
-}
-
-/// Behind which entry of the log that was, and the server's own id of it, sealed.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Point {
-    pub(super) behind: u64,
-    pub(super) sealed: Box<str>,
-}
-
-impl Head {
-    /// Goes on from what was heard before.
-    pub(super) async fn heartbeat(&self, log: &Log) -> Option<Heartbeat> {
-        let token = self.heartbeat.clone()?;
-        let age = log.ledger.now_ms().saturating_sub(self.began_ms);
-        let mut heartbeat = Heartbeat::resumed(Duration::from_millis(age), token);
-        for (_, entry) in log.behind(0).await.unwrap_or_default() {
-            heartbeat.saw(entry.json());
-        }
-        Some(heartbeat)
-    }
-}
-
-/// Where the log of one call is. Cheap to clone.
-#[derive(Debug, Clone)]
-pub(super) struct Log {
+pub(super) struct EventLog {
     ledger: Ledger,
     entries: Name,
-    head: Name,
-    hold: TaskId,
-    seal: Seal,
+    owner: Name,
+    call: TaskId,
+    seal: PointSeal,
 }
 
-impl Log {
-    pub(super) fn of(front: &Shared, place: &Place, hold: TaskId) -> Self {
-        let caller = uuid::Uuid::from_bytes(*place.caller.as_bytes()).to_string();
-        let text = hold.to_string();
-        let name = |kind| Name::of(kind, &[&caller, &*place.session, &*text]);
+impl EventLog {
+    pub(super) fn of(front: &Shared, session: &CallerSession, call: TaskId) -> Self {
+        let caller = uuid::Uuid::from_bytes(*session.caller.as_bytes()).to_string();
+        let text = call.to_string();
+        let name = |kind| Name::of(kind, &[&caller, &*session.id, &*text]);
         Self {
             ledger: front.runner.ledger().clone(),
             entries: name(Kind::Events),
-            head: name(Kind::Hold),
-            hold,
-            seal: Seal::of(front, place.caller, hold),
+            owner: name(Kind::Hold),
+            call,
+            seal: PointSeal::of(front, session.caller, call),
         }
     }
 
-    pub(super) fn seal(&self) -> &Seal {
+    pub(super) fn seal(&self) -> &PointSeal {
         &self.seal
     }
 
@@ -118,51 +65,51 @@ impl Log {
         self.ledger.now_ms()
     }
 
-    /// Writes it in place of that one, or where none is. `None`: another one is there.
-    pub(super) async fn write_head(
+    /// Writes the owner note in place of `stands`, or where there is none. `None`: another note is there.
+    pub(super) async fn write_owner(
         &self,
-        head: &Head,
-        stands: Option<&Written>,
+        owner: &LogOwner,
+        stands: Option<&StoredOwner>,
         expires_ms: u64,
-    ) -> Result<Option<Written>, StoreError> {
-        let text: Bytes = serde_json::to_vec(head).map_err(|_| UNREADABLE)?.into();
+    ) -> Result<Option<StoredOwner>, StoreError> {
+        let text: Bytes = serde_json::to_vec(owner).map_err(|_| UNREADABLE)?.into();
         let (store, own) = (self.ledger.store(), text.clone());
         let is_written = match stands {
-            Some(Written(stands)) => {
+            Some(StoredOwner(stands)) => {
                 let stands = stands.clone();
-                store.replace(self.head, stands, own, expires_ms).await?
+                store.replace(self.owner, stands, own, expires_ms).await?
             }
-            // Whose it is stands in it: no other replica writes the same.
-            None => store.claim(self.head, own, expires_ms).await?.is_none(),
+            // The note names its replica, so that no other replica writes the same bytes.
+            None => store.claim(self.owner, own, expires_ms).await?.is_none(),
         };
-        Ok(is_written.then_some(Written(text)))
+        Ok(is_written.then_some(StoredOwner(text)))
     }
 
-    pub(super) async fn head(&self) -> Result<Option<Head>, StoreError> {
-        Ok(self.standing().await?.map(|(head, _)| head))
+    pub(super) async fn owner(&self) -> Result<Option<LogOwner>, StoreError> {
+        Ok(self.stored_owner().await?.map(|(owner, _)| owner))
     }
 
-    pub(super) async fn standing(&self) -> Result<Option<(Head, Written)>, StoreError> {
-        let Some(text) = self.ledger.store().find(self.head).await? else {
+    pub(super) async fn stored_owner(&self) -> Result<Option<(LogOwner, StoredOwner)>, StoreError> {
+        let Some(text) = self.ledger.store().find(self.owner).await? else {
             return Ok(None);
         };
-        let head = serde_json::from_slice(&text).map_err(|_| UNREADABLE)?;
-        Ok(Some((head, Written(text))))
+        let owner = serde_json::from_slice(&text).map_err(|_| UNREADABLE)?;
+        Ok(Some((owner, StoredOwner(text))))
     }
 
-    /// How much that takes.
+    /// Appends an entry, and says how many bytes it takes.
     pub(super) async fn append(
         &self,
         number: u64,
-        entry: &Entry,
+        entry: &LogEntry,
         expires_ms: u64,
     ) -> Result<usize, StoreError> {
-        let is_kept = entry.meaning() != Meaning::Message || entry.len() <= MESSAGE_BYTES_MAX;
+        let is_kept = entry.kind() != EntryKind::Message || entry.len() <= MESSAGE_BYTES_MAX;
         let entry = if is_kept {
             entry.clone()
         } else {
             let sealed = entry.sealed().unwrap_or_default();
-            Entry::resumable(Meaning::Lost, String::new(), sealed)
+            LogEntry::resumable(EntryKind::Omitted, String::new(), sealed)
         };
         let (bytes, store) = (entry.len(), self.ledger.store());
         store
@@ -171,61 +118,81 @@ impl Log {
         Ok(bytes)
     }
 
-    /// Forgets what is before that entry.
+    /// Drops the entries before that one.
     pub(super) async fn trim(&self, first: u64) -> Result<(), StoreError> {
         self.ledger.store().trim(self.entries, first).await
     }
 
-    /// What its owner left of the call.
-    pub(super) async fn left(&self, head: &Head) -> Result<Left, StoreError> {
+    /// What the owner left of the call.
+    pub(super) async fn rest(&self, owner: &LogOwner) -> Result<Rest, StoreError> {
         let entries = self.behind(0).await?;
-        let last = entries.last();
-        if last.is_some_and(|(_, entry)| entry.meaning().is_last()) {
-            return Ok(Left::Answered);
-        }
-        let last = last.map_or(0, |(number, _)| *number);
-        let of_entry = |(number, entry): &(u64, Entry)| Some((*number, entry.sealed()?.into()));
-        let of_entries: Option<(u64, Box<str>)> = entries.iter().rev().find_map(of_entry);
-        let of_head = head.point.as_ref();
-        let of_head = of_head.map(|point| (point.behind, point.sealed.clone()));
-        let later = match (of_entries, of_head) {
-            (Some(entry), Some(head)) if entry.0 > head.0 => Some(entry),
-            (entry, head) => head.or(entry),
-        };
-        let opened = later.and_then(|(_, sealed)| self.seal.open(&sealed));
-        Ok(opened.map_or(Left::Lost, |event_id| Left::Resumable { event_id, last }))
+        Ok(rest_of(&entries, owner.point.as_ref(), |sealed| {
+            self.seal.open(sealed)
+        }))
     }
 
-    /// Of those who would carry the call on after this owner one may.
-    ///
-    /// Gives back who that is, if it is somebody else.
+    /// Lets one claimant of all replicas continue the call after this owner. `Some`: another one was first.
     pub(super) async fn claim_after(
         &self,
         owner: &str,
         claimant: &str,
         expires_ms: u64,
     ) -> Result<Option<Bytes>, StoreError> {
-        let hold = self.hold.to_string();
-        let name = Name::of(Kind::Claim, &["held after", &hold, owner]);
+        let call = self.call.to_string();
+        let name = Name::of(Kind::Claim, &["held after", &call, owner]);
         let claimant = Bytes::copy_from_slice(claimant.as_bytes());
         let store = self.ledger.store();
         store.claim(name, claimant, expires_ms).await
     }
 
-    /// What is behind that entry, in order. Some of it may be forgotten.
-    pub(super) async fn behind(&self, after: u64) -> Result<Vec<(u64, Entry)>, StoreError> {
+    /// The clock of the call's client, as if the client had read the log until now.
+    pub(super) async fn heartbeat(&self, owner: &LogOwner) -> Option<Heartbeat> {
+        let token = owner.heartbeat.clone()?;
+        let age = self.now_ms().saturating_sub(owner.began_ms);
+        let mut heartbeat = Heartbeat::resumed(Duration::from_millis(age), token);
+        for (_, entry) in self.behind(0).await.unwrap_or_default() {
+            heartbeat.saw(entry.json());
+        }
+        Some(heartbeat)
+    }
+
+    /// The entries behind that one, in order. Some of them may have been dropped.
+    pub(super) async fn behind(&self, after: u64) -> Result<Vec<(u64, LogEntry)>, StoreError> {
         let entries = self.ledger.store().entries(self.entries, after).await?;
-        let read = |(number, bytes)| Some((number, Entry::read(bytes)?));
+        let read = |(number, bytes)| Some((number, LogEntry::read(bytes)?));
         Ok(entries.into_iter().filter_map(read).collect())
     }
 }
 
-const UNREADABLE: StoreError = StoreError::Corrupt("the head of a held call");
+/// The later of two places counts: the last entry with an event id, or the id that came without a message.
+fn rest_of(
+    entries: &[(u64, LogEntry)],
+    point: Option<&SealedPoint>,
+    open: impl FnOnce(&str) -> Option<String>,
+) -> Rest {
+    let last = entries.last();
+    if last.is_some_and(|(_, entry)| entry.kind().is_last()) {
+        return Rest::Answered;
+    }
+    let last = last.map_or(0, |(number, _)| *number);
+    let of_entry =
+        |(number, entry): &'_ (u64, LogEntry)| Some((*number, entry.sealed()?.to_owned()));
+    let of_entries = entries.iter().rev().find_map(of_entry);
+    let of_owner = point.map(|point| (point.behind, point.sealed.to_string()));
+    let later = match (of_entries, of_owner) {
+        (Some(entry), Some(owner)) if entry.0 > owner.0 => Some(entry),
+        (entry, owner) => owner.or(entry),
+    };
+    let opened = later.and_then(|(_, sealed)| open(&sealed));
+    opened.map_or(Rest::Lost, |event_id| Rest::Resumable { event_id, last })
+}
+
+const UNREADABLE: StoreError = StoreError::Corrupt("the owner note of a resumable call");
 
 #[cfg(test)]
-impl Log {
-    /// A log of nobody's, that cannot seal.
-    pub(super) fn of_nobody() -> Self {
+impl EventLog {
+    /// A log in memory that cannot seal.
+    pub(super) fn in_memory() -> Self {
         use std::sync::Arc;
 
         use crate::clock::{Clock, Manual};
@@ -238,13 +205,13 @@ impl Log {
             read: Duration::ZERO,
             create: Duration::ZERO,
         };
-        let (caller, hold) = (Caller::from_bytes([1; 16]), TaskId::random());
+        let (caller, call) = (Caller::from_bytes([1; 16]), TaskId::random());
         Self {
             ledger: Ledger::new(Arc::new(Memory::new(Arc::clone(&clock))), clock, patience),
             entries: Name::of(Kind::Events, &["log"]),
-            head: Name::of(Kind::Hold, &["log"]),
-            hold,
-            seal: Seal::of_none(caller, hold),
+            owner: Name::of(Kind::Hold, &["log"]),
+            call,
+            seal: PointSeal::of_none(caller, call),
         }
     }
 }
@@ -254,25 +221,46 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_head_is_read_as_it_was_written() {
-        let head = Head {
-            owner: "a/1".into(),
-            id: RawValue::from_string("\"x\"".into()).unwrap(),
-            began_ms: 7,
-            terms: Terms {
-                ends_ms: 9,
-                retention_ms: 1,
-                bytes_max: 2,
-            },
-            point: None,
-            heartbeat: None,
-            is_over: false,
+    fn the_later_event_id_is_where_a_lost_call_goes_on() {
+        let entry = |number, kind, sealed: &str| {
+            (number, LogEntry::resumable(kind, "{}".to_owned(), sealed))
         };
-        let text = serde_json::to_string(&head).unwrap();
-        let read: Head = serde_json::from_str(&text).unwrap();
-        assert_eq!(
-            (&*read.owner, read.id.get(), read.is_over),
-            ("a/1", "\"x\"", false)
-        );
+        let message = |number, sealed| entry(number, EntryKind::Message, sealed);
+        let point = |behind, sealed: &str| SealedPoint {
+            behind,
+            sealed: sealed.into(),
+        };
+        let resumable = |event_id: &str, last| Rest::Resumable {
+            event_id: event_id.to_owned(),
+            last,
+        };
+        let log = [message(1, "a"), message(2, "b"), message(3, "")];
+        for (entries, point, expected) in [
+            (&log[..], None, resumable("b", 3)),
+            (&log, Some(point(3, "p")), resumable("p", 3)),
+            (&log, Some(point(2, "p")), resumable("p", 3)),
+            (&log, Some(point(1, "p")), resumable("b", 3)),
+            (&log[2..], None, Rest::Lost),
+            (&[], Some(point(0, "p")), resumable("p", 0)),
+            (&[], None, Rest::Lost),
+            (&log, Some(point(3, "unreadable")), Rest::Lost),
+            (
+                &[message(1, "a"), entry(2, EntryKind::Answer, "")],
+                None,
+                Rest::Answered,
+            ),
+            (
+                &[message(1, "a"), entry(2, EntryKind::End, "")],
+                None,
+                Rest::Answered,
+            ),
+        ] {
+            let open = |sealed: &str| (sealed != "unreadable").then(|| sealed.to_owned());
+            assert_eq!(
+                rest_of(entries, point.as_ref(), open),
+                expected,
+                "{point:?}"
+            );
+        }
     }
 }

@@ -1,8 +1,8 @@
-//! Calls of legacy clients that outlive a dropped connection (2025-11-25, Resumability and
-//! Redelivery), whether or not the server has such a thing.
+//! RESUMABLE CALLS: calls of legacy clients that outlive a dropped connection (2025-11-25, Resumability and
+//! Redelivery), whether or not the server can resume its streams.
 //!
-//! A job of its own reads what the server says, writes it into a log in the store and shows it to
-//! whoever reads the call's stream here: the client that called, and each time that it comes back.
+//! A job reads the server's events, writes them into a log in the store, and shows them to the readers on this
+//! replica: the client that called, and the client each time that it comes back.
 
 use std::time::Duration;
 
@@ -19,43 +19,48 @@ use crate::mcp::error::RpcError;
 use crate::mcp::headers::LAST_EVENT_ID;
 use crate::task::id::TaskId;
 
-mod budget;
 mod call;
-mod carry;
 mod entry;
 mod event_id;
-mod hold;
-mod kept;
-pub mod live;
+mod event_source;
+mod http_answer;
+mod item;
+mod job;
+mod large_answers;
 mod log;
-mod pen;
+mod log_budget;
+mod over_http;
+mod owner;
+mod point_seal;
 mod reader;
-mod relayed;
-mod resume;
+mod recent;
+pub mod registry;
+mod respond;
 mod takeover;
-mod words;
+mod writer;
 
-pub(super) use call::Call;
-use call::{Place, primes};
-use entry::{Entry, Meaning};
+pub(super) use call::ResumableCall;
+use call::{CallerSession, primes};
+use entry::{EntryKind, LogEntry};
 use event_id::PREFIX;
-pub(super) use hold::hold;
-use log::Log;
-use reader::Reader;
-pub(super) use relayed::post;
-use takeover::Successor;
+use log::EventLog;
+pub(super) use over_http::post;
+use reader::LogReader;
+pub(super) use respond::respond;
+use takeover::Takeover;
 
 /// How long a client that comes back waits for a store that is away.
 const STORE_PATIENCE: Duration = Duration::from_secs(5);
 const STORE_PAUSE: Duration = Duration::from_millis(500);
 
-/// A client waits for a request no more, by its notification. `false`: its call is not held here.
+/// The client says that it no longer waits for a request. `false`: no such call runs here.
 pub(super) fn cancelled(front: &Shared, by: &Requester, id: &RawValue) -> bool {
     by.session
-        .is_some_and(|session| front.holds.cancelled(session, id))
+        .is_some_and(|session| front.resumable.cancelled(session, id))
 }
 
-/// A client that comes back to a held call, wherever it runs. `None`: to something of the server's.
+/// Responds to a client that comes back to a call, on any replica. `None`: the client asks for a stream of the
+/// server's.
 pub(super) async fn resume(
     front: &Shared,
     by: &Requester,
@@ -72,51 +77,50 @@ pub(super) async fn resume(
 async fn replay(front: &Shared, by: &Requester, parts: &Parts, behind: &str) -> Response<Body> {
     let headers = &parts.headers;
     let read = || {
-        let (hold, number) = behind.split_once('/')?;
-        Some((TaskId::parse(hold)?, number.parse::<u64>().ok()?))
+        let (call, number) = behind.split_once('/')?;
+        Some((TaskId::parse(call)?, number.parse::<u64>().ok()?))
     };
-    let (Some((hold, number)), Some(place)) = (read(), Place::of(by, headers)) else {
+    let (Some((call, number)), Some(session)) = (read(), CallerSession::of(by, headers)) else {
         return unknown();
     };
-    let log = Log::of(front, &place, hold);
-    let live = front.holds.find(log.name());
-    let head = match patiently(|| log.head()).await {
-        Ok(head) => head,
-        // What runs here can be read without the store.
-        Err(_) if live.is_some() => None,
+    let log = EventLog::of(front, &session, call);
+    let recent = front.resumable.find(log.name());
+    let owner = match patiently(|| log.owner()).await {
+        Ok(owner) => owner,
+        // A call that runs here can be read without the store.
+        Err(_) if recent.is_some() => None,
         Err(error) => {
             tracing::warn!(%error, "a client came back while the store does not answer");
             let error = RpcError::internal("The task store does not answer; try again later");
             return reply::refusal(StatusCode::SERVICE_UNAVAILABLE, &error);
         }
     };
-    let heartbeat = match &head {
-        Some(head) => head.heartbeat(&log).await,
+    let heartbeat = match &owner {
+        Some(owner) => log.heartbeat(owner).await,
         None => None,
     };
-    if live.is_none() && head.as_ref().is_some_and(|head| head.is_over) {
+    if recent.is_none() && owner.as_ref().is_some_and(|owner| owner.is_over) {
         let behind = patiently(|| log.behind(number)).await.unwrap_or_default();
-        let is_shown = |(_, entry): &(u64, Entry)| entry.meaning() != Meaning::End;
+        let is_shown = |(_, entry): &(u64, LogEntry)| entry.kind() != EntryKind::End;
         if !behind.iter().any(is_shown) {
-            // A stream that ends at once is come back to again and again.
+            // A client comes back again and again to a stream that ends at once.
             return unknown();
         }
     }
-    let mut reader = Reader::new(front, hold, log, heartbeat).behind(number);
+    let mut reader = LogReader::new(front, call, log, heartbeat).behind(number);
     if primes(headers) {
-        // Clients look for their place on the stream that was cut last.
         reader = reader.resumed();
     }
-    let reader = match (live, head) {
-        (Some(live), _) => reader.following(live),
-        (None, Some(_)) => reader.asking(Successor::new(front, parts, place)),
+    let reader = match (recent, owner) {
+        (Some(recent), _) => reader.of_local(recent),
+        (None, Some(_)) => reader.of_remote(Takeover::new(front, parts, session)),
         (None, None) => return unknown(),
     };
     reply::event_stream(Body::Events(reader.events()))
 }
 
-/// Not 404: that says that the session is lost, and its other calls with it. After any other
-/// refusal real clients try twice more, and leave the session as it is.
+/// Not 404, because 404 says that the session and all its calls are lost. After any other refusal real clients
+/// try twice more, and keep the session.
 fn unknown() -> Response<Body> {
     let error =
         RpcError::invalid_request("Invalid request: Last-Event-ID names no event that is kept");

@@ -1,5 +1,5 @@
-//! A held call whose replica died, carried on where its client came back to, if the server keeps its
-//! events: behind the last one that is known, on the client's own session and with its credentials.
+//! Continues a call whose replica died, on the replica that its client comes back to. The server must keep its
+//! events: the call is resumed behind the last known one, on the client's session and with its credentials.
 
 use std::sync::Arc;
 
@@ -8,12 +8,13 @@ use hyper::http::request::Parts;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::call::{Place, cancel_of};
-use super::carry::Job;
-use super::live::Tail;
-use super::log::{Head, Left, Log, Point, Written};
-use super::pen::Pen;
-use super::words::{Stage, Words};
+use super::call::{CallerSession, cancel_of};
+use super::http_answer::{HttpAnswer, ReadState};
+use super::job::CallJob;
+use super::log::{EventLog, Rest};
+use super::owner::{LogOwner, SealedPoint, StoredOwner};
+use super::recent::RecentEvents;
+use super::writer::LogWriter;
 use crate::downstream::proxy::Shared;
 use crate::mcp::error::Reason;
 use crate::mcp::headers::LAST_EVENT_ID;
@@ -21,175 +22,175 @@ use crate::store::StoreError;
 use crate::task::id::{Incarnation, TaskId};
 use crate::upstream::relay::ResumePoint;
 
-/// Replicas that died one after the other, each before it had carried the call on.
+/// Replicas that may have died one after the other, each before it could continue the call.
 const LOST_MAX: usize = 8;
 
-/// What is ours now.
-struct Taken {
-    head: Head,
-    /// Whose it was.
-    owner: Box<str>,
-    written: Written,
+/// The log of a call that this replica owns now.
+struct ClaimedLog {
+    owner: LogOwner,
+    /// The incarnation that owned the log before.
+    before: Box<str>,
+    stored: StoredOwner,
 }
 
-fn expires_ms(head: &Head) -> u64 {
-    head.terms.ends_ms.saturating_add(head.terms.retention_ms)
+fn expires_ms(owner: &LogOwner) -> u64 {
+    owner
+        .limits
+        .ends_ms
+        .saturating_add(owner.limits.retention_ms)
 }
 
-/// Who would carry a call on: here, for a client that came back to it.
+/// Continues a call here, for a client that came back to it.
 #[derive(Clone)]
-pub(super) struct Successor {
+pub(super) struct Takeover {
     front: Shared,
-    /// Of the request that came back.
+    /// The head of the request with which the client came back.
     parts: Parts,
-    place: Place,
+    session: CallerSession,
 }
 
-impl Successor {
-    pub(super) fn new(front: &Shared, parts: &Parts, place: Place) -> Self {
+impl Takeover {
+    pub(super) fn new(front: &Shared, parts: &Parts, session: CallerSession) -> Self {
         let mut parts = parts.clone();
         parts.headers.remove(LAST_EVENT_ID);
         Self {
             front: Arc::clone(front),
             parts,
-            place,
+            session,
         }
     }
 
-    /// In a job of its own: it goes on when the client leaves again. `seen`: the last entry that the
+    /// Begins in a job of its own, which goes on when the client leaves again. `seen`: the last entry that the
     /// client has.
-    pub(super) fn begin(self, log: Log, seen: u64) {
+    pub(super) fn begin(self, log: EventLog, seen: u64) {
         let front = Arc::clone(&self.front);
         front.runner.attend(async move {
             if let Err(error) = Box::pin(self.carry_on(log, seen)).await {
-                tracing::warn!(%error, "the store did not let a held call be taken over");
+                tracing::warn!(%error, "the store did not let a resumable call be taken over");
             }
         });
     }
 
-    async fn carry_on(self, log: Log, seen: u64) -> Result<(), StoreError> {
-        let Some(head) = log.head().await?.filter(|head| !head.is_over) else {
+    async fn carry_on(self, log: EventLog, seen: u64) -> Result<(), StoreError> {
+        let Some(owner) = log.owner().await?.filter(|owner| !owner.is_over) else {
             return Ok(());
         };
-        let (tail, shown) = watch::channel(Tail::default());
-        let key = self.place.key();
-        // One at a time here, and one of all replicas.
-        let holding = self.front.holds.begin(log.name(), key, &head.id, shown);
-        let Some(holding) = holding else {
+        let (recent, shown) = watch::channel(RecentEvents::default());
+        let key = self.session.key();
+        // One takeover at a time on this replica, and then one of all replicas.
+        let registered = self
+            .front
+            .resumable
+            .begin(log.name(), key, &owner.id, shown);
+        let Some(registration) = registered else {
             return Ok(());
         };
-        if !self.is_next(&log, &head).await? {
+        if !self.is_next(&log, &owner).await? {
             return Ok(());
         }
-        // The owner, should it live after all, looks there before it writes.
-        let sure = Instant::now();
-        let Some(Taken {
-            mut head,
-            owner,
-            written,
-        }) = self.take(&log).await?
-        else {
+        // The previous owner, should it live after all, checks the owner note before it writes.
+        let checked = Instant::now();
+        let Some(claimed) = self.claim(&log).await? else {
             return Ok(());
         };
-        // With what the owner wrote at last.
-        let left = log.left(&head).await;
-        let Ok(Left::Resumable { event_id, last }) = left else {
-            // It is not carried on here, and nobody shall wait for that.
-            head.is_over = matches!(left, Ok(Left::Answered));
-            head.owner = owner;
-            log.write_head(&head, Some(&written), expires_ms(&head))
+        let ClaimedLog {
+            mut owner,
+            before,
+            stored,
+        } = claimed;
+        // Read after the claim, so that the last entries of the previous owner count.
+        let rest = log.rest(&owner).await;
+        let Ok(Rest::Resumable { event_id, last }) = rest else {
+            // The call cannot be continued here: readers must not wait for that.
+            owner.is_over = matches!(rest, Ok(Rest::Answered));
+            owner.incarnation = before;
+            log.write_owner(&owner, Some(&stored), expires_ms(&owner))
                 .await?;
-            return left.map(drop);
+            return rest.map(drop);
         };
-        tracing::info!("a held call is carried on after its replica was lost");
-        tail.send_replace(Tail::behind_entry(last));
-        // Whoever comes after us may have nothing newer: the server may say no more before we go.
-        let sealed = log.seal().close(&event_id);
-        let point = sealed.map(|sealed| Point {
+        tracing::info!("a resumable call is carried on after its replica was lost");
+        recent.send_replace(RecentEvents::behind_entry(last));
+        // The server may say nothing more before this replica dies: its successor needs the same event id.
+        let sealed = log.seal().seal(&event_id);
+        owner.point = sealed.map(|sealed| SealedPoint {
             behind: last,
             sealed,
         });
-        let source = self.words(&head, event_id).spoken();
-        let stop = self.stop(&head).boxed();
-        let head = Head { point, ..head };
-        let pen = Pen::new(log, head, tail, last, sure)
-            .over(written)
+        let items = self.answer(&owner, event_id).items();
+        let stop = self.stop(&owner).boxed();
+        let writer = LogWriter::new(log, owner, recent, last, checked)
+            .with_stored_owner(stored)
             .seen(seen);
-        let job = Job::new(&self.front, pen, holding, key, stop);
-        job.run(source).await;
+        let job = CallJob::new(&self.front, writer, registration, key, stop);
+        job.run(items).await;
         Ok(())
     }
 
-    /// Names us in the head as it is now: the owner may have written at last, or ended the call. `None`:
-    /// there is nothing to carry on.
-    async fn take(&self, log: &Log) -> Result<Option<Taken>, StoreError> {
+    /// Names this replica in the owner note as the note is now: the previous owner may have written it at last.
+    /// `None`: the call is over, or its owner lives.
+    async fn claim(&self, log: &EventLog) -> Result<Option<ClaimedLog>, StoreError> {
         let me = self.front.runner.incarnation().as_str();
         for _ in 0..LOST_MAX {
-            let stands = log.standing().await?.filter(|(head, _)| !head.is_over);
-            let Some((mut head, stands)) = stands else {
+            let stands = log.stored_owner().await?;
+            let Some((mut owner, stands)) = stands.filter(|(owner, _)| !owner.is_over) else {
                 return Ok(None);
             };
-            let owner = std::mem::replace(&mut head.owner, me.into());
-            let written = log.write_head(&head, Some(&stands), expires_ms(&head));
-            if let Some(written) = written.await? {
-                return Ok(Some(Taken {
-                    head,
+            let before = std::mem::replace(&mut owner.incarnation, me.into());
+            let written = log.write_owner(&owner, Some(&stands), expires_ms(&owner));
+            if let Some(stored) = written.await? {
+                return Ok(Some(ClaimedLog {
                     owner,
-                    written,
+                    before,
+                    stored,
                 }));
             }
         }
-        // It lives.
         Ok(None)
     }
 
-    /// Whether nobody else carries the call on. Who wanted to and died first is passed over.
-    async fn is_next(&self, log: &Log, head: &Head) -> Result<bool, StoreError> {
+    /// Whether this replica is the one that continues the call. A claimant that died first is passed over.
+    async fn is_next(&self, log: &EventLog, owner: &LogOwner) -> Result<bool, StoreError> {
         let me = self.front.runner.incarnation();
         let claimant = format!("{}/{}", TaskId::random(), me.as_str());
-        let expires_ms = expires_ms(head);
-        let mut lost = head.owner.to_string();
+        let expires_ms = expires_ms(owner);
+        let mut lost = owner.incarnation.to_string();
         for _ in 0..LOST_MAX {
-            let stands = log.claim_after(&lost, &claimant, expires_ms).await?;
-            let Some(stands) = stands else {
+            let first = log.claim_after(&lost, &claimant, expires_ms).await?;
+            let Some(first) = first else {
                 return Ok(true);
             };
-            let stands = String::from_utf8_lossy(&stands).into_owned();
-            let (_, other) = stands.split_once('/').unwrap_or_default();
+            let first = String::from_utf8_lossy(&first).into_owned();
+            let (_, other) = first.split_once('/').unwrap_or_default();
             let other = Incarnation::from_text(other);
-            // One of our own would have the place that we have.
+            // An older claim of this replica is over: a running one would be registered here.
             if other != *me && !self.front.runner.misses(&other) {
                 return Ok(false);
             }
-            lost = stands;
+            lost = first;
         }
         Ok(false)
     }
 
-    fn words(&self, head: &Head, event_id: String) -> Words {
-        Words {
-            upstream: Arc::clone(&self.front.upstream),
-            parts: self.parts.clone(),
-            id: head.id.clone(),
-            bytes_max: head.terms.bytes_max,
-            stage: Stage::Cut {
-                point: ResumePoint {
-                    event_id,
-                    retry: None,
-                },
-                lost: Reason::OwnerLost,
-            },
-        }
+    /// The rest of the answer, behind this event of the server.
+    fn answer(&self, owner: &LogOwner, event_id: String) -> HttpAnswer {
+        let point = ResumePoint {
+            event_id,
+            retry: None,
+        };
+        let lost = Reason::OwnerLost;
+        let state = ReadState::Cut { point, lost };
+        let (upstream, limits) = (&self.front.upstream, &owner.limits);
+        HttpAnswer::new(upstream, &self.parts, &owner.id, limits.bytes_max, state)
     }
 
-    /// Tells the server that nobody waits, as the client would.
-    fn stop(&self, head: &Head) -> impl Future<Output = ()> + Send + 'static {
+    /// Tells the server that no client waits, in the client's name.
+    fn stop(&self, owner: &LogOwner) -> impl Future<Output = ()> + Send + 'static {
         let (upstream, parts) = (Arc::clone(&self.front.upstream), self.parts.clone());
-        let text = cancel_of(&head.id);
+        let text = cancel_of(&owner.id);
         async move {
             let told = upstream.tell_as(parts, text).await;
             if told.is_err() {
-                tracing::debug!("a server could not be told that nobody waits");
+                tracing::debug!("a server could not be told that no client waits");
             }
         }
     }

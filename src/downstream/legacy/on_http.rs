@@ -30,10 +30,10 @@ pub(super) fn held_call(
     by: &Requester,
     headers: &HeaderMap,
     words: Words<'_>,
-) -> Option<held::Call> {
+) -> Option<held::ResumableCall> {
     match words {
         Words::Request(asked) => {
-            held::Call::of(front, by, headers, asked.id, &asked.method, &asked.params)
+            held::ResumableCall::of(front, by, headers, asked.id, &asked.method, &asked.params)
         }
         Words::Notification(method, Some(params)) if method == "notifications/cancelled" => {
             if let Some(id) = params.get("requestId")

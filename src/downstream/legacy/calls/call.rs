@@ -13,16 +13,16 @@ use uuid::Uuid;
 use super::super::super::body::Body;
 use super::super::super::companion::desk::Desk;
 use super::super::super::companion::state::Companion;
-use super::super::super::facade::said::{self, Said};
-use super::super::super::facade::stream;
 use super::super::super::inbound::idempotency;
 use super::super::super::inbound::requester::Requester;
 use super::super::super::proxy::Shared;
 use super::super::super::reply::{Rpc, undecided};
 use super::super::super::tools::{self, Known};
-use super::super::super::{cancels, claims, companion, dialect, held};
+use super::super::super::{cancels, claims, companion, dialect, held, patience};
 use super::super::carried::{Carrying, Ids, Refused};
 use super::super::pushes::SessionKey;
+use crate::downstream::outbound::send::notify;
+use crate::downstream::outbound::stream::ResponseEvent;
 use crate::mcp::error::RpcError;
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Object;
@@ -224,8 +224,8 @@ pub(in crate::downstream) async fn carry(
         Err(_) => return Rpc::abandoned(request.id.get()).into_response(),
     }
     let (method, params) = (&request.method, &request.params);
-    let held = held::Call::of(front, how.by, how.headers, request.id, method, params);
-    stream::answer(front, how.by, held, said).await
+    let held = held::ResumableCall::of(front, how.by, how.headers, request.id, method, params);
+    held::respond(front, how.by, held, said, patience::LEGACY).await
 }
 
 /// For so long an answer may be waited for.
@@ -332,7 +332,7 @@ struct Saying {
     id: Box<RawValue>,
     session: Option<SessionKey>,
     words: fn(&str, Answer) -> Rpc,
-    messages: mpsc::Sender<Said>,
+    messages: mpsc::Sender<ResponseEvent>,
     /// The client hears more than the answer.
     streams: bool,
     /// Whether a client that went away is still there, as legacy clients know it. A call that others
@@ -341,7 +341,7 @@ struct Saying {
     /// How long a question waits for a client that does not read.
     question_patience: Duration,
     /// So that no message takes its room.
-    answer: Option<mpsc::OwnedPermit<Said>>,
+    answer: Option<mpsc::OwnedPermit<ResponseEvent>>,
 }
 
 impl Saying {
@@ -357,9 +357,9 @@ impl Saying {
     /// A question waits for a slow client, a notification hardly.
     async fn say(&self, message: String, is_question: bool, is_slow: &mut bool) {
         if !is_question {
-            return said::tell(&self.messages, message, is_slow).await;
+            return notify(&self.messages, message, is_slow).await;
         }
-        let saying = self.messages.send(Said::Message(message));
+        let saying = self.messages.send(ResponseEvent::Message(message));
         // Of a client that went away it is decided elsewhere what becomes of its call.
         let _ = tokio::time::timeout(self.question_patience, saying).await;
     }
@@ -394,7 +394,7 @@ async fn follow(mut client: Client, carrying: Carrying, saying: Saying) {
                 drop(carrying);
                 let rpc = (saying.words)(saying.id.get(), answer);
                 if let Some(room) = saying.answer {
-                    room.send(Said::Answer(rpc));
+                    room.send(ResponseEvent::Answer(rpc));
                 }
                 client.into_guard().announce();
                 return;

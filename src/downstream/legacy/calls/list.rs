@@ -15,7 +15,7 @@ use super::super::super::dialect::Edit;
 use super::super::super::inbound::requester::Requester;
 use super::super::super::keep_alive::keep_alive;
 use super::super::super::proxy::Shared;
-use super::super::super::reply::{self, Rpc};
+use super::super::super::reply::Rpc;
 use super::super::super::{companion, pass};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::headers::SESSION_ID;
@@ -148,7 +148,7 @@ pub(super) async fn over_lines(
     let mut said = session.ask(&asked).await.ok()?;
     while let Some(said) = said.recv().await {
         if let Said::Answer(text) = said {
-            return Some(reply::passed(page.edited(text).await));
+            return Some(Rpc::passed(page.edited(text).await).into_response());
         }
     }
     let failure = Failure::new(Reason::UpstreamReset, SideEffect::Unknown);

@@ -1,5 +1,5 @@
-//! What a server over Streamable HTTP says of one call, to its answer: also behind a stream that broke,
-//! where the server keeps its events.
+//! The answer of a server over Streamable HTTP to one call, also behind a stream that broke, where the server
+//! keeps its events.
 
 use std::sync::Arc;
 
@@ -9,46 +9,21 @@ use hyper::http::request::Parts;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::item::StreamItem;
 use crate::downstream::reply::Rpc;
 use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::json::Object;
-use crate::upstream::channel::session::Said;
 use crate::upstream::relay::{self, Answering, Relayed, ResumePoint, error_of};
 use crate::upstream::wrapped::Upstream;
 
 pub(super) type Relaying = BoxFuture<'static, Result<Relayed, Failure>>;
 
-/// One thing that a server says.
-#[derive(Debug)]
-pub(super) struct Word {
-    /// Nothing in what only tells where to come back to.
-    pub(super) said: Option<Said>,
-    /// The server's own id of it, behind which the rest can be had.
-    pub(super) event_id: Option<String>,
-}
-
-impl Word {
-    pub(super) const NOTHING: Self = Self {
-        said: None,
-        event_id: None,
-    };
-}
-
-impl From<Said> for Word {
-    fn from(said: Said) -> Self {
-        Self {
-            said: Some(said),
-            event_id: None,
-        }
-    }
-}
-
-/// Where reading is.
-pub(super) enum Stage {
+/// How far the answer was read.
+pub(super) enum ReadState {
     Waiting(Relaying),
     Reading(Box<Answering>),
-    /// The stream ended before the answer. `lost`: what it is called if it cannot be come back to.
+    /// The stream ended before the answer. `lost`: the error if the server does not resume the stream.
     Cut {
         point: ResumePoint,
         lost: Reason,
@@ -56,62 +31,70 @@ pub(super) enum Stage {
     Answered,
 }
 
-/// One call, as its client asked.
-pub(super) struct Words {
-    pub(super) upstream: Arc<Upstream>,
-    /// Of a request of the client on the call's session.
-    pub(super) parts: Parts,
-    pub(super) id: Box<RawValue>,
-    pub(super) bytes_max: usize,
-    pub(super) stage: Stage,
-}
-
-impl Words {
-    /// What the server says, and an error under the client's own id where it never answers.
-    pub(super) fn spoken(self) -> BoxStream<'static, Word> {
-        let state = Hearing {
-            words: self,
-            event_id: None,
-        };
-        stream::unfold(state, |mut hearing| async {
-            let word = hearing.next().await?;
-            Some((word, hearing))
-        })
-        .boxed()
-    }
-}
-
-struct Hearing {
-    words: Words,
-    /// The last that the server gave.
+/// The answer of a server to one call.
+pub(super) struct HttpAnswer {
+    upstream: Arc<Upstream>,
+    /// The head of a request of the client on the call's session.
+    parts: Parts,
+    id: Box<RawValue>,
+    bytes_max: usize,
+    state: ReadState,
+    /// The server's last event id.
     event_id: Option<String>,
 }
 
-impl Hearing {
-    async fn next(&mut self) -> Option<Word> {
+impl HttpAnswer {
+    pub(super) fn new(
+        upstream: &Arc<Upstream>,
+        parts: &Parts,
+        id: &RawValue,
+        bytes_max: usize,
+        state: ReadState,
+    ) -> Self {
+        Self {
+            upstream: Arc::clone(upstream),
+            parts: parts.clone(),
+            id: id.to_owned(),
+            bytes_max,
+            state,
+            event_id: None,
+        }
+    }
+
+    pub(super) fn with_state(self, state: ReadState) -> Self {
+        Self { state, ..self }
+    }
+
+    /// What the server says, and an error under the client's own id where the server never answers.
+    pub(super) fn items(self) -> BoxStream<'static, StreamItem> {
+        stream::unfold(self, |mut answer| async {
+            let item = answer.next().await?;
+            Some((item, answer))
+        })
+        .boxed()
+    }
+
+    async fn next(&mut self) -> Option<StreamItem> {
         loop {
-            match std::mem::replace(&mut self.words.stage, Stage::Answered) {
-                Stage::Answered => return None,
-                Stage::Reading(answering) => {
-                    if let Some(word) = self.read(answering).await {
-                        return Some(word);
+            match std::mem::replace(&mut self.state, ReadState::Answered) {
+                ReadState::Answered => return None,
+                ReadState::Reading(answering) => {
+                    if let Some(item) = self.read(answering).await {
+                        return Some(item);
                     }
                 }
-                Stage::Cut { point, lost } => {
-                    let Words {
-                        upstream, parts, ..
-                    } = &self.words;
-                    let bytes_max = self.words.bytes_max;
-                    match upstream.relay_rest(parts, &point, bytes_max).await {
-                        Some(rest) => {
-                            self.event_id = Some(point.event_id);
-                            self.words.stage = Stage::Reading(rest);
-                        }
-                        None => return Some(self.failed(unknown(lost))),
-                    }
+                ReadState::Cut { point, lost } => {
+                    let rest = self
+                        .upstream
+                        .relay_rest(&self.parts, &point, self.bytes_max);
+                    let Some(rest) = rest.await else {
+                        return Some(self.failed(unknown(lost)));
+                    };
+                    self.event_id = Some(point.event_id);
+                    self.state = ReadState::Reading(rest);
                 }
-                Stage::Waiting(relaying) => match relaying.await {
-                    Ok(Relayed::Answer(answering)) => self.words.stage = Stage::Reading(answering),
+                ReadState::Waiting(relaying) => match relaying.await {
+                    Ok(Relayed::Answer(answering)) => self.state = ReadState::Reading(answering),
                     Ok(Relayed::Passed(refusal)) => {
                         let error = error_of(refusal).await;
                         return Some(self.refused(&error));
@@ -122,13 +105,13 @@ impl Hearing {
         }
     }
 
-    /// `None`: reading goes on, or there is nothing to tell of.
-    async fn read(&mut self, mut answering: Box<Answering>) -> Option<Word> {
+    /// `None`: the item is nothing for the client, and reading goes on.
+    async fn read(&mut self, mut answering: Box<Answering>) -> Option<StreamItem> {
         let is_stream = answering.is_stream();
         match answering.next().await {
             Ok(Some(said)) if is_stream => self.event(answering, said),
             Ok(Some(said)) => {
-                self.words.upstream.finish(*answering);
+                self.upstream.finish(*answering);
                 Some(self.body(said.text))
             }
             Ok(None) => {
@@ -136,7 +119,7 @@ impl Hearing {
                     return Some(self.failed(unknown(Reason::UpstreamReset)));
                 };
                 let retry = answering.retry();
-                self.words.stage = Stage::Cut {
+                self.state = ReadState::Cut {
                     point: ResumePoint { event_id, retry },
                     lost: Reason::UpstreamReset,
                 };
@@ -146,25 +129,27 @@ impl Hearing {
         }
     }
 
-    fn event(&mut self, answering: Box<Answering>, said: relay::Said) -> Option<Word> {
+    fn event(&mut self, answering: Box<Answering>, said: relay::Said) -> Option<StreamItem> {
         let relay::Said { text, event_id } = said;
         if event_id.is_some() {
             self.event_id.clone_from(&event_id);
         }
-        if is_answer(&text, &self.words.id) {
-            self.words.upstream.finish(*answering);
-            return Some(Said::Answer(text).into());
+        if is_answer(&text, &self.id) {
+            self.upstream.finish(*answering);
+            return Some(StreamItem::Answer(text));
         }
-        self.words.stage = Stage::Reading(answering);
-        let said = (!text.is_empty()).then_some(Said::Message(text));
-        let has_meaning = said.is_some() || event_id.is_some();
-        has_meaning.then_some(Word { said, event_id })
+        self.state = ReadState::Reading(answering);
+        if text.is_empty() {
+            return event_id.map(StreamItem::EventId);
+        }
+        let json = text;
+        Some(StreamItem::Message { json, event_id })
     }
 
-    /// A body is one message, and so the answer: a server that could not read the id has none in it.
-    fn body(&self, text: String) -> Word {
-        if is_answer(&text, &self.words.id) {
-            return Said::Answer(text).into();
+    /// A body is one message, and so the answer. A server that could not read the id has none in it.
+    fn body(&self, text: String) -> StreamItem {
+        if is_answer(&text, &self.id) {
+            return StreamItem::Answer(text);
         }
         let body = Object::parse(&text).ok();
         let error = body.as_ref().and_then(|body| body.get("error"));
@@ -174,12 +159,12 @@ impl Hearing {
         )
     }
 
-    fn failed(&self, failure: Failure) -> Word {
-        Said::Answer(Rpc::failure(self.words.id.get(), failure).json).into()
+    fn failed(&self, failure: Failure) -> StreamItem {
+        StreamItem::Answer(Rpc::failure(self.id.get(), failure).json)
     }
 
-    fn refused(&self, error: &RawValue) -> Word {
-        Said::Answer(envelope::error(self.words.id.get(), error.get())).into()
+    fn refused(&self, error: &RawValue) -> StreamItem {
+        StreamItem::Answer(envelope::error(self.id.get(), error.get()))
     }
 }
 

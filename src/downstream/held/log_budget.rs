@@ -1,24 +1,24 @@
-//! How much of what a held call says is kept: the newest, in bytes, however large each of them is.
+//! How many messages of one call its log keeps: the newest, up to a number of bytes. Pure.
 
 use std::collections::VecDeque;
 
 use crate::store::notes::ENTRIES_MAX;
 
-/// What the messages of one call may take in the store. The answer comes on top: it is the last
-/// thing said, and never goes.
+/// Bytes that the messages of one call may take in the store. The answer does not count: it is the last entry,
+/// and is never dropped.
 const BYTES_MAX: usize = 4 << 20;
 
-/// What is left when they took too much, so that not every message has another one go.
+/// Bytes that are left after messages were dropped, so that not every new message drops another.
 const BYTES_LEFT: usize = BYTES_MAX / 2;
 
 #[derive(Debug, Default)]
-pub(super) struct Budget {
+pub(super) struct LogBudget {
     kept: VecDeque<(u64, usize)>,
     bytes: usize,
 }
 
-impl Budget {
-    /// One more message is kept. `Some`: those before that number have to go.
+impl LogBudget {
+    /// Counts one more message. `Some`: the log must drop the entries before this number.
     pub(super) fn add(&mut self, number: u64, bytes: usize) -> Option<u64> {
         self.kept.push_back((number, bytes));
         self.bytes += bytes;
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn the_oldest_go_and_the_newest_stays() {
-        let mut budget = Budget::default();
+        let mut budget = LogBudget::default();
         let quarter = BYTES_MAX / 4;
         for number in 1..=4 {
             assert_eq!(budget.add(number, quarter), None);

@@ -1,31 +1,31 @@
-//! How long large answers stay in the store for clients that may come back: as long as any result while
-//! there are few, shorter once their client has them, and for a moment where there are too many.
+//! How long the store keeps large answers for clients that may come back: for the whole retention while they
+//! are few, for 5 minutes once the client has the answer, and for 30 seconds while they are too many.
 
 use std::collections::HashMap;
 
 use crate::lock::Mutex;
 use crate::store::notes::Name;
 
-/// A smaller answer is kept for the whole retention.
+/// Answers up to this size are always kept for the whole retention.
 pub(super) const SMALL: usize = 16 * 1024;
 
-/// What all large ones that this process wrote may take before they are kept shorter, and before they are
-/// kept for a moment only.
+/// Bytes of large answers that this process wrote: above the first limit answers are kept for 5 minutes, above
+/// the second for 30 seconds.
 const MANY: usize = 128 << 20;
 const TOO_MANY: usize = 256 << 20;
 
-/// So long the client of an answer may come back although it was sent, and so long it is kept where there
-/// are many. Longer than it takes a client to see that its connection is gone.
+/// How long an answer is kept after it was sent, and while there are many. A client needs less time to notice
+/// that its connection is gone.
 pub(super) const SHORT_MS: u64 = 5 * 60 * 1000;
 
 const MOMENT_MS: u64 = 30 * 1000;
 
-/// The large answers, by their logs: when they go, and how large they are.
+/// The large answers by their logs: when each expires, and its size.
 #[derive(Debug, Default)]
-pub(super) struct Kept(Mutex<HashMap<Name, (u64, usize)>>);
+pub(super) struct LargeAnswers(Mutex<HashMap<Name, (u64, usize)>>);
 
-impl Kept {
-    /// One more is to be kept: for how long.
+impl LargeAnswers {
+    /// Counts an answer, and says for how long the store keeps it.
     pub(super) fn add(&self, log: Name, bytes: usize, now_ms: u64, retention_ms: u64) -> u64 {
         if bytes <= SMALL {
             return retention_ms;
@@ -44,7 +44,7 @@ impl Kept {
         lasts_ms
     }
 
-    /// Its client has it: when it goes, where that is sooner than it would.
+    /// The client has the answer. `Some`: the answer now expires at this time, earlier than before.
     pub(super) fn delivered(&self, log: Name, now_ms: u64) -> Option<u64> {
         let sooner_ms = now_ms.saturating_add(SHORT_MS);
         let mut kept = self.0.lock();
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn the_more_there_are_the_shorter_they_are_kept() {
         let hour_ms = 3_600_000;
-        let kept = Kept::default();
+        let kept = LargeAnswers::default();
         let log = |text: &str| Name::of(Kind::Events, &[text]);
         assert_eq!(kept.add(log("small"), SMALL, 0, hour_ms), hour_ms);
         assert_eq!(kept.delivered(log("small"), 0), None);

@@ -1,4 +1,4 @@
-//! Where the server of a held call lets its stream be come back to, as the store has it: sealed.
+//! Seals the server's event ids from which a call can be resumed: the store never has them in the clear.
 
 use std::fmt;
 
@@ -6,52 +6,52 @@ use crate::downstream::proxy::Shared;
 use crate::store::seal::{Place, Sealer};
 use crate::task::id::{Caller, TaskId};
 
-/// Under which name such a point is sealed.
+/// The name under which an event id is sealed. Records of earlier versions have it, too.
 const FIELD: &str = "held";
 
-/// What seals the points of one call. Cheap to clone.
+/// Seals and opens the event ids of one call. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Seal {
+pub(super) struct PointSeal {
     sealer: Option<Sealer>,
     caller: Caller,
-    hold: TaskId,
+    call: TaskId,
 }
 
-impl fmt::Debug for Seal {
+impl fmt::Debug for PointSeal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Seal")
+        f.write_str("PointSeal")
     }
 }
 
-impl Seal {
-    pub(super) fn of(front: &Shared, caller: Caller, hold: TaskId) -> Self {
+impl PointSeal {
+    pub(super) fn of(front: &Shared, caller: Caller, call: TaskId) -> Self {
         let sealer = front.runner.sealer().cloned();
         Self {
             sealer,
             caller,
-            hold,
+            call,
         }
     }
 
     #[cfg(test)]
-    pub(super) fn of_none(caller: Caller, hold: TaskId) -> Self {
+    pub(super) fn of_none(caller: Caller, call: TaskId) -> Self {
         Self {
             sealer: None,
             caller,
-            hold,
+            call,
         }
     }
 
     fn place(&self) -> Place<'_> {
         Place {
-            task: self.hold,
+            task: self.call,
             caller: &self.caller,
             field: FIELD,
         }
     }
 
-    /// `None`: without a key nobody else comes back there.
-    pub(super) fn close(&self, event_id: &str) -> Option<Box<str>> {
+    /// `None`: without a key no other replica can resume the call.
+    pub(super) fn seal(&self, event_id: &str) -> Option<Box<str>> {
         self.sealer.as_ref()?.seal(self.place(), event_id).ok()
     }
 

@@ -6,6 +6,8 @@ use std::process::{Child, Command, Output, Stdio};
 
 #[path = "cli/check.rs"]
 mod check;
+#[path = "cli/documents.rs"]
+mod documents;
 #[path = "cli/wrap/mod.rs"]
 mod wrap;
 

@@ -9,16 +9,18 @@ use raincheck::task::policy::{InputWhen, Mode};
 
 #[path = "config/concurrency.rs"]
 mod concurrency;
+#[path = "config/documents.rs"]
+mod documents;
 #[path = "config/example.rs"]
 mod example;
+#[path = "config/generated.rs"]
+mod generated;
 #[path = "config/layers.rs"]
 mod layers;
 #[path = "config/mistakes.rs"]
 mod mistakes;
 #[path = "config/network.rs"]
 mod network;
-#[path = "config/readme.rs"]
-mod readme;
 #[path = "config/wrapped.rs"]
 mod wrapped;
 

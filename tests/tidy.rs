@@ -4,6 +4,8 @@
 
 #[path = "tidy/circles.rs"]
 mod circles;
+#[path = "tidy/documents.rs"]
+mod documents;
 #[path = "tidy/paths.rs"]
 mod paths;
 #[path = "tidy/words.rs"]
@@ -324,6 +326,7 @@ fn paths_are_found_however_they_are_written() {
 
 // --- reading ---
 
+#[derive(Clone)]
 struct File {
     name: String,
     text: String,

@@ -10,20 +10,20 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
-mod door;
 mod error;
+mod listener;
 mod opened;
 mod reload;
 mod slots;
 mod store;
 mod upstream;
 
-use door::{Door, bind};
 pub use error::AppError;
 use error::line;
+use listener::{ListenerKind, bind};
 use opened::Opened;
 pub use reload::Reload;
-pub use store::look as look_at_store;
+pub use store::check as check_store;
 use store::open;
 pub use upstream::settings as upstream_settings;
 
@@ -45,9 +45,10 @@ use crate::downstream::{self, Front};
 use crate::room::Room;
 use crate::runner::{self, Runner};
 use crate::store::embedded::Embedded;
-use crate::store::ledger::{Ledger, Patience};
-use crate::store::notebook::Notebook;
-use crate::store::quota::{Most, Quotas};
+use crate::store::key_value::KeyValue;
+use crate::store::ledger::Ledger;
+use crate::store::patience::Patience;
+use crate::store::quota::{Allowance, Quotas};
 use crate::store::{Health as StoreHealth, Store, record};
 use crate::task::id::Incarnation;
 use crate::task::state::Reach;
@@ -71,7 +72,7 @@ const LAST_SERVICES: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub struct App {
     front: Arc<Front>,
-    door: Door,
+    listener: ListenerKind,
     embedded: Option<Arc<Embedded>>,
     health: Arc<Health>,
     drain: Drain,
@@ -128,8 +129,8 @@ impl App {
             settings,
         );
         runner.start().await.map_err(line)?;
-        let (door, listener_tls) = match lines {
-            Some(lines) => (Door::Lines(lines), None),
+        let (listener, listener_tls) = match lines {
+            Some(lines) => (ListenerKind::Stdio(lines), None),
             None => bind(&config.listen, &config.limits).await?,
         };
         let health = Health::new(config.admin.ready_needs_store).in_front_of(&upstream);
@@ -162,7 +163,7 @@ impl App {
         };
         Ok(Self {
             front: Arc::new(front),
-            door,
+            listener,
             embedded: opened.embedded,
             health,
             drain,
@@ -182,9 +183,9 @@ impl App {
 
     /// Where clients reach it, with the port that the system chose if none was asked for.
     pub fn address(&self) -> Option<SocketAddr> {
-        match &self.door {
-            Door::Listener(server) => server.address().ok(),
-            Door::Lines(_) => None,
+        match &self.listener {
+            ListenerKind::Http(server) => server.address().ok(),
+            ListenerKind::Stdio(_) => None,
         }
     }
 
@@ -215,9 +216,11 @@ impl App {
     }
 
     async fn serve_and_drain(self, shutdown: &CancellationToken) {
-        let Self { front, door, .. } = self;
+        let Self {
+            front, listener, ..
+        } = self;
         let (close, stop) = (CancellationToken::new(), CancellationToken::new());
-        let serving = door.serve(Arc::clone(&front), close.clone(), stop.clone(), LAST_BYTES);
+        let serving = listener.serve(Arc::clone(&front), close.clone(), stop.clone(), LAST_BYTES);
         tokio::pin!(serving);
         tokio::select! {
             () = &mut serving => {}
@@ -288,22 +291,22 @@ fn downstream_settings(config: &Config) -> downstream::Settings {
 }
 
 /// Where tasks are kept, and what is kept for clients beside them.
-fn kept_in(store: Arc<dyn Store>, clock: Arc<dyn Clock>, config: &Config) -> (Ledger, Notebook) {
+fn kept_in(store: Arc<dyn Store>, clock: Arc<dyn Clock>, config: &Config) -> (Ledger, KeyValue) {
     let patience = Patience {
         read: config.store.read_patience,
         create: config.store.create_patience,
     };
-    let notes = Notebook::new(Arc::clone(&store), Arc::clone(&clock), patience);
+    let notes = KeyValue::new(Arc::clone(&store), Arc::clone(&clock), patience);
     let ledger = Ledger::new(store, clock, patience).within(quotas(&config.limits));
     (ledger, notes)
 }
 
 fn quotas(limits: &config::Limits) -> Quotas {
-    let most = |quota: config::Quota| Most {
+    let allowance = |quota: config::Quota| Allowance {
         entries: quota.entries as u64,
         bytes: quota.bytes,
     };
-    Quotas::new(most(limits.tasks_per_caller), most(limits.tasks))
+    Quotas::new(allowance(limits.tasks_per_caller), allowance(limits.tasks))
 }
 
 fn companion(config: &Config) -> Option<Companion> {

@@ -15,7 +15,7 @@ use super::error::{AppError, line};
 use super::opened::{Opened, embedded};
 use crate::clock::Clock;
 use crate::store::embedded::{Embedded, callers_key, shared_key};
-use crate::store::seal::Master;
+use crate::store::seal::MasterKey;
 
 /// Processes with a file each, of one server in one directory; more keep their tasks in memory.
 const SLOTS_MAX: usize = 16;
@@ -30,7 +30,7 @@ pub(super) fn open(path: &Path, clock: &Arc<dyn Clock>) -> Option<Opened> {
         .ok()
 }
 
-fn one_of(path: &Path, key: &Master, clock: &Arc<dyn Clock>) -> Result<Opened, AppError> {
+fn one_of(path: &Path, key: &MasterKey, clock: &Arc<dyn Clock>) -> Result<Opened, AppError> {
     let slots = by_use(path);
     let mut last = None;
     for (place, slot) in slots.iter().enumerate() {

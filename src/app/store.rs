@@ -12,7 +12,7 @@ use super::slots;
 use crate::clock::{Anchored, Clock, System};
 use crate::config::{self, Config, Location, SealKey, Secret};
 use crate::store::Store;
-use crate::store::embedded::{Embedded, Look, seal_key};
+use crate::store::embedded::{Embedded, FileState, seal_key};
 use crate::store::memory::Memory;
 use crate::store::redis::{Namespace, Options, Redis, Tls, Wait};
 use crate::store::seal::Sealer;
@@ -72,31 +72,35 @@ fn in_memory(clock: Arc<dyn Clock>) -> Opened {
     }
 }
 
-/// How long a look at the store may take.
-const LOOK: Duration = Duration::from_secs(5);
+/// How long the check of a store may take.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Whether `open` would have its store, found out without opening it: another process may have it,
-/// and whoever only looks takes nothing and leaves nothing.
-pub async fn look(config: &Config) -> Result<Look, AppError> {
-    let looking = async {
+/// Whether `open` would succeed, found out without opening the store. The check takes nothing and leaves
+/// nothing behind, because another process may use the store.
+pub async fn check(config: &Config) -> Result<FileState, AppError> {
+    let checking = async {
         match &config.store.location {
             // There is one for everybody.
-            Location::Memory | Location::Slots(_) => Ok(Look::Free),
+            Location::Memory | Location::Slots(_) => Ok(FileState::Free),
             Location::Embedded(path) => {
                 let path = path.clone();
-                let looking = tokio::task::spawn_blocking(move || Embedded::look(&path));
+                let looking = tokio::task::spawn_blocking(move || Embedded::file_state(&path));
                 looking.await.map_err(line)?.map_err(line)
             }
             Location::Redis { url, namespace } => {
                 let options = options(config, url, namespace)?;
-                let looked = Redis::look(&options).await;
-                looked.map(|()| Look::Free).map_err(line)
+                let looked = Redis::dry_run(&options).await;
+                looked.map(|()| FileState::Free).map_err(line)
             }
         }
     };
-    let looked = tokio::time::timeout(LOOK, looking).await;
-    looked
-        .unwrap_or_else(|_elapsed| Err(AppError(format!("no answer within {} s", LOOK.as_secs()))))
+    let looked = tokio::time::timeout(CHECK_TIMEOUT, checking).await;
+    looked.unwrap_or_else(|_elapsed| {
+        Err(AppError(format!(
+            "no answer within {} s",
+            CHECK_TIMEOUT.as_secs()
+        )))
+    })
 }
 
 fn options(config: &Config, url: &Secret, namespace: &str) -> Result<Options, AppError> {

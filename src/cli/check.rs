@@ -9,17 +9,17 @@ use super::inspect::{Inspection, inspect};
 use super::process::runtime;
 use super::table::{duration, printable, table};
 use super::warnings::{name, warnings};
-use crate::app::look_at_store;
+use crate::app::check_store;
 use crate::config::{Companion, Config, Location, Telemetry, TransportChoice, Wrapped};
 use crate::mcp::version::Era;
-use crate::store::embedded::Look;
+use crate::store::embedded::FileState;
 use crate::task::policy::{Concurrency, Limit, Mode, Rules};
 use crate::tls;
 
 pub(super) fn check(config: &Config) -> Result<ExitCode, Failure> {
     let runtime = runtime()?;
     let (inspection, store) =
-        runtime.block_on(async { tokio::join!(inspect(config), look_at_store(config)) });
+        runtime.block_on(async { tokio::join!(inspect(config), check_store(config)) });
     // A file system or a name server that hangs holds up nobody.
     runtime.shutdown_background();
     let certificate = config.listen.tls.as_ref().map(|files| {
@@ -55,7 +55,7 @@ struct Report {
 fn report(
     config: &Config,
     certificate: Option<Result<(), String>>,
-    look: Result<Look, String>,
+    store: Result<FileState, String>,
     inspection: Result<&Inspection, &str>,
 ) -> Report {
     let mut verdicts = vec![("config", Ok("every setting is right".to_owned()))];
@@ -70,7 +70,7 @@ fn report(
     }
     verdicts.push((
         "store",
-        look.map(|look| store(&config.store.location, look)),
+        store.map(|state| describe_store(&config.store.location, state)),
     ));
     let over_sse = match inspection {
         Ok(found) => found.over_sse,
@@ -147,15 +147,15 @@ fn listening(config: &Config) -> String {
 }
 
 /// Never the URL of a Redis: it may hold a password.
-fn store(location: &Location, look: Look) -> String {
+fn describe_store(location: &Location, state: FileState) -> String {
     match location {
         Location::Memory => "memory: tasks are gone when the process ends".to_owned(),
         Location::Embedded(path) => {
             let path = path.display();
-            match look {
-                Look::Free => format!("{path}: for one process"),
-                Look::InUse(None) => format!("{path}: for one process, which has it now"),
-                Look::InUse(Some(pid)) => {
+            match state {
+                FileState::Free => format!("{path}: for one process"),
+                FileState::InUse(None) => format!("{path}: for one process, which has it now"),
+                FileState::InUse(Some(pid)) => {
                     format!("{path}: for one process, which has it now (pid {pid})")
                 }
             }
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn all_is_well() {
-        let report = report(&config(&[]), None, Ok(Look::Free), Ok(&inspection()));
+        let report = report(&config(&[]), None, Ok(FileState::Free), Ok(&inspection()));
         assert!(report.good);
         assert_eq!(
             report.text,
@@ -313,7 +313,7 @@ mod tests {
             started_in: Some(std::time::Duration::from_millis(1_440)),
             ..inspection()
         };
-        let report = report(&config(&[]), None, Ok(Look::Free), Ok(&found));
+        let report = report(&config(&[]), None, Ok(FileState::Free), Ok(&found));
         let said = "answers: slow-server 1.0, 1.4 s after its start";
         assert!(report.text.contains(said), "{}", report.text);
     }
@@ -321,14 +321,14 @@ mod tests {
     #[test]
     fn a_store_that_another_process_has_is_no_failure() {
         let location = Location::Embedded("/x.redb".into());
-        let said = store(&location, Look::InUse(Some(7)));
+        let said = describe_store(&location, FileState::InUse(Some(7)));
         assert_eq!(said, "/x.redb: for one process, which has it now (pid 7)");
     }
 
     #[test]
     fn companion_tools_are_said() {
         let wanted = config(&[("RAINCHECK_TASKS__COMPANION_TOOLS", "true")]);
-        let report = report(&wanted, None, Ok(Look::Free), Ok(&inspection()));
+        let report = report(&wanted, None, Ok(FileState::Free), Ok(&inspection()));
         let line = "companion     a client without Tasks gets a ticket after 45s";
         assert!(report.text.contains(line), "{}", report.text);
     }
@@ -339,7 +339,7 @@ mod tests {
             over_sse: true,
             ..inspection()
         };
-        let report = report(&config(&[]), None, Ok(Look::Free), Ok(&found));
+        let report = report(&config(&[]), None, Ok(FileState::Free), Ok(&found));
         for line in [
             "recovery      a call whose process dies is lost with its stream",
             "era           legacy, over HTTP+SSE (2024-11-05): translated for all clients",
@@ -355,7 +355,7 @@ mod tests {
         let report = report(
             &exposed,
             certificate,
-            Ok(Look::Free),
+            Ok(FileState::Free),
             Err("connection refused"),
         );
         assert!(!report.good);
@@ -377,7 +377,7 @@ mod tests {
             ];
             environment.extend(others);
             let found = inspection();
-            let report = report(&config(&environment), None, Ok(Look::Free), Ok(&found));
+            let report = report(&config(&environment), None, Ok(FileState::Free), Ok(&found));
             assert!(report.good);
             let line = report.text.lines().find(|line| line.contains("warn"));
             line.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
@@ -450,7 +450,7 @@ mod tests {
              [[tools]]\nname = 'always'\nmode = 'always'\ngrace_window = '1h'\n\
              [[tools]]\nname = 'short'\ngrace_window = '5s'\n",
         );
-        let report = report(&config, None, Ok(Look::Free), Ok(&inspection()));
+        let report = report(&config, None, Ok(FileState::Free), Ok(&inspection()));
         assert!(report.good);
         let said: Vec<_> = report
             .text
@@ -479,7 +479,7 @@ mod tests {
             tools: Vec::new(),
             ..inspection()
         };
-        let report = report(&config(&[]), None, Ok(Look::Free), Ok(&found));
+        let report = report(&config(&[]), None, Ok(FileState::Free), Ok(&found));
         assert!(report.good && report.text.contains("offers no tools"));
     }
 }

@@ -7,8 +7,8 @@ use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
+use super::diagnose::diagnose;
 use super::failure::complain;
-use super::trouble::words;
 use crate::app::upstream_settings;
 use crate::config::{Config, Wrapped};
 use crate::mcp::json::Object;
@@ -40,7 +40,7 @@ pub(super) async fn inspect(config: &Config) -> Result<Inspection, String> {
     upstream.stop().await;
     match asked {
         Ok(Ok(found)) => Ok(found),
-        Ok(Err(error)) => Err(words(&error, upstream.obstacle().as_ref(), config)),
+        Ok(Err(error)) => Err(diagnose(&error, upstream.obstacle().as_ref(), config)),
         Err(_elapsed) => Err(format!("no answer within {} s", PATIENCE.as_secs())),
     }
 }

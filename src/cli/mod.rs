@@ -13,14 +13,14 @@ use crate::tls;
 mod check;
 mod child;
 mod demo;
+mod diagnose;
 mod failure;
-mod hangup;
 mod inspect;
 mod process;
 mod run;
+mod sighup;
 mod stdio;
 mod table;
-mod trouble;
 mod warnings;
 mod wrap;
 

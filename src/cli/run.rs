@@ -8,8 +8,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::failure::Failure;
-use super::hangup::Hangup;
 use super::process::runtime;
+use super::sighup::Sighup;
 use crate::app::App;
 use crate::config::Config;
 
@@ -20,7 +20,7 @@ pub(super) fn run(config: Config) -> Result<ExitCode, Failure> {
     runtime()?.block_on(async {
         // Before anything is served, so that no signal finds the default handler, which kills.
         let mut stop = Stop::new().map_err(|e| Failure::runtime(format!("no signals: {e}")))?;
-        let mut hangup = Hangup::new().map_err(|e| Failure::runtime(format!("no signals: {e}")))?;
+        let mut sighup = Sighup::new().map_err(|e| Failure::runtime(format!("no signals: {e}")))?;
         let shutdown = CancellationToken::new();
         let path = config.listen.path.clone();
         let upstream = config.upstream.server.to_string();
@@ -37,11 +37,11 @@ pub(super) fn run(config: Config) -> Result<ExitCode, Failure> {
         let reload = app.reload();
         let serving = app.serve(shutdown.clone());
         tokio::pin!(serving);
-        let hangups = hangup.obeyed(&reload);
+        let hung_up = sighup.handle(&reload);
         let signal = tokio::select! {
             () = &mut serving => return Err(Failure::runtime("stopped serving on its own")),
             signal = stop.asked() => signal,
-            signal = hangups => signal,
+            signal = hung_up => signal,
         };
         info!(signal, "draining; the same signal again stops at once");
         shutdown.cancel();

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::legacy::pushes::SessionKey;
 use super::proxy::Shared;
 use crate::store::StoreError;
-use crate::store::notes::{Kind, Name};
+use crate::store::kv::{Kind, Name};
 
 /// How often it is looked.
 const LOOK: Duration = Duration::from_secs(2);

@@ -23,7 +23,7 @@ use super::way::RequestWay;
 use crate::mcp::version::Era;
 use crate::room::Room;
 use crate::runner::Runner;
-use crate::store::notebook::Notebook;
+use crate::store::key_value::KeyValue;
 use crate::task::policy::Rules;
 use crate::upstream::Forwarded;
 use crate::upstream::wrapped::Upstream;
@@ -62,7 +62,7 @@ pub struct Front {
     /// The streams of legacy sessions that are open here.
     pub pushes: Arc<Pushes>,
     /// What is kept for clients beside their tasks.
-    pub notes: Notebook,
+    pub notes: KeyValue,
     /// Whose tasks are told of on them.
     pub deliveries: Arc<Deliveries>,
     pub native_tools: Arc<NativeTools>,

@@ -180,8 +180,8 @@ impl Reason {
         }
     }
 
-    /// Every reason that clients can meet, in the order in which the README lists them; those that share
-    /// a word once.
+    /// Every reason that clients can meet, in the order of docs/errors.md. Reasons that share a word are
+    /// listed once.
     pub const ALL: [Self; 15] = [
         Self::UpstreamUnreachable,
         Self::UpstreamUnauthorized,
@@ -200,58 +200,61 @@ impl Reason {
         Self::Quota,
     ];
 
-    /// What happened and whether the call may have run: a row of the README's table.
+    /// What happened and whether the call may have run: a row of the table in docs/errors.md, which a test
+    /// makes from this.
     pub fn described(self) -> (&'static str, &'static str) {
         match self {
             Self::UpstreamUnreachable => (
-                "the server could not be reached, or its process not started",
+                "The server could not be reached, or its process could not be started.",
                 "none",
             ),
-            Self::UpstreamUnauthorized => ("it refused the credentials (401, 403)", "none"),
+            Self::UpstreamUnauthorized => {
+                ("The server refused the credentials (401, 403).", "none")
+            }
             Self::UpstreamHttp => (
-                "it refused with another HTTP error",
+                "The server refused with another HTTP error.",
                 "none for statuses that come before a handler (400, 404, 405, 406, 411, 413, 414, \
-                 415, 421, 426, 428, 429, 431, and 503 with `Retry-After`), else unknown",
+                 415, 421, 426, 428, 429, 431, and 503 with `Retry-After`), otherwise unknown",
             ),
             Self::UpstreamReset => (
-                "the connection broke, or the server's process ended, before the answer",
+                "The connection broke, or the server's process ended, before the answer.",
                 "unknown",
             ),
-            Self::UpstreamInvalid => ("the answer was not valid MCP", "unknown"),
-            Self::UpstreamTooLarge => ("the answer was larger than `result_bytes_max`", "unknown"),
+            Self::UpstreamInvalid => ("The answer was not valid MCP.", "unknown"),
+            Self::UpstreamTooLarge => ("The answer was larger than `result_bytes_max`.", "unknown"),
             Self::UpstreamTooDeep => (
-                "the answer was nested more than 4096 levels deep",
+                "The answer was nested more than 4096 levels deep.",
                 "unknown",
             ),
             Self::Deadline | Self::AnswerLost => (
                 "`max_duration` or `input_timeout` was over, or a server without sessions lost the \
-                 answer to its question; the server was told to stop",
+                 answer to its question. The server was told to stop.",
                 "unknown; none if nothing of the call was sent yet",
             ),
             Self::AnswerRefused => (
-                "the client refused to answer a question without which the call cannot go on",
+                "The client refused to answer a question without which the call cannot go on.",
                 "unknown",
             ),
             Self::OwnerLost => (
-                "the raincheck that carried the call died",
-                "none if the call had not been sent, else unknown",
+                "The raincheck that carried the call died.",
+                "none if the call had not been sent, otherwise unknown",
             ),
             Self::Shutdown => (
-                "it was stopped, and the call outlasted `drain.grace`",
+                "raincheck was stopped, and the call outlasted `drain.grace`.",
                 "unknown; none if nothing of the call was sent yet",
             ),
             Self::StoreLost => (
-                "the store could not keep the task (HTTP 503 where it does not answer)",
+                "The store could not keep the task (HTTP 503 where the store does not answer).",
                 "none or unknown",
             ),
-            Self::Busy => ("`limits.calls` are under way (HTTP 503)", "none"),
+            Self::Busy => ("`limits.calls` calls are running (HTTP 503).", "none"),
             Self::QueueFull => (
-                "as many calls wait for their turn as may (HTTP 503)",
+                "`queue` calls wait for their turn already (HTTP 503).",
                 "none",
             ),
             Self::Quota => (
-                "the caller has as many tasks, or bytes of them, as it may (`limits.tasks_per_caller`, \
-                 `limits.task_bytes_per_caller`)",
+                "The caller has as many tasks, or bytes of tasks, as it may have \
+                 (`limits.tasks_per_caller`, `limits.task_bytes_per_caller`).",
                 "none; unknown if the server had asked a question already",
             ),
         }

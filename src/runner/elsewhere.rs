@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::state::Runner;
 use crate::store::StoreError;
-use crate::store::notes::{Kind, Name};
+use crate::store::kv::{Kind, Name};
 
 /// How long it is told: longer than clients wait for a call before it becomes a task.
 const LIFETIME: Duration = Duration::from_mins(10);

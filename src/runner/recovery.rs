@@ -15,7 +15,7 @@ use super::sweeper::Look;
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason};
 use crate::store::ledger::{Loaded, NotApplied, Tried};
-use crate::store::seal::Place;
+use crate::store::seal::SealedField;
 use crate::store::{Dead, StoreError};
 use crate::task::id::TaskId;
 use crate::task::machine::{Event, OwnerEvent, Takeover};
@@ -222,7 +222,7 @@ impl Runner {
 
     /// Where the call can be carried on, for the record.
     pub(super) fn seal(&self, task: &Task, point: &str) -> Option<Box<str>> {
-        let place = Place {
+        let place = SealedField {
             task: task.id,
             caller: &task.caller,
             field: RESUME,
@@ -231,7 +231,7 @@ impl Runner {
     }
 
     fn unseal(&self, task: &Task) -> Option<String> {
-        let place = Place {
+        let place = SealedField {
             task: task.id,
             caller: &task.caller,
             field: RESUME,

@@ -18,8 +18,8 @@ use super::watch::Watches;
 use crate::clock::Anchored;
 use crate::lock::Mutex;
 use crate::room::Room;
+use crate::store::key_value::KeyValue;
 use crate::store::ledger::Ledger;
-use crate::store::notebook::Notebook;
 use crate::store::seal::Sealer;
 use crate::task::id::{Caller, Incarnation, TaskId};
 use crate::task::policy::{Limit, Rules};
@@ -58,7 +58,7 @@ pub struct Settings {
 #[derive(Debug)]
 pub struct Runner {
     pub(super) ledger: Ledger,
-    pub(super) notes: Notebook,
+    pub(super) notes: KeyValue,
     pub(super) upstream: Arc<Upstream>,
     pub(super) watches: Arc<Watches>,
     pub(super) incarnation: Incarnation,
@@ -89,7 +89,7 @@ pub struct Runner {
 impl Runner {
     pub fn new(
         ledger: Ledger,
-        notes: Notebook,
+        notes: KeyValue,
         upstream: Arc<Upstream>,
         incarnation: Incarnation,
         rules: Arc<Rules>,

@@ -9,7 +9,7 @@ use std::sync::{Arc, MutexGuard};
 use tokio::sync::Notify;
 
 use crate::lock::Mutex;
-use crate::store::{Changes, Seen};
+use crate::store::{ChangeEvent, Changes};
 use crate::task::id::TaskId;
 
 /// All watches of this process.
@@ -66,9 +66,9 @@ impl Watches {
     pub async fn follow(&self, mut changes: Changes) {
         loop {
             match changes.next().await {
-                Seen::Changed(change) => self.mark(change.id),
-                Seen::Missed => self.mark_all(),
-                Seen::Closed => return,
+                ChangeEvent::Changed(change) => self.mark(change.id),
+                ChangeEvent::Missed => self.mark_all(),
+                ChangeEvent::Closed => return,
             }
         }
     }

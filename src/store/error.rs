@@ -1,7 +1,9 @@
 //! Why a store gave no answer.
 
-/// Why the store gave no answer. After `Unavailable` a write is *in doubt*: it may or may not have
-/// happened, and may still happen; only a retry with the same nonce settles it.
+/// Why a store gave no answer.
+///
+/// After `Unavailable` a write is *in doubt*: it may have happened or may still happen. Only the same
+/// write with the same nonce settles it.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error("the store cannot be asked: {0}")]
@@ -9,7 +11,7 @@ pub enum StoreError {
     /// The store answered that it has no room; nothing was written.
     #[error("the store is full")]
     Full,
-    /// The record is of a newer raincheck, which this one must not change.
+    /// A newer raincheck wrote the record, so this one must not change it.
     #[error("the task was written by a newer raincheck")]
     Newer,
     /// The store holds something that this program did not write.
@@ -17,19 +19,19 @@ pub enum StoreError {
     Corrupt(&'static str),
 }
 
-/// The store's own word for why it refuses, as its documentation explains it: a code and a sentence.
+/// An error that the store itself returned: a code that its documentation explains, and a sentence.
 #[derive(Debug, thiserror::Error)]
 #[error("{code} {detail}")]
-pub struct Refusal {
+pub struct StoreRefusal {
     pub code: String,
     pub detail: String,
 }
 
 impl StoreError {
-    /// In a word: tells one kind of failure from another.
+    /// One word for the kind of failure, for logs that report each kind once.
     pub fn kind(&self) -> &str {
         match self {
-            Self::Unavailable(why) => match why.downcast_ref::<Refusal>() {
+            Self::Unavailable(why) => match why.downcast_ref::<StoreRefusal>() {
                 Some(refusal) => &refusal.code,
                 None => "away",
             },

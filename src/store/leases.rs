@@ -1,5 +1,6 @@
-//! Who is alive, for the stores that only one process uses: kept in memory, because nobody else
-//! asks and a lease does not outlive its process.
+//! The live set of a store that only one process uses.
+//!
+//! It lives in memory: no other process asks for it, and no lease outlives its process.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -10,9 +11,9 @@ use crate::task::id::Incarnation;
 /// The live set of one process.
 #[derive(Debug, Default)]
 pub(super) struct Leases {
-    /// Unix milliseconds at which each lease ends.
+    /// When each lease ends, in Unix milliseconds.
     ends: HashMap<Incarnation, u64>,
-    /// Incarnations of processes that ended before this one opened the store.
+    /// Incarnations of processes that ended before this process opened the store.
     earlier: BTreeSet<Incarnation>,
 }
 
@@ -41,7 +42,7 @@ impl Leases {
             now_ms,
             ..Beat::default()
         };
-        // When a process of before ended is not known; nobody is as long dead as these.
+        // When an earlier process ended is unknown, so it counts as dead for the longest time.
         for incarnation in &self.earlier {
             beat.dead.push(Dead {
                 incarnation: incarnation.clone(),

@@ -1,7 +1,7 @@
-//! Tasks over a store: load, decide, commit if unchanged, again on conflict.
+//! Tasks over a store: load, decide, commit if unchanged, decide again on conflict.
 //!
-//! The one place where the machine's rules and the store's revisions meet. It waits for a store
-//! that is away as long as its patience lasts, and no longer.
+//! This is the one place where the machine's rules and the store's revisions meet. Each call waits for
+//! a store that is away as long as its patience lasts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -11,7 +11,8 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::error::StoreError;
-use super::quota::{Most, Over, Quotas};
+use super::patience::{Patience, patiently};
+use super::quota::{Allowance, OverQuota, Quotas};
 use super::{Changes, Commit, Nonce, Store, Stored, Version, Write, record};
 use crate::clock::Clock;
 use crate::failpoint::{Point, hit};
@@ -19,19 +20,12 @@ use crate::task::id::{Caller, Fence, Incarnation, TaskId};
 use crate::task::machine::{Effect, Event, Rejected, step};
 use crate::task::state::{Outcome, Payload, Task};
 
-/// Results up to this size live in the record; larger ones in an entry of their own, so that
-/// polls of a working task never carry them.
+/// Results up to this size are part of the record. Larger results have an entry of their own, so that
+/// no poll of a working task carries them.
 pub const INLINE_BYTES_MAX: usize = 16 * 1024;
 
-/// Bytes of an error that a full store has room for: those of our own are shorter.
+/// The size of an error that a full store still accepts. Errors of our own making are shorter.
 const SHORT_ERROR: usize = 1024;
-
-/// How long a store that does not answer is asked again.
-#[derive(Debug, Clone, Copy)]
-pub struct Patience {
-    pub read: Duration,
-    pub create: Duration,
-}
 
 /// The tasks of one store.
 #[derive(Debug, Clone)]
@@ -45,8 +39,8 @@ pub struct Ledger {
     quotas: Arc<Quotas>,
 }
 
-/// Nonces that no other write in the world has: a random half for this process and a count. Drawn
-/// without asking the system each time; they need to be unique, not secret.
+/// Unique nonces: a random half for this process and a counter. They need to be unique and not secret,
+/// so drawing one asks the operating system for nothing.
 #[derive(Debug)]
 struct Nonces {
     process: u64,
@@ -60,34 +54,34 @@ impl Nonces {
     }
 }
 
-/// A task as it stood at one revision.
+/// A task at one revision.
 #[derive(Debug, Clone)]
 pub struct Loaded {
     pub task: Task,
     pub version: Version,
-    /// Written by a newer raincheck: what is known of it can be told, and changing it would lose
-    /// the rest.
+    /// A newer raincheck wrote the record. A change by this program would lose the fields that it does
+    /// not know.
     pub read_only: bool,
 }
 
 /// Why an event was not applied.
 #[derive(Debug)]
 pub enum NotApplied {
-    /// The machine refused; here is what stands.
+    /// The machine refused. Holds the task as it stands.
     Rejected(Rejected, Box<Loaded>),
     /// The store no longer has the task.
     Gone,
-    /// The store gave no answer in time: the event is in doubt.
+    /// The store gave no answer in time, so the event is in doubt.
     Store(StoreError),
 }
 
 /// Why there is no record of a new task.
 #[derive(Debug, thiserror::Error)]
 pub enum NotCreated {
-    /// Somebody else's stands under this id: nothing was changed.
+    /// Another task has this id; nothing changed.
     #[error("the task id is taken")]
     Taken,
-    /// The caller has as many tasks, or as many bytes of them, as it may: nothing was written.
+    /// The caller has as many tasks, or as many bytes of them, as it may have; nothing was written.
     #[error("the caller has as many tasks as it may")]
     Quota,
     #[error(transparent)]
@@ -110,11 +104,11 @@ impl Ledger {
             patience,
             nonces: Arc::new(Nonces { process, count }),
             format: Arc::new(AtomicU32::new(record::FORMAT)),
-            quotas: Arc::new(Quotas::new(Most::ANY, Most::ANY)),
+            quotas: Arc::new(Quotas::new(Allowance::ANY, Allowance::ANY)),
         }
     }
 
-    /// The same where callers may not have any number of tasks.
+    /// Limits how many tasks callers may have.
     #[must_use]
     pub fn within(self, quotas: Quotas) -> Self {
         Self {
@@ -128,7 +122,7 @@ impl Ledger {
         self.quotas.has_room(caller, self.now_ms())
     }
 
-    /// From now on records are written so that all of these can read them.
+    /// Writes records from now on in a format that all these replicas read.
     pub fn write_for(&self, living: &[Incarnation]) {
         let oldest = living.iter().filter_map(Incarnation::reads).min();
         let format = record::writable(oldest);
@@ -147,16 +141,17 @@ impl Ledger {
         self.store.changes()
     }
 
-    /// Makes the task durable: once this is `Ok`, every replica finds it. After
-    /// [`NotCreated::Store`] it is in doubt and the caller must [end it](Event::Abandoned) when the
-    /// store is back.
+    /// Stores a new task. Once this returns `Ok`, every replica finds the task.
+    ///
+    /// After [`NotCreated::Store`] the task is in doubt, and the caller must
+    /// [end it](Event::Abandoned) when the store is back.
     pub async fn create(&self, task: Task, request: Option<Bytes>) -> Result<Loaded, NotCreated> {
         let mut write = self.write_of(&task, None, None)?;
         write.request = request;
         let bytes = write.record.len() + write.request.as_ref().map_or(0, Bytes::len);
         let (caller, expires_ms) = (task.caller, write.expires_ms);
         let entered = self.quotas.enter(caller, bytes, expires_ms, self.now_ms());
-        entered.map_err(|Over| NotCreated::Quota)?;
+        entered.map_err(|OverQuota| NotCreated::Quota)?;
         hit(Point::CreateBefore);
         let committed = self.commit_patiently(&write, self.patience.create).await;
         if !matches!(committed, Ok(Commit::Done(_))) {
@@ -183,7 +178,7 @@ impl Ledger {
         }
     }
 
-    /// The task, unless it is unknown or its `ttlMs` has passed.
+    /// The task, or `None` if it is unknown or its `ttlMs` has passed.
     pub async fn load(&self, id: TaskId) -> Result<Option<Loaded>, StoreError> {
         let until = Instant::now() + self.patience.read;
         let stored = patiently(until, || self.store.load(id)).await?;
@@ -200,7 +195,7 @@ impl Ledger {
         patiently(until, || self.store.load_request(id)).await
     }
 
-    /// The result that the record only names; `None` where the record holds all there is.
+    /// The result that the record only names, or `None` if the record holds the whole outcome.
     pub async fn load_kept(&self, task: &Task) -> Result<Option<Bytes>, StoreError> {
         let Some(Outcome::Completed(Payload::Kept { fence, .. })) = task.outcome else {
             return Ok(None);
@@ -211,11 +206,11 @@ impl Ledger {
             .ok_or(StoreError::Corrupt("a task whose result is missing"))
     }
 
-    /// Keeps a result too large for the record, before the commit that names it.
+    /// Writes a result that is too large for the record, before the commit that names it.
     pub async fn keep(&self, task: &Task, fence: Fence, result: Bytes) -> Result<(), StoreError> {
         let until = Instant::now() + self.patience.create;
         let expires_ms = task.expires_ms();
-        // The tool has run: whatever is left, its result is kept.
+        // The tool has run, so its result is kept even beyond the quota.
         self.quotas
             .grow(&task.caller, result.len(), expires_ms, self.now_ms());
         hit(Point::ResultBefore);
@@ -227,8 +222,8 @@ impl Ledger {
         .inspect(|()| hit(Point::ResultAfter))
     }
 
-    /// Applies the event to what was loaded, or to what stands meanwhile: decided again until
-    /// nobody wrote in between.
+    /// Applies the event to the loaded task. If another write came first, the machine decides again on
+    /// the task as it stands then.
     pub async fn apply(
         &self,
         loaded: &Loaded,
@@ -243,7 +238,7 @@ impl Ledger {
         }
     }
 
-    /// Applies the event unless somebody wrote meanwhile: for what may be lost, like progress.
+    /// Applies the event unless another write came first. For events that may be lost, like progress.
     pub async fn try_apply(&self, loaded: &Loaded, event: Event) -> Result<Tried, NotApplied> {
         if loaded.read_only {
             return Err(NotApplied::Store(StoreError::Newer));
@@ -299,14 +294,14 @@ impl Ledger {
                 .cloned(),
             keep_for,
             request: None,
-            // What a client may have been told: that it is, that it was heard, how it ended.
+            // A client relies on these: that the task exists, that an answer arrived, how the task ended.
             durable: before.is_none() || task.is_ended(),
             ends: before.is_some_and(|before| ends(task, before)),
             listed: task.listed,
         })
     }
 
-    /// The same write again under the same nonce is the same write: asking again is safe.
+    /// Repeats the write until the store answers. Safe, because the nonce makes it the same write.
     async fn commit_patiently(
         &self,
         write: &Write,
@@ -316,8 +311,8 @@ impl Ledger {
     }
 }
 
-/// Whether a full store must take it, so that cancel and expiry work there: a cancel, an end with a
-/// short reason, and what follows an end. Results have to wait for room.
+/// Whether a full store must accept this change: a cancel, an end with a short reason, and what follows
+/// an end. Without it neither cancel nor expiry would work there. Results wait for room.
 fn ends(task: &Task, before: &Task) -> bool {
     before.is_ended()
         || match &task.outcome {
@@ -327,7 +322,7 @@ fn ends(task: &Task, before: &Task) -> bool {
         }
 }
 
-/// What one try came to.
+/// The outcome of [`Ledger::try_apply`].
 #[derive(Debug)]
 pub enum Tried {
     Done(Box<Loaded>, Option<Effect>),
@@ -341,28 +336,4 @@ fn decode(stored: &Stored) -> Result<Loaded, StoreError> {
         version: stored.version,
         read_only: newer,
     })
-}
-
-/// Asks again, a little later each time, until the store answers or the time is up.
-pub(super) async fn patiently<T, F>(
-    until: Instant,
-    mut ask: impl FnMut() -> F,
-) -> Result<T, StoreError>
-where
-    F: Future<Output = Result<T, StoreError>>,
-{
-    let mut pause = Duration::from_millis(5);
-    loop {
-        match tokio::time::timeout_at(until, ask()).await {
-            Ok(Err(StoreError::Unavailable(why))) => {
-                if Instant::now() + pause >= until {
-                    return Err(StoreError::Unavailable(why));
-                }
-            }
-            Ok(answered) => return answered,
-            Err(elapsed) => return Err(StoreError::Unavailable(Box::new(elapsed))),
-        }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(Duration::from_millis(500));
-    }
 }

@@ -1,7 +1,7 @@
 //! Where tasks live: the port that every store implements.
 //!
-//! The store knows revisions, never rules: a record is opaque bytes, every change is one
-//! compare-and-set on revision and nonce, and the indexes change in the same write.
+//! A store knows revisions and no rules: a record is opaque bytes, every change is one compare-and-set
+//! on revision and nonce, and the indexes change in the same write.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,34 +12,36 @@ use tokio::sync::broadcast::{self, error::RecvError};
 
 use crate::task::id::{Caller, Fence, Incarnation, Revision, TaskId};
 
+mod compare_and_set;
 pub mod embedded;
 mod error;
-mod judge;
+pub mod key_value;
+pub mod kv;
 mod leases;
 pub mod ledger;
 pub mod memory;
-pub mod notebook;
-pub mod notes;
+pub mod patience;
 pub mod quota;
+mod random;
 pub mod record;
 pub mod redis;
 pub mod seal;
 
-pub use error::{Refusal, StoreError};
+pub use error::{StoreError, StoreRefusal};
 
-/// Identifies one write, so that a retry of the same write after a lost answer is told apart from
-/// somebody else's, also after a failover brought an old revision back.
+/// Identifies one write. By its nonce a store recognises a write that is repeated after a lost answer,
+/// even when a failover brought an older revision back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Nonce(pub u128);
 
-/// What a compare-and-set compares: both must still be as they were loaded.
+/// What a compare-and-set compares: both fields must still be as they were loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Version {
     pub revision: Revision,
     pub nonce: Nonce,
 }
 
-/// A record as it was found.
+/// A record as the store holds it.
 #[derive(Debug, Clone)]
 pub struct Stored {
     pub version: Version,
@@ -47,7 +49,7 @@ pub struct Stored {
     pub record: Bytes,
 }
 
-/// One change of one task: all of it happens or none of it.
+/// One change of one task. A store applies all of it or nothing.
 #[derive(Debug, Clone)]
 pub struct Write {
     pub id: TaskId,
@@ -57,47 +59,46 @@ pub struct Write {
     pub nonce: Nonce,
     pub caller: Caller,
     pub record: Bytes,
-    /// Unix milliseconds after which the record may be forgotten; never sooner. Fixed at creation:
-    /// the same in every write of a task.
+    /// Unix milliseconds until which the store keeps the record. Every write of a task has the same
+    /// expiry, fixed at creation.
     pub expires_ms: u64,
-    /// Unix milliseconds at which an open task is overdue; `None` takes it off the due index.
+    /// Unix milliseconds at which an open task is overdue; `None` removes it from the due index.
     pub due_ms: Option<u64>,
-    /// Incarnations whose index must no longer name this task.
+    /// The incarnation whose index must no longer name this task.
     pub drop_from: Option<Incarnation>,
-    /// Incarnation whose index must name this task.
+    /// The incarnation whose index must name this task.
     pub keep_for: Option<Incarnation>,
-    /// The request, for a retry or a rerun. Written with create, never changed.
+    /// The request, for a retry or a rerun. A create writes it; no later write changes it.
     pub request: Option<Bytes>,
-    /// Somebody will rely on it: where the operator asked for more than the store's own word (a
-    /// replica's, a disk's), it is `Done` only with that, and else in doubt.
+    /// A client will rely on this write. If the operator asked for replicas or the disk to confirm
+    /// (`store.wait_*`), the write is `Done` only with that confirmation, and in doubt without it.
     pub durable: bool,
-    /// It ends its task and adds next to nothing: a full store takes it, and all else only whole or not
-    /// at all.
+    /// This write ends its task and adds next to nothing, so that a full store accepts it too.
     pub ends: bool,
-    /// With create: [`Store::listed`] names it to its caller, for as long as the record stands.
+    /// Only with create: [`Store::listed`] names the task to its caller while the record exists.
     pub listed: bool,
 }
 
 /// What became of a [`Write`].
 #[derive(Debug, Clone)]
 pub enum Commit {
-    /// Written now, or found written already under the same nonce. The new revision.
+    /// The store wrote it now, or earlier under the same nonce. Holds the new revision.
     Done(Revision),
-    /// Another write is the last one: nothing was changed, here is what stands. A retry in doubt
-    /// that meets this may have been written before the other.
+    /// Another write was the last one, so nothing changed. Holds the record that stands. A write in
+    /// doubt that is repeated and conflicts may have happened before that other write.
     Conflict(Stored),
-    /// The record is not there (expired, or lost by the store): nothing was written.
+    /// There is no record (expired, or lost by the store), so nothing changed.
     Gone,
 }
 
 /// The answer to a [`Store::beat`].
 #[derive(Debug, Clone, Default)]
 pub struct Beat {
-    /// The store's own clock where it has one (Redis), else the system's; Unix milliseconds.
+    /// Unix milliseconds, by the store's own clock if it has one (Redis), else by the system's.
     pub now_ms: u64,
-    /// Whose lease runs.
+    /// The incarnations whose leases run.
     pub living: Vec<Incarnation>,
-    /// Whose lease has ended and whose index was not yet emptied, longest dead first.
+    /// The incarnations whose leases have ended and whose indexes are not empty yet, longest dead first.
     pub dead: Vec<Dead>,
 }
 
@@ -109,48 +110,50 @@ pub struct Dead {
     pub since_ms: u64,
 }
 
-/// Whether a store can be relied on, as far as it knows by itself.
+/// Whether the store keeps what it is given, as far as it knows by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Health {
     Good,
-    /// It works, and may lose tasks. Why, in a sentence for the operator.
+    /// The store works and may lose tasks. Holds the reason, one sentence for the operator.
     Degraded(&'static str),
 }
 
-/// A change that somebody committed.
+/// A committed change of one task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Change {
     pub id: TaskId,
     pub revision: Revision,
 }
 
-/// The change log from now on, of all replicas that share the store; creations are not in it.
+/// The change log, from the moment of subscription on, of all replicas that share the store.
+///
+/// Creations are not in the log, because nobody watches a task before it exists.
 pub struct Changes {
-    receiver: broadcast::Receiver<Seen>,
+    receiver: broadcast::Receiver<ChangeEvent>,
 }
 
 /// What [`Changes::next`] saw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Seen {
+pub enum ChangeEvent {
     Changed(Change),
-    /// Changes were missed: whoever follows must read again what it cares about.
+    /// Some changes were lost: the follower must read the records again that it watches.
     Missed,
-    /// The store was closed.
+    /// The store was closed; no change follows.
     Closed,
 }
 
 impl Changes {
-    /// A store whose own source lost changes sends [`Seen::Missed`] itself.
-    pub fn new(receiver: broadcast::Receiver<Seen>) -> Self {
+    /// A store whose source lost changes sends [`ChangeEvent::Missed`] itself.
+    pub fn new(receiver: broadcast::Receiver<ChangeEvent>) -> Self {
         Self { receiver }
     }
 
     /// Cancel safe: dropped before it resolves, no change is lost.
-    pub async fn next(&mut self) -> Seen {
+    pub async fn next(&mut self) -> ChangeEvent {
         match self.receiver.recv().await {
             Ok(seen) => seen,
-            Err(RecvError::Lagged(_)) => Seen::Missed,
-            Err(RecvError::Closed) => Seen::Closed,
+            Err(RecvError::Lagged(_)) => ChangeEvent::Missed,
+            Err(RecvError::Closed) => ChangeEvent::Closed,
         }
     }
 }
@@ -161,32 +164,37 @@ impl fmt::Debug for Changes {
     }
 }
 
-/// A change log that was not followed for so long is read again from the records themselves.
+/// The number of changes that the log keeps. A follower that falls further behind gets [`ChangeEvent::Missed`].
 pub const LOG_LENGTH: usize = 4096;
 
 /// Where tasks live.
 ///
-/// No method waits longer than the store's own command timeout (for results, which may be large,
-/// a longer one); patience belongs to the caller.
-/// Every method is cancel safe in this sense: dropped before it resolves, a write is in doubt as
-/// after [`StoreError::Unavailable`].
+/// No method waits longer than the store's command timeout (results may be large and have a longer
+/// one). Waiting for a store that is away is the caller's matter: see [`patience`].
+///
+/// A write whose future is dropped before it resolves is in doubt, as after
+/// [`StoreError::Unavailable`].
 #[async_trait]
-pub trait Store: notes::Notes {
-    /// Once a create is `Done`, a `load` on any replica finds the task. Before that it may not
-    /// exist: no client may hear of it.
+pub trait Store: kv::KvStore {
+    /// Applies one write.
     ///
-    /// After a crash the write has happened whole (record, expiry, request, due, indexes, log) or
-    /// not at all.
+    /// Once a create is `Done`, a `load` on any replica finds the task. Before that the task may not
+    /// exist, so no client may hear of it.
+    ///
+    /// After a crash the whole write has happened (record, expiry, request, due, indexes, log) or
+    /// nothing of it.
     async fn commit(&self, write: &Write) -> Result<Commit, StoreError>;
 
-    /// The record as last committed; `None` if it never was, has expired or was lost.
+    /// The record as last committed; `None` if it was never created, has expired or was lost.
     async fn load(&self, id: TaskId) -> Result<Option<Stored>, StoreError>;
 
-    /// The request that was written with create.
+    /// The request that the create wrote.
     async fn load_request(&self, id: TaskId) -> Result<Option<Bytes>, StoreError>;
 
-    /// Keeps a result that is too large for the record, before the commit that names it. Under
-    /// another fence it is another result: a late writer cannot replace its successor's.
+    /// Writes a result that is too large for the record, before the commit that names it.
+    ///
+    /// The fence is part of the key, so that an owner that lost its task cannot replace the result of
+    /// its successor.
     async fn put_result(
         &self,
         id: TaskId,
@@ -197,44 +205,44 @@ pub trait Store: notes::Notes {
 
     async fn load_result(&self, id: TaskId, fence: Fence) -> Result<Option<Bytes>, StoreError>;
 
-    /// Ids for which this incarnation must still do something.
+    /// The tasks that this incarnation must still act on.
     async fn indexed(&self, incarnation: &Incarnation) -> Result<Vec<TaskId>, StoreError>;
 
-    /// Open tasks that are overdue at `now_ms`, most overdue first, at most `limit`.
+    /// The open tasks that are overdue at `now_ms`, most overdue first, at most `limit`.
     ///
-    /// A store that is spread over several servers may look at another part of its tasks at each
-    /// call (on Redis Cluster an eighth): whoever asks again and again sees all of them. Cheap
-    /// enough to be called every second.
+    /// Cheap enough to be called every second. A store on several servers may look at another part of
+    /// its tasks in each call (Redis Cluster: an eighth), so that repeated calls see all tasks.
     async fn due(&self, now_ms: u64, limit: usize) -> Result<Vec<TaskId>, StoreError>;
 
-    /// The tasks that were created to be listed for this caller and have not expired, in no order, each
-    /// with when it does.
+    /// The tasks that were created as `listed` for this caller and have not expired, each with its expiry,
+    /// in no order.
     async fn listed(&self, caller: &Caller) -> Result<Vec<(u64, TaskId)>, StoreError>;
 
-    /// Takes an id whose record no longer exists, or cannot be read, off the due index, and off this
-    /// incarnation's. The record stays; its next commit enters it again.
+    /// Removes a task from the due index and from this incarnation's index: its record is gone or cannot
+    /// be read. A record that exists stays, and its next commit enters it in the indexes again.
     async fn forget(&self, id: TaskId, incarnation: Option<&Incarnation>)
     -> Result<(), StoreError>;
 
-    /// Renews this incarnation's lease and tells whose runs and whose has ended. A lease of zero
-    /// ends it now: whoever is left in its index may be taken over at once.
+    /// Renews this incarnation's lease and reports the leases that run and that have ended.
+    ///
+    /// A lease of zero ends now, so that other replicas take over the tasks in its index at once.
     async fn beat(
         &self,
         incarnation: Option<&Incarnation>,
         lease: Duration,
     ) -> Result<Beat, StoreError>;
 
-    /// Takes an incarnation off the live set: it ended in good order, or its index is empty.
+    /// Removes an incarnation from the live set: it ended in good order, or its index is empty.
     async fn retire(&self, incarnation: &Incarnation) -> Result<(), StoreError>;
 
-    /// A secret of this store, made at first use and the same for every replica: the key under
-    /// which callers are hashed.
+    /// The key under which callers are hashed: a secret of this store, made at first use and the same
+    /// for every replica.
     async fn caller_key(&self) -> Result<[u8; 32], StoreError>;
 
-    /// Follows what is committed from now on.
+    /// Follows the commits from now on.
     fn changes(&self) -> Changes;
 
-    /// As last looked at; does not wait.
+    /// The health as of the last check; does not wait.
     fn health(&self) -> Health {
         Health::Good
     }

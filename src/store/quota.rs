@@ -1,8 +1,7 @@
-//! How many entries, and how many bytes of them, one caller may have and all together.
+//! Quotas: how many entries, and how many bytes, one caller and all callers together may have.
 //!
-//! Each process counts what it made itself, for as long as the store keeps it: no create asks anybody,
-//! replicas together allow as many times more as there are of them, and what an earlier process made
-//! counts nowhere.
+//! Each process counts the entries that it created, until they expire. So no create asks the store,
+//! N replicas together allow N times as much, and entries of an earlier process do not count.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::MutexGuard;
@@ -10,28 +9,28 @@ use std::sync::MutexGuard;
 use crate::lock::Mutex;
 use crate::task::id::Caller;
 
-/// What is the most, in all or of one caller.
+/// The most entries and bytes, of one caller or in total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Most {
+pub struct Allowance {
     pub entries: u64,
     pub bytes: u64,
 }
 
-impl Most {
+impl Allowance {
     pub const ANY: Self = Self {
         entries: u64::MAX,
         bytes: u64::MAX,
     };
 }
 
-/// The caller has, or all have, as much as may be.
+/// The caller's quota, or the quota of all callers, is used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Over;
+pub struct OverQuota;
 
 #[derive(Debug)]
 pub struct Quotas {
-    of_caller: Most,
-    in_all: Most,
+    of_caller: Allowance,
+    in_all: Allowance,
     used: Mutex<Used>,
 }
 
@@ -41,7 +40,8 @@ struct Used {
     all: Usage,
 }
 
-/// Cheap however many entries there are: what ends in the same minute is one sum.
+/// What one caller or all callers use. Entries that expire in the same minute share one sum, so that the
+/// size of this map does not depend on the number of entries.
 #[derive(Debug, Default)]
 struct Usage {
     sum: Sum,
@@ -55,7 +55,7 @@ struct Sum {
 }
 
 impl Usage {
-    /// True where something was forgotten.
+    /// Forgets what expired before that minute. Returns true if anything was forgotten.
     fn forget(&mut self, minute: u64) -> bool {
         let mut forgot = false;
         while let Some(oldest) = self.by_minute.first_entry()
@@ -69,7 +69,7 @@ impl Usage {
         forgot
     }
 
-    fn has(&self, bytes: usize, most: Most) -> bool {
+    fn has(&self, bytes: usize, most: Allowance) -> bool {
         let Sum {
             entries,
             bytes: used,
@@ -96,7 +96,7 @@ impl Usage {
 }
 
 impl Quotas {
-    pub fn new(of_caller: Most, in_all: Most) -> Self {
+    pub fn new(of_caller: Allowance, in_all: Allowance) -> Self {
         Self {
             of_caller,
             in_all,
@@ -123,14 +123,14 @@ impl Quotas {
         used.all.has(0, self.in_all) && of_caller.is_none_or(|usage| usage.has(0, self.of_caller))
     }
 
-    /// Counts an entry of that caller until it expires.
+    /// Counts an entry of the caller until it expires.
     pub fn enter(
         &self,
         caller: Caller,
         bytes: usize,
         expires_ms: u64,
         now_ms: u64,
-    ) -> Result<(), Over> {
+    ) -> Result<(), OverQuota> {
         let minute = minute(expires_ms);
         let mut used = self.used(now_ms);
         let of_caller = used.callers.get(&caller);
@@ -139,7 +139,7 @@ impl Quotas {
             None => Usage::default().has(bytes, self.of_caller),
         };
         if !has_room || !used.all.has(bytes, self.in_all) {
-            return Err(Over);
+            return Err(OverQuota);
         }
         used.all.add(minute, 1, bytes);
         let usage = used.callers.entry(caller).or_default();
@@ -147,7 +147,7 @@ impl Quotas {
         Ok(())
     }
 
-    /// An entry that was counted grew, whatever is left: what it holds is there.
+    /// Adds bytes to a counted entry, even beyond the quota: the store holds them already.
     pub fn grow(&self, caller: &Caller, bytes: usize, expires_ms: u64, now_ms: u64) {
         let minute = minute(expires_ms);
         let mut used = self.used(now_ms);
@@ -157,7 +157,7 @@ impl Quotas {
         }
     }
 
-    /// An entry that was counted is not there, or no more.
+    /// Stops counting an entry: its write failed, or it was removed.
     pub fn leave(&self, caller: &Caller, bytes: usize, expires_ms: u64, now_ms: u64) {
         let minute = minute(expires_ms);
         let mut used = self.used(now_ms);
@@ -167,8 +167,7 @@ impl Quotas {
         }
     }
 
-    /// An entry that was counted gets as much larger, or smaller. False: larger than it may, and nothing of
-    /// it was counted.
+    /// Changes the size of a counted entry. Returns false, and counts nothing, if it would exceed the quota.
     pub fn resize(
         &self,
         caller: &Caller,
@@ -179,13 +178,14 @@ impl Quotas {
         let minute = minute(expires_ms);
         let mut used = self.used(now_ms);
         let Used { callers, all } = &mut *used;
-        // Counted by another replica, or before a restart.
+        // Another replica counts this caller's entry, or an earlier process did.
         let Some(usage) = callers.get_mut(caller) else {
             return true;
         };
         let more = after.saturating_sub(before);
-        let fits =
-            |usage: &Usage, most: Most| usage.sum.bytes.saturating_add(more as u64) <= most.bytes;
+        let fits = |usage: &Usage, most: Allowance| {
+            usage.sum.bytes.saturating_add(more as u64) <= most.bytes
+        };
         if more > 0 && !(fits(usage, self.of_caller) && fits(all, self.in_all)) {
             return false;
         }
@@ -197,7 +197,7 @@ impl Quotas {
     }
 }
 
-/// In which minute something ends.
+/// The minute in which an entry expires.
 fn minute(expires_ms: u64) -> u64 {
     expires_ms / 60_000
 }
@@ -212,8 +212,8 @@ mod tests {
         Caller::from_bytes([byte; 16])
     }
 
-    fn most(entries: u64, bytes: u64) -> Most {
-        Most { entries, bytes }
+    fn most(entries: u64, bytes: u64) -> Allowance {
+        Allowance { entries, bytes }
     }
 
     #[test]
@@ -223,9 +223,9 @@ mod tests {
         let enter = |caller, bytes| quotas.enter(caller, bytes, MINUTE_MS, 0);
         enter(greedy, 10).unwrap();
         assert!(quotas.has_room(&greedy, 0));
-        assert_eq!(enter(greedy, 91), Err(Over), "too many bytes");
+        assert_eq!(enter(greedy, 91), Err(OverQuota), "too many bytes");
         enter(greedy, 90).unwrap();
-        assert_eq!(enter(greedy, 0), Err(Over), "too many entries");
+        assert_eq!(enter(greedy, 0), Err(OverQuota), "too many entries");
         assert!(!quotas.has_room(&greedy, 0) && quotas.has_room(&other, 0));
         enter(other, 100).unwrap();
         quotas.leave(&greedy, 90, MINUTE_MS, 0);
@@ -236,17 +236,17 @@ mod tests {
         assert!(resize(caller(9), (0, 1000)), "who is not counted here");
         enter(caller(3), 0).unwrap();
         enter(caller(4), 0).unwrap();
-        assert_eq!(enter(caller(5), 0), Err(Over), "too many in all");
+        assert_eq!(enter(caller(5), 0), Err(OverQuota), "too many in all");
     }
 
     #[test]
     fn what_has_expired_counts_no_more_and_nothing_is_left_of_it() {
-        let quotas = Quotas::new(most(1, 100), Most::ANY);
+        let quotas = Quotas::new(most(1, 100), Allowance::ANY);
         quotas.enter(caller(1), 10, MINUTE_MS * 3, 0).unwrap();
         quotas.grow(&caller(1), 500, MINUTE_MS * 3, 0);
         quotas.grow(&caller(9), 500, MINUTE_MS * 3, 0);
         let again = |now_ms| quotas.enter(caller(1), 10, now_ms + MINUTE_MS, now_ms);
-        assert_eq!(again(MINUTE_MS * 3), Err(Over));
+        assert_eq!(again(MINUTE_MS * 3), Err(OverQuota));
         again(MINUTE_MS * 4).unwrap();
         assert!(!quotas.has_room(&caller(1), MINUTE_MS * 5));
         assert!(quotas.has_room(&caller(1), MINUTE_MS * 6));

@@ -1,7 +1,7 @@
 //! The stored form of a task: a format number, a space, JSON.
 //!
-//! A newer format only adds: what an older program knows of it keeps its meaning, so that it can
-//! still be told. While replicas of several versions live, everybody writes what the oldest reads.
+//! A newer format only adds fields, so that an older program still reads the fields that it knows. While
+//! replicas of several versions live, all of them write the format that the oldest of them reads.
 
 use bytes::Bytes;
 
@@ -11,20 +11,20 @@ use crate::task::state::Task;
 /// The newest format that this program reads and writes.
 pub const FORMAT: u32 = 1;
 
-/// A record as it was read.
+/// A record that was read.
 #[derive(Debug)]
 pub struct Decoded {
     pub task: Task,
-    /// It may say more than this program knows.
+    /// A newer program wrote the record, so it may have fields that this program does not know.
     pub newer: bool,
 }
 
-/// The format to write where `oldest` is the newest that the oldest living replica reads.
+/// The format to write. `oldest` is the newest format that the oldest living replica reads.
 pub fn writable(oldest: Option<u32>) -> u32 {
     oldest.unwrap_or(FORMAT).clamp(OLDEST, FORMAT)
 }
 
-/// `format` is one that [`writable`] gave; there is only one so far.
+/// `format` comes from [`writable`]. There is only one format so far, so it changes nothing but the number.
 pub fn encode(task: &Task, format: u32) -> Result<Bytes, StoreError> {
     let mut out = Vec::with_capacity(512);
     out.extend_from_slice(format.to_string().as_bytes());
@@ -49,7 +49,7 @@ pub fn decode(record: &[u8]) -> Result<Decoded, StoreError> {
 
 const UNREADABLE: StoreError = StoreError::Corrupt("task record");
 
-/// The oldest format that this program still writes for others.
+/// The oldest format that this program still writes for older replicas.
 const OLDEST: u32 = 1;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Encrypts what must not lie readable in a store: the sessions of the wrapped server.
+//! Encrypts the fields that nobody may read in a store: session ids of the wrapped server.
 //!
-//! AES-256-GCM under a key for each task, drawn from the master by HKDF-SHA256; bound to the
-//! namespace, the task, its caller and the field, so that nothing sealed can be moved elsewhere.
+//! Each task has its own AES-256-GCM key, derived from the master key by HKDF-SHA256. A sealed field is
+//! bound to its namespace, task, caller and field name, so that it cannot be moved elsewhere.
 
 use std::fmt;
 
@@ -9,14 +9,15 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKe
 use aws_lc_rs::hkdf;
 
 use super::error::StoreError;
+use super::random::random_bytes;
 use crate::mcp::base64;
 use crate::task::id::{Caller, TaskId};
 
 /// A master key.
-pub type Master = [u8; 32];
+pub type MasterKey = [u8; 32];
 
-/// Seals under the current master key and opens under the previous one too, so that keys can be
-/// changed while replicas run.
+/// Seals under the current master key and opens under the previous one too, so that an operator can
+/// change the key while replicas run.
 #[derive(Clone)]
 pub struct Sealer {
     namespace: Box<str>,
@@ -30,17 +31,17 @@ impl fmt::Debug for Sealer {
     }
 }
 
-/// Where something sealed belongs. It opens nowhere else.
+/// Where a sealed field belongs. It opens nowhere else.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
+pub struct SealedField<'a> {
     pub task: TaskId,
     pub caller: &'a Caller,
     pub field: &'a str,
 }
 
 impl Sealer {
-    pub fn new(namespace: &str, current: &Master, previous: Option<&Master>) -> Self {
-        let extract = |master: &Master| {
+    pub fn new(namespace: &str, current: &MasterKey, previous: Option<&MasterKey>) -> Self {
+        let extract = |master: &MasterKey| {
             hkdf::Salt::new(hkdf::HKDF_SHA256, namespace.as_bytes()).extract(master)
         };
         Self {
@@ -50,14 +51,13 @@ impl Sealer {
         }
     }
 
-    pub fn seal(&self, place: Place<'_>, text: &str) -> Result<Box<str>, StoreError> {
-        let mut nonce = [0; NONCE_LEN];
-        getrandom::fill(&mut nonce).map_err(|error| StoreError::Unavailable(error.into()))?;
+    pub fn seal(&self, field: SealedField<'_>, text: &str) -> Result<Box<str>, StoreError> {
+        let nonce = random_bytes::<NONCE_LEN>()?;
         let mut sealed = text.as_bytes().to_vec();
-        key(&self.current, place)
+        key(&self.current, field)
             .and_then(|key| {
                 let nonce = Nonce::assume_unique_for_key(nonce);
-                key.seal_in_place_append_tag(nonce, self.bound_to(place), &mut sealed)
+                key.seal_in_place_append_tag(nonce, self.bound_to(field), &mut sealed)
                     .ok()
             })
             .ok_or(StoreError::Corrupt("a field that cannot be sealed"))?;
@@ -68,30 +68,30 @@ impl Sealer {
         Ok(out.into())
     }
 
-    /// `None`: sealed under a key that is not known, for another place, or damaged.
-    pub fn open(&self, place: Place<'_>, sealed: &str) -> Option<String> {
+    /// The text, or `None` if it was sealed under an unknown key or for another field, or is damaged.
+    pub fn open(&self, field: SealedField<'_>, sealed: &str) -> Option<String> {
         let bytes = base64::decode(sealed)?;
         let (nonce, sealed) = bytes.split_first_chunk::<NONCE_LEN>()?;
         let masters = [Some(&self.current), self.previous.as_ref()];
         masters.into_iter().flatten().find_map(|master| {
             let nonce = Nonce::assume_unique_for_key(*nonce);
             let mut sealed = sealed.to_vec();
-            let opened = key(master, place)?
-                .open_in_place(nonce, self.bound_to(place), &mut sealed)
+            let opened = key(master, field)?
+                .open_in_place(nonce, self.bound_to(field), &mut sealed)
                 .ok()?;
             String::from_utf8(opened.to_vec()).ok()
         })
     }
 
-    fn bound_to(&self, place: Place<'_>) -> Aad<Vec<u8>> {
+    fn bound_to(&self, field: SealedField<'_>) -> Aad<Vec<u8>> {
         let mut bound = Vec::with_capacity(128);
         for part in [
             self.namespace.as_bytes(),
-            place.task.as_bytes(),
-            place.caller.as_bytes(),
-            place.field.as_bytes(),
+            field.task.as_bytes(),
+            field.caller.as_bytes(),
+            field.field.as_bytes(),
         ] {
-            // The length first, so that no two places read the same.
+            // The length comes first, so that no two fields produce the same bytes.
             bound.extend_from_slice(&(part.len() as u64).to_le_bytes());
             bound.extend_from_slice(part);
         }
@@ -99,18 +99,18 @@ impl Sealer {
     }
 }
 
-fn key(master: &hkdf::Prk, place: Place<'_>) -> Option<LessSafeKey> {
-    let info = [&place.task.as_bytes()[..]];
-    let drawn = master.expand(&info, &AES_256_GCM).ok()?;
-    Some(LessSafeKey::new(UnboundKey::from(drawn)))
+fn key(master: &hkdf::Prk, field: SealedField<'_>) -> Option<LessSafeKey> {
+    let info = [&field.task.as_bytes()[..]];
+    let derived = master.expand(&info, &AES_256_GCM).ok()?;
+    Some(LessSafeKey::new(UnboundKey::from(derived)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn place<'a>(task: TaskId, caller: &'a Caller, field: &'a str) -> Place<'a> {
-        Place {
+    fn place<'a>(task: TaskId, caller: &'a Caller, field: &'a str) -> SealedField<'a> {
+        SealedField {
             task,
             caller,
             field,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use raincheck::store::notes::{Name, Notes};
+use raincheck::store::kv::{KvStore, Name};
 use raincheck::store::{Beat, Changes, Commit, Store, StoreError, Stored, Write};
 use raincheck::task::id::{Caller, Fence, Incarnation, TaskId};
 
@@ -104,7 +104,7 @@ impl Store for Faulty {
 }
 
 #[async_trait]
-impl Notes for Faulty {
+impl KvStore for Faulty {
     async fn claim(
         &self,
         name: Name,

@@ -8,8 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use raincheck::clock::Manual;
 use raincheck::store::embedded::Embedded;
-use raincheck::store::notes::{Kind, Name, Notes as _};
-use raincheck::store::{Commit, Seen, Store as _, StoreError, Write};
+use raincheck::store::kv::{Kind, KvStore as _, Name};
+use raincheck::store::{ChangeEvent, Commit, Store as _, StoreError, Write};
 use raincheck::task::id::{Fence, Incarnation};
 use redb::TableHandle as _;
 
@@ -178,7 +178,7 @@ async fn closing_lets_go_of_the_file_and_ends_the_change_log() {
     let create = create_until(START_MS + HOUR_MS);
     done(store.commit(&create).await.unwrap());
     store.close().await;
-    assert_eq!(changes.next().await, Seen::Closed);
+    assert_eq!(changes.next().await, ChangeEvent::Closed);
     let late = store.commit(&update(&create, 1, "late")).await;
     assert!(matches!(late, Err(StoreError::Unavailable(_))), "{late:?}");
     assert!(matches!(

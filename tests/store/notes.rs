@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use raincheck::store::Write;
-use raincheck::store::notes::{ENTRIES_MAX, Kind, Name};
+use raincheck::store::kv::{ENTRIES_MAX, Kind, Name};
 use raincheck::task::id::{Caller, TaskId};
 
 use crate::eventually::eventually;

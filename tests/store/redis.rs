@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use raincheck::clock::{Clock as _, System};
-use raincheck::store::{Change, Seen, Store as _, StoreError, Write};
+use raincheck::store::{Change, ChangeEvent, Store as _, StoreError, Write};
 use raincheck::task::id::{Fence, Incarnation, Revision};
 
 use crate::redis_server::RedisServer;
@@ -106,7 +106,7 @@ async fn replicas_see_each_others_tasks_changes_and_caller_key() {
         revision: Revision(2),
     };
     let seen = tokio::time::timeout(Duration::from_secs(10), changes.next()).await;
-    assert_eq!(seen.unwrap(), Seen::Changed(change));
+    assert_eq!(seen.unwrap(), ChangeEvent::Changed(change));
     assert_eq!(a.caller_key().await.unwrap(), b.caller_key().await.unwrap());
     assert!(stranger.load(create.id).await.unwrap().is_none());
     assert_ne!(

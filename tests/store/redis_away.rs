@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use raincheck::store::redis::{Namespace, Options, Redis};
-use raincheck::store::{Change, Seen, Store as _, StoreError};
+use raincheck::store::{Change, ChangeEvent, Store as _, StoreError};
 use raincheck::task::id::Revision;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -52,7 +52,7 @@ async fn a_store_that_lost_everything_is_used_again_and_followers_are_told() {
     let create = create_until(hour());
     done(store.commit(&create).await.unwrap());
     done(store.commit(&update(&create, 1, "on")).await.unwrap());
-    assert!(matches!(next(&mut changes).await, Seen::Changed(_)));
+    assert!(matches!(next(&mut changes).await, ChangeEvent::Changed(_)));
     server.kill();
     let lost = store.load(create.id).await;
     assert!(matches!(lost, Err(StoreError::Unavailable(_))), "{lost:?}");
@@ -63,13 +63,13 @@ async fn a_store_that_lost_everything_is_used_again_and_followers_are_told() {
     // Scripts are loaded again by themselves, and the follower goes on.
     let create = create_until(hour());
     done(store.commit(&create).await.unwrap());
-    assert_eq!(next(&mut changes).await, Seen::Missed);
+    assert_eq!(next(&mut changes).await, ChangeEvent::Missed);
     done(store.commit(&update(&create, 1, "on")).await.unwrap());
     let change = Change {
         id: create.id,
         revision: Revision(2),
     };
-    assert_eq!(next(&mut changes).await, Seen::Changed(change));
+    assert_eq!(next(&mut changes).await, ChangeEvent::Changed(change));
 }
 
 #[tokio::test]
@@ -83,7 +83,7 @@ async fn a_follower_that_was_cut_off_goes_on_where_it_was() {
     let first = update(&create, 1, "on");
     done(store.commit(&first).await.unwrap());
     let seen = |revision| {
-        Seen::Changed(Change {
+        ChangeEvent::Changed(Change {
             id: create.id,
             revision: Revision(revision),
         })
@@ -134,7 +134,7 @@ async fn the_follower_ends_with_the_store_or_when_told_to() {
     tokio::time::timeout(Duration::from_secs(10), tasks.wait())
         .await
         .unwrap();
-    assert_eq!(next(&mut changes).await, Seen::Closed);
+    assert_eq!(next(&mut changes).await, ChangeEvent::Closed);
 }
 
 #[tokio::test]
@@ -148,7 +148,7 @@ async fn a_follower_is_told_when_the_log_was_trimmed_past_it() {
     write = update(&write, 1, "on");
     done(store.commit(&write).await.unwrap());
     let seen = |id, revision| {
-        Seen::Changed(Change {
+        ChangeEvent::Changed(Change {
             id,
             revision: Revision(revision),
         })
@@ -175,11 +175,11 @@ async fn a_follower_is_told_when_the_log_was_trimmed_past_it() {
     allow.arg("SETUSER").arg("default").arg("+xread");
     allow.exec_async(&mut raw).await.unwrap();
 
-    assert_eq!(next(&mut changes).await, Seen::Missed);
+    assert_eq!(next(&mut changes).await, ChangeEvent::Missed);
     // It may say so more than once; what is still there comes all the same.
     let last = loop {
         let told = next(&mut changes).await;
-        if told != Seen::Missed {
+        if told != ChangeEvent::Missed {
             break told;
         }
     };
@@ -240,7 +240,7 @@ async fn cut_off(raw: &mut redis::aio::MultiplexedConnection) {
     kill.exec_async(raw).await.unwrap();
 }
 
-async fn next(changes: &mut raincheck::store::Changes) -> Seen {
+async fn next(changes: &mut raincheck::store::Changes) -> ChangeEvent {
     tokio::time::timeout(Duration::from_secs(10), changes.next())
         .await
         .unwrap()

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use raincheck::store::redis::{Namespace, OpenError, Options, Redis};
-use raincheck::store::{Change, Seen, Store as _, StoreError};
+use raincheck::store::{Change, ChangeEvent, Store as _, StoreError};
 use raincheck::task::id::{Incarnation, Revision};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -52,12 +52,12 @@ async fn a_clusters_tasks_are_on_all_nodes_and_every_replica_finds_them() {
     let mut told: Vec<_> = writes.iter().map(|write| write.id).collect();
     while !told.is_empty() {
         match next(&mut changes).await {
-            Seen::Changed(Change { id, revision }) => {
+            ChangeEvent::Changed(Change { id, revision }) => {
                 assert_eq!(revision, Revision(2));
                 let at = told.iter().position(|other| *other == id);
                 told.swap_remove(at.expect("told twice, or of another task"));
             }
-            other @ (Seen::Missed | Seen::Closed) => panic!("{other:?}"),
+            other @ (ChangeEvent::Missed | ChangeEvent::Closed) => panic!("{other:?}"),
         }
     }
 }
@@ -98,9 +98,9 @@ async fn a_node_that_was_killed_is_waited_for_and_its_log_goes_on() {
     let mut told = std::collections::HashSet::new();
     while told.len() < writes.len() {
         match next(&mut changes).await {
-            Seen::Changed(change) => assert!(told.insert(change.id), "told twice"),
-            Seen::Missed => {}
-            Seen::Closed => panic!("closed"),
+            ChangeEvent::Changed(change) => assert!(told.insert(change.id), "told twice"),
+            ChangeEvent::Missed => {}
+            ChangeEvent::Closed => panic!("closed"),
         }
     }
 }
@@ -131,7 +131,7 @@ async fn slots_that_move_to_another_node_are_found_there() {
         done(store.commit(&create).await.unwrap());
         done(store.commit(&update(&create, 1, "on")).await.unwrap());
         assert!(
-            matches!(next(&mut changes).await, Seen::Changed(change) if change.id == create.id)
+            matches!(next(&mut changes).await, ChangeEvent::Changed(change) if change.id == create.id)
         );
     }
 }
@@ -157,9 +157,9 @@ async fn after_a_failover_the_new_primary_is_used_and_followed() {
     };
     loop {
         match next(&mut changes).await {
-            Seen::Missed => {}
-            seen @ (Seen::Changed(_) | Seen::Closed) => {
-                break assert_eq!(seen, Seen::Changed(change));
+            ChangeEvent::Missed => {}
+            seen @ (ChangeEvent::Changed(_) | ChangeEvent::Closed) => {
+                break assert_eq!(seen, ChangeEvent::Changed(change));
             }
         }
     }
@@ -204,7 +204,7 @@ async fn open(url: &str, namespace: &str) -> Result<Redis, OpenError> {
     Redis::open(&options, &TaskTracker::new(), &CancellationToken::new()).await
 }
 
-async fn next(changes: &mut raincheck::store::Changes) -> Seen {
+async fn next(changes: &mut raincheck::store::Changes) -> ChangeEvent {
     tokio::time::timeout(Duration::from_secs(10), changes.next())
         .await
         .unwrap()

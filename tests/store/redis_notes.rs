@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use raincheck::clock::{Clock as _, System};
-use raincheck::store::ledger::Patience;
-use raincheck::store::notebook::Notebook;
-use raincheck::store::notes::{ENTRIES_MAX, Kind, Name, Notes as _};
+use raincheck::store::key_value::KeyValue;
+use raincheck::store::kv::{ENTRIES_MAX, Kind, KvStore as _, Name};
+use raincheck::store::patience::Patience;
 use raincheck::store::{Store as _, StoreError, Write};
 use raincheck::task::id::Caller;
 use redis::aio::MultiplexedConnection;
@@ -222,7 +222,7 @@ async fn a_notebook_waits_for_a_store_that_comes_back_and_no_longer() {
             read: patience,
             create: patience,
         };
-        Notebook::new(store, Arc::new(System), patience)
+        KeyValue::new(store, Arc::new(System), patience)
     };
     let (patient, hasty) = (
         notebook(Duration::from_secs(30)),

@@ -79,7 +79,7 @@ async fn whoever_only_looks_takes_no_namespace_and_is_told_whose_it_is() {
     let server = RedisServer::start();
     let mut options = options(&server.url());
     options.serves = Some("weather, 2025-11-25".into());
-    Redis::look(&options).await.unwrap();
+    Redis::dry_run(&options).await.unwrap();
     let mut raw = raw(&server).await;
     let keys: Vec<String> = redis::cmd("KEYS")
         .arg("*")
@@ -88,9 +88,9 @@ async fn whoever_only_looks_takes_no_namespace_and_is_told_whose_it_is() {
         .unwrap();
     assert!(keys.is_empty(), "{keys:?}");
     open(&options).await.unwrap();
-    Redis::look(&options).await.unwrap();
+    Redis::dry_run(&options).await.unwrap();
     options.serves = Some("billing, 2026-07-28".into());
-    let refused = Redis::look(&options).await.unwrap_err();
+    let refused = Redis::dry_run(&options).await.unwrap_err();
     assert!(matches!(refused, OpenError::Foreign { .. }), "{refused}");
 }
 
@@ -110,13 +110,13 @@ async fn what_cannot_be_opened_is_said_without_the_password() {
     }
 }
 
-/// A server whose only user may do what the README says, and nothing else.
+/// A server whose only user may do what docs/operations.md says, and nothing else.
 pub(crate) struct Tight(RedisServer);
 
 impl Tight {
     pub(crate) fn start() -> Self {
-        let readme = include_str!("../../README.md");
-        let (_, line) = readme.split_once("ACL SETUSER raincheck ").unwrap();
+        let page = include_str!("../../docs/operations.md");
+        let (_, line) = page.split_once("ACL SETUSER raincheck ").unwrap();
         let (line, _) = line.split_once('\n').unwrap();
         let line = line
             .replace(">PASSWORD", ">pw")

@@ -21,7 +21,7 @@ async fn a_task_outlives_the_primary_that_it_was_made_on(era: Era) {
     let client = rig.client();
     let task = client.call("ask", json!({})).await.into_task();
     let key = question(&client, &task).await;
-    // What the replica does not have yet, a failover may lose: that is told in the README.
+    // What the replica does not have yet, a failover may lose: docs/operations.md says so.
     let copied: u64 = ask(&mut fleet.servers[0].connect(), &["WAIT", "1", "5000"]);
     assert_eq!(copied, 1);
     fleet.servers[0].kill();

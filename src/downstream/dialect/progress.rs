@@ -14,7 +14,7 @@ use crate::mcp::json::{Object, Writer, raw};
 use crate::mcp::meta::PROGRESS_TOKEN;
 use crate::mcp::tasks_2025::related_meta;
 use crate::store::StoreError;
-use crate::store::notes::{Kind, Name};
+use crate::store::kv::{Kind, Name};
 use crate::task::id::TaskId;
 use crate::task::state::{Progress, Task};
 

@@ -3,7 +3,7 @@
 use uuid::Uuid;
 
 use crate::downstream::legacy::pushes::SessionKey;
-use crate::store::notes::{Kind, Name};
+use crate::store::kv::{Kind, Name};
 use crate::task::id::TaskId;
 
 /// A question of a task, by its key, for one session.

@@ -25,7 +25,7 @@ use crate::mcp::error::RpcError;
 use crate::mcp::input::{self, Kind};
 use crate::mcp::json::{Object, Writer, raw};
 use crate::store::StoreError;
-use crate::store::notes::Kind as Note;
+use crate::store::kv::Kind as Note;
 
 /// What the ids of our requests begin with, and no other's.
 const PREFIX: &str = "raincheck/";

@@ -21,8 +21,8 @@ use crate::mcp::error::RpcError;
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::version::{Era, LEGACY_NEWEST};
 use crate::store::StoreError;
-use crate::store::notes::{Kind, Name};
-use crate::store::quota::Over;
+use crate::store::kv::{Kind, Name};
+use crate::store::quota::OverQuota;
 use crate::task::id::Caller;
 
 /// What the ids of these sessions begin with, and no other's.
@@ -130,7 +130,7 @@ impl Session {
         let stored = text(&entry)?;
         let stays = &front.facade.stays;
         let entered = stays.begin(caller, stored.len(), now_ms);
-        entered.map_err(|Over| NotBegun::TooMany)?;
+        entered.map_err(|OverQuota| NotBegun::TooMany)?;
         let session = Self {
             id,
             caller,

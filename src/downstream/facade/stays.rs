@@ -1,7 +1,7 @@
 //! How long a session is remembered whose client is silent: shortly before its first use, a day after it,
 //! and the more of them a caller has, the shorter.
 
-use crate::store::quota::{Most, Over, Quotas};
+use crate::store::quota::{Allowance, OverQuota, Quotas};
 use crate::task::id::Caller;
 
 /// Until its first use. Every client says at once that it is initialized.
@@ -24,7 +24,7 @@ pub(super) struct Stays {
 impl Default for Stays {
     fn default() -> Self {
         let quotas = |entries, mib: u64| {
-            let most = |factor| Most {
+            let most = |factor| Allowance {
                 entries: entries * factor,
                 bytes: (mib << 20) * factor,
             };
@@ -45,7 +45,12 @@ impl Stays {
     }
 
     /// For how long a new one stays.
-    pub(super) fn begin(&self, caller: Caller, bytes: usize, now_ms: u64) -> Result<u64, Over> {
+    pub(super) fn begin(
+        &self,
+        caller: Caller,
+        bytes: usize,
+        now_ms: u64,
+    ) -> Result<u64, OverQuota> {
         let entered = self.fresh.enter(caller, bytes, now_ms + FRESH_MS, now_ms);
         entered.map(|()| FRESH_MS)
     }
@@ -128,7 +133,7 @@ mod tests {
         assert_eq!(lasts, [512, 512, 0]);
         assert!(stays.has_room(&greedy, 0));
         while stays.begin(greedy, bytes, 0).is_ok() {}
-        assert_eq!(stays.begin(greedy, bytes, 0), Err(Over));
+        assert_eq!(stays.begin(greedy, bytes, 0), Err(OverQuota));
         stays.begin(other, bytes, 0).unwrap();
         assert_eq!(stays.first_use(other, bytes, 0, 0), Some(LONG_MS));
         stays.end(&greedy, bytes, 0, LONG_MS, 0);

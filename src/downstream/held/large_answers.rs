@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use crate::lock::Mutex;
-use crate::store::notes::Name;
+use crate::store::kv::Name;
 
 /// Answers up to this size are always kept for the whole retention.
 pub(super) const SMALL: usize = 16 * 1024;
@@ -61,7 +61,7 @@ impl LargeAnswers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::notes::Kind;
+    use crate::store::kv::Kind;
 
     #[test]
     fn the_more_there_are_the_shorter_they_are_kept() {

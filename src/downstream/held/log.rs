@@ -11,8 +11,8 @@ use super::point_seal::PointSeal;
 use crate::downstream::heartbeat::Heartbeat;
 use crate::downstream::proxy::Shared;
 use crate::store::StoreError;
+use crate::store::kv::{Kind, Name};
 use crate::store::ledger::Ledger;
-use crate::store::notes::{Kind, Name};
 use crate::task::id::TaskId;
 
 /// The log does not keep larger messages: only the readers that are connected get them. It keeps every answer.
@@ -196,8 +196,8 @@ impl EventLog {
         use std::sync::Arc;
 
         use crate::clock::{Clock, Manual};
-        use crate::store::ledger::Patience;
         use crate::store::memory::Memory;
+        use crate::store::patience::Patience;
         use crate::task::id::Caller;
 
         let clock: Arc<dyn Clock> = Arc::new(Manual::at(0));

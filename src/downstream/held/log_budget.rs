@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::store::notes::ENTRIES_MAX;
+use crate::store::kv::ENTRIES_MAX;
 
 /// Bytes that the messages of one call may take in the store. The answer does not count: it is the last entry,
 /// and is never dropped.

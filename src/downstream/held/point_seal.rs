@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::downstream::proxy::Shared;
-use crate::store::seal::{Place, Sealer};
+use crate::store::seal::{SealedField, Sealer};
 use crate::task::id::{Caller, TaskId};
 
 /// The name under which an event id is sealed. Records of earlier versions have it, too.
@@ -42,8 +42,8 @@ impl PointSeal {
         }
     }
 
-    fn place(&self) -> Place<'_> {
-        Place {
+    fn place(&self) -> SealedField<'_> {
+        SealedField {
             task: self.call,
             caller: &self.caller,
             field: FIELD,

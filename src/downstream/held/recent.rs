@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::entry::LogEntry;
-use crate::store::notes::ENTRIES_MAX;
+use crate::store::kv::ENTRIES_MAX;
 
 /// Bytes that are kept of one call beside its last event; the log in the store has the rest.
 const BYTES_MAX: usize = 256 * 1024;

@@ -12,7 +12,7 @@ use super::large_answers::LargeAnswers;
 use super::recent::RecentEvents;
 use crate::downstream::legacy::pushes::SessionKey;
 use crate::lock::Mutex;
-use crate::store::notes::Name;
+use crate::store::kv::Name;
 
 /// Calls at the same time. Beyond, a call ends with its client's connection.
 const CALLS_MAX: usize = 1024;
@@ -133,7 +133,7 @@ mod tests {
         let caller = crate::task::id::Caller::from_bytes([1; 16]);
         let session = SessionKey::of(&caller, "s");
         let id = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
-        let name = Name::of(crate::store::notes::Kind::Events, &["x"]);
+        let name = Name::of(crate::store::kv::Kind::Events, &["x"]);
         let (_tail, receiver) = watch::channel(RecentEvents::default());
         let registered = calls.begin(name, session, &id("1"), receiver).unwrap();
         assert!(calls.find(name).is_some() && calls.find_begun(name).is_none());

@@ -11,7 +11,7 @@ use super::log_budget::LogBudget;
 use super::owner::{LogOwner, SealedPoint, StoredOwner};
 use super::recent::RecentEvents;
 use crate::store::StoreError;
-use crate::store::notes::ENTRIES_MAX;
+use crate::store::kv::ENTRIES_MAX;
 
 /// The pause between attempts to write what the store did not take.
 pub(super) const RETRY: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! The file itself: who may open it, and one clear sentence when it cannot be opened.
+//! The database file: who may open it, and one clear sentence when it cannot be opened.
 
 use std::ffi::OsString;
 use std::fs::{DirBuilder, Metadata, OpenOptions};
@@ -50,20 +50,20 @@ impl OpenError {
     }
 }
 
-/// What a store file is.
+/// Whether a process could open a store file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Look {
-    /// Whoever starts now has it, or makes it.
+pub enum FileState {
+    /// No process has the file open, or the file can be created.
     Free,
-    /// A process has it, and which one, as far as it says so.
+    /// A process has the file open. Holds its id if that is known.
     InUse(Option<u32>),
 }
 
-/// Where the database is and how it is opened.
+/// The path of the database and how it is opened.
 #[derive(Debug)]
-pub(super) struct File(PathBuf);
+pub(super) struct DatabaseFile(PathBuf);
 
-impl File {
+impl DatabaseFile {
     pub(super) fn new(path: &Path) -> Self {
         Self(path.into())
     }
@@ -71,7 +71,7 @@ impl File {
     pub(super) fn open(&self) -> Result<Database, DatabaseError> {
         let io = |error| DatabaseError::Storage(StorageError::Io(error));
         if let Some(directory) = self.0.parent().filter(|path| !path.as_os_str().is_empty()) {
-            // Records may be personal: nobody else on the machine reads them.
+            // Records may hold personal data, so no other user may read them.
             DirBuilder::new()
                 .recursive(true)
                 .mode(0o700)
@@ -86,13 +86,13 @@ impl File {
             .mode(0o600)
             .open(&self.0)
             .map_err(io)?;
-        ours(&file).map_err(io)?;
+        check_access(&file).map_err(io)?;
         redb::Builder::new().set_cache_size(CACHE).create_file(file)
     }
 }
 
-/// Why a file that is there must not be used: what it says may be personal, and what it is given is
-/// believed. A group may have it, because Kubernetes gives volumes to one (`fsGroup`).
+/// Why an existing file must not be used. Its content may be personal, and raincheck trusts what it reads
+/// there. A group may have access, because Kubernetes gives volumes to a group (`fsGroup`).
 pub(super) fn exposed(found: &Metadata) -> Option<&'static str> {
     if found.uid() != geteuid().as_raw() {
         return Some("it belongs to another user; have it made by the one that raincheck runs as");
@@ -101,57 +101,59 @@ pub(super) fn exposed(found: &Metadata) -> Option<&'static str> {
     is_open.then_some("every user of this machine may open it; close it with chmod 600")
 }
 
-/// A file that is there, if it may be used.
-pub(super) fn ours(file: &std::fs::File) -> io::Result<()> {
+/// Refuses an existing file that is [`exposed`].
+pub(super) fn check_access(file: &std::fs::File) -> io::Result<()> {
     match exposed(&file.metadata()?) {
         Some(why) => Err(io::Error::new(io::ErrorKind::PermissionDenied, why)),
         None => Ok(()),
     }
 }
 
-/// Tells a second process who has the file. Only a hint: what excludes is the lock on the file.
+/// Tells a second process which process has the file open, by a file with our process id beside it.
+///
+/// The process id is a hint for the user. The lock on the database file is what excludes a second process.
 #[derive(Debug)]
-pub(super) struct Claim {
+pub(super) struct FileClaim {
     path: PathBuf,
-    hint: PathBuf,
+    pid_file: PathBuf,
 }
 
-impl Claim {
+impl FileClaim {
     pub(super) fn new(path: &Path) -> Self {
-        let mut hint = OsString::from(path);
-        hint.push(".pid");
+        let mut pid_file = OsString::from(path);
+        pid_file.push(".pid");
         Self {
             path: path.into(),
-            hint: hint.into(),
+            pid_file: pid_file.into(),
         }
     }
 
-    /// Says that the file is ours. A store without its hint works as well, so failure is no error.
-    pub(super) fn sign(&self) {
+    /// Writes our process id. A failure is no error, because the store works without the hint.
+    pub(super) fn write_pid(&self) {
         let file = OpenOptions::new()
             .write(true)
             .create(true)
             .truncate(true)
             .mode(0o600)
-            .open(&self.hint);
+            .open(&self.pid_file);
         if let Ok(mut file) = file {
             let _ = writeln!(file, "{}", std::process::id());
         }
     }
 
-    /// How large the file is, in bytes.
+    /// The size of the database file in bytes.
     pub(super) fn file_bytes(&self) -> u64 {
         std::fs::metadata(&self.path).map_or(0, |found| found.len())
     }
 
-    pub(super) fn withdraw(&self) {
-        let _ = std::fs::remove_file(&self.hint);
+    pub(super) fn remove_pid(&self) {
+        let _ = std::fs::remove_file(&self.pid_file);
     }
 
     pub(super) fn explain(&self, error: DatabaseError) -> OpenError {
         if matches!(error, DatabaseError::DatabaseAlreadyOpen) {
-            let hint = std::fs::read_to_string(&self.hint).ok();
-            let holder = hint.and_then(|text| text.trim().parse().ok());
+            let pid = std::fs::read_to_string(&self.pid_file).ok();
+            let holder = pid.and_then(|text| text.trim().parse().ok());
             OpenError::InUse {
                 path: self.path.clone(),
                 holder,
@@ -162,8 +164,8 @@ impl Claim {
     }
 }
 
-/// A file up to here may be as empty as it likes.
+/// Smaller files are not compacted, however empty they are.
 pub(super) const LARGE: u64 = 64 << 20;
 
-/// Bytes of the file kept in memory; redb's own default is a gigabyte.
+/// Bytes of the file that redb caches in memory. Its default is a gigabyte.
 const CACHE: usize = 64 << 20;

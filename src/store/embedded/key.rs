@@ -1,4 +1,4 @@
-//! The seal key beside the file: made at first use, readable by its owner only.
+//! The seal key beside the store file: created at first use, readable by its owner only.
 
 use std::ffi::OsString;
 use std::fs::{DirBuilder, OpenOptions};
@@ -8,23 +8,23 @@ use std::path::{Path, PathBuf};
 
 use aws_lc_rs::hmac;
 
-use super::super::seal::Master;
-use super::file::ours;
+use super::super::random::random_bytes;
+use super::super::seal::MasterKey;
+use super::file::check_access;
 
-/// Reads or makes the key that belongs to this store file. Whoever calls has the store open: no
-/// other process makes one at the same time.
-pub fn seal_key(store: &Path) -> io::Result<Master> {
+/// Reads or creates the seal key of this store file. The caller has the store open, so no other process
+/// creates the key at the same time.
+pub fn seal_key(store: &Path) -> io::Result<MasterKey> {
     let path = beside(store);
     match read(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        // Cut short by a crash of its first writer: nothing was sealed under it yet.
+        // Its first writer crashed before the key was whole, so nothing is sealed under it.
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
             std::fs::remove_file(&path)?;
         }
         answered => return answered,
     }
-    let mut key = [0; 32];
-    getrandom::fill(&mut key).map_err(io::Error::other)?;
+    let key: MasterKey = random_bytes().map_err(io::Error::other)?;
     let mut file = OpenOptions::new()
         .write(true)
         .create_new(true)
@@ -35,8 +35,9 @@ pub fn seal_key(store: &Path) -> io::Result<Master> {
     Ok(key)
 }
 
-/// The same for stores of several processes, which may all make it at the same time: one wins.
-pub fn shared_key(store: &Path) -> io::Result<Master> {
+/// Reads or creates the seal key that the store files of several processes share. Several processes may
+/// create it at the same time, and one wins.
+pub fn shared_key(store: &Path) -> io::Result<MasterKey> {
     let path = beside(store);
     if let Some(directory) = path.parent() {
         DirBuilder::new()
@@ -48,9 +49,8 @@ pub fn shared_key(store: &Path) -> io::Result<Master> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         answered => return answered,
     }
-    let mut key = [0; 32];
-    getrandom::fill(&mut key).map_err(io::Error::other)?;
-    // It is whole before it has its name.
+    let key: MasterKey = random_bytes().map_err(io::Error::other)?;
+    // The file gets its name when it is whole, so that no other process reads half a key.
     let mut whole = OsString::from(&path);
     whole.push(format!(".{}", uuid::Uuid::new_v4().simple()));
     let mut file = OpenOptions::new()
@@ -69,8 +69,8 @@ pub fn shared_key(store: &Path) -> io::Result<Master> {
     }
 }
 
-/// The key that callers are hashed under in stores that share the seal key.
-pub fn callers_key(master: &Master) -> [u8; 32] {
+/// The key under which callers are hashed, for store files that share a seal key.
+pub fn callers_key(master: &MasterKey) -> [u8; 32] {
     let key = hmac::Key::new(hmac::HMAC_SHA256, master);
     let tag = hmac::sign(&key, b"raincheck callers");
     let mut derived = [0; 32];
@@ -80,10 +80,10 @@ pub fn callers_key(master: &Master) -> [u8; 32] {
     derived
 }
 
-fn read(path: &Path) -> io::Result<Master> {
+fn read(path: &Path) -> io::Result<MasterKey> {
     let mut key = [0; 32];
     let mut file = OpenOptions::new().read(true).open(path)?;
-    ours(&file)?;
+    check_access(&file)?;
     file.read_exact(&mut key)?;
     Ok(key)
 }

@@ -1,7 +1,7 @@
 //! The store in one file beside the sidecar: durable without a server, for one process at a time.
 //!
-//! Writes go through one thread that commits whatever has gathered in one transaction and one
-//! fsync; reads see what was last committed and do not wait for it. An answered write is on disk.
+//! One thread writes: it commits all waiting writes in one transaction with one fsync, and answers
+//! them when they are on disk. Reads see the last commit and do not wait for the writer.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -17,28 +17,29 @@ use tokio::sync::{broadcast, mpsc, oneshot};
 
 use super::error::StoreError;
 use super::leases::Leases;
-use super::{Beat, Changes, Commit, LOG_LENGTH, Seen, Store, Stored, Write};
+use super::random::random_bytes;
+use super::{Beat, ChangeEvent, Changes, Commit, LOG_LENGTH, Store, Stored, Write};
 use crate::clock::Clock;
 use crate::lock::Mutex;
 use crate::task::id::{Caller, Fence, Incarnation, TaskId};
-use file::{Claim, File};
-use slot::{Slot, unavailable};
+use file::{DatabaseFile, FileClaim};
+use handle::{DatabaseHandle, unavailable};
 use tables::Edit;
-use writer::{Order, Writer};
+use writer::{WriteJob, Writer};
 
-pub use file::{Look, OpenError};
+pub use file::{FileState, OpenError};
 pub use key::{callers_key, seal_key, shared_key};
 
 mod file;
-mod gather;
+mod file_state;
+mod handle;
 mod key;
-mod look;
-mod notes;
+mod kv;
+mod kv_tables;
+mod merge;
 mod pieces;
 mod read;
 mod rows;
-mod shelf;
-mod slot;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -46,66 +47,67 @@ mod writer;
 
 /// The embedded store.
 ///
-/// Dropping it, like [`Embedded::close`], writes what was handed over, waits for it and lets go of
-/// the file; a drop blocks its thread for that long (one commit).
+/// A drop, like [`Embedded::close`], finishes the pending writes and closes the file. A drop blocks its
+/// thread for that long (one commit).
 #[derive(Debug)]
 pub struct Embedded {
     clock: Arc<dyn Clock>,
-    slot: Arc<Slot>,
-    orders: Mutex<Option<mpsc::Sender<Order>>>,
+    database: Arc<DatabaseHandle>,
+    jobs: Mutex<Option<mpsc::Sender<WriteJob>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     leases: Mutex<Leases>,
     caller_key: [u8; 32],
-    /// Only for new followers to start from: the writer holds the sending end, so that they see
+    /// New followers subscribe through this receiver. The writer holds the sender, so that followers see
     /// the end of the store.
-    changes: broadcast::Receiver<Seen>,
+    changes: broadcast::Receiver<ChangeEvent>,
 }
 
 impl Embedded {
-    /// Opens the file, or makes it (0600, missing directories 0700). Blocks for the repair after a
-    /// crash: call it before serving.
+    /// Opens or creates the file (mode 0600, missing directories 0700). Call this before serving, because
+    /// it blocks while redb repairs the file after a crash.
     pub fn open(path: &Path, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
-        let claim = Claim::new(path);
-        let file = File::new(path);
+        let claim = FileClaim::new(path);
+        let file = DatabaseFile::new(path);
         let mut database = file.open().map_err(|error| claim.explain(error))?;
-        claim.sign();
+        claim.write_pid();
         if claim.file_bytes() >= file::LARGE {
-            let tidied = tables::tidy(&mut database, clock.now_ms());
-            tidied.map_err(|error| OpenError::unreadable(path, error))?;
+            let compacted = tables::compact(&mut database, clock.now_ms());
+            compacted.map_err(|error| OpenError::unreadable(path, error))?;
         }
         Self::start(database, clock, path, move || file.open(), Some(claim))
     }
 
-    /// The same for one of several files, which have the caller key in common. What the others hold, whose
-    /// processes have ended, is here from now on.
+    /// Opens one of several files that share a caller key, and moves into it what the other files hold whose
+    /// processes have ended.
     pub fn open_one_of(
         path: &Path,
         others: &[PathBuf],
         caller_key: &[u8; 32],
         clock: Arc<dyn Clock>,
     ) -> Result<Self, OpenError> {
-        let claim = Claim::new(path);
-        let file = File::new(path);
+        let claim = FileClaim::new(path);
+        let file = DatabaseFile::new(path);
         let database = file.open().map_err(|error| claim.explain(error))?;
-        claim.sign();
+        claim.write_pid();
         tables::prepare(&database, caller_key)
             .map_err(|error| OpenError::unreadable(path, error))?;
         for other in others.iter().filter(|other| other.exists()) {
-            if let Err(error) = gather::gather(&database, other, caller_key) {
+            if let Err(error) = merge::merge(&database, other, caller_key) {
                 tracing::warn!(file = %other.display(), %error, "the tasks of an earlier process cannot be read");
             }
         }
         Self::start(database, clock, path, move || file.open(), Some(claim))
     }
 
-    /// Without a file and without fsync: for property tests, which would wait for the disk. Writes
-    /// wait for a thread, so under a paused tokio clock they time out: use the memory store there.
+    /// A store without a file and without fsync, for property tests, which would wait for the disk.
+    /// Under a paused tokio clock its writes time out, because they wait for a thread: tests with a paused
+    /// clock use the memory store.
     pub fn in_memory(clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let path = Path::new("(memory)");
         let database = redb::Builder::new()
             .create_with_backend(InMemoryBackend::new())
             .map_err(|error| OpenError::unreadable(path, error))?;
-        // There is nothing to come back to.
+        // Without a file there is nothing to open again.
         let lost = || Err(StorageError::PreviousIo.into());
         Self::start(database, clock, path, lost, None)
     }
@@ -115,25 +117,25 @@ impl Embedded {
         clock: Arc<dyn Clock>,
         path: &Path,
         reopen: impl FnMut() -> Result<Database, redb::DatabaseError> + Send + 'static,
-        claim: Option<Claim>,
+        claim: Option<FileClaim>,
     ) -> Result<Self, OpenError> {
-        let key = super::judge::random_key().map_err(|error| OpenError::unreadable(path, error))?;
+        let key = random_bytes().map_err(|error| OpenError::unreadable(path, error))?;
         let caller_key = tables::prepare(&database, &key)
             .map_err(|error| OpenError::unreadable(path, error))?
             .ok_or_else(|| OpenError::Format(path.into()))?;
-        // Only one process can hold the file: whoever is named in it has ended.
+        // Only one process can hold the file, so every incarnation that it names has ended.
         let earlier: BTreeSet<Incarnation> =
             read::incarnations(&database).map_err(|error| OpenError::unreadable(path, error))?;
-        let slot = Arc::new(Slot::new(database));
-        let (orders, receiver) = mpsc::channel(QUEUE);
+        let database = Arc::new(DatabaseHandle::new(database));
+        let (jobs, receiver) = mpsc::channel(QUEUE);
         let (sender, changes) = broadcast::channel(LOG_LENGTH);
         let writer = Writer {
-            slot: Arc::clone(&slot),
+            database: Arc::clone(&database),
             clock: Arc::clone(&clock),
             changes: sender,
             reopen: Box::new(reopen),
             claim,
-            idle: 0,
+            reclaimable: 0,
         };
         let thread = std::thread::Builder::new()
             .name("raincheck-store".into())
@@ -141,8 +143,8 @@ impl Embedded {
             .map_err(|error| OpenError::unreadable(path, error))?;
         Ok(Self {
             clock,
-            slot,
-            orders: Mutex::new(Some(orders)),
+            database,
+            jobs: Mutex::new(Some(jobs)),
             thread: Mutex::new(Some(thread)),
             leases: Mutex::new(Leases::with_earlier(earlier)),
             caller_key,
@@ -150,51 +152,52 @@ impl Embedded {
         })
     }
 
-    /// Writes what was handed over and lets go of the file; whatever is asked later is answered
-    /// `Unavailable`. Dropped before it resolves, it goes on by itself.
+    /// Finishes the pending writes and closes the file. Later calls return `Unavailable`. Dropped before it
+    /// resolves, the close goes on by itself.
     pub async fn close(&self) {
         if let Some(thread) = self.end() {
-            // The thread's own panic was reported by the panic hook; there is nothing to add.
+            // If the thread panicked, the panic hook has reported it.
             let _ = tokio::task::spawn_blocking(move || thread.join()).await;
         }
     }
 
     fn end(&self) -> Option<JoinHandle<()>> {
-        self.orders.lock().take();
+        self.jobs.lock().take();
         self.thread.lock().take()
     }
 
-    async fn order<T>(
+    /// Hands a job to the writer thread and waits for its answer.
+    async fn write<T>(
         &self,
-        make: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Order,
+        job: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> WriteJob,
     ) -> Result<T, StoreError> {
-        let sender = self.orders.lock().clone();
+        let sender = self.jobs.lock().clone();
         let sender = sender.ok_or_else(|| unavailable("the store was closed"))?;
         let (answer, answered) = oneshot::channel();
         let work = async {
-            let sent = sender.send(make(answer)).await;
+            let sent = sender.send(job(answer)).await;
             sent.map_err(|_| unavailable("the store has stopped"))?;
             answered
                 .await
                 .map_err(|_| unavailable("the store has stopped"))?
         };
         match tokio::time::timeout(WRITE_TIMEOUT, work).await {
-            Ok(settled) => settled,
+            Ok(written) => written,
             Err(_) => Err(unavailable("the disk did not answer in time")),
         }
     }
 
     async fn edit(&self, edit: Edit) -> Result<(), StoreError> {
-        self.order(|answer| Order::Edit { edit, answer }).await
+        self.write(|answer| WriteJob::Edit { edit, answer }).await
     }
 
-    /// Reads what may be large where it does not hold up the executor.
-    async fn read_aside<T: Send + 'static>(
+    /// Reads on a blocking thread, so that a large value does not hold up the executor.
+    async fn read_blocking<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Database) -> Result<T, redb::Error> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let slot = Arc::clone(&self.slot);
-        let reading = tokio::task::spawn_blocking(move || slot.read_when_back(read));
+        let database = Arc::clone(&self.database);
+        let reading = tokio::task::spawn_blocking(move || database.read_when_back(read));
         reading
             .await
             .map_err(|error| StoreError::Unavailable(error.into()))?
@@ -209,7 +212,7 @@ impl Drop for Embedded {
     }
 }
 
-/// Writes that wait for the commit under way; more wait for a place.
+/// Jobs that wait for the current commit; further jobs wait for a place in the queue.
 const QUEUE: usize = 1024;
 
 /// How long a write waits for the disk before it is in doubt.
@@ -219,22 +222,23 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 impl Store for Embedded {
     async fn commit(&self, write: &Write) -> Result<Commit, StoreError> {
         let write = Box::new(write.clone());
-        self.order(|answer| Order::Commit { write, answer }).await
+        self.write(|answer| WriteJob::Commit { write, answer })
+            .await
     }
 
     async fn load(&self, id: TaskId) -> Result<Option<Stored>, StoreError> {
         let now_ms = self.clock.now_ms();
-        if self.slot.is_away() {
+        if self.database.is_away() {
             let read = move |database: &Database| read::record(database, id, now_ms);
-            return self.read_aside(read).await;
+            return self.read_blocking(read).await;
         }
-        self.slot
+        self.database
             .read(|database| read::record(database, id, now_ms))
     }
 
     async fn load_request(&self, id: TaskId) -> Result<Option<Bytes>, StoreError> {
         let now_ms = self.clock.now_ms();
-        self.read_aside(move |database| read::request(database, id, now_ms))
+        self.read_blocking(move |database| read::request(database, id, now_ms))
             .await
     }
 
@@ -256,24 +260,24 @@ impl Store for Embedded {
 
     async fn load_result(&self, id: TaskId, fence: Fence) -> Result<Option<Bytes>, StoreError> {
         let now_ms = self.clock.now_ms();
-        self.read_aside(move |database| read::result(database, id, fence, now_ms))
+        self.read_blocking(move |database| read::result(database, id, fence, now_ms))
             .await
     }
 
     async fn indexed(&self, incarnation: &Incarnation) -> Result<Vec<TaskId>, StoreError> {
         let incarnation = incarnation.clone();
-        self.read_aside(move |database| read::indexed(database, &incarnation))
+        self.read_blocking(move |database| read::indexed(database, &incarnation))
             .await
     }
 
     async fn due(&self, now_ms: u64, limit: usize) -> Result<Vec<TaskId>, StoreError> {
-        self.read_aside(move |database| read::due(database, now_ms, limit))
+        self.read_blocking(move |database| read::due(database, now_ms, limit))
             .await
     }
 
     async fn listed(&self, caller: &Caller) -> Result<Vec<(u64, TaskId)>, StoreError> {
         let (caller, now_ms) = (*caller, self.clock.now_ms());
-        self.read_aside(move |database| read::listed(database, &caller, now_ms))
+        self.read_blocking(move |database| read::listed(database, &caller, now_ms))
             .await
     }
 
@@ -302,10 +306,10 @@ impl Store for Embedded {
             }
             leases.beat(now_ms)
         };
-        // Asked first, so that an idle store does not write once a second. A file that cannot be
-        // read is the writer's to open anew: the heartbeat is what makes it try.
+        // The read comes first, so that an idle store does not write once a second. If the file cannot be
+        // read, the sweep makes the writer open it again.
         let expired = self
-            .slot
+            .database
             .read(|database| read::anything_expired(database, now_ms));
         if expired.unwrap_or(true) {
             self.edit(Edit::Sweep { now_ms }).await?;

@@ -1,25 +1,28 @@
-//! Large values, in pieces that fill the pages of the file. A value of its own would get a page of the
-//! next power of two, and the file would be up to twice as large as what is in it.
+//! Large values, split into pieces that fill the pages of the file.
+//!
+//! redb gives a value a page of the next power of two. Without pieces the file would be up to twice as large
+//! as its content.
 
 use std::ops::RangeInclusive;
 
 use bytes::Bytes;
 use redb::{ReadableTable, Table, WriteTransaction};
 
-use super::rows::{Key, PIECES};
+use super::rows::{KvKey, PIECES};
 use crate::task::id::TaskId;
 
-/// With what redb adds it just fits.
+/// The size of a piece. With redb's own bytes it just fits a page.
 const PIECE: usize = 256 * 1024 - 512;
 
-/// What stands in the place of a value that lies in pieces. No value of ours is empty.
+/// The mark that replaces a value stored in pieces. No value of ours is empty.
 const IN_PIECES: &[u8] = &[];
 
-/// The pieces, open in one transaction.
+/// The table of pieces, open in one transaction.
 pub(super) struct Pieces<'t> {
-    table: Table<'t, (Key, u64, u32), &'static [u8]>,
-    /// What became free in this transaction, and what was written.
+    table: Table<'t, (KvKey, u64, u32), &'static [u8]>,
+    /// Bytes that this transaction freed.
     pub(super) freed: u64,
+    /// Bytes that this transaction wrote.
     pub(super) written: u64,
 }
 
@@ -32,7 +35,8 @@ impl<'t> Pieces<'t> {
         })
     }
 
-    /// Keeps the pieces of a large value; what to write in its own place.
+    /// Stores a large value in pieces. Returns what to write in the place of the value: the value itself if it is
+    /// small.
     pub(super) fn put<'v>(
         &mut self,
         key: &[u8; 17],
@@ -67,14 +71,14 @@ impl<'t> Pieces<'t> {
     }
 }
 
-/// Whether a value lies in pieces, by what stands in its place.
+/// Whether a value is stored in pieces. `value` is what stands in its place.
 pub(super) fn is_in_pieces(value: &[u8]) -> bool {
     value.is_empty()
 }
 
-/// The value in whose place that stands.
+/// The whole value, read from its pieces if it is stored in pieces.
 pub(super) fn whole(
-    pieces: &impl ReadableTable<(Key, u64, u32), &'static [u8]>,
+    pieces: &impl ReadableTable<(KvKey, u64, u32), &'static [u8]>,
     key: &[u8; 17],
     number: u64,
     value: &[u8],
@@ -89,11 +93,12 @@ pub(super) fn whole(
     Ok(whole.into())
 }
 
-/// As no note is named.
+/// The key of a request's pieces. Its letter belongs to no kind of name.
 pub(super) fn of_request(id: TaskId) -> [u8; 17] {
     of(b'Q', id)
 }
 
+/// The key of a result's pieces.
 pub(super) fn of_result(id: TaskId) -> [u8; 17] {
     of(b'R', id)
 }

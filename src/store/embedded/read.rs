@@ -1,4 +1,4 @@
-//! What is read from the file; what has expired is not there, swept or not.
+//! Reads of the file. An expired row counts as absent, even if no sweep has removed it yet.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -9,8 +9,8 @@ use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable};
 use super::super::Stored;
 use super::pieces::{of_request, of_result, whole};
 use super::rows::{
-    DUE, EXPIRY, Found, INDEX, Id, LISTS, NOTE_EXPIRY, PIECES, RECORDS, REQUESTS, RESULT_EXPIRY,
-    RESULTS,
+    DUE, EXPIRY, INDEX, Id, LISTS, PIECES, RECORDS, REQUESTS, RESULT_EXPIRY, RESULTS, RecordRow,
+    VALUE_EXPIRY,
 };
 use crate::task::id::{Caller, Fence, Incarnation, TaskId};
 
@@ -101,20 +101,20 @@ pub(super) fn anything_expired(database: &Database, now_ms: u64) -> Result<bool,
     let transaction = database.begin_read()?;
     let records = transaction.open_table(EXPIRY)?;
     let results = transaction.open_table(RESULT_EXPIRY)?;
-    let notes = transaction.open_table(NOTE_EXPIRY)?;
+    let values = transaction.open_table(VALUE_EXPIRY)?;
     let record = records.first()?.map(|(key, _)| key.value().0);
     let result = results.first()?.map(|(key, _)| key.value().0);
-    let note = notes.first()?.map(|(key, _)| key.value().0);
-    let first_ms = [record, result, note].into_iter().flatten().min();
+    let value = values.first()?.map(|(key, _)| key.value().0);
+    let first_ms = [record, result, value].into_iter().flatten().min();
     Ok(first_ms.is_some_and(|first_ms| first_ms <= now_ms))
 }
 
-/// Every incarnation that some task waits for.
+/// Every incarnation whose index is not empty.
 pub(super) fn incarnations(database: &Database) -> Result<BTreeSet<Incarnation>, redb::Error> {
     incarnations_in(&database.begin_read()?.open_table(INDEX)?)
 }
 
-/// Leaps from name to name: costs as many steps as there are names, not tasks.
+/// Every incarnation in the index. Jumps from name to name, so the cost does not depend on the number of tasks.
 pub(super) fn incarnations_in(
     index: &impl ReadableTable<(&'static str, Id), ()>,
 ) -> Result<BTreeSet<Incarnation>, redb::Error> {
@@ -138,9 +138,9 @@ fn standing(
     transaction: &ReadTransaction,
     id: TaskId,
     now_ms: u64,
-) -> Result<Option<Found>, redb::Error> {
+) -> Result<Option<RecordRow>, redb::Error> {
     let row = transaction.open_table(RECORDS)?.get(id.as_bytes())?;
-    let found = row.map(|row| Found::from(row.value()));
+    let found = row.map(|row| RecordRow::from(row.value()));
     Ok(found.filter(|found| found.expires_ms > now_ms))
 }
 

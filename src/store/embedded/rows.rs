@@ -1,4 +1,4 @@
-//! What lies in the file: the tables that are read and written, and a record as its row says it.
+//! The tables of the file, and the row of a record. The names of tables are part of the file format.
 
 use bytes::Bytes;
 use redb::TableDefinition;
@@ -20,32 +20,33 @@ pub(super) const DUE: TableDefinition<'_, (u64, Id), ()> = TableDefinition::new(
 pub(super) const EXPIRY: TableDefinition<'_, (u64, Id), ()> = TableDefinition::new("expiry");
 pub(super) const RESULT_EXPIRY: TableDefinition<'_, (u64, Id, u64), ()> =
     TableDefinition::new("result_expiry");
-/// What callers may be told of, and until when.
+/// The listed tasks of each caller, with their expiry.
 pub(super) const LISTS: TableDefinition<'_, (Id, Id), u64> = TableDefinition::new("lists");
 
-/// A name as it lies in the file: the letter of its kind and its digest.
-pub(super) type Key = &'static [u8; 17];
+/// A name: the letter of its kind, then its digest.
+pub(super) type KvKey = &'static [u8; 17];
 
-/// Expiry and value; no value where a log stands.
-pub(super) const NOTES: TableDefinition<'_, Key, (u64, Option<&[u8]>)> =
+/// Expiry and value, or no value for a log.
+pub(super) const VALUES: TableDefinition<'_, KvKey, (u64, Option<&[u8]>)> =
     TableDefinition::new("notes");
-pub(super) const NOTE_EXPIRY: TableDefinition<'_, (u64, Key), ()> =
+pub(super) const VALUE_EXPIRY: TableDefinition<'_, (u64, KvKey), ()> =
     TableDefinition::new("note_expiry");
 /// Entries of logs by number.
-pub(super) const ENTRIES: TableDefinition<'_, (Key, u64), &[u8]> = TableDefinition::new("entries");
+pub(super) const ENTRIES: TableDefinition<'_, (KvKey, u64), &[u8]> =
+    TableDefinition::new("entries");
 
-/// By whose they are: a name and a number.
-pub(super) const PIECES: TableDefinition<'_, (Key, u64, u32), &[u8]> =
+/// The pieces of large values, by name, entry number and piece number.
+pub(super) const PIECES: TableDefinition<'_, (KvKey, u64, u32), &[u8]> =
     TableDefinition::new("pieces");
 
-/// A record as it lies in the file, expired or not.
-pub(super) struct Found {
+/// A record with its times, expired or not.
+pub(super) struct RecordRow {
     pub(super) stored: Stored,
     pub(super) expires_ms: u64,
     pub(super) due_ms: Option<u64>,
 }
 
-impl From<Row<'_>> for Found {
+impl From<Row<'_>> for RecordRow {
     fn from((revision, nonce, caller, expires_ms, due_ms, record): Row<'_>) -> Self {
         Self {
             stored: Stored {

@@ -6,15 +6,15 @@ use redb::{
     TableDefinition, TableError, WriteTransaction,
 };
 
-use super::super::judge::judge;
+use super::super::compare_and_set::next_revision;
 use super::super::{Commit, Stored, Write};
+use super::kv_tables::{KvEdit, KvTables};
 use super::pieces::{is_in_pieces, of_request, of_result};
 use super::read::incarnations_in;
 use super::rows::{
-    DUE, ENTRIES, EXPIRY, Found, INDEX, Id, LISTS, NOTE_EXPIRY, NOTES, RECORDS, REQUESTS,
-    RESULT_EXPIRY, RESULTS, Row,
+    DUE, ENTRIES, EXPIRY, INDEX, Id, LISTS, RECORDS, REQUESTS, RESULT_EXPIRY, RESULTS, RecordRow,
+    Row, VALUE_EXPIRY, VALUES,
 };
-use super::shelf::{self, Shelf};
 use crate::task::id::{Fence, Incarnation, Revision, TaskId};
 
 const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
@@ -22,10 +22,10 @@ const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
 /// Changes with the meaning of a table, not with its content.
 const FORMAT: &[u8] = b"1";
 
-/// What one sweep removes at most, so that no write waits long behind it.
+/// The most rows that one sweep removes, so that no write waits long behind it.
 const SWEEP: usize = 1024;
 
-/// Makes the tables and the caller key if they are not there. `None`: another format.
+/// Creates the tables and the caller key if they do not exist. Returns `None` for a file of another format.
 pub(super) fn prepare(
     database: &Database,
     new_key: &[u8; 32],
@@ -51,7 +51,7 @@ pub(super) fn prepare(
     Ok(Some(key))
 }
 
-/// Forgets all but the key.
+/// Removes all rows but the caller key.
 pub(super) fn empty(database: &Database) -> Result<(), redb::Error> {
     let transaction = database.begin_write()?;
     transaction.delete_table(RECORDS)?;
@@ -62,15 +62,15 @@ pub(super) fn empty(database: &Database) -> Result<(), redb::Error> {
     transaction.delete_table(EXPIRY)?;
     transaction.delete_table(RESULT_EXPIRY)?;
     transaction.delete_table(LISTS)?;
-    transaction.delete_table(NOTES)?;
-    transaction.delete_table(NOTE_EXPIRY)?;
+    transaction.delete_table(VALUES)?;
+    transaction.delete_table(VALUE_EXPIRY)?;
     transaction.delete_table(ENTRIES)?;
     Ok(transaction.commit()?)
 }
 
-/// Takes out what has expired and gives the room back to the disk. redb uses what became free again, and
-/// shortens the file only where its end is free.
-pub(super) fn tidy(database: &mut Database, now_ms: u64) -> Result<(), redb::Error> {
+/// Removes what has expired and gives the free space back to the disk. redb itself reuses free pages, but
+/// shortens the file only if its end is free.
+pub(super) fn compact(database: &mut Database, now_ms: u64) -> Result<(), redb::Error> {
     loop {
         let transaction = database.begin_write()?;
         let was_swept = {
@@ -88,11 +88,11 @@ pub(super) fn tidy(database: &mut Database, now_ms: u64) -> Result<(), redb::Err
     Ok(())
 }
 
-/// Whether it can be prepared, where it was before. Writes nothing.
+/// Whether [`prepare`] would accept the file. Writes nothing.
 pub(super) fn is_of_this_format(database: &ReadOnlyDatabase) -> Result<bool, redb::Error> {
     let transaction = database.begin_read()?;
     let meta = match transaction.open_table(META) {
-        // Made, and nothing in it yet.
+        // The file was created, and nothing was written yet.
         Err(TableError::TableDoesNotExist(_)) => return Ok(true),
         opened => opened?,
     };
@@ -100,7 +100,7 @@ pub(super) fn is_of_this_format(database: &ReadOnlyDatabase) -> Result<bool, red
     Ok(format.is_none_or(|format| format.value() == FORMAT))
 }
 
-/// A change that always succeeds.
+/// A change that cannot conflict.
 #[derive(Debug)]
 pub(super) enum Edit {
     PutResult {
@@ -113,7 +113,7 @@ pub(super) enum Edit {
         id: TaskId,
         incarnation: Option<Incarnation>,
     },
-    Note(shelf::Change),
+    Kv(KvEdit),
     Sweep {
         now_ms: u64,
     },
@@ -129,7 +129,7 @@ pub(super) struct Tables<'t> {
     expiry: Table<'t, (u64, Id), ()>,
     result_expiry: Table<'t, (u64, Id, u64), ()>,
     lists: Table<'t, (Id, Id), u64>,
-    pub(super) shelf: Shelf<'t>,
+    pub(super) kv: KvTables<'t>,
 }
 
 impl<'t> Tables<'t> {
@@ -143,11 +143,11 @@ impl<'t> Tables<'t> {
             expiry: transaction.open_table(EXPIRY)?,
             result_expiry: transaction.open_table(RESULT_EXPIRY)?,
             lists: transaction.open_table(LISTS)?,
-            shelf: Shelf::open(transaction)?,
+            kv: KvTables::open(transaction)?,
         })
     }
 
-    /// What becomes of the write, and whether it changed anything.
+    /// Applies a write. Returns its outcome and whether it changed anything.
     pub(super) fn commit(
         &mut self,
         write: &Write,
@@ -155,18 +155,18 @@ impl<'t> Tables<'t> {
     ) -> Result<(Commit, bool), redb::Error> {
         let found = self.found(write.id)?;
         let standing = found.as_ref().filter(|found| found.expires_ms > now_ms);
-        match judge(standing.map(|found| found.stored.version), write) {
+        match next_revision(standing.map(|found| found.stored.version), write) {
             Ok(revision) => {
-                // An expired record that was not swept yet leaves nothing to its successor.
+                // The old record has expired and was not swept yet. The new record must inherit nothing from it.
                 if standing.is_none() && found.is_some() {
                     self.remove_record(write.id)?;
                 }
                 self.apply(write, revision, standing)?;
                 Ok((Commit::Done(revision), true))
             }
-            Err(settled) => {
+            Err(unchanged) => {
                 let standing = standing.map(|found| found.stored.clone());
-                Ok((settled.into_commit(standing), false))
+                Ok((unchanged.into_commit(standing), false))
             }
         }
     }
@@ -180,19 +180,19 @@ impl<'t> Tables<'t> {
                 expires_ms,
             } => {
                 self.remove_result(*id, *fence)?;
-                let place = self.shelf.pieces.put(&of_result(*id), fence.0, result)?;
+                let place = self.kv.pieces.put(&of_result(*id), fence.0, result)?;
                 let row = (*expires_ms, place);
                 self.results.insert((id.as_bytes(), fence.0), row)?;
                 self.result_expiry
                     .insert((*expires_ms, id.as_bytes(), fence.0), ())?;
             }
             Edit::Forget { id, incarnation } => {
-                self.undue(*id)?;
+                self.remove_due(*id)?;
                 if let Some(incarnation) = incarnation {
                     self.index.remove((incarnation.as_str(), id.as_bytes()))?;
                 }
             }
-            Edit::Note(change) => self.shelf.change(change, now_ms)?,
+            Edit::Kv(edit) => self.kv.edit(edit, now_ms)?,
             Edit::Sweep { now_ms } => self.sweep(*now_ms)?,
         }
         Ok(())
@@ -202,7 +202,7 @@ impl<'t> Tables<'t> {
         &mut self,
         write: &Write,
         revision: Revision,
-        old: Option<&Found>,
+        old: Option<&RecordRow>,
     ) -> Result<(), redb::Error> {
         let id = write.id.as_bytes();
         let row = (
@@ -221,7 +221,7 @@ impl<'t> Tables<'t> {
             }
         } else {
             if let Some(request) = &write.request {
-                let place = self.shelf.pieces.put(&of_request(write.id), 0, request)?;
+                let place = self.kv.pieces.put(&of_request(write.id), 0, request)?;
                 self.requests.insert(id, place)?;
             }
             if write.listed {
@@ -242,20 +242,20 @@ impl<'t> Tables<'t> {
         Ok(())
     }
 
-    /// Of all that expires.
+    /// The number of rows in all indexes of expiry.
     fn expiry_rows(&self) -> Result<u64, redb::Error> {
-        Ok(self.expiry.len()? + self.result_expiry.len()? + self.shelf.expiry_rows()?)
+        Ok(self.expiry.len()? + self.result_expiry.len()? + self.kv.expiry_rows()?)
     }
 
-    fn found(&self, id: TaskId) -> Result<Option<Found>, redb::Error> {
+    fn found(&self, id: TaskId) -> Result<Option<RecordRow>, redb::Error> {
         Ok(self
             .records
             .get(id.as_bytes())?
-            .map(|row| Found::from(row.value())))
+            .map(|row| RecordRow::from(row.value())))
     }
 
-    /// Takes a record off the due index.
-    fn undue(&mut self, id: TaskId) -> Result<(), redb::Error> {
+    /// Removes a record from the due index.
+    fn remove_due(&mut self, id: TaskId) -> Result<(), redb::Error> {
         let Some(found) = self.found(id)? else {
             return Ok(());
         };
@@ -286,7 +286,7 @@ impl<'t> Tables<'t> {
         for row in self.expiry.range(..=(now_ms, &[0xff; 16]))?.take(SWEEP) {
             records.push(TaskId::from_bytes(*row?.0.value().1));
         }
-        // Not known which index names them; there are as many as live replicas: few.
+        // A record does not tell which index names it. There are few indexes: one for each live replica.
         let incarnations = incarnations_in(&self.index)?;
         for id in records {
             self.remove_record(id)?;
@@ -307,7 +307,7 @@ impl<'t> Tables<'t> {
         for (id, fence) in results {
             self.remove_result(id, fence)?;
         }
-        self.shelf.sweep(now_ms, SWEEP)
+        self.kv.sweep(now_ms, SWEEP)
     }
 
     fn remove_record(&mut self, id: TaskId) -> Result<(), redb::Error> {
@@ -319,7 +319,7 @@ impl<'t> Tables<'t> {
         self.records.remove(id)?;
         let request = self.requests.remove(id)?;
         if request.is_some_and(|request| is_in_pieces(request.value())) {
-            self.shelf.pieces.remove(&key, 0..=0)?;
+            self.kv.pieces.remove(&key, 0..=0)?;
         }
         self.lists.remove((found.stored.caller.as_bytes(), id))?;
         self.expiry.remove((found.expires_ms, id))?;
@@ -338,9 +338,7 @@ impl<'t> Tables<'t> {
         });
         if let Some((expires_ms, in_pieces)) = removed {
             if in_pieces {
-                self.shelf
-                    .pieces
-                    .remove(&of_result(id), fence.0..=fence.0)?;
+                self.kv.pieces.remove(&of_result(id), fence.0..=fence.0)?;
             }
             self.result_expiry.remove((expires_ms, key.0, key.1))?;
         }

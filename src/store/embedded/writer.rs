@@ -1,4 +1,4 @@
-//! The one thread that writes: group commit, each write with its own outcome.
+//! The writer thread: commits waiting jobs as a group, and answers each job with its own outcome.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,159 +11,163 @@ use tokio::sync::{broadcast, mpsc, oneshot};
 use tracing::warn;
 
 use super::super::error::StoreError;
-use super::super::notes::Name;
-use super::super::{Change, Commit, Seen, Write};
-use super::file::{Claim, LARGE};
-use super::shelf::Claimed;
-use super::slot::{Slot, failed, unavailable};
-use super::tables::{Edit, Tables, tidy};
+use super::super::kv::Name;
+use super::super::{Change, ChangeEvent, Commit, Write};
+use super::file::{FileClaim, LARGE};
+use super::handle::{DatabaseHandle, failed, unavailable};
+use super::kv_tables::ClaimOutcome;
+use super::tables::{Edit, Tables, compact};
 use crate::clock::Clock;
 
-type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
+type JobAnswer<T> = oneshot::Sender<Result<T, StoreError>>;
 
-/// What is asked of the writer. Answered only once it is on disk.
-pub(super) enum Order {
+/// A job for the writer. The writer answers when the job is on disk.
+pub(super) enum WriteJob {
     Commit {
         write: Box<Write>,
-        answer: Answer<Commit>,
+        answer: JobAnswer<Commit>,
     },
     Edit {
         edit: Edit,
-        answer: Answer<()>,
+        answer: JobAnswer<()>,
     },
     Claim {
         name: Name,
         value: Bytes,
         expires_ms: u64,
-        answer: Answer<Option<Bytes>>,
+        answer: JobAnswer<Option<Bytes>>,
     },
     Replace {
         name: Name,
         stands: Bytes,
         value: Bytes,
         expires_ms: u64,
-        answer: Answer<bool>,
+        answer: JobAnswer<bool>,
     },
 }
 
-/// What the thread owns.
+/// The state of the writer thread.
 pub(super) struct Writer {
-    pub(super) slot: Arc<Slot>,
+    pub(super) database: Arc<DatabaseHandle>,
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) changes: broadcast::Sender<Seen>,
+    pub(super) changes: broadcast::Sender<ChangeEvent>,
     pub(super) reopen: Box<dyn FnMut() -> Result<Database, redb::DatabaseError> + Send>,
-    pub(super) claim: Option<Claim>,
-    /// Of large values more became free than was written since the file was last shortened: so many bytes.
-    pub(super) idle: u64,
+    pub(super) claim: Option<FileClaim>,
+    /// Bytes of large values that became free, less those written, since the last compaction.
+    pub(super) reclaimable: u64,
 }
 
 impl Writer {
-    /// Ends when the last sender is gone and everything handed over is written.
-    pub(super) fn run(mut self, mut orders: mpsc::Receiver<Order>) {
+    /// Writes until the last sender is gone and all jobs are done.
+    pub(super) fn run(mut self, mut jobs: mpsc::Receiver<WriteJob>) {
         let mut batch = Vec::with_capacity(BATCH);
-        // While one batch waits for the disk the next one gathers: that is the group.
-        while orders.blocking_recv_many(&mut batch, BATCH) > 0 {
+        // While one batch waits for the disk, the next batch gathers.
+        while jobs.blocking_recv_many(&mut batch, BATCH) > 0 {
             self.settle(&mut batch);
-            self.shorten();
+            self.compact_if_worthwhile();
         }
-        self.slot.clear();
+        self.database.clear();
         if let Some(claim) = self.claim {
-            claim.withdraw();
+            claim.remove_pid();
         }
     }
 
-    fn settle(&mut self, batch: &mut Vec<Order>) {
+    /// Writes one batch and answers its jobs.
+    fn settle(&mut self, batch: &mut Vec<WriteJob>) {
         let written = match self.database() {
             Ok(database) => write(&database, batch, self.clock.now_ms()),
             Err(error) => Err(error),
         };
         match written {
-            Ok(Written {
+            Ok(BatchOutcome {
                 outcomes,
                 freed,
                 filled,
             }) => {
-                self.idle = (self.idle + freed).saturating_sub(filled);
-                for (order, outcome) in batch.drain(..).zip(outcomes) {
-                    self.answer(order, outcome);
+                self.reclaimable = (self.reclaimable + freed).saturating_sub(filled);
+                for (job, outcome) in batch.drain(..).zip(outcomes) {
+                    self.answer(job, outcome);
                 }
             }
             Err(error) => {
                 let error = Arc::new(error);
-                warn!(error = %error, writes = batch.len(), "the store's file cannot be written");
-                for order in batch.drain(..) {
-                    order.refuse(failed(&error));
+                warn!(error = %error, writes = batch.len(), "the store file cannot be written");
+                for job in batch.drain(..) {
+                    job.refuse(failed(&error));
                 }
-                self.slot.clear();
+                self.database.clear();
             }
         }
     }
 
-    /// Gives the room back to the disk once half of a large file is free: what has to be moved is then less
-    /// than was freed. Whoever reads waits for so long.
-    fn shorten(&mut self) {
-        if self.idle < LARGE {
+    /// Compacts a large file once half of it is free, because redb then moves less than it frees. Reads wait
+    /// meanwhile.
+    fn compact_if_worthwhile(&mut self) {
+        if self.reclaimable < LARGE {
             return;
         }
-        let Some(file) = self.claim.as_ref().map(Claim::file_bytes) else {
+        let Some(file) = self.claim.as_ref().map(FileClaim::file_bytes) else {
             return;
         };
-        if self.idle < file / 2 {
+        if self.reclaimable < file / 2 {
             return;
         }
-        self.idle = 0;
-        let Some(mut database) = self.slot.take(REOPEN_ATTEMPTS, REOPEN_PAUSE) else {
+        self.reclaimable = 0;
+        let Some(mut database) = self.database.take(REOPEN_ATTEMPTS, REOPEN_PAUSE) else {
             return;
         };
-        match tidy(&mut database, self.clock.now_ms()) {
-            Ok(()) => self.slot.put(database),
-            // It is opened anew with the next batch.
+        match compact(&mut database, self.clock.now_ms()) {
+            Ok(()) => self.database.put(database),
+            // The next batch opens the file again.
             Err(error) => {
-                warn!(%error, "the store's file cannot be shortened");
-                self.slot.clear();
+                warn!(%error, "the store file cannot be compacted");
+                self.database.clear();
             }
         }
     }
 
-    /// Whoever waited may be gone; the write stands all the same.
-    fn answer(&self, order: Order, outcome: Outcome) {
-        match (order, outcome) {
-            (Order::Commit { write, answer }, Outcome::Commit { commit, written }) => {
+    /// Answers a job. The caller may have stopped waiting; the write stands all the same.
+    fn answer(&self, job: WriteJob, outcome: JobOutcome) {
+        match (job, outcome) {
+            (WriteJob::Commit { write, answer }, JobOutcome::Commit { commit, written }) => {
                 if let (Commit::Done(revision), true, Some(_)) = (&commit, written, write.expected)
                 {
                     let change = Change {
                         id: write.id,
                         revision: *revision,
                     };
-                    let _ = self.changes.send(Seen::Changed(change));
+                    let _ = self.changes.send(ChangeEvent::Changed(change));
                 }
                 let _ = answer.send(Ok(commit));
             }
-            (Order::Edit { answer, .. }, _) => {
+            (WriteJob::Edit { answer, .. }, _) => {
                 let _ = answer.send(Ok(()));
             }
-            (Order::Claim { answer, .. }, Outcome::Claimed(stands)) => {
+            (WriteJob::Claim { answer, .. }, JobOutcome::Claimed(stands)) => {
                 let _ = answer.send(Ok(stands));
             }
-            (Order::Replace { answer, .. }, Outcome::Replaced(is_done)) => {
+            (WriteJob::Replace { answer, .. }, JobOutcome::Replaced(is_done)) => {
                 let _ = answer.send(Ok(is_done));
             }
-            (order @ (Order::Commit { .. } | Order::Claim { .. } | Order::Replace { .. }), _) => {
-                order.refuse(unavailable("the write was mixed up with another"));
+            (
+                job @ (WriteJob::Commit { .. } | WriteJob::Claim { .. } | WriteJob::Replace { .. }),
+                _,
+            ) => {
+                job.refuse(unavailable("the write was mixed up with another"));
             }
         }
     }
 
-    /// The open database; opened anew where the last batch failed.
+    /// The open database. Opens the file again if the last batch failed.
     fn database(&mut self) -> Result<Arc<Database>, redb::Error> {
-        if let Some(database) = self.slot.get() {
+        if let Some(database) = self.database.get() {
             return Ok(database);
         }
         let mut attempts = REOPEN_ATTEMPTS;
         loop {
             match (self.reopen)() {
-                Ok(database) => self.slot.put(database),
-                // A read is still going on with the old one.
+                Ok(database) => self.database.put(database),
+                // A read still uses the old handle.
                 Err(redb::DatabaseError::DatabaseAlreadyOpen) if attempts > 0 => {
                     attempts -= 1;
                     park_timeout(REOPEN_PAUSE);
@@ -171,7 +175,7 @@ impl Writer {
                 }
                 Err(error) => return Err(error.into()),
             }
-            return self.slot.get().ok_or(redb::Error::PreviousIo);
+            return self.database.get().ok_or(redb::Error::PreviousIo);
         }
     }
 }
@@ -182,7 +186,7 @@ impl fmt::Debug for Writer {
     }
 }
 
-impl Order {
+impl WriteJob {
     fn refuse(self, error: StoreError) {
         match self {
             Self::Commit { answer, .. } => drop(answer.send(Err(error))),
@@ -193,73 +197,78 @@ impl Order {
     }
 }
 
-enum Outcome {
+enum JobOutcome {
     Commit {
         commit: Commit,
         written: bool,
     },
     Edited,
-    /// What stands instead.
+    /// The value that stands in the way, if any.
     Claimed(Option<Bytes>),
     Replaced(bool),
 }
 
-/// What became of a batch.
-struct Written {
-    outcomes: Vec<Outcome>,
-    /// Of large values, in bytes.
+/// The outcomes of a batch.
+struct BatchOutcome {
+    outcomes: Vec<JobOutcome>,
+    /// Bytes of large values that the batch freed.
     freed: u64,
+    /// Bytes of large values that the batch wrote.
     filled: u64,
 }
 
-/// All of the batch in one transaction. An error is everybody's: nothing was written.
-fn write(database: &Database, batch: &[Order], now_ms: u64) -> Result<Written, redb::Error> {
+/// Writes the whole batch in one transaction. On an error nothing was written, so every job of the batch fails.
+fn write(
+    database: &Database,
+    batch: &[WriteJob],
+    now_ms: u64,
+) -> Result<BatchOutcome, redb::Error> {
     let mut transaction = database.begin_write()?;
     transaction.set_durability(Durability::Immediate)?;
     let mut outcomes = Vec::with_capacity(batch.len());
     let mut changed = false;
     let (freed, filled) = {
         let mut tables = Tables::open(&transaction)?;
-        for order in batch {
-            outcomes.push(match order {
-                Order::Commit { write, .. } => {
+        for job in batch {
+            outcomes.push(match job {
+                WriteJob::Commit { write, .. } => {
                     let (commit, written) = tables.commit(write, now_ms)?;
                     changed |= written;
-                    Outcome::Commit { commit, written }
+                    JobOutcome::Commit { commit, written }
                 }
-                Order::Edit { edit, .. } => {
+                WriteJob::Edit { edit, .. } => {
                     tables.edit(edit, now_ms)?;
                     changed = true;
-                    Outcome::Edited
+                    JobOutcome::Edited
                 }
-                Order::Claim {
+                WriteJob::Claim {
                     name,
                     value,
                     expires_ms,
                     ..
-                } => match tables.shelf.claim(*name, value, *expires_ms, now_ms)? {
-                    Claimed::Now => {
+                } => match tables.kv.claim(*name, value, *expires_ms, now_ms)? {
+                    ClaimOutcome::Written => {
                         changed = true;
-                        Outcome::Claimed(None)
+                        JobOutcome::Claimed(None)
                     }
-                    Claimed::Already => Outcome::Claimed(None),
-                    Claimed::ByAnother(stands) => Outcome::Claimed(Some(stands)),
+                    ClaimOutcome::Repeated => JobOutcome::Claimed(None),
+                    ClaimOutcome::Taken(stands) => JobOutcome::Claimed(Some(stands)),
                 },
-                Order::Replace {
+                WriteJob::Replace {
                     name,
                     stands,
                     value,
                     expires_ms,
                     ..
                 } => {
-                    let shelf = &mut tables.shelf;
-                    let is_done = shelf.replace(*name, (stands, value), *expires_ms, now_ms)?;
+                    let kv = &mut tables.kv;
+                    let is_done = kv.replace(*name, (stands, value), *expires_ms, now_ms)?;
                     changed |= is_done;
-                    Outcome::Replaced(is_done)
+                    JobOutcome::Replaced(is_done)
                 }
             });
         }
-        let pieces = &tables.shelf.pieces;
+        let pieces = &tables.kv.pieces;
         (pieces.freed, pieces.written)
     };
     if changed {
@@ -268,14 +277,14 @@ fn write(database: &Database, batch: &[Order], now_ms: u64) -> Result<Written, r
         // Conflicts and repetitions cost no fsync.
         transaction.abort()?;
     }
-    Ok(Written {
+    Ok(BatchOutcome {
         outcomes,
         freed,
         filled,
     })
 }
 
-/// Writes in one transaction.
+/// The most jobs in one transaction.
 const BATCH: usize = 256;
 
 const REOPEN_ATTEMPTS: usize = 100;

@@ -8,16 +8,20 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::broadcast;
 
+use super::compare_and_set::next_revision;
 use super::error::StoreError;
-use super::judge::{judge, random_key};
 use super::leases::Leases;
-use super::{Beat, Change, Changes, Commit, LOG_LENGTH, Seen, Store, Stored, Version, Write};
+use super::random::random_bytes;
+use super::{
+    Beat, Change, ChangeEvent, Changes, Commit, LOG_LENGTH, Store, Stored, Version, Write,
+};
 use crate::clock::Clock;
 use crate::lock::Mutex;
 use crate::task::id::{Caller, Fence, Incarnation, Revision, TaskId};
+use kv_state::KvState;
 
-mod kept;
-mod notes;
+mod kv;
+mod kv_state;
 
 /// Maps behind one lock, which is never held across an await.
 ///
@@ -28,8 +32,8 @@ pub struct Memory {
     clock: Arc<dyn Clock>,
     limit: usize,
     state: Mutex<State>,
-    notes: Mutex<kept::State>,
-    changes: broadcast::Sender<Seen>,
+    kv: Mutex<KvState>,
+    changes: broadcast::Sender<ChangeEvent>,
     caller_key: Mutex<Option<[u8; 32]>>,
 }
 
@@ -45,7 +49,7 @@ impl Memory {
             clock,
             limit,
             state: Mutex::default(),
-            notes: Mutex::default(),
+            kv: Mutex::default(),
             changes,
             caller_key: Mutex::default(),
         }
@@ -67,9 +71,9 @@ impl Store for Memory {
     async fn commit(&self, write: &Write) -> Result<Commit, StoreError> {
         let now_ms = self.clock.now_ms();
         let mut state = self.current();
-        let revision = match state.judge(write) {
+        let revision = match state.next_revision(write) {
             Ok(revision) => revision,
-            Err(settled) => return Ok(settled),
+            Err(commit) => return Ok(commit),
         };
         let freed = state
             .records
@@ -86,7 +90,7 @@ impl Store for Memory {
                 revision,
             };
             // Nobody follows: nobody misses it.
-            let _ = self.changes.send(Seen::Changed(change));
+            let _ = self.changes.send(ChangeEvent::Changed(change));
         }
         state.sweep(now_ms);
         Ok(Commit::Done(revision))
@@ -201,7 +205,7 @@ impl Store for Memory {
         if let Some(key) = *slot {
             return Ok(key);
         }
-        Ok(*slot.insert(random_key()?))
+        Ok(*slot.insert(random_bytes()?))
     }
 
     fn changes(&self) -> Changes {
@@ -239,10 +243,10 @@ impl Entry {
 
 impl State {
     /// The revision that this write makes, or what became of it without writing.
-    fn judge(&self, write: &Write) -> Result<Revision, Commit> {
+    fn next_revision(&self, write: &Write) -> Result<Revision, Commit> {
         let found = self.records.get(&write.id).map(|entry| &entry.stored);
-        judge(found.map(|stored| stored.version), write)
-            .map_err(|settled| settled.into_commit(found.cloned()))
+        next_revision(found.map(|stored| stored.version), write)
+            .map_err(|unchanged| unchanged.into_commit(found.cloned()))
     }
 
     fn apply(&mut self, write: &Write, revision: Revision) {

@@ -14,7 +14,7 @@ use tokio::sync::{Notify, broadcast};
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::super::Seen;
+use super::super::ChangeEvent;
 use super::super::error::StoreError;
 use super::keys::Keys;
 use super::link::Link;
@@ -26,7 +26,7 @@ pub(super) struct Buckets {
     keys: Keys,
     marks: Vec<Mark>,
     written: Arc<Written>,
-    changes: broadcast::Sender<Seen>,
+    changes: broadcast::Sender<ChangeEvent>,
     /// Of those that cannot be read, the one that was tried last.
     tried: u16,
 }
@@ -70,7 +70,7 @@ impl Buckets {
     pub(super) async fn start(
         link: Arc<Link>,
         keys: Keys,
-        changes: broadcast::Sender<Seen>,
+        changes: broadcast::Sender<ChangeEvent>,
     ) -> Result<(Self, Arc<Written>), StoreError> {
         let ends = keys.buckets().map(|bucket| {
             let (link, log) = (&link, keys.log(bucket));
@@ -192,7 +192,7 @@ impl Buckets {
 }
 
 /// What was logged after the mark, and the next mark.
-async fn read(link: &Link, log: &str, mark: Mark) -> Result<(Vec<Seen>, Mark), StoreError> {
+async fn read(link: &Link, log: &str, mark: Mark) -> Result<(Vec<ChangeEvent>, Mark), StoreError> {
     let mut told = Vec::new();
     let mut from = mark.last;
     if let Some(sure) = mark.unsure {
@@ -202,7 +202,7 @@ async fn read(link: &Link, log: &str, mark: Mark) -> Result<(Vec<Seen>, Mark), S
         );
         let verdict = log::judge(first.zip(last), sure, mark.last);
         from = verdict.from;
-        told.extend(verdict.missed.then_some(Seen::Missed));
+        told.extend(verdict.missed.then_some(ChangeEvent::Missed));
     }
     let mut command = redis::cmd("XREAD");
     command

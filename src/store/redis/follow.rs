@@ -11,7 +11,7 @@ use tokio::sync::broadcast;
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::super::Seen;
+use super::super::ChangeEvent;
 use super::link::fault;
 use super::log::{self, COUNT, Edge, Position};
 use super::reach::CONNECT_TIMEOUT;
@@ -23,7 +23,7 @@ pub(super) struct Follower {
     pub(super) log: String,
     /// The last entry seen.
     pub(super) last: Position,
-    pub(super) changes: broadcast::Sender<Seen>,
+    pub(super) changes: broadcast::Sender<ChangeEvent>,
 }
 
 impl Follower {
@@ -130,12 +130,12 @@ impl Follower {
         let verdict = log::judge(first.zip(end), seen, self.last);
         self.last = verdict.from;
         if verdict.missed {
-            self.publish(Seen::Missed);
+            self.publish(ChangeEvent::Missed);
         }
         Ok(())
     }
 
-    fn publish(&self, seen: Seen) {
+    fn publish(&self, seen: ChangeEvent) {
         // Nobody follows: nobody misses it.
         let _ = self.changes.send(seen);
     }

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use crate::store::notes::Name;
+use crate::store::kv::Name;
 use crate::task::id::{Caller, Fence, Incarnation, TaskId};
 
 /// What separates this service's tasks from others' on the same Redis.
@@ -164,7 +164,7 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::store::notes::Kind;
+    use crate::store::kv::Kind;
 
     #[test]
     fn crc16_is_the_one_of_redis_cluster() {

@@ -15,7 +15,7 @@ use redis::{
 };
 use tokio::time::Instant;
 
-use super::super::error::{Refusal, StoreError};
+use super::super::error::{StoreError, StoreRefusal};
 use super::address::host_and_port;
 use super::keys::slot_of;
 use super::map::Server;
@@ -243,8 +243,8 @@ pub(super) fn fault(error: RedisError) -> StoreError {
     }
 }
 
-fn refusal(code: &str, detail: &str) -> Refusal {
-    Refusal {
+fn refusal(code: &str, detail: &str) -> StoreRefusal {
+    StoreRefusal {
         code: code.to_owned(),
         detail: detail.to_owned(),
     }

@@ -3,7 +3,7 @@
 use redis::streams::{StreamId, StreamRangeReply, StreamReadReply};
 use redis::{Cmd, from_redis_value_ref};
 
-use super::super::{Change, LOG_LENGTH, Seen};
+use super::super::{Change, ChangeEvent, LOG_LENGTH};
 use crate::task::id::{Revision, TaskId};
 
 /// The id of a log entry: milliseconds and a count within them, in that order.
@@ -76,7 +76,10 @@ pub(super) fn judge(ends: Option<(Position, Position)>, seen: Position, last: Po
 }
 
 /// The entries of an answer to XREAD: what they say and where they stand.
-pub(super) fn entries(reply: Option<StreamReadReply>, last: Position) -> (Vec<Seen>, Position) {
+pub(super) fn entries(
+    reply: Option<StreamReadReply>,
+    last: Position,
+) -> (Vec<ChangeEvent>, Position) {
     let mut last = last;
     let entries = reply
         .into_iter()
@@ -85,7 +88,7 @@ pub(super) fn entries(reply: Option<StreamReadReply>, last: Position) -> (Vec<Se
     let seen = entries.map(|entry| {
         last = Position::parse(&entry.id).unwrap_or(last);
         // An entry that is not ours says that something changed, not what.
-        change(&entry).map_or(Seen::Missed, Seen::Changed)
+        change(&entry).map_or(ChangeEvent::Missed, ChangeEvent::Changed)
     });
     (seen.collect(), last)
 }

@@ -22,8 +22,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::error::StoreError;
-use super::judge::random_key;
-use super::{Beat, Changes, Commit, Dead, Health, LOG_LENGTH, Seen, Store, Stored, Version, Write};
+use super::random::random_bytes;
+use super::{
+    Beat, ChangeEvent, Changes, Commit, Dead, Health, LOG_LENGTH, Store, Stored, Version, Write,
+};
 use crate::task::id::{Caller, Fence, Incarnation, TaskId};
 use address::Target;
 use buckets::{Buckets, Written};
@@ -47,17 +49,17 @@ pub use reach::Tls;
 mod address;
 mod buckets;
 mod cluster;
+mod dry_run;
 mod durable;
 mod error;
 mod follow;
 mod health;
 mod keys;
+mod kv;
 mod link;
 mod list;
 mod log;
-mod look;
 mod map;
-mod notes;
 mod open;
 mod reach;
 mod replies;
@@ -80,7 +82,7 @@ pub struct Redis {
     due_next: AtomicU16,
     /// Only for new followers to start from: the follower holds the sending end, so that they see
     /// its end.
-    changes: broadcast::Receiver<Seen>,
+    changes: broadcast::Receiver<ChangeEvent>,
     /// On a cluster: what this replica wrote is looked for at once.
     written: Option<Arc<Written>>,
     health: watch::Receiver<Health>,
@@ -415,7 +417,10 @@ impl Store for Redis {
     async fn caller_key(&self) -> Result<[u8; 32], StoreError> {
         let meta = self.keys.meta();
         let mut command = redis::cmd("HSETNX");
-        command.arg(meta).arg("caller_key").arg(&random_key()?[..]);
+        command
+            .arg(meta)
+            .arg("caller_key")
+            .arg(&random_bytes::<32>()?[..]);
         self.link.query::<u64>(meta, &command).await?;
         // Whoever came first made it: what stands counts.
         let mut command = redis::cmd("HGET");

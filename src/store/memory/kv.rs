@@ -1,31 +1,31 @@
-//! Notes of the store that forgets everything at exit.
+//! Values and logs in memory.
 
 use async_trait::async_trait;
 use bytes::Bytes;
 
 use super::Memory;
-use super::kept::{Content, State};
+use super::kv_state::{Content, KvState};
 use crate::store::error::StoreError;
-use crate::store::notes::{Name, Notes};
+use crate::store::kv::{KvStore, Name};
 
 #[async_trait]
-impl Notes for Memory {
+impl KvStore for Memory {
     async fn claim(
         &self,
         name: Name,
         value: Bytes,
         expires_ms: u64,
     ) -> Result<Option<Bytes>, StoreError> {
-        let mut notes = self.notes();
-        if let Some(stands) = notes.value(name) {
+        let mut kv = self.kv();
+        if let Some(stands) = kv.value(name) {
             return Ok((stands != value).then_some(stands));
         }
-        notes.put(name, value, expires_ms)?;
+        kv.put(name, value, expires_ms)?;
         Ok(None)
     }
 
     async fn put(&self, name: Name, value: Bytes, expires_ms: u64) -> Result<(), StoreError> {
-        self.notes().put(name, value, expires_ms)
+        self.kv().put(name, value, expires_ms)
     }
 
     async fn replace(
@@ -35,21 +35,21 @@ impl Notes for Memory {
         value: Bytes,
         expires_ms: u64,
     ) -> Result<bool, StoreError> {
-        let mut notes = self.notes();
-        let now = notes.value(name);
+        let mut kv = self.kv();
+        let now = kv.value(name);
         if now.is_none_or(|now| now != stands && now != value) {
             return Ok(false);
         }
-        notes.put(name, value, expires_ms)?;
+        kv.put(name, value, expires_ms)?;
         Ok(true)
     }
 
     async fn find(&self, name: Name) -> Result<Option<Bytes>, StoreError> {
-        Ok(self.notes().value(name))
+        Ok(self.kv().value(name))
     }
 
     async fn remove(&self, name: Name) -> Result<(), StoreError> {
-        self.notes().take(name);
+        self.kv().take(name);
         Ok(())
     }
 
@@ -60,17 +60,17 @@ impl Notes for Memory {
         entry: Bytes,
         expires_ms: u64,
     ) -> Result<(), StoreError> {
-        self.notes().append(log, number, entry, expires_ms)
+        self.kv().append(log, number, entry, expires_ms)
     }
 
     async fn trim(&self, log: Name, first: u64) -> Result<(), StoreError> {
-        self.notes().trim(log, first);
+        self.kv().trim(log, first);
         Ok(())
     }
 
     async fn entries(&self, log: Name, after: u64) -> Result<Vec<(u64, Bytes)>, StoreError> {
-        let notes = self.notes();
-        let Some((_, Content::Log(entries))) = notes.values.get(&log) else {
+        let kv = self.kv();
+        let Some((_, Content::Log(entries))) = kv.values.get(&log) else {
             return Ok(Vec::new());
         };
         let behind = entries.range(after.saturating_add(1)..);
@@ -81,10 +81,10 @@ impl Notes for Memory {
 }
 
 impl Memory {
-    /// The notes with everything expired taken out.
-    fn notes(&self) -> std::sync::MutexGuard<'_, State> {
-        let mut notes = self.notes.lock();
-        notes.sweep(self.clock.now_ms());
-        notes
+    /// The values and logs, after a sweep of what has expired.
+    fn kv(&self) -> std::sync::MutexGuard<'_, KvState> {
+        let mut kv = self.kv.lock();
+        kv.sweep(self.clock.now_ms());
+        kv
     }
 }

@@ -1,4 +1,4 @@
-//! What other files of the same kind hold, whose processes have ended: taken into this one.
+//! Merges store files of ended processes into the file of this process.
 
 use std::path::Path;
 
@@ -7,13 +7,13 @@ use redb::{
     TableDefinition, TableError, Value, WriteTransaction,
 };
 
-use super::file::File;
+use super::file::DatabaseFile;
 use super::{rows, tables};
 
-/// Takes over what the file at that path holds. Nothing happens where another process has it, or where
-/// it was made under another key: its tasks are no caller's here.
-pub(super) fn gather(into: &Database, path: &Path, key: &[u8; 32]) -> Result<(), redb::Error> {
-    let from = match File::new(path).open() {
+/// Moves what the file at `path` holds into `into`. Does nothing if another process has that file, or if the
+/// file has another caller key, because no caller here could reach its tasks.
+pub(super) fn merge(into: &Database, path: &Path, key: &[u8; 32]) -> Result<(), redb::Error> {
+    let from = match DatabaseFile::new(path).open() {
         Err(DatabaseError::DatabaseAlreadyOpen) => return Ok(()),
         opened => opened?,
     };
@@ -21,28 +21,28 @@ pub(super) fn gather(into: &Database, path: &Path, key: &[u8; 32]) -> Result<(),
         return Ok(());
     }
     let (reading, writing) = (from.begin_read()?, into.begin_write()?);
-    let pair = Pair(&reading, &writing);
-    pair.copy(rows::RECORDS)?;
-    pair.copy(rows::REQUESTS)?;
-    pair.copy(rows::RESULTS)?;
-    pair.copy(rows::INDEX)?;
-    pair.copy(rows::DUE)?;
-    pair.copy(rows::EXPIRY)?;
-    pair.copy(rows::RESULT_EXPIRY)?;
-    pair.copy(rows::LISTS)?;
-    pair.copy(rows::NOTES)?;
-    pair.copy(rows::NOTE_EXPIRY)?;
-    pair.copy(rows::ENTRIES)?;
+    let merge = Merge(&reading, &writing);
+    merge.copy(rows::RECORDS)?;
+    merge.copy(rows::REQUESTS)?;
+    merge.copy(rows::RESULTS)?;
+    merge.copy(rows::INDEX)?;
+    merge.copy(rows::DUE)?;
+    merge.copy(rows::EXPIRY)?;
+    merge.copy(rows::RESULT_EXPIRY)?;
+    merge.copy(rows::LISTS)?;
+    merge.copy(rows::VALUES)?;
+    merge.copy(rows::VALUE_EXPIRY)?;
+    merge.copy(rows::ENTRIES)?;
     writing.commit()?;
     drop(reading);
-    // After a crash before this both have them, and whichever is opened first gathers the other's.
+    // After a crash before this line both files have the rows. The file that is opened first merges the other.
     tables::empty(&from)
 }
 
-struct Pair<'t>(&'t ReadTransaction, &'t WriteTransaction);
+struct Merge<'t>(&'t ReadTransaction, &'t WriteTransaction);
 
-impl Pair<'_> {
-    /// What is here already stays.
+impl Merge<'_> {
+    /// Copies the rows of one table. A row that exists here stays as it is.
     fn copy<K: Key + 'static, V: Value + 'static>(
         &self,
         table: TableDefinition<'static, K, V>,

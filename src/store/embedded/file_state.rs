@@ -1,5 +1,6 @@
-//! A look at the file before anybody opens it: whether a start would have its store. Nothing is
-//! changed, and nothing is left behind.
+//! Whether a start could open the store file, found out without opening it.
+//!
+//! The check changes nothing and leaves no file behind.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -9,24 +10,24 @@ use std::path::Path;
 use redb::DatabaseError;
 use uuid::Uuid;
 
-use super::file::{Claim, Look, OpenError, exposed};
+use super::file::{FileClaim, FileState, OpenError, exposed};
 use super::{Embedded, tables};
 
 impl Embedded {
-    /// Whether the file can be opened, or made where it is not there. Holds the file's lock for a
-    /// moment, together with others who only look.
-    pub fn look(path: &Path) -> Result<Look, OpenError> {
+    /// Whether the file can be opened, or created if it does not exist. Holds the file's lock for a moment,
+    /// shared with other checks.
+    pub fn file_state(path: &Path) -> Result<FileState, OpenError> {
         let unwritable = |cause| OpenError::Unwritable {
             path: path.into(),
             cause,
         };
         let found = match std::fs::metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return can_make(path).map(|()| Look::Free).map_err(unwritable);
+                return can_make(path).map(|()| FileState::Free).map_err(unwritable);
             }
             found => found.map_err(unwritable)?,
         };
-        // To open a pipe may take for ever.
+        // Opening a named pipe could block for ever.
         if !found.is_file() {
             return Err(unwritable(io::Error::other("it is not a file")));
         }
@@ -35,20 +36,20 @@ impl Embedded {
         }
         let opened = OpenOptions::new().read(true).write(true).open(path);
         opened.map_err(unwritable)?;
-        // Made by somebody who was stopped before anything was in it.
+        // A process created the file and was stopped before it wrote anything.
         if found.len() == 0 {
-            return Ok(Look::Free);
+            return Ok(FileState::Free);
         }
         match redb::Builder::new().open_read_only(path) {
             Ok(database) => match tables::is_of_this_format(&database) {
-                Ok(true) => Ok(Look::Free),
+                Ok(true) => Ok(FileState::Free),
                 Ok(false) => Err(OpenError::Format(path.into())),
                 Err(error) => Err(OpenError::unreadable(path, error)),
             },
-            // It was not closed: a start repairs that, and to look changes nothing.
-            Err(DatabaseError::RepairAborted) => Ok(Look::Free),
-            Err(error) => match Claim::new(path).explain(error) {
-                OpenError::InUse { holder, .. } => Ok(Look::InUse(holder)),
+            // The file was not closed cleanly. A start repairs it; this check must not change it.
+            Err(DatabaseError::RepairAborted) => Ok(FileState::Free),
+            Err(error) => match FileClaim::new(path).explain(error) {
+                OpenError::InUse { holder, .. } => Ok(FileState::InUse(holder)),
                 error @ (OpenError::Format(_)
                 | OpenError::Unwritable { .. }
                 | OpenError::Unreadable { .. }) => Err(error),
@@ -57,8 +58,8 @@ impl Embedded {
     }
 }
 
-/// Tried with a file of another name, which goes at once, in the directory that is there: what the
-/// system would say can be known by nothing else.
+/// Creates and removes a file of another name in the directory that exists. Only a real attempt shows what
+/// the system would answer.
 fn can_make(path: &Path) -> io::Result<()> {
     let here = |directory: &&Path| directory.as_os_str().is_empty() || directory.exists();
     let directory = path.ancestors().skip(1).find(here);
@@ -106,7 +107,7 @@ mod tests {
     fn a_file_that_can_be_made_is_not_made() {
         let directory = Directory::new();
         let file = directory.0.join("deep/down/x.redb");
-        assert_eq!(Embedded::look(&file).unwrap(), Look::Free);
+        assert_eq!(Embedded::file_state(&file).unwrap(), FileState::Free);
         assert!(directory.is_empty());
     }
 
@@ -117,7 +118,7 @@ mod tests {
         std::fs::write(&file, [0x78; 8192]).unwrap();
         // Whose it is and who may open it comes first.
         std::fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
-        let error = Embedded::look(&file).unwrap_err().to_string();
+        let error = Embedded::file_state(&file).unwrap_err().to_string();
         assert!(
             error.contains("every user of this machine may open it"),
             "{error}"
@@ -136,10 +137,10 @@ mod tests {
             &file.join("beneath"),
             &directory.0,
         ] {
-            let error = Embedded::look(path).unwrap_err();
+            let error = Embedded::file_state(path).unwrap_err();
             assert!(matches!(error, OpenError::Unwritable { .. }), "{error}");
         }
-        let error = Embedded::look(&file).unwrap_err();
+        let error = Embedded::file_state(&file).unwrap_err();
         assert!(matches!(error, OpenError::Unreadable { .. }), "{error}");
     }
 
@@ -149,14 +150,17 @@ mod tests {
         let file = directory.0.join("x.redb");
         let store = Embedded::open(&file, Arc::new(System)).unwrap();
         let me = std::process::id();
-        assert_eq!(Embedded::look(&file).unwrap(), Look::InUse(Some(me)));
-        // What a killed process leaves.
+        assert_eq!(
+            Embedded::file_state(&file).unwrap(),
+            FileState::InUse(Some(me))
+        );
+        // The file that a killed process leaves.
         let left = directory.0.join("left.redb");
         std::fs::copy(&file, &left).unwrap();
         drop(store);
         for file in [&file, &left] {
             let before = std::fs::read(file).unwrap();
-            assert_eq!(Embedded::look(file).unwrap(), Look::Free);
+            assert_eq!(Embedded::file_state(file).unwrap(), FileState::Free);
             assert!(std::fs::read(file).unwrap() == before, "{}", file.display());
         }
     }

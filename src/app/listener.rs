@@ -1,4 +1,4 @@
-//! How clients come in: over a listener, or as the one client on our standard input and output.
+//! Where requests come from: an HTTP listener, or the one client on our standard input and output.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use crate::downstream::server::{self, Server};
 use crate::downstream::stdio::Lines;
 use crate::tls::{self, kept::Kept};
 
-/// How clients come in.
+/// Where requests come from.
 #[derive(Debug)]
-pub(super) enum Door {
-    Listener(Server),
-    Lines(Lines),
+pub(super) enum ListenerKind {
+    Http(Server),
+    Stdio(Lines),
 }
 
-impl Door {
+impl ListenerKind {
     pub(super) async fn serve(
         self,
         front: Arc<Front>,
@@ -29,17 +29,17 @@ impl Door {
         grace: Duration,
     ) {
         match self {
-            Self::Listener(server) => server.serve(front, close, stop, grace).await,
-            Self::Lines(lines) => lines.serve(front, close, stop, grace).await,
+            Self::Http(server) => server.serve(front, close, stop, grace).await,
+            Self::Stdio(lines) => lines.serve(front, close, stop, grace).await,
         }
     }
 }
 
-/// Binds the listener; with it what TLS is made from.
+/// Binds the HTTP listener. Also returns its TLS configuration, which can be reloaded.
 pub(super) async fn bind(
     listen: &config::Listen,
     limits: &config::Limits,
-) -> Result<(Door, Option<Arc<Kept<ServerConfig>>>), AppError> {
+) -> Result<(ListenerKind, Option<Arc<Kept<ServerConfig>>>), AppError> {
     let tls = match &listen.tls {
         Some(files) => {
             let kept = tls::server(files.certificate.clone(), files.key.clone());
@@ -60,5 +60,5 @@ pub(super) async fn bind(
             listen.address
         ))
     })?;
-    Ok((Door::Listener(server), tls))
+    Ok((ListenerKind::Http(server), tls))
 }

@@ -1,5 +1,6 @@
-//! Why the wrapped server could not be asked, and what its operator can do about it, in words.
-//! No secret is among them: not the query of a URL, nor a header's value, nor an argument.
+//! Why the wrapped server did not answer, and what its operator can do about it, in one sentence.
+//!
+//! The sentence holds no secret: no query of a URL, no value of a header, no argument.
 
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -15,8 +16,8 @@ use crate::mcp::result;
 use crate::upstream::wrapped::DiscoverError;
 use crate::upstream::{Obstacle, UpstreamError};
 
-/// What is wrong, from how the asking failed and what was seen on the way.
-pub(super) fn words(error: &DiscoverError, seen: Option<&Obstacle>, config: &Config) -> String {
+/// What is wrong, from the error of the request and from the obstacle that was seen on the way.
+pub(super) fn diagnose(error: &DiscoverError, seen: Option<&Obstacle>, config: &Config) -> String {
     let failure = match error {
         DiscoverError::Unauthorized(error) => return unauthorized(error.status, config),
         DiscoverError::Refused(error) => return answered(error),
@@ -60,7 +61,7 @@ fn spelled(time: Duration) -> String {
     duration(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Whose credentials it wants: see `Upstream::forwards_credentials`.
+/// Whose credentials the server wants. See `Upstream::forwards_credentials`.
 fn unauthorized(status: u16, config: &Config) -> String {
     let upstream = &config.upstream;
     let has_ours = upstream.headers.iter().any(|h| h.name == AUTHORIZATION);
@@ -76,7 +77,7 @@ fn unauthorized(status: u16, config: &Config) -> String {
     }
 }
 
-/// An error of the server's own.
+/// The server answered with a JSON-RPC error.
 fn answered(error: &UpstreamError) -> String {
     let object = Object::parse(error.error.get()).unwrap_or_default();
     let code = result::error_code(&error.error).unwrap_or_default();
@@ -86,7 +87,7 @@ fn answered(error: &UpstreamError) -> String {
     }
 }
 
-/// An answer without a word of MCP.
+/// The server answered with HTTP and without MCP.
 fn refused(status: StatusCode, location: Option<&str>, server: &Wrapped) -> String {
     let number = status.as_u16();
     let Some(path) = path(server) else {
@@ -99,7 +100,7 @@ fn refused(status: StatusCode, location: Option<&str>, server: &Wrapped) -> Stri
                 StatusCode::MOVED_PERMANENTLY
                 | StatusCode::TEMPORARY_REDIRECT
                 | StatusCode::PERMANENT_REDIRECT => ": write that address",
-                // A page to sign in, as likely as not.
+                // Probably a page to sign in.
                 _ => "",
             };
             format!("HTTP {number} to {place}; redirects are not followed{advice}")
@@ -125,7 +126,7 @@ fn path(server: &Wrapped) -> Option<&str> {
     }
 }
 
-/// A `Location` as an address that can be written, where it is clear.
+/// The `Location` as a full address, if that is clear.
 fn absolute(location: &str, server: &Wrapped) -> String {
     let location = without_query(location);
     if let Some((scheme, rest)) = location.split_once("://") {
@@ -160,7 +161,7 @@ fn not_started(why: &str, server: &Wrapped) -> String {
     format!("it cannot be started: {}{advice}", without_number(why))
 }
 
-/// A program that ends later than this did not end at once.
+/// A program that ends within this time ended "at once".
 const AT_ONCE: Duration = Duration::from_secs(2);
 
 fn ended(status: ExitStatus, lived: Duration, words: &str, server: &Wrapped) -> String {
@@ -187,7 +188,7 @@ fn ended(status: ExitStatus, lived: Duration, words: &str, server: &Wrapped) -> 
     )
 }
 
-/// What `raincheck __child` says where it could not become the program.
+/// The message of `raincheck __child` if it could not run the program.
 fn not_run(status: ExitStatus, words: &str, command: &Command) -> Option<String> {
     let start = format!("raincheck: {} cannot be run: ", command.program);
     let why = without_number(words.strip_prefix(&start)?);
@@ -242,7 +243,7 @@ mod tests {
             location: location.map(str::to_owned),
         };
         let error = failed(Reason::UpstreamHttp);
-        words(&error, Some(&seen), &config(url, &[]))
+        diagnose(&error, Some(&seen), &config(url, &[]))
     }
 
     #[test]
@@ -289,7 +290,7 @@ mod tests {
                 www_authenticate: None,
             };
             let error = DiscoverError::Unauthorized(error);
-            words(&error, None, &config(url, environment))
+            diagnose(&error, None, &config(url, environment))
         };
         let (here, there) = ("http://127.0.0.1:1/mcp", "https://tools.example/mcp");
         let ours = [(
@@ -314,7 +315,7 @@ mod tests {
                 lived: Duration::from_millis(30),
                 words: words.into(),
             };
-            super::words(&failed(Reason::UpstreamUnreachable), Some(&seen), program)
+            diagnose(&failed(Reason::UpstreamUnreachable), Some(&seen), program)
         };
         let server = program(&["server", "s3cret"]);
         let text = said(&server, 1, "Error: \u{1b}[31mGITHUB_TOKEN is not set");
@@ -334,12 +335,12 @@ mod tests {
         );
     }
 
-    /// What was seen of another matter is not taken for the reason.
+    /// An obstacle that does not fit the error is not taken for the reason.
     #[test]
     fn only_what_fits_is_said() {
         let config = config("http://127.0.0.1:1/mcp", &[]);
         let error = failed(Reason::UpstreamInvalid);
-        let text = words(&error, Some(&Obstacle::NoTls), &config);
+        let text = diagnose(&error, Some(&Obstacle::NoTls), &config);
         assert!(text.contains("not a valid MCP message"), "{text}");
     }
 }

@@ -1,15 +1,15 @@
-//! The tables of notes and logs, and every change of them.
+//! The tables of values and logs, and every change of them.
 
 use bytes::Bytes;
 use redb::{ReadableTable as _, ReadableTableMetadata as _, Table, WriteTransaction};
 
 use super::pieces::{Pieces, is_in_pieces};
-use super::rows::{ENTRIES, Key, NOTE_EXPIRY, NOTES};
-use crate::store::notes::{ENTRIES_MAX, Name};
+use super::rows::{ENTRIES, KvKey, VALUE_EXPIRY, VALUES};
+use crate::store::kv::{ENTRIES_MAX, Name};
 
-/// A change of notes that always succeeds.
+/// A change of values or logs that always succeeds.
 #[derive(Debug)]
-pub(super) enum Change {
+pub(super) enum KvEdit {
     Put {
         name: Name,
         value: Bytes,
@@ -30,47 +30,47 @@ pub(super) enum Change {
     },
 }
 
-/// These tables, open in one transaction.
-pub(super) struct Shelf<'t> {
-    notes: Table<'t, Key, (u64, Option<&'static [u8]>)>,
-    expiry: Table<'t, (u64, Key), ()>,
-    entries: Table<'t, (Key, u64), &'static [u8]>,
+/// The tables of values and logs, open in one transaction.
+pub(super) struct KvTables<'t> {
+    values: Table<'t, KvKey, (u64, Option<&'static [u8]>)>,
+    expiry: Table<'t, (u64, KvKey), ()>,
+    entries: Table<'t, (KvKey, u64), &'static [u8]>,
     pub(super) pieces: Pieces<'t>,
 }
 
-impl<'t> Shelf<'t> {
+impl<'t> KvTables<'t> {
     pub(super) fn open(transaction: &'t WriteTransaction) -> Result<Self, redb::Error> {
         Ok(Self {
-            notes: transaction.open_table(NOTES)?,
-            expiry: transaction.open_table(NOTE_EXPIRY)?,
+            values: transaction.open_table(VALUES)?,
+            expiry: transaction.open_table(VALUE_EXPIRY)?,
             entries: transaction.open_table(ENTRIES)?,
             pieces: Pieces::open(transaction)?,
         })
     }
 
-    /// What stands in the way, if anything does.
+    /// Writes a value if the name is free.
     pub(super) fn claim(
         &mut self,
         name: Name,
         value: &[u8],
         expires_ms: u64,
         now_ms: u64,
-    ) -> Result<Claimed, redb::Error> {
-        if let Some(row) = self.notes.get(&key(name))?
+    ) -> Result<ClaimOutcome, redb::Error> {
+        if let Some(row) = self.values.get(&key(name))?
             && let (until_ms, Some(stands)) = row.value()
             && until_ms > now_ms
         {
             return Ok(if stands == value {
-                Claimed::Already
+                ClaimOutcome::Repeated
             } else {
-                Claimed::ByAnother(Bytes::copy_from_slice(stands))
+                ClaimOutcome::Taken(Bytes::copy_from_slice(stands))
             });
         }
         self.put(name, value, expires_ms)?;
-        Ok(Claimed::Now)
+        Ok(ClaimOutcome::Written)
     }
 
-    /// False where another note stands, or none.
+    /// Writes a value if the name holds `stands` or the value already. Returns false otherwise.
     pub(super) fn replace(
         &mut self,
         name: Name,
@@ -78,7 +78,7 @@ impl<'t> Shelf<'t> {
         expires_ms: u64,
         now_ms: u64,
     ) -> Result<bool, redb::Error> {
-        let is_it = match self.notes.get(&key(name))? {
+        let is_it = match self.values.get(&key(name))? {
             Some(row) => match row.value() {
                 (until_ms, Some(now)) => until_ms > now_ms && (now == stands || now == value),
                 (_, None) => false,
@@ -91,47 +91,47 @@ impl<'t> Shelf<'t> {
         Ok(is_it)
     }
 
-    pub(super) fn change(&mut self, change: &Change, now_ms: u64) -> Result<(), redb::Error> {
-        match change {
-            Change::Put {
+    pub(super) fn edit(&mut self, edit: &KvEdit, now_ms: u64) -> Result<(), redb::Error> {
+        match edit {
+            KvEdit::Put {
                 name,
                 value,
                 expires_ms,
             } => self.put(*name, value, *expires_ms),
-            Change::Remove { name } => self.remove(&key(*name)).map(drop),
-            Change::Append {
+            KvEdit::Remove { name } => self.remove(&key(*name)).map(drop),
+            KvEdit::Append {
                 log,
                 number,
                 entry,
                 expires_ms,
             } => {
                 let key = key(*log);
-                let stands = self.notes.get(&key)?.map(|row| row.value().0);
+                let stands = self.values.get(&key)?.map(|row| row.value().0);
                 match stands {
                     Some(until_ms) if until_ms > now_ms => {
                         self.expiry.remove((until_ms, &key))?;
                     }
-                    // One that expired and was not swept yet leaves nothing to its successor.
+                    // The log has expired and was not swept yet. Its entries must not join the new log.
                     Some(_) => {
                         self.remove(&key)?;
                     }
                     None => {}
                 }
-                self.notes.insert(&key, (*expires_ms, None))?;
+                self.values.insert(&key, (*expires_ms, None))?;
                 self.expiry.insert((*expires_ms, &key), ())?;
                 let place = self.pieces.put(&key, *number, entry)?;
                 self.entries.insert((&key, *number), place)?;
                 let oldest = number.saturating_sub(ENTRIES_MAX);
                 self.remove_entries(&key, oldest).map(drop)
             }
-            Change::Trim { log, first } => match first.checked_sub(1) {
+            KvEdit::Trim { log, first } => match first.checked_sub(1) {
                 Some(last) => self.remove_entries(&key(*log), last).map(drop),
                 None => Ok(()),
             },
         }
     }
 
-    /// Those up to that number; how many.
+    /// Removes the entries up to number `last`. Returns how many rows that were.
     fn remove_entries(&mut self, key: &[u8; 17], last: u64) -> Result<usize, redb::Error> {
         let (mut rows, mut in_pieces) = (0, false);
         self.entries.retain_in((key, 0)..=(key, last), |_, entry| {
@@ -148,14 +148,14 @@ impl<'t> Shelf<'t> {
     fn put(&mut self, name: Name, value: &[u8], expires_ms: u64) -> Result<(), redb::Error> {
         let key = key(name);
         self.remove(&key)?;
-        self.notes.insert(&key, (expires_ms, Some(value)))?;
+        self.values.insert(&key, (expires_ms, Some(value)))?;
         self.expiry.insert((expires_ms, &key), ())?;
         Ok(())
     }
 
-    /// How many rows that took.
+    /// Removes a value or a log. Returns how many rows that were.
     fn remove(&mut self, key: &[u8; 17]) -> Result<usize, redb::Error> {
-        let until_ms = self.notes.remove(key)?.map(|row| row.value().0);
+        let until_ms = self.values.remove(key)?.map(|row| row.value().0);
         let Some(until_ms) = until_ms else {
             return Ok(0);
         };
@@ -167,7 +167,7 @@ impl<'t> Shelf<'t> {
         Ok(self.expiry.len()?)
     }
 
-    /// Takes out what has expired: so many rows, or one log more.
+    /// Removes expired values and logs, up to `limit` rows. The last log may exceed the limit.
     pub(super) fn sweep(&mut self, now_ms: u64, limit: usize) -> Result<(), redb::Error> {
         let mut gone = Vec::new();
         for row in self.expiry.range(..=(now_ms, &[0xff; 17]))?.take(limit) {
@@ -184,12 +184,13 @@ impl<'t> Shelf<'t> {
     }
 }
 
-/// What became of a claim.
-pub(super) enum Claimed {
-    Now,
-    /// By this very claim, sent before.
-    Already,
-    ByAnother(Bytes),
+/// The outcome of a claim.
+pub(super) enum ClaimOutcome {
+    Written,
+    /// An earlier sending of the same claim wrote it.
+    Repeated,
+    /// Another value stands.
+    Taken(Bytes),
 }
 
 pub(super) fn key(name: Name) -> [u8; 17] {
@@ -208,7 +209,7 @@ mod tests {
     use redb::backends::InMemoryBackend;
 
     use super::*;
-    use crate::store::notes::Kind;
+    use crate::store::kv::Kind;
 
     #[test]
     fn a_sweep_is_bounded_and_in_the_end_nothing_is_left() {
@@ -216,45 +217,48 @@ mod tests {
         let database = database.create_with_backend(InMemoryBackend::new());
         let database: Database = database.unwrap();
         let transaction = database.begin_write().unwrap();
-        let mut shelf = Shelf::open(&transaction).unwrap();
+        let mut tables = KvTables::open(&transaction).unwrap();
         for log in 0..3 {
             for number in 1..=300 {
-                let append = Change::Append {
+                let append = KvEdit::Append {
                     log: Name::of(Kind::Events, &[&log.to_string()]),
                     number,
                     entry: Bytes::from_static(b"event"),
                     expires_ms: 10 + log,
                 };
-                shelf.change(&append, 1).unwrap();
+                tables.edit(&append, 1).unwrap();
             }
         }
         let name = Name::of(Kind::Claim, &["c"]);
-        assert!(matches!(shelf.claim(name, b"x", 20, 1), Ok(Claimed::Now)));
         assert!(matches!(
-            shelf.claim(name, b"x", 20, 1),
-            Ok(Claimed::Already)
+            tables.claim(name, b"x", 20, 1),
+            Ok(ClaimOutcome::Written)
         ));
-        assert_eq!(rows(&shelf), (4, 4, 3 * 256));
-        shelf.sweep(9, 100).unwrap();
-        assert_eq!(rows(&shelf), (4, 4, 3 * 256));
-        shelf.sweep(12, 300).unwrap();
-        assert_eq!(rows(&shelf), (2, 2, 256));
-        shelf.sweep(12, 300).unwrap();
-        assert_eq!(rows(&shelf), (1, 1, 0));
-        shelf.sweep(20, 300).unwrap();
-        assert_eq!(rows(&shelf), (0, 0, 0));
+        assert!(matches!(
+            tables.claim(name, b"x", 20, 1),
+            Ok(ClaimOutcome::Repeated)
+        ));
+        assert_eq!(rows(&tables), (4, 4, 3 * 256));
+        tables.sweep(9, 100).unwrap();
+        assert_eq!(rows(&tables), (4, 4, 3 * 256));
+        tables.sweep(12, 300).unwrap();
+        assert_eq!(rows(&tables), (2, 2, 256));
+        tables.sweep(12, 300).unwrap();
+        assert_eq!(rows(&tables), (1, 1, 0));
+        tables.sweep(20, 300).unwrap();
+        assert_eq!(rows(&tables), (0, 0, 0));
     }
 
-    /// Of notes and logs, of expiries, of entries.
-    fn rows(shelf: &Shelf<'_>) -> (u64, u64, u64) {
-        let Shelf {
-            notes,
+    /// The numbers of rows: values and logs, expiries, entries.
+    fn rows(tables: &KvTables<'_>) -> (u64, u64, u64) {
+        let KvTables {
+            values,
             expiry,
             entries,
             pieces: _,
-        } = shelf;
+        } = tables;
         (
-            notes.len().unwrap(),
+            values.len().unwrap(),
             expiry.len().unwrap(),
             entries.len().unwrap(),
         )

@@ -1,27 +1,27 @@
-//! Notes in the file.
+//! Values and logs in the file.
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use redb::{Database, ReadableDatabase as _};
 
 use super::Embedded;
+use super::kv_tables::{KvEdit, key};
 use super::pieces::whole;
-use super::rows::{ENTRIES, NOTES, PIECES};
-use super::shelf::{Change, key};
+use super::rows::{ENTRIES, PIECES, VALUES};
 use super::tables::Edit;
-use super::writer::Order;
+use super::writer::WriteJob;
 use crate::store::error::StoreError;
-use crate::store::notes::{Name, Notes};
+use crate::store::kv::{KvStore, Name};
 
 #[async_trait]
-impl Notes for Embedded {
+impl KvStore for Embedded {
     async fn claim(
         &self,
         name: Name,
         value: Bytes,
         expires_ms: u64,
     ) -> Result<Option<Bytes>, StoreError> {
-        self.order(|answer| Order::Claim {
+        self.write(|answer| WriteJob::Claim {
             name,
             value,
             expires_ms,
@@ -31,12 +31,12 @@ impl Notes for Embedded {
     }
 
     async fn put(&self, name: Name, value: Bytes, expires_ms: u64) -> Result<(), StoreError> {
-        let put = Change::Put {
+        let put = KvEdit::Put {
             name,
             value,
             expires_ms,
         };
-        self.edit(Edit::Note(put)).await
+        self.edit(Edit::Kv(put)).await
     }
 
     async fn replace(
@@ -46,7 +46,7 @@ impl Notes for Embedded {
         value: Bytes,
         expires_ms: u64,
     ) -> Result<bool, StoreError> {
-        self.order(|answer| Order::Replace {
+        self.write(|answer| WriteJob::Replace {
             name,
             stands,
             value,
@@ -58,12 +58,12 @@ impl Notes for Embedded {
 
     async fn find(&self, name: Name) -> Result<Option<Bytes>, StoreError> {
         let now_ms = self.clock.now_ms();
-        self.read_aside(move |database| value(database, name, now_ms))
+        self.read_blocking(move |database| value(database, name, now_ms))
             .await
     }
 
     async fn remove(&self, name: Name) -> Result<(), StoreError> {
-        self.edit(Edit::Note(Change::Remove { name })).await
+        self.edit(Edit::Kv(KvEdit::Remove { name })).await
     }
 
     async fn append(
@@ -73,28 +73,28 @@ impl Notes for Embedded {
         entry: Bytes,
         expires_ms: u64,
     ) -> Result<(), StoreError> {
-        let append = Change::Append {
+        let append = KvEdit::Append {
             log,
             number,
             entry,
             expires_ms,
         };
-        self.edit(Edit::Note(append)).await
+        self.edit(Edit::Kv(append)).await
     }
 
     async fn trim(&self, log: Name, first: u64) -> Result<(), StoreError> {
-        self.edit(Edit::Note(Change::Trim { log, first })).await
+        self.edit(Edit::Kv(KvEdit::Trim { log, first })).await
     }
 
     async fn entries(&self, log: Name, after: u64) -> Result<Vec<(u64, Bytes)>, StoreError> {
         let now_ms = self.clock.now_ms();
-        self.read_aside(move |database| behind(database, log, after, now_ms))
+        self.read_blocking(move |database| behind(database, log, after, now_ms))
             .await
     }
 }
 
 fn value(database: &Database, name: Name, now_ms: u64) -> Result<Option<Bytes>, redb::Error> {
-    let found = database.begin_read()?.open_table(NOTES)?.get(&key(name))?;
+    let found = database.begin_read()?.open_table(VALUES)?.get(&key(name))?;
     Ok(found.and_then(|row| match row.value() {
         (until_ms, Some(value)) if until_ms > now_ms => Some(Bytes::copy_from_slice(value)),
         _ => None,
@@ -109,7 +109,7 @@ fn behind(
 ) -> Result<Vec<(u64, Bytes)>, redb::Error> {
     let key = key(log);
     let transaction = database.begin_read()?;
-    let until_ms = transaction.open_table(NOTES)?.get(&key)?;
+    let until_ms = transaction.open_table(VALUES)?.get(&key)?;
     if until_ms.is_none_or(|row| row.value().0 <= now_ms) {
         return Ok(Vec::new());
     }

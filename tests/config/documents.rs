@@ -1,53 +1,48 @@
-//! What the README says is so.
+//! What the documents say of settings and errors is so.
 
 use super::*;
 
-/// The README's rules are rules, and its error is what is said.
+const RULES: &str = include_str!("../../docs/rules.md");
+
+/// The settings that a section of docs/rules.md shows.
+fn settings_of(section: &str) -> Config {
+    let (_, section) = RULES.split_once(&format!("## {section}\n")).unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let blocks = section.split("```toml\n").skip(1);
+    let blocks = blocks.map(|block| block.split("```").next().unwrap());
+    from_file(&blocks.collect::<Vec<_>>().join("\n"))
+}
+
 #[test]
-fn the_readme_is_true() {
-    let readme = include_str!("../../README.md");
-    let (_, section) = readme.split_once("## Rules for tools").unwrap();
-    let (section, _) = section.split_once("\n## ").unwrap();
-    let rules: Vec<_> = section
-        .lines()
-        .filter_map(|line| line.strip_prefix("    "))
-        .collect();
-    let config = from_file(&rules.join("\n"));
+fn the_rules_of_the_documents_are_rules() {
+    let config = settings_of("When a call becomes a task");
     assert_eq!(config.rules.for_tool("search_web").0.mode, Mode::Never);
     let (deploy, place) = config.rules.for_tool("deploy_web");
     assert_eq!(
         (deploy.mode, deploy.require_tasks, place),
         (Mode::Always, true, Some(1))
     );
-    let refusal = refusal("[tasks]\ngrace_window = '3 parsecs'");
-    assert!(readme.contains(&format!(
-        "raincheck: rain{}",
-        refusal.replace("config", "check")
-    )));
 }
 
-/// And so are its companion tools.
 #[test]
-fn the_companion_tools_of_the_readme_are_wanted() {
-    let readme = include_str!("../../README.md");
-    let (_, section) = readme.split_once("## Clients without Tasks").unwrap();
-    let (section, _) = section.split_once("\n## ").unwrap();
-    let rules = section.lines().filter_map(|line| line.strip_prefix("    "));
-    let config = from_file(&rules.collect::<Vec<_>>().join("\n"));
+fn the_mistake_of_the_documents_is_refused_in_these_words() {
+    let refusal = refusal("[tasks]\ngrace_window = '3 parsecs'");
+    let said = format!("raincheck: rain{}", refusal.replace("config", "check"));
+    assert!(include_str!("../../docs/operations.md").contains(&said));
+}
+
+#[test]
+fn the_companion_tools_of_the_documents_are_wanted() {
+    let config = settings_of("Clients without Tasks");
     assert!(config.companion.is_some());
     assert_eq!(config.rules.defaults().fallback_after_ms, 45_000);
     assert_eq!(from_file("").companion, None);
 }
 
-/// And so are its limits.
 #[test]
-fn the_limits_of_the_readme_are_limits() {
+fn the_limits_of_the_documents_are_limits() {
     use raincheck::task::policy::{Concurrency, Limit};
-    let readme = include_str!("../../README.md");
-    let (_, section) = readme.split_once("## Not too many calls at once").unwrap();
-    let (section, _) = section.split_once("\n## ").unwrap();
-    let rules = section.lines().filter_map(|line| line.strip_prefix("    "));
-    let config = from_file(&rules.collect::<Vec<_>>().join("\n"));
+    let config = settings_of("Not too many calls at once");
     let limit = |at_once, queue| Limit { at_once, queue };
     assert_eq!(config.upstream.concurrency, Some(limit(16, 256)));
     let of = |tool| config.rules.for_tool(tool).0.concurrency;
@@ -55,33 +50,11 @@ fn the_limits_of_the_readme_are_limits() {
     assert_eq!(of("other"), Some(Concurrency::EachTool(limit(4, 256))));
 }
 
-/// And so is its window.
 #[test]
-fn the_same_call_of_the_readme_is_the_same_call() {
-    let readme = include_str!("../../README.md");
-    let (_, section) = readme.split_once("## The same call again").unwrap();
-    let (section, _) = section.split_once("\n## ").unwrap();
-    let rules = section.lines().filter_map(|line| line.strip_prefix("    "));
-    let config = from_file(&rules.collect::<Vec<_>>().join("\n"));
+fn the_same_call_of_the_documents_is_the_same_call() {
+    let config = settings_of("The same call again");
     let of = |tool| config.rules.for_tool(tool).0.attach_window_ms;
     assert_eq!((of("deploy_web"), of("other")), (Some(60_000), None));
-}
-
-/// What fails is listed for the user: the table is what the code says of its reasons, no more and no less.
-#[test]
-fn the_readme_lists_every_reason() {
-    use raincheck::mcp::error::Reason;
-    let readme = include_str!("../../README.md");
-    let (_, table) = readme.split_once("| `io.raincheck/reason` |").unwrap();
-    let (table, _) = table.split_once("\n\n").unwrap();
-    let listed: Vec<_> = table.lines().skip(2).collect();
-    let said: Vec<_> = Reason::ALL
-        .map(|reason| {
-            let (happened, effect) = reason.described();
-            format!("| `{}` | {happened} | {effect} |", reason.word())
-        })
-        .into();
-    assert_eq!(listed, said, "the table would be:\n{}", said.join("\n"));
 }
 
 /// No reason is listed that nothing gives, and none is given that is not listed.

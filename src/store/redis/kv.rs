@@ -1,4 +1,4 @@
-//! Notes: a key for each, and a hash for each log.
+//! Values and logs in Redis: one key for each value, and one hash for each log.
 //!
 //! An entry of a log is the field of its number. Of one that is larger than a piece, the rest is in
 //! fields of its own (`7:1`, `7:2`, ..) that are written before: pieces without a head are not there.
@@ -18,11 +18,11 @@ use super::Redis;
 use super::link::Link;
 use super::replies::{UNREADABLE, bytes, get};
 use crate::store::error::StoreError;
+use crate::store::kv::{ENTRIES_MAX, Kind, KvStore, Name};
 use crate::store::ledger::INLINE_BYTES_MAX;
-use crate::store::notes::{ENTRIES_MAX, Kind, Name, Notes};
 
 #[async_trait]
-impl Notes for Redis {
+impl KvStore for Redis {
     /// Durable where that was asked for: what it stands for must not happen twice.
     async fn claim(
         &self,

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use bytes::Bytes;
 
 use crate::store::error::StoreError;
-use crate::store::notes::{ENTRIES_MAX, Name};
+use crate::store::kv::{ENTRIES_MAX, Name};
 
 /// Far above what the limits on calls allow in practice; a last bound, not a budget.
 const BYTES_MAX: usize = 1 << 30;
 
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct KvState {
     pub(super) values: HashMap<Name, (u64, Content)>,
     expiry: BTreeSet<(u64, Name)>,
     bytes: usize,
@@ -32,7 +32,7 @@ impl Content {
     }
 }
 
-impl State {
+impl KvState {
     pub(super) fn sweep(&mut self, now_ms: u64) {
         while let Some(&(expires_ms, name)) = self.expiry.first()
             && expires_ms <= now_ms
@@ -122,7 +122,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::notes::Kind;
+    use crate::store::kv::Kind;
 
     #[test]
     fn it_is_bounded_and_room_comes_back() {
@@ -130,7 +130,7 @@ mod tests {
             Name::of(Kind::Events, &["l"]),
             Name::of(Kind::Answer, &["a"]),
         );
-        let mut state = State::default();
+        let mut state = KvState::default();
         let half = Bytes::from(vec![0; BYTES_MAX / 2]);
         state.append(log, 1, half.clone(), 10).unwrap();
         state.append(log, 2, half.clone(), 10).unwrap();

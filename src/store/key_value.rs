@@ -1,6 +1,4 @@
-//! Notes over a store that may be away: asked again for as long as the patience lasts.
-//!
-//! Asking again is safe: each call of the port is the same call when it is sent twice.
+//! The key-value part of a store, for callers: repeats each call while the store is away.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,22 +8,22 @@ use tokio::time::Instant;
 
 use super::Store;
 use super::error::StoreError;
-use super::ledger::{Patience, patiently};
-use super::notes::Name;
+use super::kv::Name;
+use super::patience::{Patience, patiently};
 use crate::clock::Clock;
 
-/// The notes of one store.
+/// The values and logs of one store, with patience.
 ///
-/// Lifetimes count from the call. Dropped before it resolves, or after
-/// [`StoreError::Unavailable`], what would write is in doubt: it may still happen.
+/// Lifetimes count from the call. A write that was dropped before it resolved, or that returned
+/// [`StoreError::Unavailable`], is in doubt: it may still happen.
 #[derive(Debug, Clone)]
-pub struct Notebook {
+pub struct KeyValue {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     patience: Patience,
 }
 
-impl Notebook {
+impl KeyValue {
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, patience: Patience) -> Self {
         Self {
             store,
@@ -34,10 +32,10 @@ impl Notebook {
         }
     }
 
-    /// Writes a note where none stands; what stands there instead is returned. The value must be
-    /// one that no other claim has: by it this claim is known again when it is sent twice.
+    /// Writes a value if the name is free; returns the value that stands there otherwise.
     ///
-    /// A claim comes before a call is accepted, so it waits as long as a create.
+    /// No two claims may carry the same value: a repeated claim recognises itself by its value. A claim
+    /// waits as long as a create, because it comes before a call is accepted.
     pub async fn claim(
         &self,
         name: Name,
@@ -51,7 +49,7 @@ impl Notebook {
         .await
     }
 
-    /// Writes a note, whatever stood there.
+    /// Writes a value over any earlier value.
     pub async fn put(
         &self,
         name: Name,
@@ -65,8 +63,8 @@ impl Notebook {
         .await
     }
 
-    /// Writes a note where that one stands: whoever read it and changes it undoes nobody's change.
-    /// False where another stands, or none.
+    /// Writes `value` if the name holds `stands`, so that no concurrent change is lost. Returns false
+    /// if the name holds another value or none.
     pub async fn replace(
         &self,
         name: Name,
@@ -86,13 +84,13 @@ impl Notebook {
         patiently(self.until(), || self.store.find(name)).await
     }
 
-    /// Takes a note or a log away. None there is no error.
+    /// Removes a value or a log. A free name is no error.
     pub async fn remove(&self, name: Name) -> Result<(), StoreError> {
         patiently(self.until(), || self.store.remove(name)).await
     }
 
-    /// Writes an entry of a log, numbered from 1 by its one writer, and has all of it live on for
-    /// this long.
+    /// Appends an entry to a log and gives the whole log this lifetime. The log's one writer numbers
+    /// the entries from 1.
     pub async fn append(
         &self,
         log: Name,
@@ -107,7 +105,7 @@ impl Notebook {
         .await
     }
 
-    /// The entries behind `after`, in order. Empty where there is no such log.
+    /// The entries with numbers above `after`, in order. Empty if there is no such log.
     pub async fn entries(&self, log: Name, after: u64) -> Result<Vec<(u64, Bytes)>, StoreError> {
         patiently(self.until(), || self.store.entries(log, after)).await
     }

@@ -1,4 +1,4 @@
-//! The open database, which the writer may have to close and open again.
+//! A shared handle to the open database. The writer closes and opens the file behind it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};
@@ -10,20 +10,22 @@ use redb::Database;
 use super::super::error::StoreError;
 use crate::lock::Mutex;
 
-/// After an I/O error redb refuses everything until the file is opened anew; so nobody keeps the
+/// The open database, if there is one.
+///
+/// After an I/O error redb refuses every call until the file is opened again, so nobody keeps the
 /// database for longer than one read or one batch.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct DatabaseHandle {
     database: Mutex<Option<Arc<Database>>>,
-    /// The writer has it for a moment and puts it back.
+    /// The writer has taken the database to compact it, and will put it back.
     is_away: AtomicBool,
 }
 
-/// How long a read waits for a database that is away, and between two looks.
-const AWAY: u32 = 400;
-const LOOK: Duration = Duration::from_millis(5);
+/// A read waits this long for a database that is away, in steps of [`AWAY_STEP`].
+const AWAY_STEPS: u32 = 400;
+const AWAY_STEP: Duration = Duration::from_millis(5);
 
-impl Slot {
+impl DatabaseHandle {
     pub(super) fn new(database: Database) -> Self {
         Self {
             database: Mutex::new(Some(Arc::new(database))),
@@ -35,7 +37,7 @@ impl Slot {
         self.database.lock()
     }
 
-    /// The writer has it for a moment.
+    /// Whether the writer has taken the database for a moment.
     pub(super) fn is_away(&self) -> bool {
         self.is_away.load(Ordering::SeqCst)
     }
@@ -49,13 +51,14 @@ impl Slot {
         self.is_away.store(false, Ordering::SeqCst);
     }
 
-    /// The file is let go of when the last read in progress ends.
+    /// Closes the database. The file is closed when the last running read ends.
     pub(super) fn clear(&self) {
         self.lock().take();
         self.is_away.store(false, Ordering::SeqCst);
     }
 
-    /// The database, once nobody reads it; else it stays where it is.
+    /// Takes the database out once no read uses it. Returns `None`, and leaves it in place, if reads go on for
+    /// longer than `attempts` pauses.
     pub(super) fn take(&self, attempts: usize, pause: Duration) -> Option<Database> {
         self.is_away.store(true, Ordering::SeqCst);
         let Some(mut shared) = self.lock().take() else {
@@ -74,16 +77,16 @@ impl Slot {
         None
     }
 
-    /// The same where a thread may wait for a database that is away.
+    /// Reads after waiting for a database that is away. Blocks the thread for up to two seconds.
     pub(super) fn read_when_back<T>(
         &self,
         read: impl FnOnce(&Database) -> Result<T, redb::Error>,
     ) -> Result<T, StoreError> {
-        for _ in 0..AWAY {
+        for _ in 0..AWAY_STEPS {
             if self.get().is_some() || !self.is_away() {
                 break;
             }
-            park_timeout(LOOK);
+            park_timeout(AWAY_STEP);
         }
         self.read(read)
     }
@@ -99,7 +102,7 @@ impl Slot {
     }
 }
 
-/// One failure may concern a whole batch, hence shared.
+/// The port's error for a failure of redb. The failure is shared, because one may concern a whole batch.
 pub(super) fn failed(error: &Arc<redb::Error>) -> StoreError {
     use std::io::ErrorKind::{QuotaExceeded, StorageFull};
     if let redb::Error::Io(io) = &**error

@@ -1,5 +1,6 @@
-//! A look at Redis before anybody opens a store there: what a start would be refused for. Nothing
-//! is written, and no namespace is taken.
+//! Whether a start could use this Redis, found out without opening a store.
+//!
+//! The check writes nothing and does not claim the namespace.
 
 use redis::aio::MultiplexedConnection;
 
@@ -13,7 +14,7 @@ use super::topology::Topology;
 
 impl Redis {
     /// Whether a store could be opened.
-    pub async fn look(options: &Options) -> Result<(), OpenError> {
+    pub async fn dry_run(options: &Options) -> Result<(), OpenError> {
         let target = Target::parse(&options.url).ok_or(OpenError::Url)?;
         let topology = Topology::find(target, Reach::new(options.tls.clone())).await?;
         let buckets = if topology.is_cluster() {
@@ -25,7 +26,7 @@ impl Redis {
         let (mut connection, server) = examine_servers(&topology, &keys, options).await?;
         let namespace = options.namespace.clone();
         let buckets = keys.count().to_string();
-        if let Some(theirs) = noted(&mut connection, &server, &keys, "buckets").await?
+        if let Some(theirs) = namespace_field(&mut connection, &server, &keys, "buckets").await?
             && theirs != buckets
         {
             return Err(OpenError::Buckets {
@@ -37,7 +38,7 @@ impl Redis {
         let Some(ours) = &options.serves else {
             return Ok(());
         };
-        match noted(&mut connection, &server, &keys, "serves").await? {
+        match namespace_field(&mut connection, &server, &keys, "serves").await? {
             Some(theirs) if theirs != *ours => Err(OpenError::Foreign {
                 namespace,
                 meta: keys.meta().to_owned(),
@@ -49,8 +50,8 @@ impl Redis {
     }
 }
 
-/// What stands in the namespace's own hash. `None`: nobody was there.
-async fn noted(
+/// A field of the namespace's own hash, or `None` if no store was ever opened there.
+async fn namespace_field(
     connection: &mut MultiplexedConnection,
     server: &str,
     keys: &Keys,

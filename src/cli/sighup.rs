@@ -1,5 +1,4 @@
-//! SIGHUP: a process without a terminal reads its files anew; the end of a terminal is the end of
-//! what was started there.
+//! SIGHUP: without a terminal it reloads the TLS files; if the terminal has closed, it ends the process.
 
 use std::io::{self, IsTerminal as _};
 
@@ -7,13 +6,13 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::app::Reload;
 
-/// The signal, heard from here on.
-pub(super) struct Hangup {
+/// A handler of SIGHUP, installed from its creation on.
+pub(super) struct Sighup {
     signal: Signal,
     on_terminal: bool,
 }
 
-impl Hangup {
+impl Sighup {
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self {
             signal: signal(SignalKind::hangup())?,
@@ -21,8 +20,8 @@ impl Hangup {
         })
     }
 
-    /// Reads anew at each signal. Returns when it came because the terminal is gone.
-    pub(super) async fn obeyed(&mut self, reload: &Reload) -> &'static str {
+    /// Reloads at each signal. Returns when the signal came because the terminal has closed.
+    pub(super) async fn handle(&mut self, reload: &Reload) -> &'static str {
         while self.signal.recv().await.is_some() {
             if self.on_terminal && !io::stdin().is_terminal() {
                 return "SIGHUP";

@@ -1,0 +1,136 @@
+//! The key-value part of the store's port: small values under names, and logs of events that a client
+//! may have missed.
+//!
+//! Clients need these beside their tasks (sessions, claims, answers on their way to another replica).
+//! No rule is here: a value is opaque bytes, and it is gone when it expires.
+
+use std::fmt;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use super::error::StoreError;
+use crate::task::state::Digest;
+
+/// The most entries that a log keeps: entry number `n` removes entry number `n - ENTRIES_MAX`.
+pub const ENTRIES_MAX: u64 = 256;
+
+/// What a value is for. Names of two kinds never collide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// A session that raincheck itself gave to a client.
+    Session,
+    /// Which call an idempotency key, or an identical call, stands for.
+    Claim,
+    /// A client's answer to a question, or the news that the server has the answer, for the replica
+    /// that waits for it.
+    Answer,
+    /// The log of a resumable call's events.
+    Events,
+    /// Which replica runs a resumable call, and whether the call is over.
+    Hold,
+    /// The progress token that a task was created with.
+    Token,
+    /// The news that a client no longer waits for a request.
+    Cancel,
+    /// On which kind of stream a client was asked a question.
+    Said,
+}
+
+impl Kind {
+    /// The letter of this kind in the keys of every store. A letter never changes: stored keys have it.
+    pub fn letter(self) -> char {
+        match self {
+            Self::Session => 's',
+            Self::Claim => 'k',
+            Self::Answer => 'a',
+            Self::Events => 'e',
+            Self::Hold => 'h',
+            Self::Token => 't',
+            Self::Cancel => 'x',
+            Self::Said => 'q',
+        }
+    }
+}
+
+/// The name of a value or a log. The name is a digest, because its parts may be secret.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Name {
+    pub kind: Kind,
+    pub digest: [u8; 16],
+}
+
+impl Name {
+    pub fn of(kind: Kind, parts: &[&str]) -> Self {
+        let digest = *Digest::of(parts).as_bytes();
+        Self { kind, digest }
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} name", self.kind)
+    }
+}
+
+/// The part of a store that keeps values and logs under names.
+///
+/// Times are Unix milliseconds by the clock of [`Beat::now_ms`](super::Beat::now_ms). A value is kept
+/// until its expiry and is not found after it. A name holds a value or a log, depending on its kind.
+///
+/// Every call may be repeated after [`StoreError::Unavailable`], and the repetition counts as the same
+/// call. Until a call is repeated it is in doubt: it may still happen.
+///
+/// Timeouts and cancel safety are those of [`Store`](super::Store).
+#[async_trait]
+pub trait KvStore: fmt::Debug + Send + Sync {
+    /// Writes a value if the name is free. Returns the value that stands there otherwise.
+    ///
+    /// Of several claims at the same time exactly one writes, and the others get its value. A claim
+    /// that finds its own value returns `None`, because it wrote that value before it was repeated. So
+    /// two claims of one name must never carry the same value.
+    async fn claim(
+        &self,
+        name: Name,
+        value: Bytes,
+        expires_ms: u64,
+    ) -> Result<Option<Bytes>, StoreError>;
+
+    /// Writes a value with this expiry over any earlier value.
+    async fn put(&self, name: Name, value: Bytes, expires_ms: u64) -> Result<(), StoreError>;
+
+    /// Writes `value` with this expiry if the name holds `stands`. Returns false if it holds another
+    /// value or none.
+    ///
+    /// Returns true if the name holds `value` already: an earlier sending of this call wrote it.
+    async fn replace(
+        &self,
+        name: Name,
+        stands: Bytes,
+        value: Bytes,
+        expires_ms: u64,
+    ) -> Result<bool, StoreError>;
+
+    async fn find(&self, name: Name) -> Result<Option<Bytes>, StoreError>;
+
+    /// Removes a value or a log. A free name is no error.
+    async fn remove(&self, name: Name) -> Result<(), StoreError>;
+
+    /// Appends an entry to a log, whole or not at all, and sets the expiry of the whole log.
+    ///
+    /// A log has one writer. The writer numbers entries one by one from 1 and bounds their size. An
+    /// entry that is sent twice is written once. Beyond [`ENTRIES_MAX`] entries the oldest goes.
+    async fn append(
+        &self,
+        log: Name,
+        number: u64,
+        entry: Bytes,
+        expires_ms: u64,
+    ) -> Result<(), StoreError>;
+
+    /// Removes the entries of a log whose numbers are below `first`. A missing log is no error.
+    async fn trim(&self, log: Name, first: u64) -> Result<(), StoreError>;
+
+    /// The entries with numbers above `after`, in order. Empty if there is no such log.
+    async fn entries(&self, log: Name, after: u64) -> Result<Vec<(u64, Bytes)>, StoreError>;
+}

@@ -1,0 +1,43 @@
+//! How long callers wait for a store that is away.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::error::StoreError;
+
+/// How long a call is repeated while the store does not answer.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// For reads and changes of what exists.
+    pub read: Duration,
+    /// For creates. Shorter, because the client can still be refused.
+    pub create: Duration,
+}
+
+/// Repeats `ask` with growing pauses until the store answers or `until` has passed.
+///
+/// Repeating is safe because every call of the port is idempotent: a write carries a nonce, and
+/// key-value calls are the same call when they are sent twice.
+pub(super) async fn patiently<T, F>(
+    until: Instant,
+    mut ask: impl FnMut() -> F,
+) -> Result<T, StoreError>
+where
+    F: Future<Output = Result<T, StoreError>>,
+{
+    let mut pause = Duration::from_millis(5);
+    loop {
+        match tokio::time::timeout_at(until, ask()).await {
+            Ok(Err(StoreError::Unavailable(why))) => {
+                if Instant::now() + pause >= until {
+                    return Err(StoreError::Unavailable(why));
+                }
+            }
+            Ok(answered) => return answered,
+            Err(elapsed) => return Err(StoreError::Unavailable(Box::new(elapsed))),
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_millis(500));
+    }
+}

@@ -1,0 +1,113 @@
+//! The parts of the documents that are made from the program: docs/configuration.md and docs/errors.md.
+//!
+//! `RAINCHECK_RENEW=1 cargo test --test config generated` writes them anew.
+
+use std::fmt::Write as _;
+
+use raincheck::mcp::error::{Failure, Reason, SideEffect};
+
+#[test]
+fn the_page_of_settings_is_the_example_file() {
+    let example = include_str!("../../config.example.toml");
+    is_in_page("configuration.md", &settings(example));
+}
+
+#[test]
+fn the_page_of_errors_lists_what_the_program_says() {
+    let mut table = String::from(
+        "| `io.raincheck/reason` | the message begins | what happened | effect |\n|---|---|---|---|\n",
+    );
+    for reason in Reason::ALL {
+        let sentence = Failure::new(reason, SideEffect::Unknown).sentence();
+        let (happened, effect) = reason.described();
+        let word = reason.word();
+        let _ = writeln!(table, "| `{word}` | {sentence} | {happened} | {effect} |");
+    }
+    is_in_page("errors.md", &table);
+}
+
+const BEGIN: &str = "<!-- generated";
+const END: &str = "<!-- end -->";
+
+/// Compares what stands between the marks of a page, or writes it.
+fn is_in_page(name: &str, wanted: &str) {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("docs")
+        .join(name);
+    let page = std::fs::read_to_string(&path).unwrap();
+    let (before, rest) = page.split_once(BEGIN).unwrap();
+    let (mark, rest) = rest.split_once('\n').unwrap();
+    let (found, after) = rest.split_once(END).unwrap();
+    let wanted = format!("\n{wanted}\n");
+    if std::env::var_os("RAINCHECK_RENEW").is_some() {
+        let page = format!("{before}{BEGIN}{mark}\n{wanted}{END}{after}");
+        std::fs::write(&path, page).unwrap();
+        return;
+    }
+    assert!(
+        found == wanted,
+        "docs/{name} is stale: RAINCHECK_RENEW=1 cargo test --test config generated"
+    );
+}
+
+/// A section a heading, a setting a row: the comment above it, and its default.
+fn settings(example: &str) -> String {
+    let mut page = String::new();
+    let mut comment: Vec<&str> = Vec::new();
+    let mut is_code = false;
+    for line in example.lines() {
+        let text = line.strip_prefix("# ").unwrap_or(line);
+        if line.is_empty() {
+            if is_code {
+                page.push_str("```\n");
+            }
+            is_code = false;
+            comment.clear();
+        } else if is_code {
+            let _ = writeln!(page, "{text}");
+        } else if text.starts_with('[') {
+            let about = prose(&comment);
+            let _ = write!(page, "\n## `{text}`\n\n{about}\n\n");
+            is_code = line.starts_with('#');
+            if is_code {
+                let _ = writeln!(page, "```toml\n{text}");
+            } else {
+                page.push_str("| setting | default | meaning |\n|---|---|---|\n");
+            }
+            comment.clear();
+        } else if let Some((key, value)) = setting(text) {
+            let value = if line.starts_with('#') {
+                format!("none; such as `{value}`")
+            } else {
+                format!("`{value}`")
+            };
+            let about = prose(&comment);
+            let _ = writeln!(page, "| `{key}` | {value} | {about} |");
+            comment.clear();
+        } else {
+            comment.push(text.trim_start_matches('#'));
+        }
+    }
+    page.trim_start().to_owned()
+}
+
+fn setting(text: &str) -> Option<(&str, &str)> {
+    let is_key = |key: &str| {
+        key.chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-".contains(c))
+    };
+    text.split_once(" = ").filter(|(key, _)| is_key(key))
+}
+
+/// Lines of a comment as one line of Markdown, in which nothing but code in backticks is marked.
+fn prose(comment: &[&str]) -> String {
+    let line = comment.join(" ");
+    let parts = line.split('`').enumerate().map(|(place, part)| {
+        if place % 2 == 1 {
+            return format!("`{part}`");
+        }
+        let part = part.replace('<', "&lt;").replace('*', "\\*");
+        part.replace('|', "\\|")
+    });
+    parts.collect::<String>().trim().to_owned()
+}

@@ -10,14 +10,14 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::body::Body;
-use super::heartbeat::Heartbeat;
 use super::inbound::idempotency::digest;
 use super::inbound::requester::Requester;
 use super::intercept::Modern;
+use super::outbound::keepalive::Keepalive;
+use super::outbound::patience;
+use super::outbound::response::Rpc;
 use super::outbound::stream::{self, ResponseEvent, ResponseSource};
-use super::patience;
 use super::proxy::Shared;
-use super::reply::Rpc;
 use crate::mcp::input;
 use crate::mcp::request::Request;
 use crate::mcp::version::Era;
@@ -196,9 +196,9 @@ fn heard_by(asked: &Asked<'_>, rule: &Rule) -> HeardBy {
 }
 
 /// Where the rule has one for this client.
-pub(super) fn heartbeat(modern: &Modern<'_>, rule: &Rule) -> Option<Heartbeat> {
+pub(super) fn heartbeat(modern: &Modern<'_>, rule: &Rule) -> Option<Keepalive> {
     let token = modern.meta.progress_token.filter(|_| rule.heartbeat);
-    token.map(|token| Heartbeat::since(Instant::now(), token.to_owned()))
+    token.map(|token| Keepalive::since(Instant::now(), token.to_owned()))
 }
 
 /// How an answer is said under a request's id.
@@ -208,7 +208,7 @@ pub(super) type ToRpc = fn(&str, Answer) -> Rpc;
 pub(super) async fn respond(
     (id, to_rpc): (Box<RawValue>, ToRpc),
     client: Client,
-    heartbeat: Option<Heartbeat>,
+    heartbeat: Option<Keepalive>,
     by: &Requester,
 ) -> Response<Body> {
     let patience = by.head_patience(patience::MODERN);

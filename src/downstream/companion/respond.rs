@@ -11,10 +11,10 @@ use tokio::time::Instant;
 
 use super::super::body::Body;
 use super::super::inbound::requester::Requester;
+use super::super::outbound::patience;
+use super::super::outbound::response::Rpc;
 use super::super::outbound::stream::respond;
-use super::super::patience;
 use super::super::proxy::Shared;
-use super::super::reply::Rpc;
 use super::super::tasks::service::{CallerTasks, CancelOutcome, TaskError};
 use super::answers;
 use super::desk::Desk;

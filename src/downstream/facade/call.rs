@@ -10,8 +10,8 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use super::super::cancels;
+use super::super::outbound::response::Rpc;
 use super::super::proxy::Shared;
-use super::super::reply::Rpc;
 use super::asked::Asked;
 use super::session::Session;
 use super::table::{Entered, Refused};

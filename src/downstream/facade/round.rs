@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::super::reply::Rpc;
+use super::super::outbound::response::Rpc;
 use super::asked::Asked;
 use super::questions::{self, Given, Unanswered};
 use crate::downstream::outbound::stream::ResponseEvent;

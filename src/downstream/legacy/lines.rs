@@ -12,12 +12,12 @@ use tokio::sync::mpsc;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::super::body::Body;
-use super::super::dialect::Edit;
 use super::super::inbound::requester::Requester;
+use super::super::outbound::response::{self, Rpc, undecided};
 use super::super::outbound::stream::{ResponseEvent, ResponseSource};
 use super::super::proxy::Shared;
-use super::super::reply::{self, Rpc, undecided};
-use super::super::{facade, held, patience};
+use super::super::tasks::v2025::Edit;
+use super::super::{calls::resumable, facade, outbound::patience};
 use super::stream::{Place, Source, read};
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::headers::SESSION_ID;
@@ -36,7 +36,7 @@ const RESERVED: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "err
 pub(super) fn answer(front: &Shared, by: &Requester, parts: &Parts) -> Response<Body> {
     let is_get = parts.method == Method::GET;
     if !is_get && parts.method != Method::DELETE {
-        return reply::empty(StatusCode::METHOD_NOT_ALLOWED);
+        return response::empty(StatusCode::METHOD_NOT_ALLOWED);
     }
     let session = match find(front, by, &parts.headers) {
         Ok(session) => session,
@@ -44,17 +44,17 @@ pub(super) fn answer(front: &Shared, by: &Requester, parts: &Parts) -> Response<
     };
     if !is_get {
         session.close();
-        return reply::empty(StatusCode::OK);
+        return response::empty(StatusCode::OK);
     }
     if !by.reads_events {
-        return reply::empty(StatusCode::NOT_ACCEPTABLE);
+        return response::empty(StatusCode::NOT_ACCEPTABLE);
     }
     let Some(place) = Place::of(front, by, &parts.headers) else {
         return Unfound::Unnamed.into_response();
     };
     // The newest stream is the one: a dead one is noticed late.
     let events = read(Source::Line(session.news()), place, front.closing.clone());
-    reply::event_stream(Body::Events(events))
+    response::event_stream(Body::Events(events))
 }
 
 /// A message of the client.
@@ -67,13 +67,13 @@ pub(super) async fn post(
 ) -> Response<Body> {
     let Ok(text) = scan(body) else {
         let error = RpcError::parse("Parse error: not JSON");
-        return reply::refusal(StatusCode::BAD_REQUEST, &error);
+        return response::refusal(StatusCode::BAD_REQUEST, &error);
     };
     let object = match Object::parse(text) {
         Ok(object) if !object.is_ambiguous(&RESERVED) => object,
         // Revision 2025-06-18 removed batches, and over a pipe nobody ever answered one.
         Ok(_) | Err(_) => {
-            return reply::refuse(
+            return response::refuse(
                 StatusCode::BAD_REQUEST,
                 "Invalid request: not one JSON-RPC message",
             );
@@ -93,14 +93,14 @@ pub(super) async fn post(
             session.cancelled(id);
         }
         return if told {
-            reply::empty(StatusCode::ACCEPTED)
+            response::empty(StatusCode::ACCEPTED)
         } else {
             Unfound::Unknown.into_response()
         };
     };
     let is_id = id.get().starts_with('"') || id.get().parse::<i64>().is_ok();
     if !is_id {
-        return reply::refuse(
+        return response::refuse(
             StatusCode::BAD_REQUEST,
             "Invalid request: id must be a string or an integer",
         );
@@ -132,7 +132,7 @@ pub(super) async fn post(
         // A resumable call has a job, for which a drain waits.
         _passing: call.is_none().then(|| front.passing.token()),
     };
-    held::respond(front, by, call, source, patience::LINE).await
+    resumable::respond(front, by, call, source, patience::LINE).await
 }
 
 /// Begins a session. It has an id once the server has agreed to it.
@@ -251,12 +251,12 @@ enum Unfound {
 impl Unfound {
     fn into_response(self) -> Response<Body> {
         match self {
-            Self::Unnamed => reply::refuse(
+            Self::Unnamed => response::refuse(
                 StatusCode::BAD_REQUEST,
                 "Bad request: Mcp-Session-Id is missing",
             ),
             // Whoever hears this begins anew.
-            Self::Unknown => reply::refuse(StatusCode::NOT_FOUND, "Session not found"),
+            Self::Unknown => response::refuse(StatusCode::NOT_FOUND, "Session not found"),
         }
     }
 }
@@ -286,9 +286,9 @@ fn held_call(
     headers: &HeaderMap,
     asked: &Asked<'_>,
     session: Arc<Session>,
-) -> Option<held::ResumableCall> {
+) -> Option<resumable::ResumableCall> {
     let params = asked.params.as_ref()?;
-    let call = held::ResumableCall::of(front, by, headers, asked.id, asked.method, params)?;
+    let call = resumable::ResumableCall::of(front, by, headers, asked.id, asked.method, params)?;
     let id = asked.id.to_owned();
     Some(call.stopped_by(|text| async move {
         session.tell(text).await;

@@ -11,9 +11,9 @@ use tokio::sync::mpsc;
 use tokio::time::{Interval, sleep};
 
 use crate::downstream::body::{Body, PROBE};
-use crate::downstream::heartbeat::{self, Heartbeat};
-use crate::downstream::keep_alive::keep_alive;
-use crate::downstream::reply::{self, Rpc};
+use crate::downstream::outbound::keepalive::comments;
+use crate::downstream::outbound::keepalive::{self, Keepalive};
+use crate::downstream::outbound::response::{self, Rpc};
 use crate::mcp::sse;
 use crate::runner::seat::Guard;
 
@@ -78,7 +78,7 @@ pub(in crate::downstream) enum Head {
 pub(in crate::downstream) async fn head(
     source: &mut impl ResponseSource,
     patience: Duration,
-    heartbeat: Option<&Heartbeat>,
+    heartbeat: Option<&Keepalive>,
 ) -> Head {
     tokio::select! {
         event = source.next() => match event {
@@ -87,7 +87,7 @@ pub(in crate::downstream) async fn head(
             None => Head::End,
         },
         () = sleep(patience) => Head::Nothing,
-        () = heartbeat::due(heartbeat) => Head::Nothing,
+        () = keepalive::due(heartbeat) => Head::Nothing,
     }
 }
 
@@ -98,7 +98,7 @@ pub(in crate::downstream) async fn head(
 pub(in crate::downstream) fn respond(
     mut source: impl ResponseSource,
     patience: Option<Duration>,
-    heartbeat: Option<Heartbeat>,
+    heartbeat: Option<Keepalive>,
 ) -> BoxFuture<'static, Response<Body>> {
     Box::pin(async move {
         let head = match patience {
@@ -109,7 +109,7 @@ pub(in crate::downstream) fn respond(
             Head::Answer(answer) => return answer.guarded(source.into_guard()),
             Head::Message(message) => Some(message),
             Head::Nothing => None,
-            Head::End => return reply::event_stream(Body::Events(stream::empty().boxed())),
+            Head::End => return response::event_stream(Body::Events(stream::empty().boxed())),
         };
         source.begin_stream();
         stream_of(source, first, heartbeat)
@@ -130,16 +130,16 @@ async fn answer_only(source: &mut impl ResponseSource) -> Head {
 pub(in crate::downstream) fn stream_of(
     source: impl ResponseSource,
     first: Option<String>,
-    heartbeat: Option<Heartbeat>,
+    heartbeat: Option<Keepalive>,
 ) -> Response<Body> {
     let open = Open {
         source,
         first,
-        beat: keep_alive(),
+        beat: comments(),
         heartbeat,
     };
     let events = stream::unfold(Stage::Open(open), Stage::next);
-    reply::event_stream(Body::Events(events.boxed()))
+    response::event_stream(Body::Events(events.boxed()))
 }
 
 /// A response that is a stream.
@@ -154,7 +154,7 @@ struct Open<S> {
     source: S,
     first: Option<String>,
     beat: Interval,
-    heartbeat: Option<Heartbeat>,
+    heartbeat: Option<Keepalive>,
 }
 
 impl<S: ResponseSource> Stage<S> {
@@ -173,8 +173,8 @@ impl<S: ResponseSource> Stage<S> {
             tokio::select! {
                 event = open.source.next() => event?,
                 _ = open.beat.tick() => return Some((sse::COMMENT, Self::Open(open))),
-                () = heartbeat::due(open.heartbeat.as_ref()) => {
-                    let beat = open.heartbeat.as_mut().map(Heartbeat::beat)?;
+                () = keepalive::due(open.heartbeat.as_ref()) => {
+                    let beat = open.heartbeat.as_mut().map(Keepalive::beat)?;
                     return Some((sse::event(&beat), Self::Open(open)));
                 }
             }
@@ -259,8 +259,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_silent_call_is_said_to_run() {
         let token = RawValue::from_string("7".to_owned()).unwrap();
-        let heartbeat = Heartbeat::since(tokio::time::Instant::now(), token);
-        let patience = Some(Duration::from_secs(60));
+        let heartbeat = Keepalive::since(tokio::time::Instant::now(), token);
+        let patience = Some(Duration::from_mins(1));
         let answering = async { Rpc::result("1", "{}") };
         let answering = sleep(Duration::from_secs(10)).then(|()| answering);
         let response = respond(answering.boxed(), patience, Some(heartbeat)).await;

@@ -15,10 +15,12 @@ use super::super::super::companion::desk::Desk;
 use super::super::super::companion::state::Companion;
 use super::super::super::inbound::idempotency;
 use super::super::super::inbound::requester::Requester;
+use super::super::super::outbound::response::{Rpc, undecided};
 use super::super::super::proxy::Shared;
-use super::super::super::reply::{Rpc, undecided};
 use super::super::super::tools::{self, Known};
-use super::super::super::{cancels, claims, companion, dialect, held, patience};
+use super::super::super::{
+    calls::resumable, cancels, claims, companion, outbound::patience, tasks::v2025,
+};
 use super::super::carried::{Carrying, Ids, Refused};
 use super::super::pushes::SessionKey;
 use crate::downstream::outbound::send::notify;
@@ -92,7 +94,7 @@ pub(super) async fn answer(
             return None;
         }
     } else if terms.plan == Plan::Refuse {
-        return refuse(&dialect::only_as_task());
+        return refuse(&v2025::only_as_task());
     }
     let pin = match pin(front, by, &parts.headers) {
         Ok(pin) => pin,
@@ -116,7 +118,7 @@ pub(super) async fn answer(
 
 /// Whether the server runs the tool as a task of its own only, which its client was not told.
 async fn is_native(front: &Shared, by: &Requester, headers: &HeaderMap, tool: &str) -> bool {
-    if front.settings.pass_native_tasks || !dialect::speaks(headers) {
+    if front.settings.pass_native_tasks || !v2025::speaks(headers) {
         return false;
     }
     if let Some(requires_task) = front.native_tools.requires_task(tool) {
@@ -224,8 +226,8 @@ pub(in crate::downstream) async fn carry(
         Err(_) => return Rpc::abandoned(request.id.get()).into_response(),
     }
     let (method, params) = (&request.method, &request.params);
-    let held = held::ResumableCall::of(front, how.by, how.headers, request.id, method, params);
-    held::respond(front, how.by, held, said, patience::LEGACY).await
+    let held = resumable::ResumableCall::of(front, how.by, how.headers, request.id, method, params);
+    resumable::respond(front, how.by, held, said, patience::LEGACY).await
 }
 
 /// For so long an answer may be waited for.

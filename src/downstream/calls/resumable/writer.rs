@@ -314,7 +314,7 @@ impl LogWriter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::downstream::held::owner::CallLimits;
+    use crate::downstream::calls::resumable::owner::CallLimits;
 
     fn owner(owner: &str) -> LogOwner {
         LogOwner {

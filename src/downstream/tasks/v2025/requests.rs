@@ -2,14 +2,14 @@
 
 use hyper::Response;
 
-use super::super::body::Body;
-use super::super::inbound::requester::Requester;
-use super::super::proxy::Shared;
-use super::super::reply::Rpc;
-use super::super::tasks::cursor::{self, Position};
-use super::super::tasks::refusal::{Refusal, task_id};
-use super::super::tasks::service::{CancelOutcome, TaskError};
 use super::delivery;
+use crate::downstream::body::Body;
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::outbound::response::Rpc;
+use crate::downstream::proxy::Shared;
+use crate::downstream::tasks::cursor::{self, Position};
+use crate::downstream::tasks::refusal::{Refusal, task_id};
+use crate::downstream::tasks::service::{CancelOutcome, TaskError};
 use crate::mcp::error::{RpcError, code};
 use crate::mcp::json::Object;
 use crate::mcp::request::Request;

@@ -8,7 +8,7 @@ use super::call::CallerSession;
 use super::entry::{EntryKind, LogEntry};
 use super::owner::{LogOwner, SealedPoint, StoredOwner};
 use super::point_seal::PointSeal;
-use crate::downstream::heartbeat::Heartbeat;
+use crate::downstream::outbound::keepalive::Keepalive;
 use crate::downstream::proxy::Shared;
 use crate::store::StoreError;
 use crate::store::kv::{Kind, Name};
@@ -146,10 +146,10 @@ impl EventLog {
     }
 
     /// The clock of the call's client, as if the client had read the log until now.
-    pub(super) async fn heartbeat(&self, owner: &LogOwner) -> Option<Heartbeat> {
+    pub(super) async fn heartbeat(&self, owner: &LogOwner) -> Option<Keepalive> {
         let token = owner.heartbeat.clone()?;
         let age = self.now_ms().saturating_sub(owner.began_ms);
-        let mut heartbeat = Heartbeat::resumed(Duration::from_millis(age), token);
+        let mut heartbeat = Keepalive::resumed(Duration::from_millis(age), token);
         for (_, entry) in self.behind(0).await.unwrap_or_default() {
             heartbeat.saw(entry.json());
         }

@@ -1,30 +1,30 @@
-//! How long the head of a response waits for the first word.
+//! How long the head of a response waits for the first event.
 //!
-//! An answer that comes sooner is one JSON body, with a status of its own; later answers are events on
-//! a stream, which some clients limit in size.
+//! An answer that comes sooner is one JSON body with a status of its own. A later answer is an event on a
+//! stream, and some clients limit the size of events.
 
 use std::time::Duration;
 
-use super::inbound::requester::Requester;
+use crate::downstream::inbound::requester::Requester;
 
-/// In 2026-07-28 nobody can come back to a stream, so an early stream helps nobody. Half a minute is
-/// what impatient proxies wait for a head; the official server's own stream begins after so long, too.
-pub(super) const MODERN: Duration = Duration::from_secs(15);
+/// For a client of 2026-07-28: it cannot resume a stream, so that an early stream has no use. Impatient proxies
+/// wait half a minute for a head; the official server begins its stream after 15 s, too.
+pub(in crate::downstream) const MODERN: Duration = Duration::from_secs(15);
 
 /// For a legacy client over HTTP: long enough for a challenge to ride its own status, and short enough for the
 /// early stream by which a call survives its connection.
-pub(super) const LEGACY: Duration = Duration::from_secs(3);
+pub(in crate::downstream) const LEGACY: Duration = Duration::from_secs(3);
 
 /// For a legacy client in front of a server over a line, which has no HTTP status to wait for.
-pub(super) const LINE: Duration = Duration::from_secs(1);
+pub(in crate::downstream) const LINE: Duration = Duration::from_secs(1);
 
-/// For clients that lose a large answer on a stream: what clients and proxies of a minute bear.
+/// For clients that lose a large answer on a stream: clients and proxies with a timeout of a minute bear it.
 const LONGEST: Duration = Duration::from_secs(50);
 
 impl Requester {
     /// How long the head of an answer waits, where the head for a client that takes large events waits as long
     /// as `usual`. A legacy call survives its connection once there is a stream.
-    pub(super) fn head_patience(&self, usual: Duration) -> Duration {
+    pub(in crate::downstream) fn head_patience(&self, usual: Duration) -> Duration {
         if self.takes_large_events {
             usual
         } else {

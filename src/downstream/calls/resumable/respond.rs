@@ -13,11 +13,11 @@ use super::log::EventLog;
 use super::reader::LogReader;
 use crate::downstream::body::Body;
 use crate::downstream::inbound::requester::Requester;
+use crate::downstream::outbound::response::{self, Rpc};
 use crate::downstream::outbound::stream::{
     self as outbound, Head, ResponseEvent, ResponseSource, head,
 };
 use crate::downstream::proxy::Shared;
-use crate::downstream::reply::{self, Rpc};
 use crate::task::id::TaskId;
 
 /// Responds with one JSON body where the answer comes soon, else with a stream, which the client can resume
@@ -69,7 +69,7 @@ pub(super) fn hold(
     };
     let reader = LogReader::new(front, id, log, heartbeat).of_local(recent);
     let reader = if primes { reader.primed() } else { reader };
-    reply::event_stream(Body::Events(reader.events()))
+    response::event_stream(Body::Events(reader.events()))
 }
 
 fn without_ids(items: BoxStream<'static, StreamItem>) -> BoxStream<'static, ResponseEvent> {

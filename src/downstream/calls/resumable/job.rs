@@ -17,10 +17,10 @@ use super::recent::RecentEvents;
 use super::registry::Registration;
 use super::writer::{LogWriter, RETRY};
 use crate::downstream::cancels;
-use crate::downstream::heartbeat::Heartbeat;
 use crate::downstream::legacy::pushes::SessionKey;
+use crate::downstream::outbound::keepalive::Keepalive;
+use crate::downstream::outbound::response::Rpc;
 use crate::downstream::proxy::Shared;
-use crate::downstream::reply::Rpc;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::store::StoreError;
 
@@ -43,7 +43,7 @@ const LOOK: Duration = Duration::from_secs(1);
 const ASKED_AGAIN: Duration = Duration::from_secs(5);
 
 /// The events of a call as readers here see them, and the clock of its client.
-type Begun = (watch::Receiver<RecentEvents>, Option<Heartbeat>);
+type Begun = (watch::Receiver<RecentEvents>, Option<Keepalive>);
 
 /// Begins the job. `Err`: there is no room for it; here is the source.
 pub(super) fn begin(
@@ -89,7 +89,7 @@ pub(super) fn begin(
     front.runner.attend(job.run(source));
     Ok((
         shown,
-        token.map(|token| Heartbeat::since(call.began, token)),
+        token.map(|token| Keepalive::since(call.began, token)),
     ))
 }
 

@@ -8,10 +8,10 @@ use hyper::HeaderMap;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use crate::downstream::dialect;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::legacy::pushes::SessionKey;
 use crate::downstream::proxy::Shared;
+use crate::downstream::tasks::v2025;
 use crate::mcp::envelope;
 use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::json::{Object, Writer};
@@ -70,7 +70,7 @@ impl ResumableCall {
         params: &Object<'_>,
     ) -> Option<Self> {
         let cannot_be = method != "tools/call"
-            || dialect::wishes(headers, params)
+            || v2025::wishes(headers, params)
             || by.is_piped
             || !by.reads_events;
         if cannot_be {

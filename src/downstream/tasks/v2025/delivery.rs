@@ -9,13 +9,13 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 use tokio::time::{Duration, Instant, sleep, sleep_until};
 
-use super::super::inbound::requester::Requester;
-use super::super::keep_alive::KEEP_ALIVE;
-use super::super::legacy::pushes::SessionKey;
-use super::super::proxy::Shared;
 use super::deliveries::{OnResult, Session, owned};
 use super::said::{self, Stream};
 use super::{progress, question};
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::legacy::pushes::SessionKey;
+use crate::downstream::outbound::keepalive::COMMENT_PAUSE;
+use crate::downstream::proxy::Shared;
 use crate::mcp::envelope;
 use crate::mcp::tasks_2025::STATUS;
 use crate::runner::watch::Watch;
@@ -185,7 +185,7 @@ impl Job {
 
     async fn wait(&mut self) {
         let pause = if self.again.is_empty() {
-            KEEP_ALIVE
+            COMMENT_PAUSE
         } else {
             TRY_AGAIN
         };

@@ -10,7 +10,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::item::StreamItem;
-use crate::downstream::reply::Rpc;
+use crate::downstream::outbound::response::Rpc;
 use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::json::Object;

@@ -11,10 +11,10 @@ use hyper::{Method, Response, StatusCode};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::body::Body;
-use super::inbound::requester::Requester;
-use super::proxy::Shared;
-use super::reply;
+use crate::downstream::body::Body;
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::outbound::response;
+use crate::downstream::proxy::Shared;
 use crate::mcp::error::RpcError;
 use crate::mcp::headers::LAST_EVENT_ID;
 use crate::task::id::TaskId;
@@ -39,14 +39,14 @@ mod respond;
 mod takeover;
 mod writer;
 
-pub(super) use call::ResumableCall;
+pub(in crate::downstream) use call::ResumableCall;
 use call::{CallerSession, primes};
 use entry::{EntryKind, LogEntry};
 use event_id::PREFIX;
 use log::EventLog;
-pub(super) use over_http::post;
+pub(in crate::downstream) use over_http::post;
 use reader::LogReader;
-pub(super) use respond::respond;
+pub(in crate::downstream) use respond::respond;
 use takeover::Takeover;
 
 /// How long a client that comes back waits for a store that is away.
@@ -54,14 +54,14 @@ const STORE_PATIENCE: Duration = Duration::from_secs(5);
 const STORE_PAUSE: Duration = Duration::from_millis(500);
 
 /// The client says that it no longer waits for a request. `false`: no such call runs here.
-pub(super) fn cancelled(front: &Shared, by: &Requester, id: &RawValue) -> bool {
+pub(in crate::downstream) fn cancelled(front: &Shared, by: &Requester, id: &RawValue) -> bool {
     by.session
         .is_some_and(|session| front.resumable.cancelled(session, id))
 }
 
 /// Responds to a client that comes back to a call, on any replica. `None`: the client asks for a stream of the
 /// server's.
-pub(super) async fn resume(
+pub(in crate::downstream) async fn resume(
     front: &Shared,
     by: &Requester,
     parts: &Parts,
@@ -92,7 +92,7 @@ async fn replay(front: &Shared, by: &Requester, parts: &Parts, behind: &str) -> 
         Err(error) => {
             tracing::warn!(%error, "a client came back while the store does not answer");
             let error = RpcError::internal("The task store does not answer; try again later");
-            return reply::refusal(StatusCode::SERVICE_UNAVAILABLE, &error);
+            return response::refusal(StatusCode::SERVICE_UNAVAILABLE, &error);
         }
     };
     let heartbeat = match &owner {
@@ -116,7 +116,7 @@ async fn replay(front: &Shared, by: &Requester, parts: &Parts, behind: &str) -> 
         (None, Some(_)) => reader.of_remote(Takeover::new(front, parts, session)),
         (None, None) => return unknown(),
     };
-    reply::event_stream(Body::Events(reader.events()))
+    response::event_stream(Body::Events(reader.events()))
 }
 
 /// Not 404, because 404 says that the session and all its calls are lost. After any other refusal real clients
@@ -124,7 +124,7 @@ async fn replay(front: &Shared, by: &Requester, parts: &Parts, behind: &str) -> 
 fn unknown() -> Response<Body> {
     let error =
         RpcError::invalid_request("Invalid request: Last-Event-ID names no event that is kept");
-    reply::refusal(StatusCode::BAD_REQUEST, &error)
+    response::refusal(StatusCode::BAD_REQUEST, &error)
 }
 
 async fn patiently<T, E, F>(mut ask: impl FnMut() -> F) -> Result<T, E>

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use hyper::{HeaderMap, Response, StatusCode};
 use serde_json::value::RawValue;
 
-use super::super::body::Body;
-use super::super::inbound::requester::Requester;
-use super::super::proxy::Shared;
-use super::super::reply;
-use super::super::tasks::service::{ANSWER_BYTES_MAX, TaskError};
+use crate::downstream::body::Body;
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::outbound::response;
+use crate::downstream::proxy::Shared;
+use crate::downstream::tasks::service::{ANSWER_BYTES_MAX, TaskError};
 use crate::mcp::error::RpcError;
 use crate::mcp::json::{Object, string};
 use crate::mcp::{input, tasks_2025};
@@ -31,19 +31,19 @@ pub(in crate::downstream) async fn answered(
     let size: usize = message.iter().map(|(_, value)| value.get().len()).sum();
     if size > ANSWER_BYTES_MAX {
         let error = RpcError::invalid_request("Invalid request: the answer is too large");
-        return Some(reply::refusal(StatusCode::PAYLOAD_TOO_LARGE, &error));
+        return Some(response::refusal(StatusCode::PAYLOAD_TOO_LARGE, &error));
     }
     let cannot = message.get("error").is_some_and(input::cannot_be_asked);
     if let Some(session) = by.session
         && cannot
         && front.carried.is_for_others(session, &name)
     {
-        return Some(reply::empty(StatusCode::ACCEPTED));
+        return Some(response::empty(StatusCode::ACCEPTED));
     }
     let taken = take(front, by, headers, (task, key), message).await;
     Some(match taken {
-        Ok(()) => reply::empty(StatusCode::ACCEPTED),
-        Err(error) => reply::refusal(StatusCode::SERVICE_UNAVAILABLE, &error),
+        Ok(()) => response::empty(StatusCode::ACCEPTED),
+        Err(error) => response::refusal(StatusCode::SERVICE_UNAVAILABLE, &error),
     })
 }
 

@@ -9,10 +9,10 @@ use hyper::header::HeaderValue;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Response};
 
-use super::body::Body;
-use super::inbound::requester::Requester;
-use super::legacy::words::Words;
-use super::proxy::Shared;
+use crate::downstream::body::Body;
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::legacy::words::Words;
+use crate::downstream::proxy::Shared;
 use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::json::Object;
 use crate::mcp::request::Request;
@@ -31,19 +31,24 @@ mod requests;
 mod result;
 mod said;
 
-pub(super) use call::{Sent, only_as_task};
-pub(super) use edit::{Edit, relay};
-pub(super) use questions::answered;
+pub(in crate::downstream) use call::{Sent, only_as_task};
+pub(in crate::downstream) use edit::{Edit, relay};
+pub(in crate::downstream) use questions::answered;
 
 /// What became of a message.
-pub(super) enum Looked {
+pub(in crate::downstream) enum Looked {
     Answered(Response<Body>),
     /// The server's business. Its answer is to be edited so.
     Pass(Option<Edit>),
 }
 
 /// Looks at a message of a client of a server of its era.
-pub(super) async fn look(front: &Shared, by: &Requester, parts: &Parts, body: &Bytes) -> Looked {
+pub(in crate::downstream) async fn look(
+    front: &Shared,
+    by: &Requester,
+    parts: &Parts,
+    body: &Bytes,
+) -> Looked {
     let headers = &parts.headers;
     let speaks = speaks(headers);
     // What a session agrees on is decided by its first answer.
@@ -76,7 +81,7 @@ pub(super) async fn look(front: &Shared, by: &Requester, parts: &Parts, body: &B
 
 /// The answer to a request of this dialect; `None`: it is the server's own business. `send` tells how
 /// a call goes to the server.
-pub(super) async fn answer(
+pub(in crate::downstream) async fn answer(
     front: &Shared,
     by: &Requester,
     request: &Request<'_>,
@@ -93,20 +98,20 @@ pub(super) async fn answer(
 }
 
 /// A session's GET stream was opened here: what waits for it is said there.
-pub(super) fn stream_opened(front: &Shared, by: &Requester) {
+pub(in crate::downstream) fn stream_opened(front: &Shared, by: &Requester) {
     if let Some(session) = by.session {
         delivery::opened(front, session);
     }
 }
 
 /// Whether a call on a session wishes for a task: on older ones the word has no meaning.
-pub(super) fn wishes(headers: &HeaderMap, params: &Object<'_>) -> bool {
+pub(in crate::downstream) fn wishes(headers: &HeaderMap, params: &Object<'_>) -> bool {
     speaks(headers) && Wish::is_in(params)
 }
 
 /// Completes a message on a session whose version is not known here, where its words exist in 2025-11-25 only. A replica
 /// that did not hear `initialize` would else ignore silently that the client wishes for a task.
-pub(super) fn complete_version(parts: &mut Parts, body: &[u8]) {
+pub(in crate::downstream) fn complete_version(parts: &mut Parts, body: &[u8]) {
     let headers = &parts.headers;
     if headers.contains_key(PROTOCOL_VERSION) || !headers.contains_key(SESSION_ID) {
         return;
@@ -127,7 +132,7 @@ fn is_only_of_newest(request: &Request<'_>) -> bool {
     }
 }
 
-pub(super) fn speaks(headers: &HeaderMap) -> bool {
+pub(in crate::downstream) fn speaks(headers: &HeaderMap) -> bool {
     let version = headers.get(PROTOCOL_VERSION);
     version.is_some_and(|version| version.as_bytes().trim_ascii() == LEGACY_NEWEST.as_bytes())
 }

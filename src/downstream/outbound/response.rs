@@ -1,4 +1,4 @@
-//! The one place that speaks to clients: every answer and every error of raincheck's own.
+//! Makes every answer and every error of raincheck's own, in one place.
 
 use bytes::Bytes;
 use hyper::header::{
@@ -7,7 +7,7 @@ use hyper::header::{
 use hyper::{Response, StatusCode};
 use serde_json::value::RawValue;
 
-use super::body::Body;
+use crate::downstream::body::Body;
 use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect, code};
 use crate::mcp::result;
@@ -18,40 +18,40 @@ use crate::upstream::wrapped::DiscoverError;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 
-/// A JSON-RPC response: its text, and the HTTP status and header that go with it.
+/// A JSON-RPC response, with its HTTP status and header.
 #[derive(Debug)]
-pub(super) struct Rpc {
-    pub(super) json: String,
+pub(in crate::downstream) struct Rpc {
+    pub(in crate::downstream) json: String,
     status: StatusCode,
     www_authenticate: Option<HeaderValue>,
 }
 
 impl Rpc {
-    pub(super) fn result(id: &str, result: &str) -> Self {
+    pub(in crate::downstream) fn result(id: &str, result: &str) -> Self {
         Self::of(envelope::result(id, result), StatusCode::OK)
     }
 
-    pub(super) fn error(id: &str, error: &RpcError) -> Self {
+    pub(in crate::downstream) fn error(id: &str, error: &RpcError) -> Self {
         Self::of(envelope::error(id, &error.to_json()), status_of(error.code))
     }
 
     /// An answer of the wrapped server as it is.
-    pub(super) fn passed(json: String) -> Self {
+    pub(in crate::downstream) fn passed(json: String) -> Self {
         Self::of(json, StatusCode::OK)
     }
 
     /// An error object as it is.
-    pub(super) fn verbatim_error(id: &str, error: &RawValue) -> Self {
+    pub(in crate::downstream) fn verbatim_error(id: &str, error: &RawValue) -> Self {
         Self::of(envelope::error(id, error.get()), StatusCode::OK)
     }
 
-    pub(super) fn failure(id: &str, failure: Failure) -> Self {
+    pub(in crate::downstream) fn failure(id: &str, failure: Failure) -> Self {
         Self::error(id, &failure.to_error())
     }
 
-    /// How a call was answered. Its 404 would say that there is no such page, and clients lose the error
-    /// behind it: -32601 is about `tools/call` only where raincheck says it.
-    pub(super) fn call_answer(id: &str, answer: Answer) -> Self {
+    /// The answer to a call. The status 404 becomes 200: clients read 404 as a missing page and lose the error.
+    /// A server that answers a call with -32601 does not mean the method `tools/call`.
+    pub(in crate::downstream) fn call_answer(id: &str, answer: Answer) -> Self {
         let mut rpc = Self::answer(id, answer);
         if rpc.status == StatusCode::NOT_FOUND {
             rpc.status = StatusCode::OK;
@@ -59,8 +59,8 @@ impl Rpc {
         rpc
     }
 
-    /// How a request was answered.
-    pub(super) fn answer(id: &str, answer: Answer) -> Self {
+    /// The answer to a request.
+    pub(in crate::downstream) fn answer(id: &str, answer: Answer) -> Self {
         match answer {
             Answer::Result(result) => Self::result(id, result.get()),
             Answer::Failed(failure) => Self::failure(id, failure),
@@ -74,8 +74,8 @@ impl Rpc {
         }
     }
 
-    /// The same for a legacy client: the server's errors word for word, and on 200 as they came.
-    pub(super) fn legacy_answer(id: &str, answer: Answer) -> Self {
+    /// The answer for a legacy client: the server's errors word for word, and on 200 as they came.
+    pub(in crate::downstream) fn legacy_answer(id: &str, answer: Answer) -> Self {
         match answer {
             Answer::Error(error) if !matches!(error.status, 401 | 403) => {
                 Self::of(envelope::error(id, error.error.get()), StatusCode::OK)
@@ -87,8 +87,8 @@ impl Rpc {
         }
     }
 
-    /// An error of the wrapped server. Its own HTTP status counts where it had one to say; a
-    /// legacy server says 200 whatever the error is.
+    /// An error of the wrapped server, with the server's HTTP status if that is an error, too. A legacy server
+    /// sends 200 with every error.
     fn upstream_error(id: &str, error: &RawValue, status: u16) -> Self {
         let mapped = status_of(result::error_code(error).unwrap_or(code::INTERNAL));
         let own = StatusCode::from_u16(status)
@@ -97,7 +97,7 @@ impl Rpc {
         Self::of(envelope::error(id, error.get()), own.unwrap_or(mapped))
     }
 
-    pub(super) fn store_unavailable(id: &str) -> Self {
+    pub(in crate::downstream) fn store_unavailable(id: &str) -> Self {
         let error = RpcError::internal("The task store does not answer; try again later");
         Self {
             status: StatusCode::SERVICE_UNAVAILABLE,
@@ -105,26 +105,26 @@ impl Rpc {
         }
     }
 
-    /// The same for a call, which may run all the same.
-    pub(super) fn store_lost(id: &str, effect: SideEffect) -> Self {
+    /// The store does not answer, and the call may run all the same.
+    pub(in crate::downstream) fn store_lost(id: &str, effect: SideEffect) -> Self {
         Self {
             status: StatusCode::SERVICE_UNAVAILABLE,
             ..Self::failure(id, Failure::new(Reason::StoreLost, effect))
         }
     }
 
-    /// A call whose carrier ended without a word.
-    pub(super) fn abandoned(id: &str) -> Self {
+    /// A call whose carrier ended without an answer.
+    pub(in crate::downstream) fn abandoned(id: &str) -> Self {
         Self::failure(id, Failure::new(Reason::OwnerLost, SideEffect::Unknown))
     }
 
-    pub(super) fn busy(id: &str) -> Self {
+    pub(in crate::downstream) fn busy(id: &str) -> Self {
         Self::not_begun(id, Reason::Busy)
     }
 
-    /// A call that was refused before anything of it was stored or sent. One that is over its caller's
-    /// quota is so for long, and its client shall read why: that rides on 200.
-    pub(super) fn not_begun(id: &str, reason: Reason) -> Self {
+    /// A call that was refused before anything of it was stored or sent. A caller over its quota stays so for
+    /// long: that error rides on 200, where every client reads it.
+    pub(in crate::downstream) fn not_begun(id: &str, reason: Reason) -> Self {
         if reason == Reason::Quota {
             return Self::failure(id, Failure::new(reason, SideEffect::None));
         }
@@ -134,8 +134,8 @@ impl Rpc {
         }
     }
 
-    /// An error of the wrapped server in words that are the client's already.
-    pub(super) fn error_as_it_is(id: &str, error: UpstreamError) -> Self {
+    /// An error of the wrapped server that is in the client's revision already.
+    pub(in crate::downstream) fn error_as_it_is(id: &str, error: UpstreamError) -> Self {
         Self {
             www_authenticate: error.www_authenticate,
             ..Self::upstream_error(id, &error.error, error.status)
@@ -144,7 +144,7 @@ impl Rpc {
 
     /// On a legacy session, where 404 says that the session is gone and other statuses hide the error
     /// from most clients: all but a challenge, and what may be tried again, rides on 200.
-    pub(super) fn on_session(self) -> Self {
+    pub(in crate::downstream) fn on_session(self) -> Self {
         match self.status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::SERVICE_UNAVAILABLE => {
                 self
@@ -164,12 +164,12 @@ impl Rpc {
         }
     }
 
-    pub(super) fn into_response(self) -> Response<Body> {
+    pub(in crate::downstream) fn into_response(self) -> Response<Body> {
         self.guarded(None)
     }
 
-    /// The guard is told once the response was handed to the connection.
-    pub(super) fn guarded(self, guard: Option<Guard>) -> Response<Body> {
+    /// The guard announces the answer once the response was handed to the connection.
+    pub(in crate::downstream) fn guarded(self, guard: Option<Guard>) -> Response<Body> {
         let body = Body::Ready {
             bytes: Some(Bytes::from(self.json)),
             guard,
@@ -201,8 +201,8 @@ fn status_of(number: i64) -> StatusCode {
     }
 }
 
-/// Why it is not known how the server is spoken to.
-pub(super) fn undecided(id: &RawValue, error: DiscoverError) -> Response<Body> {
+/// The era of the server is not known, for this reason.
+pub(in crate::downstream) fn undecided(id: &RawValue, error: DiscoverError) -> Response<Body> {
     match error {
         DiscoverError::Unauthorized(error) | DiscoverError::Refused(error) => {
             Rpc::answer(id.get(), Answer::Error(error))
@@ -213,7 +213,7 @@ pub(super) fn undecided(id: &RawValue, error: DiscoverError) -> Response<Body> {
 }
 
 /// A refusal before any request was read: an error response without an id.
-pub(super) fn refusal(status: StatusCode, error: &RpcError) -> Response<Body> {
+pub(in crate::downstream) fn refusal(status: StatusCode, error: &RpcError) -> Response<Body> {
     let json = envelope::error_without_id(&error.to_json());
     let mut response = Response::new(Body::ready(json));
     *response.status_mut() = status;
@@ -222,37 +222,40 @@ pub(super) fn refusal(status: StatusCode, error: &RpcError) -> Response<Body> {
 }
 
 /// [`refusal`] on a connection whose request was not read to its end.
-pub(super) fn refusal_and_close(status: StatusCode, error: &RpcError) -> Response<Body> {
+pub(in crate::downstream) fn refusal_and_close(
+    status: StatusCode,
+    error: &RpcError,
+) -> Response<Body> {
     closing(refusal(status, error))
 }
 
-/// What is no request as it should be: why.
-pub(super) fn refuse(status: StatusCode, message: &'static str) -> Response<Body> {
+/// A refusal of a malformed request.
+pub(in crate::downstream) fn refuse(status: StatusCode, message: &'static str) -> Response<Body> {
     refusal(status, &RpcError::invalid_request(message))
 }
 
-/// A method that the place does not know.
-pub(super) fn not_allowed(methods: &'static str) -> Response<Body> {
+/// A refusal of an HTTP method.
+pub(in crate::downstream) fn not_allowed(methods: &'static str) -> Response<Body> {
     let mut response = empty(StatusCode::METHOD_NOT_ALLOWED);
     let methods = HeaderValue::from_static(methods);
     response.headers_mut().insert(ALLOW, methods);
     response
 }
 
-/// Nothing more is read of a connection: what follows may belong to a body.
-pub(super) fn closing(mut response: Response<Body>) -> Response<Body> {
+/// Closes the connection after the response: the bytes that follow may belong to a body.
+pub(in crate::downstream) fn closing(mut response: Response<Body>) -> Response<Body> {
     let close = HeaderValue::from_static("close");
     response.headers_mut().insert(CONNECTION, close);
     response
 }
 
-pub(super) fn empty(status: StatusCode) -> Response<Body> {
+pub(in crate::downstream) fn empty(status: StatusCode) -> Response<Body> {
     let mut response = Response::new(Body::Empty);
     *response.status_mut() = status;
     response
 }
 
-pub(super) fn event_stream(body: Body) -> Response<Body> {
+pub(in crate::downstream) fn event_stream(body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, EVENT_STREAM);

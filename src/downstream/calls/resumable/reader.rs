@@ -14,8 +14,8 @@ use super::event_source::{EventSource, Found};
 use super::log::EventLog;
 use super::recent::RecentEvents;
 use super::takeover::Takeover;
-use crate::downstream::heartbeat::{self, Heartbeat};
-use crate::downstream::keep_alive::keep_alive;
+use crate::downstream::outbound::keepalive::comments;
+use crate::downstream::outbound::keepalive::{self, Keepalive};
 use crate::downstream::proxy::Shared;
 use crate::mcp::sse;
 use crate::task::id::TaskId;
@@ -31,7 +31,7 @@ pub(super) struct LogReader {
     after: u64,
     ready: VecDeque<Bytes>,
     source: EventSource,
-    heartbeat: Option<Heartbeat>,
+    heartbeat: Option<Keepalive>,
     beat: Interval,
     primes: bool,
     has_answer: bool,
@@ -42,7 +42,7 @@ impl LogReader {
         front: &Shared,
         call: TaskId,
         log: EventLog,
-        heartbeat: Option<Heartbeat>,
+        heartbeat: Option<Keepalive>,
     ) -> Self {
         Self {
             front: Arc::clone(front),
@@ -52,7 +52,7 @@ impl LogReader {
             ready: VecDeque::new(),
             source: EventSource::Over,
             heartbeat,
-            beat: keep_alive(),
+            beat: comments(),
             primes: false,
             has_answer: false,
         }
@@ -110,8 +110,8 @@ impl LogReader {
             let found = tokio::select! {
                 found = self.source.next(&self.front, &self.log, &mut self.after) => found,
                 _ = self.beat.tick() => return Some(sse::COMMENT),
-                () = heartbeat::due(self.heartbeat.as_ref()) => {
-                    let beat = self.heartbeat.as_mut().map(Heartbeat::beat)?;
+                () = keepalive::due(self.heartbeat.as_ref()) => {
+                    let beat = self.heartbeat.as_mut().map(Keepalive::beat)?;
                     return Some(sse::event(&beat));
                 }
             };

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::super::legacy::pushes::SessionKey;
-use super::super::proxy::Shared;
+use crate::downstream::legacy::pushes::SessionKey;
+use crate::downstream::proxy::Shared;
 use crate::mcp::envelope;
 use crate::mcp::json::{Object, Writer, raw};
 use crate::mcp::meta::PROGRESS_TOKEN;

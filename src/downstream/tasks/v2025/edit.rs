@@ -11,11 +11,11 @@ use hyper::{HeaderMap, Response};
 use serde_json::value::RawValue;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::super::body::Body;
-use super::super::inbound::requester::Requester;
-use super::super::pass;
-use super::super::proxy::Shared;
 use super::native::NativeTools;
+use crate::downstream::body::Body;
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::pass;
+use crate::downstream::proxy::Shared;
 use crate::mcp::json::{Object, set};
 use crate::mcp::request::Request;
 use crate::mcp::sse;

@@ -1,32 +1,43 @@
-//! Progress of raincheck's own, for a client that waits while its server says nothing.
+//! What keeps a quiet stream alive: comments for the network, and progress of raincheck's own for a client that
+//! gives up without any.
 
 use std::time::Duration;
 
 use serde_json::value::RawValue;
-use tokio::time::Instant;
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_until};
 
 use crate::mcp::envelope;
 use crate::mcp::json::{Object, Writer, string};
 use crate::mcp::meta::PROGRESS_TOKEN;
 
-/// The server may be silent so long. Clients were seen that give up after 10 s without progress.
+/// The pause between comments on a quiet stream.
+pub(in crate::downstream) const COMMENT_PAUSE: Duration = Duration::from_secs(15);
+
+/// Ticks when a comment is due.
+pub(in crate::downstream) fn comments() -> Interval {
+    let mut due = interval_at(Instant::now() + COMMENT_PAUSE, COMMENT_PAUSE);
+    due.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    due
+}
+
+/// How long the server may be silent. Some clients give up after 10 s without progress.
 const SILENCE: Duration = Duration::from_secs(8);
 
-/// Progress must grow (2025-11-25, Progress): by so much in a second, which no bar shows.
+/// How much progress grows in a second: it must grow (2025-11-25, Progress), but no progress bar shall show it.
 const STEP: f64 = 1e-6;
 
-/// The clock of one call and what it last said.
+/// Sends progress of one call while its server is silent.
 #[derive(Debug)]
-pub(super) struct Heartbeat {
+pub(in crate::downstream) struct Keepalive {
     token: Box<RawValue>,
     began: Instant,
     last: f64,
     due: Instant,
 }
 
-impl Heartbeat {
-    /// Of a call that its client waits for since `began`, with the client's own token.
-    pub(super) fn since(began: Instant, token: Box<RawValue>) -> Self {
+impl Keepalive {
+    /// For a client that waits since `began`, with the client's own token.
+    pub(in crate::downstream) fn since(began: Instant, token: Box<RawValue>) -> Self {
         Self {
             token,
             began,
@@ -35,8 +46,8 @@ impl Heartbeat {
         }
     }
 
-    /// The same where its client comes back to a call of that age: first it hears what it missed.
-    pub(super) fn resumed(age: Duration, token: Box<RawValue>) -> Self {
+    /// For a client that comes back to a call of that age: it hears first what it missed.
+    pub(in crate::downstream) fn resumed(age: Duration, token: Box<RawValue>) -> Self {
         let now = Instant::now();
         let began = now.checked_sub(age).unwrap_or(now);
         Self {
@@ -45,8 +56,8 @@ impl Heartbeat {
         }
     }
 
-    /// The server spoke to the client.
-    pub(super) fn saw(&mut self, message: &str) {
+    /// Notes a message that goes to the client.
+    pub(in crate::downstream) fn saw(&mut self, message: &str) {
         if let Some(progress) = progress_of(message, &self.token) {
             self.last = self.last.max(progress);
             self.due = Instant::now() + SILENCE;
@@ -54,12 +65,12 @@ impl Heartbeat {
     }
 
     /// Resolves when the server was silent for too long. Cancel safe.
-    pub(super) async fn due(&self) {
-        tokio::time::sleep_until(self.due).await;
+    pub(in crate::downstream) async fn due(&self) {
+        sleep_until(self.due).await;
     }
 
-    /// What to say then.
-    pub(super) fn beat(&mut self) -> String {
+    /// The notification that is due.
+    pub(in crate::downstream) fn beat(&mut self) -> String {
         let now = Instant::now();
         self.due = now + SILENCE;
         let age = now.saturating_duration_since(self.began);
@@ -67,8 +78,8 @@ impl Heartbeat {
     }
 }
 
-/// Waits for the beat of a call that may have none. Cancel safe.
-pub(super) async fn due(heartbeat: Option<&Heartbeat>) {
+/// Waits for the notification of a call that may send none. Cancel safe.
+pub(in crate::downstream) async fn due(heartbeat: Option<&Keepalive>) {
     match heartbeat {
         Some(heartbeat) => heartbeat.due().await,
         None => std::future::pending().await,
@@ -82,12 +93,12 @@ fn progress_of(message: &str, token: &RawValue) -> Option<f64> {
     }
     let params = message.get_object("params")?;
     let own = params.get(PROGRESS_TOKEN)?;
-    // A string may come back with other escapes.
+    // The server may escape a string in another way.
     let is_own =
         own.get() == token.get() || (string(own).is_some() && string(own) == string(token));
     let progress = is_own.then(|| params.get("progress"))??;
     let progress: f64 = progress.get().parse().ok()?;
-    // From one without an end no next one could be told.
+    // Nothing is greater than an infinite progress.
     progress.is_finite().then_some(progress)
 }
 
@@ -108,8 +119,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_beats_while_the_server_is_silent_and_its_progress_grows() {
-        let mut heartbeat = Heartbeat::since(Instant::now(), token("\"t\""));
+    async fn progress_grows_while_the_server_is_silent() {
+        let mut heartbeat = Keepalive::since(Instant::now(), token("\"t\""));
         let from = Instant::now();
         let mut last = 0.0;
         for said in ["3", "3.5"] {
@@ -129,11 +140,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_first_is_due_when_its_client_has_waited_for_so_long() {
+    async fn the_first_is_due_when_the_client_has_waited_for_so_long() {
         let began = Instant::now();
         tokio::time::advance(Duration::from_secs(3)).await;
-        let waits = Heartbeat::since(began, token("1"));
-        let came_back = Heartbeat::resumed(Duration::from_mins(1), token("1"));
+        let waits = Keepalive::since(began, token("1"));
+        let came_back = Keepalive::resumed(Duration::from_mins(1), token("1"));
         waits.due().await;
         assert_eq!(Instant::now() - began, SILENCE);
         came_back.due().await;
@@ -142,7 +153,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn only_progress_under_its_token_counts() {
-        let mut heartbeat = Heartbeat::resumed(Duration::from_mins(1), token("1"));
+        let mut heartbeat = Keepalive::resumed(Duration::from_mins(1), token("1"));
         for other in [
             r#"{"method":"notifications/progress","params":{"progressToken":"1","progress":9}}"#,
             r#"{"method":"notifications/message","params":{"progressToken":1,"progress":9}}"#,

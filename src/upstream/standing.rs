@@ -14,24 +14,19 @@ use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
 use tokio::sync::{OnceCell, oneshot};
 
-use super::super::heard::{self, Heard, Message, Messages};
-use super::super::http::RequestBody;
-use super::super::message::note;
-use super::super::message::response;
-use super::super::origin::Origin;
-use super::super::port::{Answer, Question, UpstreamError};
-use super::super::session::{Session, Unasked};
-use crate::mcp::error::{RpcError, code};
+use super::heard::{self, Heard, Message, Messages};
+use super::http::RequestBody;
+use super::message::{ambiguous, note, question, response};
+use super::origin::Origin;
+use super::port::Answer;
+use super::reconnect::{Reconnect, is_for_now};
+use super::session::{Session, Unasked};
 use crate::mcp::input::Kind;
 use crate::mcp::json::Object;
 
 /// How long the first call of a session waits for the stream: a server that says nothing of itself
 /// yet takes the request all the same.
 const OPENING: Duration = Duration::from_millis(300);
-
-/// Between attempts to open it again.
-const PAUSE: Duration = Duration::from_millis(500);
-const PAUSE_MAX: Duration = Duration::from_secs(10);
 
 /// How long a server may take to take the request for a stream.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -52,7 +47,7 @@ async fn open(session: &Arc<Session>) {
 
 /// The stream of a session of ours: whether it was asked for.
 #[derive(Debug, Default)]
-pub(in crate::upstream) struct OwnStream(OnceCell<()>);
+pub(super) struct OwnStream(OnceCell<()>);
 
 #[async_trait]
 impl Unasked for OwnStream {
@@ -83,26 +78,23 @@ enum Opened {
 
 impl Standing {
     async fn run(mut self) {
-        let mut pause = PAUSE;
+        let mut reconnect = Reconnect::to_stream();
         loop {
             let opened = self.get().await;
             self.opened = None;
-            let asked = match opened {
+            match opened {
                 Opened::Never => return,
-                Opened::Later(asked) => asked,
+                Opened::Later(asked) => reconnect.asked(asked),
                 Opened::Stream(mut messages) => {
                     let heard_any = self.hear(&mut messages).await;
                     self.last_event_id = messages.last_event_id.take().or(self.last_event_id);
                     if heard_any {
-                        pause = PAUSE;
+                        reconnect.heard();
                     }
-                    messages.retry
+                    reconnect.asked(messages.retry);
                 }
-            };
-            // A server that ends its streams at once is not asked for them without a pause.
-            let pausing = asked.unwrap_or(pause).clamp(PAUSE, PAUSE_MAX);
-            tokio::time::sleep(pausing).await;
-            pause = (pause * 2).min(PAUSE_MAX);
+            }
+            tokio::time::sleep(reconnect.pause()).await;
         }
     }
 
@@ -110,29 +102,18 @@ impl Standing {
         let Some(session) = self.session.upgrade() else {
             return Opened::Never;
         };
-        let mut request = session.get();
+        let request = session.get(self.last_event_id.as_ref());
         drop(session);
-        if let Some(id) = &self.last_event_id {
-            request = request.header("last-event-id", id);
-        }
         let sent = self.origin.send(request, RequestBody::empty());
         let Ok(Ok(response)) = tokio::time::timeout(PATIENCE, sent).await else {
             return Opened::Later(None);
         };
+        let status = response.status();
         match heard::judge(response, self.origin.message_bytes_max).await {
             Heard::Messages(messages) if messages.is_stream() => Opened::Stream(messages),
             Heard::Later(pause) => Opened::Later(Some(pause)),
             // Another stream of this session is still open there, or a gateway is away.
-            Heard::Error(UpstreamError {
-                status: 408 | 409 | 429 | 500..,
-                ..
-            })
-            | Heard::Refused {
-                status:
-                    StatusCode::REQUEST_TIMEOUT | StatusCode::CONFLICT | StatusCode::TOO_MANY_REQUESTS,
-                ..
-            } => Opened::Later(None),
-            Heard::Refused { status, .. } if status.is_server_error() => Opened::Later(None),
+            _ if is_for_now(status) || status == StatusCode::CONFLICT => Opened::Later(None),
             // The server has none, or not for us.
             Heard::Messages(_) | Heard::Error(_) | Heard::Refused { .. } => Opened::Never,
         }
@@ -183,29 +164,10 @@ fn on_request(
     method: &str,
     params: Option<Box<RawValue>>,
 ) -> Option<Answer> {
-    let refused = |number, message: &'static str| {
-        Answer::Refused(RpcError::new(number, message).to_json().into())
-    };
     let declared = Object::parse(session.declared()).unwrap_or_default();
-    match Kind::of(method) {
-        Some(kind) if declared.contains(kind.capability()) => {
-            let question = Question {
-                id: id.into(),
-                method: method.into(),
-                params,
-            };
-            let cannot_tell = || {
-                refused(
-                    code::INTERNAL,
-                    "It cannot be told which call asks; the client was not asked",
-                )
-            };
-            (!session.hearers().ask(question)).then(cannot_tell)
-        }
-        None if method == "ping" => Some(Answer::Result("{}".into())),
-        _ => Some(refused(
-            code::METHOD_NOT_FOUND,
-            "The client does not answer this",
-        )),
+    let may_ask = |kind: Kind| declared.contains(kind.capability());
+    match question(id, method, params, may_ask) {
+        Ok(question) => (!session.hearers().ask(question)).then(ambiguous),
+        Err(answer) => Some(answer),
     }
 }

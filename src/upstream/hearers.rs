@@ -9,9 +9,9 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use super::super::message::log_at;
-use super::super::port::{Event, Outgoing, Question, UpstreamError};
-use super::super::request_id::RequestId;
+use super::message::log_at;
+use super::port::{Event, Outgoing, Question, UpstreamError};
+use super::request_id::RequestId;
 use crate::lock::Mutex;
 use crate::mcp::error::Failure;
 use crate::mcp::json::Object;
@@ -27,7 +27,7 @@ const ABANDONED: Duration = Duration::from_secs(30);
 
 /// The calls that run on one session. One at a time, unless the session is shared.
 #[derive(Debug, Default)]
-pub(in crate::upstream) struct Hearers(Mutex<Table>);
+pub(super) struct Hearers(Mutex<Table>);
 
 #[derive(Debug, Default)]
 struct Table {
@@ -99,7 +99,7 @@ impl Hearers {
     }
 
     /// No call runs.
-    pub(in crate::upstream) fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.table().running.is_empty()
     }
 
@@ -115,7 +115,7 @@ impl Hearers {
         is_put
     }
 
-    pub(in crate::upstream) fn progress(&self, params: Box<RawValue>) {
+    pub(super) fn progress(&self, params: Box<RawValue>) {
         let token = Object::parse(params.get())
             .ok()
             .and_then(|params| params.get(PROGRESS_TOKEN));
@@ -139,24 +139,16 @@ impl Hearers {
     }
 
     /// An answer that came here and not on the stream of its call.
-    pub(in crate::upstream) fn answer(
-        &self,
-        id: &str,
-        answer: Result<Box<RawValue>, Box<RawValue>>,
-    ) {
+    pub(super) fn answer(&self, id: &str, answer: Result<Box<RawValue>, Box<RawValue>>) {
         let answer = match answer {
             Ok(result) => Event::Result(result),
-            Err(error) => Event::Error(UpstreamError {
-                error,
-                status: 200,
-                www_authenticate: None,
-            }),
+            Err(error) => Event::Error(UpstreamError::in_message(error)),
         };
         self.end(id, answer);
     }
 
     /// One that came here, and cannot be read.
-    pub(in crate::upstream) fn fail(&self, id: &str, failure: Failure) {
+    pub(super) fn fail(&self, id: &str, failure: Failure) {
         self.end(id, Event::Failed(failure));
     }
 

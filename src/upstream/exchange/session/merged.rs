@@ -1,4 +1,4 @@
-//! What is said to one call, on its own stream and on the session's, as one stream.
+//! The events of one call, from its own stream and from the session's, as one stream.
 
 use std::time::Duration;
 
@@ -8,33 +8,37 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::super::port::Event;
-use super::side::Current;
+use super::control::Current;
 use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::upstream::failures::RESET;
+use crate::upstream::port::Event;
+use crate::upstream::unfold::Unfold;
 
-/// All that is said to a call: on its own stream, and beside it on the session's.
-pub(super) struct Both {
+pub(super) struct MergedEvents {
     pub(super) on_stream: BoxStream<'static, Event>,
-    pub(super) said_beside: mpsc::Receiver<Event>,
-    pub(super) current: Current,
+    /// What the session's stream says to the call.
+    pub(super) beside: mpsc::Receiver<Event>,
+    pub(super) underway: Current,
     /// When a server that may lose answers was given the last one.
     pub(super) answered: watch::Receiver<Option<Instant>>,
-    /// How long it may then be silent.
+    /// How long the server may then be silent.
     pub(super) patience: Option<Duration>,
     pub(super) silent_since: Option<Instant>,
-    /// When the client whose session it is ends it.
+    /// Cancelled when the client whose session it is ends it.
     pub(super) ended: CancellationToken,
     pub(super) is_over: bool,
 }
 
-impl Both {
-    pub(super) async fn next(&mut self) -> Option<Event> {
+impl Unfold for MergedEvents {
+    type Item = Event;
+
+    async fn next(&mut self) -> Option<Event> {
         while !self.is_over {
             let lost_at = self.silent_since.zip(self.patience);
-            // None loses anything when another wins: the conversation waits inside of its stream.
+            // None loses anything when another wins: `on_stream` keeps its pending future.
             let event = tokio::select! {
                 biased;
-                Some(event) = self.said_beside.recv() => event,
+                Some(event) = self.beside.recv() => event,
                 event = self.on_stream.next() => {
                     self.silent_since = None;
                     self.is_over = event.is_none();
@@ -47,15 +51,13 @@ impl Both {
                 () = at(lost_at.map(|(since, patience)| since + patience)) => {
                     Event::Failed(Failure::new(Reason::AnswerLost, SideEffect::Unknown))
                 }
-                () = self.ended.cancelled() => {
-                    Event::Failed(Failure::new(Reason::UpstreamReset, SideEffect::Unknown))
-                }
+                () = self.ended.cancelled() => Event::Failed(RESET),
             };
             self.silent_since = None;
-            if let Event::Result(_) | Event::Error(_) | Event::Failed(_) = event {
+            if event.is_last() {
                 self.is_over = true;
-                *self.current.lock() = None;
-                // With it the session is given up, and its stream has no call to speak of any more.
+                *self.underway.lock() = None;
+                // Drops the call, and with it its session: another call must not meet what it left.
                 self.on_stream = stream::empty().boxed();
             }
             return Some(event);

@@ -5,67 +5,72 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
-use super::super::heard::{self, Heard, Messages};
-use super::super::message::may_ask;
-use super::super::pinned;
-use super::super::port::Event;
-use super::super::refusal;
-use super::super::request_id::RequestId;
-use super::super::session::Session;
-use super::super::sessions::Lease;
-use super::super::translate;
-use super::Call;
-use super::conversation::Conversation;
+use super::super::Untaken;
+use super::call::SessionCall;
+use super::control::Underway;
 use crate::mcp::error::{Failure, Reason, SideEffect, code};
 use crate::mcp::result;
+use crate::upstream::failures::LATER;
+use crate::upstream::heard::{self, Heard, Messages};
+use crate::upstream::message::may_ask;
+use crate::upstream::pinned;
+use crate::upstream::port::Event;
+use crate::upstream::refusal;
+use crate::upstream::request_id::RequestId;
+use crate::upstream::session::Session;
+use crate::upstream::sessions::Lease;
+use crate::upstream::translate;
 
-/// Why a request was not taken.
-enum Untaken {
-    End(Event),
+/// Why one POST was not taken.
+enum NotPosted {
+    Untaken(Untaken),
     SessionLost,
 }
 
-impl Conversation {
-    pub(super) async fn send(&mut self) -> Result<Box<Messages>, Event> {
+impl From<Event> for NotPosted {
+    fn from(end: Event) -> Self {
+        Self::Untaken(Untaken::End(end))
+    }
+}
+
+impl SessionCall {
+    pub(super) async fn post(&mut self) -> Result<Box<Messages>, Untaken> {
         if self.lease.is_none() {
             self.lease = Some(self.lease().await?);
         }
-        match self.send_once().await {
+        match self.post_once().await {
             Ok(messages) => return Ok(messages),
-            Err(Untaken::End(event)) => return Err(event),
-            Err(Untaken::SessionLost) => {}
+            Err(NotPosted::Untaken(why)) => return Err(why),
+            Err(NotPosted::SessionLost) => {}
         }
         if self.is_borrowed() {
             // It is not ours to begin anew.
             let lost = Failure::new(Reason::UpstreamReset, SideEffect::None);
-            return Err(Event::Failed(lost));
+            return Err(Untaken::End(Event::Failed(lost)));
         }
         // The server refused the session before it ran anything: once more on a new one.
-        if let Some(pin) = &self.outgoing.pin {
+        if let Some(pin) = &self.request.pin {
             pinned::lose(pin);
         }
         if let Some(lease) = self.lease.take() {
             lease.lost();
         }
-        let credentials = self.outgoing.credentials.as_ref();
+        let credentials = self.request.credentials.as_ref();
         let lease = self.sessions.replace(&self.key, credentials).await;
-        self.lease = Some(lease.map_err(Event::from)?);
-        self.send_once().await.map_err(|untaken| match untaken {
-            Untaken::End(event) => event,
-            Untaken::SessionLost => {
-                Event::Failed(Failure::new(Reason::UpstreamHttp, SideEffect::None))
-            }
+        self.lease = Some(lease?);
+        self.post_once().await.map_err(|why| match why {
+            NotPosted::Untaken(why) => why,
+            NotPosted::SessionLost => Untaken::End(Event::Failed(LATER)),
         })
     }
 
     /// The session that the request's pin holds, or one of the caller's.
-    async fn lease(&self) -> Result<Lease, Event> {
-        if let Some(pinned) = self.outgoing.pin.as_ref().and_then(pinned::session) {
+    async fn lease(&self) -> Result<Lease, Untaken> {
+        if let Some(pinned) = self.request.pin.as_ref().and_then(pinned::session) {
             return Ok(pinned);
         }
-        let credentials = self.outgoing.credentials.as_ref();
-        let lease = self.sessions.check_out(&self.key, credentials).await;
-        lease.map_err(Event::from)
+        let credentials = self.request.credentials.as_ref();
+        Ok(self.sessions.check_out(&self.key, credentials).await?)
     }
 
     /// It runs on its client's own session.
@@ -74,16 +79,16 @@ impl Conversation {
         lease.is_some_and(|lease| lease.session.is_borrowed())
     }
 
-    async fn send_once(&mut self) -> Result<Box<Messages>, Untaken> {
+    async fn post_once(&mut self) -> Result<Box<Messages>, NotPosted> {
         let Some(lease) = &self.lease else {
-            return Err(Untaken::SessionLost);
+            return Err(NotPosted::SessionLost);
         };
         let session = Arc::clone(&lease.session);
-        if may_ask(&self.outgoing.method) {
+        if may_ask(&self.request.method) {
             session.hear().await;
         }
         // The level of a client's own session is the client's.
-        if let Some(level) = &self.outgoing.log_level
+        if let Some(level) = &self.request.log_level
             && !session.is_borrowed()
         {
             session.set_log_level(level).await;
@@ -94,10 +99,10 @@ impl Conversation {
             self.origin.next_id()
         };
         let unsent = Failure::new(Reason::UpstreamInvalid, SideEffect::None);
-        let params = translate::for_legacy(&self.outgoing, &self.id)
-            .map_err(|_| Untaken::End(Event::Failed(unsent)))?;
-        let body = translate::request(&self.id, &self.outgoing.method, &params);
-        *self.current.lock() = Some(Call {
+        let params =
+            translate::for_legacy(&self.request, &self.id).map_err(|_| Event::Failed(unsent))?;
+        let body = translate::request(&self.id, &self.request.method, &params);
+        *self.underway.lock() = Some(Underway {
             session: Arc::clone(&session),
             id: self.id.clone(),
             event_id: None,
@@ -106,34 +111,34 @@ impl Conversation {
             // It was refused before it ran.
             before.answered();
         }
-        if may_ask(&self.outgoing.method) {
+        if may_ask(&self.request.method) {
             let hearers = session.hearers();
-            let joined = hearers.join(self.id.clone(), &self.outgoing, self.beside.clone());
+            let joined = hearers.join(self.id.clone(), &self.request, self.beside.clone());
             self.hearing = Some(joined);
         }
-        let method = &self.outgoing.method;
-        let client = &*self.outgoing.headers;
+        let method = &self.request.method;
+        let client = &*self.request.headers;
         let head = client.iter().fold(session.post(), |head, (name, value)| {
             head.header(name, value)
         });
         let sent = self.origin.request(head, method, body).await;
-        let response = sent.map_err(|failure| Untaken::End(Event::Failed(failure)))?;
+        let response = sent.map_err(Event::Failed)?;
         match heard::judge(response, self.origin.message_bytes_max).await {
             Heard::Messages(messages) => {
                 self.taken.send_replace(true);
                 Ok(messages)
             }
             Heard::Error(error) if is_session_lost(&session, error.status, &error.error) => {
-                Err(Untaken::SessionLost)
+                Err(NotPosted::SessionLost)
             }
-            Heard::Error(error) => Err(Untaken::End(Event::Error(error))),
+            Heard::Error(error) => Err(Event::Error(error).into()),
             // Some servers say so without a word of JSON-RPC.
             Heard::Refused {
                 is_session_lost: true,
                 ..
-            } if session.has_id() => Err(Untaken::SessionLost),
-            Heard::Refused { failure, .. } => Err(Untaken::End(Event::Failed(failure))),
-            Heard::Later(pause) => Err(Untaken::End(Event::Later(Some(pause)))),
+            } if session.has_id() => Err(NotPosted::SessionLost),
+            Heard::Refused { failure, .. } => Err(Event::Failed(failure).into()),
+            Heard::Later(pause) => Err(NotPosted::Untaken(Untaken::Later(pause))),
         }
     }
 }

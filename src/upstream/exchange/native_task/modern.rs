@@ -1,4 +1,4 @@
-//! A task of a modern server's own (the Tasks extension) that came when its call was a task of ours
+//! A modern server's own task (the Tasks extension) that came when its call was a task of raincheck's
 //! already: polled to its end, its questions put like those of a legacy server.
 
 use std::collections::HashSet;
@@ -6,19 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::StreamExt as _;
-use futures_util::stream;
 use serde_json::value::RawValue;
 
-use super::super::port::{
+use super::super::{Transport, Unsent, Untaken};
+use super::{
+    Begin, FAILURES_MAX, INTERVAL, INTERVAL_MAX, LOST, StatusMessage, TaskAnswer, interval_of,
+};
+use crate::mcp::error::Failure;
+use crate::mcp::json::{Object, Writer, quote, raw, set, string};
+use crate::upstream::port::{
     Answer, CANCEL_PATIENCE, Control, Event, Exchange, Outgoing, Question, UpstreamError,
 };
-use super::{Begin, FAILURES_MAX, INTERVAL, INTERVAL_MAX, LOST, Words, interval_of, is_unknown};
-use crate::mcp::error::Failure;
-use crate::mcp::json::{Object, Writer, raw, set, string};
-
-/// How long a server may take to answer about its task.
-const ASK_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How often an answer of the client is told.
 const UPDATES_MAX: usize = 2;
@@ -38,23 +36,15 @@ pub(in crate::upstream) fn follow(
         call: call.clone(),
         id: created.get_str("taskId")?.as_ref().into(),
     };
-    let driver = Driver {
+    let task = ModernTask {
         requests: requests.clone(),
         interval: interval_of(&created, "pollIntervalMs").unwrap_or(INTERVAL),
-        words: Words::default(),
+        message: StatusMessage::default(),
         asked: HashSet::new(),
         ready: Vec::new(),
         failures: 0,
-        is_over: false,
     };
-    let events = stream::unfold(driver, |mut driver| async {
-        let event = driver.next().await?;
-        Some((event, driver))
-    });
-    Some(Exchange {
-        events: events.boxed(),
-        control: Arc::new(requests),
-    })
+    Some(super::super::begin(task, Arc::new(requests)))
 }
 
 /// Requests about one task.
@@ -90,34 +80,9 @@ impl Requests {
         })
     }
 
-    async fn ask(&self, method: &str, members: &[(&str, &str)]) -> Said {
-        let asked = tokio::time::timeout(ASK_PATIENCE, self.ask_patiently(method, members));
-        asked.await.unwrap_or(Said::Nothing)
+    async fn ask(&self, method: &str, members: &[(&str, &str)]) -> TaskAnswer {
+        TaskAnswer::to(self.about(method, members)).await
     }
-
-    async fn ask_patiently(&self, method: &str, members: &[(&str, &str)]) -> Said {
-        let mut asking = self.about(method, members);
-        while let Some(event) = asking.events.next().await {
-            match event {
-                Event::Result(result) => return Said::Result(result),
-                Event::Error(error) if is_unknown(&error) => return Said::Refused,
-                Event::Error(_) | Event::Failed(_) => break,
-                Event::Progress(_)
-                | Event::Log(_)
-                | Event::Question(_)
-                | Event::Resumable
-                | Event::Later(_)
-                | Event::Sent => {}
-            }
-        }
-        Said::Nothing
-    }
-}
-
-enum Said {
-    Result(Box<RawValue>),
-    Refused,
-    Nothing,
 }
 
 #[async_trait]
@@ -138,10 +103,10 @@ impl Control for Requests {
                 .ask("tasks/update", &[("inputResponses", &responses)])
                 .await
             {
-                Said::Result(_) => return Ok(()),
-                Said::Refused => break,
+                TaskAnswer::Result(_) => return Ok(()),
+                TaskAnswer::Refused => break,
                 // The server knows an answer that it has.
-                Said::Nothing => {}
+                TaskAnswer::None => {}
             }
         }
         Err(LOST)
@@ -152,46 +117,52 @@ impl Control for Requests {
     }
 }
 
-struct Driver {
+struct ModernTask {
     requests: Requests,
     interval: Duration,
-    words: Words,
+    message: StatusMessage,
     /// Keys are unique for the life of a task.
     asked: HashSet<String>,
     /// What the last poll said beyond the event that was taken, last first.
     ready: Vec<Event>,
     failures: u32,
-    is_over: bool,
 }
 
-impl Driver {
-    async fn next(&mut self) -> Option<Event> {
-        while !self.is_over {
+impl Transport for ModernTask {
+    type Open = ();
+
+    async fn send(&mut self) -> Result<(), Untaken> {
+        Ok(())
+    }
+
+    async fn next(&mut self, (): &mut ()) -> Result<Event, Unsent> {
+        loop {
             if let Some(event) = self.ready.pop() {
-                self.is_over =
-                    matches!(event, Event::Result(_) | Event::Error(_) | Event::Failed(_));
-                return Some(event);
+                return Ok(event);
             }
             tokio::time::sleep(self.interval).await;
             match self.requests.ask("tasks/get", &[]).await {
-                Said::Result(result) => {
+                TaskAnswer::Result(result) => {
                     self.failures = 0;
                     self.read(&result);
                 }
-                Said::Refused => self.ready.push(Event::Failed(LOST)),
-                Said::Nothing => {
+                TaskAnswer::Refused => return Ok(Event::Failed(LOST)),
+                TaskAnswer::None => {
                     self.failures += 1;
                     self.interval = (self.interval * 2).min(INTERVAL_MAX);
                     if self.failures >= FAILURES_MAX {
                         self.requests.cancel().await;
-                        self.ready.push(Event::Failed(LOST));
+                        return Ok(Event::Failed(LOST));
                     }
                 }
             }
         }
-        None
     }
 
+    fn end(&mut self, _open: Option<()>, _last: &Event) {}
+}
+
+impl ModernTask {
     fn read(&mut self, state: &RawValue) {
         let Ok(task) = Object::parse(state.get()) else {
             self.ready.push(Event::Failed(LOST));
@@ -204,11 +175,7 @@ impl Driver {
                 None => Event::Failed(LOST),
             }),
             Some("failed") => self.ready.push(match task.get("error") {
-                Some(error) => Event::Error(UpstreamError {
-                    error: error.to_owned(),
-                    status: 200,
-                    www_authenticate: None,
-                }),
+                Some(error) => Event::Error(UpstreamError::in_message(error.to_owned())),
                 None => Event::Failed(LOST),
             }),
             Some("working") => {}
@@ -216,8 +183,8 @@ impl Driver {
             // Cancelled there, and not by us.
             _ => self.ready.push(Event::Failed(LOST)),
         }
-        if let Some(words) = self.words.heard(&task) {
-            self.ready.push(Event::Progress(words));
+        if let Some(progress) = self.message.progress(&task) {
+            self.ready.push(Event::Progress(progress));
         }
     }
 
@@ -232,7 +199,7 @@ impl Driver {
             };
             if self.asked.insert(key.to_owned()) {
                 self.ready.push(Event::Question(Question {
-                    id: crate::mcp::json::quote(key).into(),
+                    id: quote(key).into(),
                     method: method.as_ref().into(),
                     params: request.get("params").map(ToOwned::to_owned),
                 }));

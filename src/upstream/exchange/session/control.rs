@@ -10,14 +10,12 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use super::super::message::response;
-use super::super::port::{Answer, Control};
-use super::super::request_id::RequestId;
-use super::super::session::{Passport, Session};
 use crate::lock::Mutex;
-use crate::mcp::envelope;
 use crate::mcp::error::Failure;
-use crate::mcp::json::Writer;
+use crate::upstream::message::{cancelled, response};
+use crate::upstream::port::{Answer, Control};
+use crate::upstream::request_id::RequestId;
+use crate::upstream::session::{Passport, Session};
 
 /// How long the server may take to hear of a cancel: one that is overloaded is slow to, and would run
 /// the call for nobody.
@@ -40,18 +38,18 @@ pub(super) struct ResumePoint {
 
 /// The call under way.
 #[derive(Clone)]
-pub(super) struct Call {
+pub(super) struct Underway {
     pub(super) session: Arc<Session>,
     pub(super) id: RequestId,
     /// The last event taken.
     pub(super) event_id: Option<HeaderValue>,
 }
 
-pub(super) type Current = Arc<Mutex<Option<Call>>>;
+pub(super) type Current = Arc<Mutex<Option<Underway>>>;
 
 /// The way back to the call's session while the call is under way.
-pub(super) struct Side {
-    pub(super) current: Current,
+pub(super) struct SessionControl {
+    pub(super) underway: Current,
     pub(super) capabilities: Arc<str>,
     /// The server has begun to answer: it knows the call.
     pub(super) taken: watch::Receiver<bool>,
@@ -59,28 +57,23 @@ pub(super) struct Side {
     pub(super) answered: watch::Sender<Option<Instant>>,
 }
 
-impl Side {
+impl SessionControl {
     async fn tell_cancelled(&self) {
-        let Some(Call { session, id, .. }) = self.current() else {
+        let Some(Underway { session, id, .. }) = self.underway() else {
             return;
         };
-        let mut params = Writer::object();
-        params
-            .raw("requestId", id.as_json())
-            .str("reason", "The client no longer waits");
-        let message = envelope::notification("notifications/cancelled", &params.end());
-        let _ = session.tell(message).await;
+        let _ = session.tell(cancelled(&id)).await;
     }
 
-    fn current(&self) -> Option<Call> {
-        self.current.lock().clone()
+    fn underway(&self) -> Option<Underway> {
+        self.underway.lock().clone()
     }
 }
 
 #[async_trait]
-impl Control for Side {
+impl Control for SessionControl {
     async fn answer(&self, id: &str, answer: Answer) -> Result<(), Failure> {
-        let Some(Call { session, .. }) = self.current() else {
+        let Some(Underway { session, .. }) = self.underway() else {
             return Ok(());
         };
         session.tell(response(id, &answer)).await?;
@@ -91,7 +84,7 @@ impl Control for Side {
     }
 
     async fn cancel(&self) {
-        if self.current().is_none() {
+        if self.underway().is_none() {
             // Nothing was sent, and nothing will be once the exchange is dropped.
             return;
         }
@@ -109,7 +102,7 @@ impl Control for Side {
     }
 
     fn resume_point(&self) -> Option<Box<str>> {
-        let call = self.current()?;
+        let call = self.underway()?;
         let point = ResumePoint {
             session: call.session.passport()?,
             request: call.id,
@@ -120,13 +113,13 @@ impl Control for Side {
     }
 
     fn hold(&self) {
-        if let Some(call) = self.current() {
+        if let Some(call) = self.underway() {
             call.session.hold();
         }
     }
 
     fn leave(&self) {
-        if let Some(call) = self.current() {
+        if let Some(call) = self.underway() {
             call.session.leave();
         }
     }

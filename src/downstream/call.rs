@@ -21,9 +21,9 @@ use super::proxy::Shared;
 use crate::mcp::input;
 use crate::mcp::request::Request;
 use crate::mcp::version::Era;
-use crate::runner::parked::{Comeback, HeardBy, Rejoined, read_state, unknown_state};
-use crate::runner::seat::{Answer, Client, Guard, Reply};
-use crate::runner::{Announce, Call, NotBegun};
+use crate::runner::responder::{CallAnswer, DeliveryGuard, Reply, Subscriber};
+use crate::runner::retry::{ClientRetry, NotifyBy, RetryOutcome, read_state, unknown_state};
+use crate::runner::{Announce, CallSpec, NotAdmitted};
 use crate::task::policy::{Plan, Rule};
 use crate::upstream::{ClientHeaders, Forwarded, Outgoing};
 
@@ -73,15 +73,15 @@ pub(super) fn begin(
     asked: &Asked<'_>,
     plan: Plan,
     rule: Rule,
-) -> Result<Client, NotBegun> {
+) -> Result<Subscriber, NotAdmitted> {
     front.runner.call(call(asked, plan, rule))
 }
 
-pub(super) fn call(asked: &Asked<'_>, plan: Plan, rule: Rule) -> Call {
-    Call {
+pub(super) fn call(asked: &Asked<'_>, plan: Plan, rule: Rule) -> CallSpec {
+    CallSpec {
         caller: asked.by.caller,
         era: asked.era,
-        face: Era::Modern,
+        client_era: Era::Modern,
         outgoing: outgoing(asked, &rule),
         rule,
         plan,
@@ -149,13 +149,13 @@ pub(super) async fn come_back(
         return Some(Rpc::error(id.get(), &unknown_state()).into_response());
     };
     Some(match front.runner.rejoin(comeback).await {
-        Rejoined::Unknown if may_be_the_servers => return None,
-        Rejoined::Unknown => Rpc::error(id.get(), &unknown_state()).into_response(),
-        Rejoined::Answer(answer) => Rpc::call_answer(id.get(), answer).into_response(),
-        Rejoined::Refused(error) => Rpc::error(id.get(), &error).into_response(),
-        Rejoined::StoreUnavailable => Rpc::store_unavailable(id.get()).into_response(),
-        Rejoined::Busy => Rpc::busy(id.get()).into_response(),
-        Rejoined::Follow(client) => {
+        RetryOutcome::Unknown if may_be_the_servers => return None,
+        RetryOutcome::Unknown => Rpc::error(id.get(), &unknown_state()).into_response(),
+        RetryOutcome::Answer(answer) => Rpc::call_answer(id.get(), answer).into_response(),
+        RetryOutcome::Refused(error) => Rpc::error(id.get(), &error).into_response(),
+        RetryOutcome::StoreUnavailable => Rpc::store_unavailable(id.get()).into_response(),
+        RetryOutcome::Busy => Rpc::busy(id.get()).into_response(),
+        RetryOutcome::Follow(client) => {
             let heartbeat = heartbeat(asked.modern, rule);
             let answered = (id.to_owned(), Rpc::call_answer as ToRpc);
             respond(answered, client, heartbeat, asked.by).await
@@ -163,14 +163,14 @@ pub(super) async fn come_back(
     })
 }
 
-fn comeback(asked: &Asked<'_>, rule: &Rule) -> Option<Comeback> {
+fn comeback(asked: &Asked<'_>, rule: &Rule) -> Option<ClientRetry> {
     let request = &asked.modern.request;
     let state = request.params.get_str("requestState");
     let answers = match request.params.get("inputResponses") {
         None => Some(BTreeMap::new()),
         Some(raw) => input::responses_of(raw),
     };
-    Some(Comeback {
+    Some(ClientRetry {
         id: state.as_deref().and_then(read_state)?,
         caller: asked.by.caller,
         digest: digest(request),
@@ -183,15 +183,15 @@ fn comeback(asked: &Asked<'_>, rule: &Rule) -> Option<Comeback> {
     })
 }
 
-fn heard_by(asked: &Asked<'_>, rule: &Rule) -> HeardBy {
+fn heard_by(asked: &Asked<'_>, rule: &Rule) -> NotifyBy {
     let is_call = asked.modern.request.method == "tools/call";
     match &asked.announce {
         Announce::Ticket(ticket) => {
             let patience = Duration::from_millis(rule.fallback_after_ms);
-            HeardBy::Ticket(patience, ticket.clone())
+            NotifyBy::Ticket(patience, ticket.clone())
         }
-        Announce::Task if is_call && asked.modern.meta.declares_tasks => HeardBy::Task,
-        Announce::Task => HeardBy::Waiting,
+        Announce::Task if is_call && asked.modern.meta.declares_tasks => NotifyBy::Task,
+        Announce::Task => NotifyBy::Waiting,
     }
 }
 
@@ -202,12 +202,12 @@ pub(super) fn heartbeat(modern: &Modern<'_>, rule: &Rule) -> Option<Keepalive> {
 }
 
 /// How an answer is said under a request's id.
-pub(super) type ToRpc = fn(&str, Answer) -> Rpc;
+pub(super) type ToRpc = fn(&str, CallAnswer) -> Rpc;
 
 /// Responds with the answer of a call, however long it takes.
 pub(super) async fn respond(
     (id, to_rpc): (Box<RawValue>, ToRpc),
-    client: Client,
+    client: Subscriber,
     heartbeat: Option<Keepalive>,
     by: &Requester,
 ) -> Response<Body> {
@@ -220,7 +220,7 @@ pub(super) async fn respond(
 struct CallEvents {
     id: Box<RawValue>,
     to_rpc: ToRpc,
-    client: Client,
+    client: Subscriber,
 }
 
 impl ResponseSource for CallEvents {
@@ -237,7 +237,7 @@ impl ResponseSource for CallEvents {
         self.client.begin_stream();
     }
 
-    fn into_guard(self) -> Option<Guard> {
+    fn into_guard(self) -> Option<DeliveryGuard> {
         Some(self.client.into_guard())
     }
 }

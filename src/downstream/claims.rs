@@ -9,16 +9,16 @@ use super::inbound::idempotency::hide_key;
 use super::outbound::response::Rpc;
 use super::proxy::Shared;
 use crate::mcp::error::{RpcError, SideEffect};
-use crate::runner::Call;
-use crate::runner::claim::{Claim, NotClaimed};
-use crate::runner::seat::Client;
+use crate::runner::CallSpec;
+use crate::runner::claim::{CallClaim, NotClaimed};
+use crate::runner::responder::Subscriber;
 use crate::task::policy::{Plan, Rule};
 
 /// Carries the call that the claim stands for, or joins it, and answers as it goes.
 pub(super) async fn carry(
     front: &Shared,
     asked: &Asked<'_>,
-    claim: Claim,
+    claim: CallClaim,
     plan: Plan,
     rule: Rule,
 ) -> Response<Body> {
@@ -43,9 +43,9 @@ pub(super) async fn carry(
 /// Begins a legacy call, or joins the one that it is.
 pub(super) async fn begin(
     front: &Shared,
-    claim: Option<Claim>,
-    call: Call,
-) -> Result<Client, NotClaimed> {
+    claim: Option<CallClaim>,
+    call: CallSpec,
+) -> Result<Subscriber, NotClaimed> {
     match claim {
         Some(claim) => front.runner.call_once(claim, call).await,
         None => Ok(front.runner.call(call)?),
@@ -57,7 +57,7 @@ pub(super) fn refused(id: &RawValue, why: &NotClaimed) -> Rpc {
     match why {
         NotClaimed::OtherCall => Rpc::error(id.get(), &other_call()),
         NotClaimed::StoreUnavailable => Rpc::store_lost(id.get(), SideEffect::None),
-        NotClaimed::NotBegun(why) => Rpc::not_begun(id.get(), why.reason()),
+        NotClaimed::NotAdmitted(why) => Rpc::not_begun(id.get(), why.reason()),
     }
 }
 

@@ -22,7 +22,7 @@ use crate::mcp::json::{Object, Writer, is_object, raw};
 use crate::mcp::meta::TASKS_EXTENSION;
 use crate::mcp::result;
 use crate::mcp::version::{Era, MODERN};
-use crate::runner::seat::Answer;
+use crate::runner::responder::CallAnswer;
 use crate::task::id::Caller;
 use crate::task::policy::Rule;
 use crate::upstream::wrapped::{DiscoverError, Discovered};
@@ -71,7 +71,7 @@ pub(super) async fn answer(front: &Shared, modern: &Modern<'_>, by: &Requester) 
         // An OAuth client must see the challenge, not a guess.
         // Nor may what the server refuses to one caller be what it said to another.
         Ok(Err(DiscoverError::Unauthorized(error) | DiscoverError::Refused(error))) => {
-            Rpc::answer(id, Answer::Error(error))
+            Rpc::answer(id, CallAnswer::Error(error))
         }
         Ok(Err(DiscoverError::Failed(_))) | Err(_) => {
             let known = upstream.last_discovered(caller);
@@ -144,14 +144,15 @@ async fn list(front: &Shared, asked: &Asked<'_>, rule: Rule) -> Response<Body> {
     };
     let method = &*asked.modern.request.method;
     let answer = match answer {
-        Answer::Error(error)
+        CallAnswer::Error(error)
             if result::error_code(&error.error) == Some(code::METHOD_NOT_FOUND) =>
         {
-            empty(method).map_or(Answer::Error(error), Answer::Result)
+            empty(method).map_or(CallAnswer::Error(error), CallAnswer::Result)
         }
-        Answer::Result(_) | Answer::Error(_) | Answer::Failed(_) | Answer::StoreUnavailable(_) => {
-            answer
-        }
+        CallAnswer::Result(_)
+        | CallAnswer::Error(_)
+        | CallAnswer::Failed(_)
+        | CallAnswer::StoreUnavailable(_) => answer,
     };
     Rpc::answer(asked.modern.request.id.get(), answer).guarded(Some(client.into_guard()))
 }

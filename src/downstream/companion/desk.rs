@@ -10,14 +10,14 @@ use crate::mcp::tools::Tools;
 use crate::mcp::version::Era;
 use crate::runner::Announce;
 use crate::task::policy::{InputWhen, Plan, Rule, with_companion};
-use crate::task::ticket::{Names, Ticket, Tool};
+use crate::task::ticket::{CompanionNames, CompanionTool, Ticket};
 
 /// Where one caller's tickets are taken.
 pub(in crate::downstream) struct Desk<'a> {
     pub(super) front: &'a Shared,
     pub(super) companion: &'a Companion,
     pub(super) by: &'a Requester,
-    pub(super) names: Names,
+    pub(super) names: CompanionNames,
     tools: Option<Arc<Tools>>,
 }
 
@@ -37,7 +37,7 @@ impl<'a> Desk<'a> {
                 .as_ref()
                 .is_some_and(|tools| tools.get(name).is_some())
         };
-        let names = Names::free(&companion.prefix, is_taken)?;
+        let names = CompanionNames::free(&companion.prefix, is_taken)?;
         Some(Self {
             front,
             companion,
@@ -48,7 +48,7 @@ impl<'a> Desk<'a> {
     }
 
     /// The tool of ours that has this name.
-    pub(in crate::downstream) fn tool(&self, name: &str) -> Option<Tool> {
+    pub(in crate::downstream) fn tool(&self, name: &str) -> Option<CompanionTool> {
         self.names.tool(name)
     }
 
@@ -74,7 +74,7 @@ impl<'a> Desk<'a> {
     pub(in crate::downstream) fn announce(&self) -> Announce {
         Announce::Ticket(Ticket {
             names: self.names.clone(),
-            face: self.by.era,
+            client_era: self.by.era,
             takes_large_events: self.by.takes_large_events,
         })
     }

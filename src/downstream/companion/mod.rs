@@ -14,9 +14,9 @@ use super::outbound::response::Rpc;
 use super::proxy::{Front, Shared};
 use crate::mcp::request::Request;
 use crate::mcp::tools::Tools;
-use crate::runner::seat::{Answer, Client, Reply};
+use crate::runner::responder::{CallAnswer, Reply, Subscriber};
 use crate::task::policy::{InputWhen, Plan, Rule, with_companion};
-use crate::task::ticket::{Names, Tool};
+use crate::task::ticket::{CompanionNames, CompanionTool};
 
 mod answers;
 pub(super) mod desk;
@@ -53,7 +53,7 @@ fn is_for(front: &Front, modern: &Modern<'_>, method: &str) -> bool {
 /// A modern client calls one of our tools.
 pub(super) async fn call(
     desk: &Desk<'_>,
-    tool: Tool,
+    tool: CompanionTool,
     request: &Request<'_>,
     headers: &HeaderMap,
 ) -> Response<Body> {
@@ -71,7 +71,7 @@ pub(super) async fn call(
 /// A legacy client does.
 pub(super) async fn legacy_call(
     desk: &Desk<'_>,
-    tool: Tool,
+    tool: CompanionTool,
     request: &Request<'_>,
     headers: &HeaderMap,
 ) -> Response<Body> {
@@ -94,12 +94,12 @@ pub(super) async fn list(front: &Shared, asked: &Asked<'_>, rule: Rule) -> Respo
         Err(refused) => return refused,
     };
     let answer = match answer {
-        Answer::Result(result) => {
+        CallAnswer::Result(result) => {
             let is_whole = !asked.modern.request.params.contains("cursor");
             let capabilities = asked.modern.meta.capabilities.get();
-            Answer::Result(with_ours(front, asked.by, capabilities, result, is_whole).await)
+            CallAnswer::Result(with_ours(front, asked.by, capabilities, result, is_whole).await)
         }
-        Answer::Error(_) | Answer::Failed(_) | Answer::StoreUnavailable(_) => answer,
+        CallAnswer::Error(_) | CallAnswer::Failed(_) | CallAnswer::StoreUnavailable(_) => answer,
     };
     Rpc::answer(id, answer).guarded(Some(client.into_guard()))
 }
@@ -109,7 +109,7 @@ pub(super) async fn listed(
     front: &Shared,
     asked: &Asked<'_>,
     rule: Rule,
-) -> Result<(Answer, Client), Response<Body>> {
+) -> Result<(CallAnswer, Subscriber), Response<Body>> {
     let id = asked.modern.request.id.get();
     let mut client = call::begin(front, asked, Plan::Held, rule)
         .map_err(|refused| Rpc::not_begun(id, refused.reason()).into_response())?;
@@ -120,7 +120,7 @@ pub(super) async fn listed(
 }
 
 /// The answer alone.
-async fn answer_of(client: &mut Client) -> Option<Answer> {
+async fn answer_of(client: &mut Subscriber) -> Option<CallAnswer> {
     loop {
         match client.next().await? {
             Reply::Relay(_) => {}
@@ -153,7 +153,7 @@ pub(super) async fn with_ours(
         // All that there is to clash with is here.
         let mut tools = Tools::default();
         match tools.add_page(&page) {
-            Ok(_) => Names::free(&companion.prefix, |name| tools.get(name).is_some()),
+            Ok(_) => CompanionNames::free(&companion.prefix, |name| tools.get(name).is_some()),
             Err(_) => None,
         }
     } else {

@@ -22,11 +22,11 @@ use crate::mcp::error::SideEffect;
 use crate::mcp::json::{Object, raw};
 use crate::mcp::result;
 use crate::mcp::version::Era;
-use crate::runner::seat::Answer;
+use crate::runner::responder::CallAnswer;
 use crate::store::ledger::Loaded;
 use crate::task::id::TaskId;
 use crate::task::state::{Outcome, Payload, Status, Task};
-use crate::task::ticket::{self, Moment, Names, Tool};
+use crate::task::ticket::{self, CompanionNames, CompanionTool, Moment};
 use crate::upstream::{Forwarded, UpstreamError};
 
 const NO_TICKET: Refused = Refused::Said(Cow::Borrowed(
@@ -68,13 +68,13 @@ impl Refused {
 
 /// A call of one of our tools, and how it is answered.
 pub(in super::super) struct Asked<'a> {
-    pub(in super::super) tool: Tool,
+    pub(in super::super) tool: CompanionTool,
     pub(in super::super) id: &'a RawValue,
     pub(in super::super) arguments: Option<&'a RawValue>,
     /// The client reads event streams, whatever they carry.
     pub(in super::super) streams: bool,
     pub(in super::super) headers: &'a HeaderMap,
-    pub(in super::super) words: fn(&str, Answer) -> Rpc,
+    pub(in super::super) words: fn(&str, CallAnswer) -> Rpc,
 }
 
 impl Desk<'_> {
@@ -85,8 +85,10 @@ impl Desk<'_> {
             by: self.by.clone(),
             names: self.names.clone(),
             from: match asked.tool {
-                Tool::Answer => self.front.forwarded(self.by, asked.headers),
-                Tool::Status | Tool::Result | Tool::Cancel => Forwarded::default(),
+                CompanionTool::Answer => self.front.forwarded(self.by, asked.headers),
+                CompanionTool::Status | CompanionTool::Result | CompanionTool::Cancel => {
+                    Forwarded::default()
+                }
             },
             wait_max: if asked.streams {
                 self.companion.wait_max
@@ -114,14 +116,14 @@ const SILENT_WAIT_MAX: Duration = Duration::from_secs(30);
 struct Clerk {
     front: Shared,
     by: Requester,
-    names: Names,
+    names: CompanionNames,
     /// For the next leg of a call whose question is answered.
     from: Forwarded,
     wait_max: Duration,
 }
 
 impl Clerk {
-    async fn answer(&self, tool: Tool, arguments: Option<&RawValue>) -> Answer {
+    async fn answer(&self, tool: CompanionTool, arguments: Option<&RawValue>) -> CallAnswer {
         let arguments = arguments.and_then(|raw| Object::parse(raw.get()).ok());
         let answered = Box::pin(self.take(tool, &arguments.unwrap_or_default())).await;
         let text = match answered {
@@ -131,20 +133,24 @@ impl Clerk {
         answer_of(text)
     }
 
-    async fn take(&self, tool: Tool, arguments: &Object<'_>) -> Result<Answer, Refused> {
+    async fn take(
+        &self,
+        tool: CompanionTool,
+        arguments: &Object<'_>,
+    ) -> Result<CallAnswer, Refused> {
         let ticket = arguments.get_str("ticket").ok_or(NO_TICKET)?;
         let id = TaskId::parse(ticket.trim()).ok_or(TaskError::Unknown)?;
         let task = match tool {
-            Tool::Status => self.wait(id, arguments).await?.task,
-            Tool::Result => {
+            CompanionTool::Status => self.wait(id, arguments).await?.task,
+            CompanionTool::Result => {
                 let found = self.wait(id, arguments).await?;
                 if let Some(outcome) = &found.task.outcome {
                     return self.result(&found.task, outcome).await;
                 }
                 found.task
             }
-            Tool::Cancel => self.cancel(id).await?,
-            Tool::Answer => self.pass_answer(id, arguments).await?,
+            CompanionTool::Cancel => self.cancel(id).await?,
+            CompanionTool::Answer => self.pass_answer(id, arguments).await?,
         };
         let at = Moment {
             now_ms: self.front.runner.ledger().now_ms(),
@@ -181,7 +187,7 @@ impl Clerk {
     }
 
     /// What the tool gave, as if it had been waited for.
-    async fn result(&self, task: &Task, outcome: &Outcome) -> Result<Answer, Refused> {
+    async fn result(&self, task: &Task, outcome: &Outcome) -> Result<CallAnswer, Refused> {
         let result = match outcome {
             Outcome::Completed(Payload::Inline(result)) => result.clone(),
             Outcome::Completed(Payload::Kept { .. }) => {
@@ -192,7 +198,7 @@ impl Clerk {
                 kept.ok_or(TaskError::StoreUnavailable)?
             }
             Outcome::Failed(error) => {
-                return Ok(Answer::Error(UpstreamError {
+                return Ok(CallAnswer::Error(UpstreamError {
                     error: error.clone(),
                     status: 200,
                     www_authenticate: None,
@@ -212,7 +218,7 @@ impl Clerk {
             }
             (Era::Modern, Some(Era::Modern) | None) => Ok(result.clone()),
         };
-        Ok(Answer::Result(fit.unwrap_or(result)))
+        Ok(CallAnswer::Result(fit.unwrap_or(result)))
     }
 
     async fn cancel(&self, id: TaskId) -> Result<Task, Refused> {
@@ -243,9 +249,9 @@ fn round_of(arguments: &Object<'_>) -> u64 {
     round.and_then(|raw| raw.get().parse().ok()).unwrap_or(1)
 }
 
-fn answer_of(text: String) -> Answer {
+fn answer_of(text: String) -> CallAnswer {
     raw(text).map_or(
-        Answer::StoreUnavailable(SideEffect::Unknown),
-        Answer::Result,
+        CallAnswer::StoreUnavailable(SideEffect::Unknown),
+        CallAnswer::Result,
     )
 }

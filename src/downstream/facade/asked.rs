@@ -22,7 +22,7 @@ use crate::mcp::params;
 use crate::mcp::request::Request;
 use crate::mcp::tasks_2025::Wish;
 use crate::mcp::version::Era;
-use crate::runner::{Announce, Call};
+use crate::runner::{Announce, CallSpec};
 use crate::task::policy::{Plan, Rule, plan};
 use crate::task::state::Digest;
 use crate::upstream::{ClientHeaders, Forwarded, Outgoing, Retry};
@@ -118,7 +118,7 @@ impl Asked {
     /// As a call that becomes a task.
     pub(super) async fn sent(mut self) -> Sent {
         self.param_headers = self.mirrored().await;
-        let Call { era, outgoing, .. } = self.call(None);
+        let CallSpec { era, outgoing, .. } = self.call(None);
         let outgoing = Outgoing {
             wants_progress: true,
             ..outgoing
@@ -127,7 +127,7 @@ impl Asked {
     }
 
     /// As a call that others may join.
-    pub(super) async fn joined(mut self, digest: Digest) -> Call {
+    pub(super) async fn joined(mut self, digest: Digest) -> CallSpec {
         self.param_headers = self.mirrored().await;
         let mut call = self.call(None);
         call.digest = digest;
@@ -168,7 +168,7 @@ impl Asked {
         self.is_call() || matches!(&*self.method, "prompts/get" | "resources/read")
     }
 
-    pub(super) fn call(&self, retry: Option<Retry>) -> Call {
+    pub(super) fn call(&self, retry: Option<Retry>) -> CallSpec {
         let log_level = words::log_level(&self.session.entry);
         let (params, retry) = match (&self.patience, retry) {
             // What may become a record is stored as it is here, the answers so far in it.
@@ -196,10 +196,10 @@ impl Asked {
             pin: None,
             answer_patience: self.rule.input_timeout_ms.map(Duration::from_millis),
         };
-        Call {
+        CallSpec {
             caller: self.session.caller,
             era: Era::Modern,
-            face: Era::Legacy,
+            client_era: Era::Legacy,
             outgoing,
             rule: Rule {
                 max_duration_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),

@@ -22,7 +22,7 @@ use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::input;
 use crate::mcp::result::{self, ResultType};
 use crate::runner::pauses::Pauses;
-use crate::runner::seat::{Answer, Reply};
+use crate::runner::responder::{CallAnswer, Reply};
 use crate::upstream::Retry;
 
 /// Messages that wait for the client, beside the answer.
@@ -179,15 +179,15 @@ impl Asked {
                 Some(Reply::Answer(answer)) => {
                     client.into_guard().announce();
                     return match answer {
-                        Answer::Result(result) => Ok(result),
-                        Answer::Error(mut error) => {
+                        CallAnswer::Result(result) => Ok(result),
+                        CallAnswer::Error(mut error) => {
                             error.error = words::error(&self.method, error.error);
                             Err(Rpc::error_as_it_is(id, error))
                         }
-                        Answer::Failed(Failure { reason, effect }) => {
+                        CallAnswer::Failed(Failure { reason, effect }) => {
                             Err(Rpc::failure(id, Failure::new(reason, effect_of(effect))))
                         }
-                        Answer::StoreUnavailable(effect) => {
+                        CallAnswer::StoreUnavailable(effect) => {
                             Err(Rpc::store_lost(id, effect_of(effect)))
                         }
                     };

@@ -15,7 +15,7 @@ use super::session::Session;
 use super::words;
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::request::Request;
-use crate::runner::seat::Answer;
+use crate::runner::responder::CallAnswer;
 
 const METHOD: &str = "tools/call";
 
@@ -61,20 +61,20 @@ pub(super) async fn answer(
     Some(carry(front, &how, (Some(claim), call)).await)
 }
 
-fn answer_in_words(id: &str, answer: Answer) -> Rpc {
+fn answer_in_words(id: &str, answer: CallAnswer) -> Rpc {
     let rpc = match answer {
-        Answer::Result(result) => words::result(METHOD, &result).map_or_else(
+        CallAnswer::Result(result) => words::result(METHOD, &result).map_or_else(
             |_| {
                 let failure = Failure::new(Reason::UpstreamInvalid, SideEffect::Unknown);
                 Rpc::failure(id, failure)
             },
             |result| Rpc::result(id, &result),
         ),
-        Answer::Error(mut error) => {
+        CallAnswer::Error(mut error) => {
             error.error = words::error(METHOD, error.error);
             Rpc::error_as_it_is(id, error)
         }
-        Answer::Failed(_) | Answer::StoreUnavailable(_) => Rpc::answer(id, answer),
+        CallAnswer::Failed(_) | CallAnswer::StoreUnavailable(_) => Rpc::answer(id, answer),
     };
     rpc.on_session()
 }

@@ -18,7 +18,7 @@ use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::{Object, is_object, raw};
 use crate::mcp::request::Request;
-use crate::runner::seat::Answer;
+use crate::runner::responder::CallAnswer;
 use crate::upstream::UpstreamError;
 use crate::upstream::wrapped::DiscoverError;
 
@@ -57,7 +57,7 @@ fn refused(id: &str, error: UpstreamError) -> Rpc {
         error: words::error("initialize", error.error),
         ..error
     };
-    Rpc::answer(id, Answer::Error(error))
+    Rpc::answer(id, CallAnswer::Error(error))
 }
 
 async fn begin(
@@ -106,7 +106,7 @@ async fn begin(
     let discovered = match discovered {
         Ok(Ok(discovered)) => discovered,
         Ok(Err(DiscoverError::Unauthorized(error))) => {
-            return Err(Rpc::answer(id, Answer::Error(error)));
+            return Err(Rpc::answer(id, CallAnswer::Error(error)));
         }
         Ok(Err(DiscoverError::Refused(error))) => return Err(refused(id, error)),
         Ok(Err(DiscoverError::Failed(failure))) => return Err(Rpc::failure(id, failure)),

@@ -9,7 +9,7 @@ use crate::mcp::error::RpcError;
 use crate::mcp::json::{Object, set, string};
 use crate::mcp::meta::IDEMPOTENCY_KEY;
 use crate::mcp::request::Request;
-use crate::runner::claim::Claim;
+use crate::runner::claim::CallClaim;
 use crate::task::policy::Rule;
 use crate::task::state::Digest;
 use crate::upstream::Outgoing;
@@ -22,10 +22,10 @@ pub(in crate::downstream) fn claim_of(
     modern: &Modern<'_>,
     by: &Requester,
     rule: &Rule,
-) -> Result<Option<Claim>, RpcError> {
+) -> Result<Option<CallClaim>, RpcError> {
     let request = &modern.request;
     if let Some(key) = key(modern.meta.idempotency_key, &by.idempotency_key)? {
-        return Ok(Some(Claim::of_key(&by.caller, &key, digest(request))));
+        return Ok(Some(CallClaim::of_key(&by.caller, &key, digest(request))));
     }
     // A retry brings answers: it is another call than the one that was asked.
     let is_retry =
@@ -34,7 +34,7 @@ pub(in crate::downstream) fn claim_of(
     let window_ms = rule
         .attach_window_ms
         .filter(|_| by.has_credentials && !is_retry);
-    let claim = |window_ms| Claim::of_call(by.caller.as_bytes(), digest(request), window_ms);
+    let claim = |window_ms| CallClaim::of_call(by.caller.as_bytes(), digest(request), window_ms);
     Ok(window_ms.map(claim))
 }
 
@@ -44,16 +44,16 @@ pub(in crate::downstream) fn claim_of_legacy(
     request: &Request<'_>,
     by: &Requester,
     rule: &Rule,
-) -> Result<Option<Claim>, RpcError> {
+) -> Result<Option<CallClaim>, RpcError> {
     if let Some(key) = key(key_in_meta(request), &by.idempotency_key)? {
-        return Ok(Some(Claim::of_key(&by.caller, &key, digest(request))));
+        return Ok(Some(CallClaim::of_key(&by.caller, &key, digest(request))));
     }
     let whose = match &by.session {
         _ if by.has_credentials => Some(by.caller.as_bytes()),
         Some(session) => Some(session.as_bytes()),
         None => None,
     };
-    let claim = |(window_ms, whose)| Claim::of_call(whose, digest(request), window_ms);
+    let claim = |(window_ms, whose)| CallClaim::of_call(whose, digest(request), window_ms);
     Ok(rule.attach_window_ms.zip(whose).map(claim))
 }
 

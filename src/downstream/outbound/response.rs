@@ -11,7 +11,7 @@ use crate::downstream::body::Body;
 use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect, code};
 use crate::mcp::result;
-use crate::runner::seat::{Answer, Guard};
+use crate::runner::responder::{CallAnswer, DeliveryGuard};
 use crate::upstream::UpstreamError;
 use crate::upstream::wrapped::DiscoverError;
 
@@ -51,7 +51,7 @@ impl Rpc {
 
     /// The answer to a call. The status 404 becomes 200: clients read 404 as a missing page and lose the error.
     /// A server that answers a call with -32601 does not mean the method `tools/call`.
-    pub(in crate::downstream) fn call_answer(id: &str, answer: Answer) -> Self {
+    pub(in crate::downstream) fn call_answer(id: &str, answer: CallAnswer) -> Self {
         let mut rpc = Self::answer(id, answer);
         if rpc.status == StatusCode::NOT_FOUND {
             rpc.status = StatusCode::OK;
@@ -60,12 +60,12 @@ impl Rpc {
     }
 
     /// The answer to a request.
-    pub(in crate::downstream) fn answer(id: &str, answer: Answer) -> Self {
+    pub(in crate::downstream) fn answer(id: &str, answer: CallAnswer) -> Self {
         match answer {
-            Answer::Result(result) => Self::result(id, result.get()),
-            Answer::Failed(failure) => Self::failure(id, failure),
-            Answer::StoreUnavailable(effect) => Self::store_lost(id, effect),
-            Answer::Error(error) => {
+            CallAnswer::Result(result) => Self::result(id, result.get()),
+            CallAnswer::Failed(failure) => Self::failure(id, failure),
+            CallAnswer::StoreUnavailable(effect) => Self::store_lost(id, effect),
+            CallAnswer::Error(error) => {
                 let json = result::error_for_client(error.error);
                 let mut rpc = Self::upstream_error(id, &json, error.status);
                 rpc.www_authenticate = error.www_authenticate;
@@ -75,15 +75,15 @@ impl Rpc {
     }
 
     /// The answer for a legacy client: the server's errors word for word, and on 200 as they came.
-    pub(in crate::downstream) fn legacy_answer(id: &str, answer: Answer) -> Self {
+    pub(in crate::downstream) fn legacy_answer(id: &str, answer: CallAnswer) -> Self {
         match answer {
-            Answer::Error(error) if !matches!(error.status, 401 | 403) => {
+            CallAnswer::Error(error) if !matches!(error.status, 401 | 403) => {
                 Self::of(envelope::error(id, error.error.get()), StatusCode::OK)
             }
-            Answer::Error(_)
-            | Answer::Result(_)
-            | Answer::Failed(_)
-            | Answer::StoreUnavailable(_) => Self::answer(id, answer),
+            CallAnswer::Error(_)
+            | CallAnswer::Result(_)
+            | CallAnswer::Failed(_)
+            | CallAnswer::StoreUnavailable(_) => Self::answer(id, answer),
         }
     }
 
@@ -169,7 +169,7 @@ impl Rpc {
     }
 
     /// The guard announces the answer once the response was handed to the connection.
-    pub(in crate::downstream) fn guarded(self, guard: Option<Guard>) -> Response<Body> {
+    pub(in crate::downstream) fn guarded(self, guard: Option<DeliveryGuard>) -> Response<Body> {
         let body = Body::Ready {
             bytes: Some(Bytes::from(self.json)),
             guard,
@@ -205,7 +205,7 @@ fn status_of(number: i64) -> StatusCode {
 pub(in crate::downstream) fn undecided(id: &RawValue, error: DiscoverError) -> Response<Body> {
     match error {
         DiscoverError::Unauthorized(error) | DiscoverError::Refused(error) => {
-            Rpc::answer(id.get(), Answer::Error(error))
+            Rpc::answer(id.get(), CallAnswer::Error(error))
         }
         DiscoverError::Failed(failure) => Rpc::failure(id.get(), failure),
     }

@@ -15,7 +15,7 @@ use crate::downstream::outbound::keepalive::comments;
 use crate::downstream::outbound::keepalive::{self, Keepalive};
 use crate::downstream::outbound::response::{self, Rpc};
 use crate::mcp::sse;
-use crate::runner::seat::Guard;
+use crate::runner::responder::DeliveryGuard;
 
 /// What a client is told about its request.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub(in crate::downstream) trait ResponseSource: Send + 'static {
     fn begin_stream(&mut self) {}
 
     /// Who is told that the answer was handed to the connection.
-    fn into_guard(self) -> Option<Guard>
+    fn into_guard(self) -> Option<DeliveryGuard>
     where
         Self: Sized,
     {
@@ -146,8 +146,8 @@ pub(in crate::downstream) fn stream_of(
 enum Stage<S> {
     Open(Open<S>),
     /// The answer was taken. A piece behind it shows when it was sent, see [`Body::hold_until_sent`].
-    Answered(Option<Guard>),
-    Sent(Guard),
+    Answered(Option<DeliveryGuard>),
+    Sent(DeliveryGuard),
 }
 
 struct Open<S> {

@@ -32,9 +32,9 @@ use crate::mcp::meta::PROGRESS_TOKEN;
 use crate::mcp::request::Request;
 use crate::mcp::tools::Tool;
 use crate::mcp::version::Era;
-use crate::runner::claim::{Claim, NotClaimed};
-use crate::runner::seat::{Answer, Client, Reply};
-use crate::runner::{Announce, Call};
+use crate::runner::claim::{CallClaim, NotClaimed};
+use crate::runner::responder::{CallAnswer, Reply, Subscriber};
+use crate::runner::{Announce, CallSpec};
 use crate::task::policy::{Mode, Plan, Rule};
 use crate::upstream::{Outgoing, Pin};
 
@@ -179,13 +179,13 @@ pub(in crate::downstream) struct Carry<'a> {
     /// `None`: nobody can name its calls.
     pub(in crate::downstream) session: Option<SessionKey>,
     /// The answer to the request of that id.
-    pub(in crate::downstream) words: fn(&str, Answer) -> Rpc,
+    pub(in crate::downstream) words: fn(&str, CallAnswer) -> Rpc,
 }
 
 pub(in crate::downstream) async fn carry(
     front: &Shared,
     how: &Carry<'_>,
-    (claim, call): (Option<Claim>, Call),
+    (claim, call): (Option<CallClaim>, CallSpec),
 ) -> Response<Body> {
     let request = how.request;
     let nobodys = || SessionKey::of(&call.caller, &Uuid::new_v4().to_string());
@@ -238,7 +238,7 @@ fn question_patience(rule: &Rule) -> Duration {
 /// A client that goes away before its call has begun leaves it as any other.
 async fn begin(
     front: Shared,
-    (claim, call): (Option<Claim>, Call),
+    (claim, call): (Option<CallClaim>, CallSpec),
     carrying: Carrying,
     saying: Saying,
     begun: oneshot::Sender<Result<(), NotClaimed>>,
@@ -293,7 +293,7 @@ fn call(
     request: &Request<'_>,
     (terms, rule): (Terms, &Rule),
     pin: Option<Pin>,
-) -> Call {
+) -> CallSpec {
     let name = request.params.get_str("name").unwrap_or_default();
     let meta = request.params.get_object("_meta").unwrap_or_default();
     let mut outgoing = Outgoing {
@@ -313,10 +313,10 @@ fn call(
         pin,
     };
     idempotency::hide_key(&mut outgoing);
-    Call {
+    CallSpec {
         caller: by.caller,
         era: Era::Legacy,
-        face: Era::Legacy,
+        client_era: Era::Legacy,
         outgoing,
         rule: rule.clone(),
         plan: terms.plan,
@@ -333,7 +333,7 @@ fn call(
 struct Saying {
     id: Box<RawValue>,
     session: Option<SessionKey>,
-    words: fn(&str, Answer) -> Rpc,
+    words: fn(&str, CallAnswer) -> Rpc,
     messages: mpsc::Sender<ResponseEvent>,
     /// The client hears more than the answer.
     streams: bool,
@@ -368,7 +368,7 @@ impl Saying {
 }
 
 /// Takes what is said to the client.
-async fn follow(mut client: Client, carrying: Carrying, saying: Saying) {
+async fn follow(mut client: Subscriber, carrying: Carrying, saying: Saying) {
     let mut is_slow = false;
     loop {
         let reply = tokio::select! {

@@ -20,9 +20,9 @@ use crate::mcp::request::Request;
 use crate::mcp::tasks_2025::{Wish, created};
 use crate::mcp::tools::{OwnTask, Tool};
 use crate::mcp::version::Era;
-use crate::runner::claim::{Claim, NotClaimed};
-use crate::runner::seat::{Answer, Guard, Reply};
-use crate::runner::{Announce, Call};
+use crate::runner::claim::{CallClaim, NotClaimed};
+use crate::runner::responder::{CallAnswer, DeliveryGuard, Reply};
+use crate::runner::{Announce, CallSpec};
 use crate::task::id::TaskId;
 use crate::task::policy::{InputWhen, Mode, Plan, Rule};
 use crate::task::state::Status;
@@ -120,10 +120,10 @@ pub(super) async fn answer(
     idempotency::hide_key(&mut outgoing);
     outgoing.native_task = known.requires_task() && era == Era::Legacy;
     outgoing.answer_patience = rule.input_timeout_ms.map(Duration::from_millis);
-    let call = Call {
+    let call = CallSpec {
         caller: by.caller,
         era,
-        face: Era::Legacy,
+        client_era: Era::Legacy,
         announce: Announce::Task,
         digest: idempotency::digest(request),
         outgoing,
@@ -158,7 +158,7 @@ struct Made {
 enum NotMade {
     Refused(NotClaimed),
     /// With an error; or with what the same call came to, which was none before and has ended.
-    Answered(Answer),
+    Answered(CallAnswer),
     Lost,
 }
 
@@ -175,17 +175,17 @@ impl NotMade {
 async fn make(
     front: &Shared,
     by: Option<SessionKey>,
-    (claim, call): (Option<Claim>, Call),
+    (claim, call): (Option<CallClaim>, CallSpec),
     params: &Object<'_>,
-) -> Result<(Made, Guard), NotMade> {
+) -> Result<(Made, DeliveryGuard), NotMade> {
     let lifetime = Duration::from_millis(call.rule.max_duration_ms);
     let begun = claims::begin(front, claim, call).await;
     let mut client = begun.map_err(NotMade::Refused)?;
     loop {
         match client.next().await {
-            Some(Reply::Answer(Answer::Result(result))) => {
+            Some(Reply::Answer(CallAnswer::Result(result))) => {
                 let Some(made) = made(&result) else {
-                    return Err(NotMade::Answered(Answer::Result(result)));
+                    return Err(NotMade::Answered(CallAnswer::Result(result)));
                 };
                 if let Some(token) = progress::token(params) {
                     let read = progress::Read { task: made.id, by };

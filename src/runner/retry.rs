@@ -1,5 +1,5 @@
-//! Calls that were parked with a question before any client heard of a task, and the retry that
-//! comes back with the answers, on whichever replica.
+//! The retry of a call that was parked with a question before any client heard of a task. It brings the
+//! answers, to any replica.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 
 use super::answer::AnswerError;
-use super::seat::{Answer, Client};
+use super::responder::{CallAnswer, Subscriber};
 use super::state::Runner;
-use super::terms::Terms;
+use super::terms::FollowTerms;
 use crate::mcp::error::RpcError;
 use crate::mcp::input;
 use crate::store::ledger::{Loaded, NotApplied};
 use crate::task::id::{Caller, TaskId};
-use crate::task::machine::{Event, repeats};
+use crate::task::machine::{TaskEvent, repeats};
 use crate::task::state::{Digest, Leg};
 use crate::task::ticket::Ticket;
 use crate::task::view;
@@ -23,37 +23,37 @@ use crate::upstream::Forwarded;
 
 pub use super::request_state::read_state;
 
-/// A retry that came with a state of ours.
+/// A retry with a request state that raincheck gave out.
 #[derive(Debug)]
-pub struct Comeback {
+pub struct ClientRetry {
     pub id: TaskId,
     pub caller: Caller,
     pub digest: Digest,
     pub answers: BTreeMap<Box<str>, Box<RawValue>>,
     /// For the next leg of a modern server's call.
     pub from: Forwarded,
-    pub heard_by: HeardBy,
+    pub heard_by: NotifyBy,
 }
 
-/// How the client of a retry hears what its call comes to.
+/// How the client of a retry hears of the end of its call.
 #[derive(Debug)]
-pub enum HeardBy {
-    /// It is a task from here on.
+pub enum NotifyBy {
+    /// By a task: the call is one from here on.
     Task,
     /// On this connection.
     Waiting,
-    /// On this connection for so long, and then by a ticket.
+    /// On this connection for a while, and then by a ticket.
     Ticket(Duration, Ticket),
 }
 
 /// What a retry leads to.
 #[derive(Debug)]
-pub enum Rejoined {
-    Answer(Answer),
-    /// The client waits on this connection for what the call comes to; one that goes away before
-    /// cancels the call (streamable-http, Cancellation), unless the call outlives its clients.
-    Follow(Client),
-    /// There is no such call of this caller.
+pub enum RetryOutcome {
+    Answer(CallAnswer),
+    /// The client waits on this connection for the end of the call. If it goes away before that, the call is
+    /// cancelled (streamable-http, Cancellation), unless the call outlives its clients.
+    Follow(Subscriber),
+    /// This caller has no such call.
     Unknown,
     Refused(RpcError),
     StoreUnavailable,
@@ -63,42 +63,42 @@ pub enum Rejoined {
 
 impl Runner {
     /// Commits the answers of a retry. The same answers again are the same retry.
-    pub async fn rejoin(self: &Arc<Self>, comeback: Comeback) -> Rejoined {
-        // Watched before it is read: no change is missed.
+    pub async fn rejoin(self: &Arc<Self>, comeback: ClientRetry) -> RetryOutcome {
+        // The watch begins before the record is read: no change is missed.
         let watch = self.watches.watch(vec![comeback.id]);
         let loaded = match self.ledger.load(comeback.id).await {
             Ok(Some(loaded)) => loaded,
-            Ok(None) => return Rejoined::Unknown,
-            Err(_) => return Rejoined::StoreUnavailable,
+            Ok(None) => return RetryOutcome::Unknown,
+            Err(_) => return RetryOutcome::StoreUnavailable,
         };
         let task = &loaded.task;
         if !task.belongs_to(&comeback.caller) || task.digest != Some(comeback.digest) {
-            return Rejoined::Unknown;
+            return RetryOutcome::Unknown;
         }
         if !repeats(task, &comeback.answers) {
-            return Rejoined::Refused(unknown_state());
+            return RetryOutcome::Refused(unknown_state());
         }
         let misshapen = task.open_questions().any(|(question, request)| {
             let answer = comeback.answers.get(&question.key);
             answer.is_some_and(|answer| !input::answers(request, answer))
         });
         if misshapen {
-            return Rejoined::Refused(RpcError::invalid_params(
+            return RetryOutcome::Refused(RpcError::invalid_params(
                 "Invalid params: an input response does not have the shape that was asked for",
             ));
         }
-        let Comeback {
+        let ClientRetry {
             answers,
             from,
             heard_by,
             ..
         } = comeback;
         let taken = async {
-            // Announced before the answers are taken: with them the call may end at once, and a task that
-            // ended unannounced is found by no client.
+            // The announcement comes before the answers: with them the call may end at once, and no client
+            // finds a task that ended unannounced.
             let loaded = match heard_by {
-                HeardBy::Task => self.advance(loaded, Event::Announced).await?,
-                HeardBy::Waiting | HeardBy::Ticket(..) => loaded,
+                NotifyBy::Task => self.advance(loaded, TaskEvent::Announced).await?,
+                NotifyBy::Waiting | NotifyBy::Ticket(..) => loaded,
             };
             self.take(loaded, answers, from).await
         };
@@ -107,18 +107,18 @@ impl Runner {
             Err(refused) => return refused,
         };
         let terms = match heard_by {
-            HeardBy::Task if loaded.task.announced => return self.told(&loaded),
+            NotifyBy::Task if loaded.task.announced => return self.told(&loaded),
             // The call had ended before this retry came.
-            HeardBy::Task | HeardBy::Waiting => Terms::held(),
-            HeardBy::Ticket(patience, ticket) => Terms::by_ticket(patience, ticket),
+            NotifyBy::Task | NotifyBy::Waiting => FollowTerms::held(),
+            NotifyBy::Ticket(patience, ticket) => FollowTerms::by_ticket(patience, ticket),
         };
-        Rejoined::Follow(self.follow(loaded, watch, terms))
+        RetryOutcome::Follow(self.follow(loaded, watch, terms))
     }
 
-    fn told(&self, loaded: &Loaded) -> Rejoined {
+    fn told(&self, loaded: &Loaded) -> RetryOutcome {
         let json = view::create_result(&loaded.task, self.ledger.now_ms());
-        RawValue::from_string(json).map_or(Rejoined::StoreUnavailable, |result| {
-            Rejoined::Answer(Answer::Result(result))
+        RawValue::from_string(json).map_or(RetryOutcome::StoreUnavailable, |result| {
+            RetryOutcome::Answer(CallAnswer::Result(result))
         })
     }
 
@@ -127,9 +127,9 @@ impl Runner {
         loaded: Loaded,
         answers: BTreeMap<Box<str>, Box<RawValue>>,
         from: Forwarded,
-    ) -> Result<Loaded, Rejoined> {
+    ) -> Result<Loaded, RetryOutcome> {
         if !matches!(loaded.task.leg, Leg::Parked(_)) {
-            let answered = Event::Answered {
+            let answered = TaskEvent::Answered {
                 answers,
                 by: self.incarnation.clone(),
                 // The call is open while it asks.
@@ -140,22 +140,22 @@ impl Runner {
         let id = loaded.task.id;
         match self.answer(loaded, answers, from).await {
             Ok(()) => {}
-            Err(AnswerError::Busy) => return Err(Rejoined::Busy),
-            Err(AnswerError::Gone) => return Err(Rejoined::Unknown),
-            Err(AnswerError::Store(_)) => return Err(Rejoined::StoreUnavailable),
+            Err(AnswerError::Busy) => return Err(RetryOutcome::Busy),
+            Err(AnswerError::Gone) => return Err(RetryOutcome::Unknown),
+            Err(AnswerError::Store(_)) => return Err(RetryOutcome::StoreUnavailable),
         }
         match self.ledger.load(id).await {
-            Ok(loaded) => loaded.ok_or(Rejoined::Unknown),
-            Err(_) => Err(Rejoined::StoreUnavailable),
+            Ok(loaded) => loaded.ok_or(RetryOutcome::Unknown),
+            Err(_) => Err(RetryOutcome::StoreUnavailable),
         }
     }
 
-    async fn advance(&self, loaded: Loaded, event: Event) -> Result<Loaded, Rejoined> {
+    async fn advance(&self, loaded: Loaded, event: TaskEvent) -> Result<Loaded, RetryOutcome> {
         match self.ledger.apply(&loaded, event).await {
             Ok((loaded, _)) => Ok(loaded),
             Err(NotApplied::Rejected(_, stands)) => Ok(*stands),
-            Err(NotApplied::Gone) => Err(Rejoined::Unknown),
-            Err(NotApplied::Store(_)) => Err(Rejoined::StoreUnavailable),
+            Err(NotApplied::Gone) => Err(RetryOutcome::Unknown),
+            Err(NotApplied::Store(_)) => Err(RetryOutcome::StoreUnavailable),
         }
     }
 }

@@ -1,19 +1,19 @@
-//! Who lives, by the last heartbeat.
+//! Which replicas live, by the last heartbeat.
 
 use crate::store::Dead;
 use crate::task::id::Incarnation;
 
-/// Who was found dead, by the last heartbeat.
+/// Which replicas live and which were found dead, by the last heartbeat.
 #[derive(Debug, Clone, Default)]
-pub(super) struct View {
+pub(super) struct Liveness {
     pub(super) now_ms: u64,
-    /// Empty while the contact with the store is too young to judge anybody.
+    /// Empty while the contact with the store is too young to tell.
     pub(super) dead: Vec<Dead>,
-    /// Whose lease runs; `None` while nobody can be judged.
+    /// Those whose lease runs; `None` while the contact with the store is too young to tell.
     pub(super) living: Option<Vec<Incarnation>>,
 }
 
-impl View {
+impl Liveness {
     pub(super) fn lost(&self, incarnation: &Incarnation) -> bool {
         self.dead
             .iter()

@@ -5,12 +5,15 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::{Carrier, Flow, Kept};
+use super::super::admission::Admittance;
+use super::super::leg;
+use super::dispatch::{Dispatch, Origin};
+use super::{Carrier, Flow, RecordedCall, Timer};
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::Reason;
 use crate::store::ledger::NotApplied;
 use crate::task::machine::OwnerEvent;
-use crate::task::state::{Leg, Reach, Task};
+use crate::task::state::{Reach, Task};
 use crate::upstream::Forwarded;
 
 /// A store that did not take that a call is left to others is asked again after so long.
@@ -19,11 +22,9 @@ const HAND_OVER_AGAIN: Duration = Duration::from_millis(500);
 impl Carrier {
     /// The grace period is over: what another replica can carry on is left to it.
     pub(super) async fn on_halted(&mut self) -> Flow {
-        let can_leave = self
-            .kept
-            .as_ref()
-            .is_some_and(|kept| self.may_leave(&kept.loaded.task) || self.may_hand_over());
-        if !can_leave {
+        let recorded = self.stage.recorded();
+        let may_leave = recorded.is_some_and(|recorded| self.may_leave(recorded.task()));
+        if !may_leave && !self.may_hand_over() {
             return self.give_up(Reason::Shutdown).await;
         }
         match self.apply(OwnerEvent::Released).await {
@@ -31,9 +32,7 @@ impl Carrier {
             Err(NotApplied::Rejected(_, stands)) => self.see(*stands).await,
             // Only our own way to the store is broken: others find it as a lost owner's.
             Err(NotApplied::Store(_)) if self.is_resumable() => {
-                if let Some(exchange) = self.exchange.take() {
-                    exchange.control.leave();
-                }
+                self.leave();
                 Flow::Done
             }
             Err(NotApplied::Gone | NotApplied::Store(_)) => self.give_up(Reason::Shutdown).await,
@@ -51,18 +50,19 @@ impl Carrier {
         match self.apply(OwnerEvent::Released).await {
             Ok(_) => self.released().await,
             Err(NotApplied::Rejected(_, stands)) => self.see(*stands).await,
-            Err(NotApplied::Gone) => self.lost().await,
+            Err(NotApplied::Gone) => self.on_record_gone().await,
             Err(NotApplied::Store(error)) => {
                 warn!(%error, "a call that waits is not yet left to others");
-                self.hand_over_at = Instant::now() + HAND_OVER_AGAIN;
+                let at = Instant::now() + HAND_OVER_AGAIN;
+                self.timers.arm(Timer::HandOver, at);
                 Flow::Continue
             }
         }
     }
 
     fn is_resumable(&self) -> bool {
-        let kept = self.kept.as_ref();
-        kept.is_some_and(|kept| kept.loaded.task.resume.is_some())
+        let recorded = self.stage.recorded();
+        recorded.is_some_and(|recorded| recorded.task().resume.is_some())
     }
 
     fn may_leave(&self, task: &Task) -> bool {
@@ -71,74 +71,58 @@ impl Carrier {
         others_reach_it && task.is_wanted() && (task.resume.is_some() || task.is_repeatable())
     }
 
-    /// Another replica is the owner now.
-    pub(super) async fn displaced(&mut self) -> Flow {
-        self.step_back().await
-    }
-
     /// Lets go of the call: silently where it is carried on elsewhere, and else the server is told
     /// that nobody waits here.
-    async fn step_back(&mut self) -> Flow {
-        let carried_on = self.kept.as_ref().is_some_and(Kept::is_carried_on);
-        if carried_on {
-            if let Some(exchange) = self.exchange.take() {
-                exchange.control.leave();
-            }
+    pub(super) async fn step_back(&mut self) -> Flow {
+        let recorded = self.stage.recorded();
+        if recorded.is_some_and(RecordedCall::is_carried_on) {
+            self.leave();
         } else {
             self.cancel_upstream().await;
         }
         Flow::Done
     }
 
-    /// The client cancels while the store is away: the server is told now, the record when the
-    /// store is back.
-    pub(super) async fn on_stopped(&mut self) -> Flow {
-        self.cancel_upstream().await;
-        let Some(kept) = &self.kept else {
-            return Flow::Done;
-        };
-        self.runner.finish_cancelled(&kept.loaded).await;
-        Flow::Done
+    /// Lets go of the leg without a word to the server.
+    fn leave(&mut self) {
+        if let Dispatch::Open(leg) = self.dispatch.take() {
+            leg.exchange.control.leave();
+        }
     }
 
-    /// A run that came to nothing, of a call that is safe to repeat, goes out again.
+    /// Sends a call that is safe to repeat again, after a run that came to nothing. `None`: the call
+    /// cannot be repeated.
     pub(super) async fn repeat(&mut self) -> Option<Flow> {
-        let task = &self.kept.as_ref()?.loaded.task;
+        let task = self.stage.recorded()?.task();
         if !task.is_repeatable() {
             return None;
         }
-        if self.adopted {
+        let mut permits = None;
+        if self.dispatch.origin() == Some(Origin::Adopted) {
             let stored = self.runner.ledger.load_request(task.id).await.ok()??;
-            self.call.outgoing =
-                super::super::leg::next(&stored, task, Forwarded::default()).ok()?;
-            // Its places were those of the replica that sent it.
-            self.turn = self.runner.gates.queue(&task.name);
-            if self.turn.waits() {
-                self.adopted = false;
-                self.exchange = None;
-                self.look_ahead = Some(Instant::now());
-                return Some(Flow::Continue);
+            let outgoing = leg::next(&stored, task, Forwarded::default()).ok()?;
+            // The permits of an adopted leg are with the replica that sent it.
+            let admittance = self.runner.admission.queue(&task.name);
+            self.server.outgoing = outgoing;
+            match admittance {
+                Admittance::Now(own) => permits = Some(own),
+                Admittance::Queued(leg) => {
+                    self.dispatch = Dispatch::Queued(leg);
+                    self.timers.arm(Timer::QueueMessage, Instant::now());
+                    return Some(Flow::Continue);
+                }
             }
         }
         match self.apply(OwnerEvent::Repeated).await {
             Ok(_) => {
-                self.adopted = false;
-                self.follows = false;
-                self.exchange = None;
+                match permits {
+                    Some(own) => self.dispatch = Dispatch::Ready(own),
+                    None => self.dispatch.end_leg(),
+                }
                 Some(self.next_leg())
             }
             Err(NotApplied::Rejected(_, stands)) => Some(self.see(*stands).await),
             Err(NotApplied::Gone | NotApplied::Store(_)) => None,
         }
-    }
-}
-
-impl Kept {
-    /// The very call that this carrier sent is somebody else's now.
-    fn is_carried_on(&self) -> bool {
-        let task = &self.loaded.task;
-        let is_resumed = task.fence != self.fence && task.leg == self.leg;
-        let may_be = task.released && task.resume.is_some();
-        matches!(self.leg, Leg::Sent(_)) && (is_resumed || may_be)
     }
 }

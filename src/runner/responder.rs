@@ -1,5 +1,6 @@
-//! The client's place at a call: where answers go, and the one cell that decides whether the
-//! client heard of its task or went away before.
+//! The two sides of a client that waits for its call: the responder of the carrier or follower, and the
+//! subscriber of the connection. One cell decides, once, whether the client heard the answer or went away
+//! before.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -15,48 +16,47 @@ use crate::mcp::error::{Failure, SideEffect};
 use crate::mcp::input::QUESTIONS_MAX;
 use crate::upstream::{self, UpstreamError};
 
-/// Notifications that wait for a slow client.
+/// The most notifications that wait for a slow client.
 const REPLIES_MAX: usize = 8;
 
-/// How long the wrapped server waits with a client that does not read. Then the client misses
-/// notifications until it reads again: its call must not stand still, and must become a task in
-/// time.
+/// The longest time that a client that does not read delays its call. After that it misses notifications
+/// until it reads again: the call must not stand still, and must become a task in time.
 const SLOW_CLIENT: Duration = Duration::from_secs(5);
 
-/// What goes to the client that called.
+/// What a subscriber hears.
 #[derive(Debug)]
 pub enum Reply {
-    /// Before the answer, as JSON: a JSON-RPC notification; or a request of a legacy server to a
-    /// legacy client, which is answered by [`Client::answers`].
+    /// Before the answer, as JSON: a JSON-RPC notification, or a request of a legacy server to a legacy
+    /// client. The client answers a request through [`Subscriber::answers`].
     Relay(String),
     /// The answer. Nothing follows.
-    Answer(Answer),
+    Answer(CallAnswer),
 }
 
-/// How a call was answered.
+/// The answer to a call.
 #[derive(Debug)]
-pub enum Answer {
+pub enum CallAnswer {
     /// A result as the client may see it.
     Result(Box<RawValue>),
     Error(UpstreamError),
     Failed(Failure),
-    /// The store did not answer in time. Whether the call may have run.
+    /// The store did not answer in time. The effect says whether the call may have run.
     StoreUnavailable(SideEffect),
 }
 
 /// The client's answer to a question that was relayed to it.
 #[derive(Debug)]
-pub struct Answered {
+pub struct RelayedAnswer {
     /// The server's JSON-RPC id, as JSON.
     pub id: Arc<str>,
     pub answer: upstream::Answer,
 }
 
-/// Decided once: announced or gone, whichever comes first.
+/// Whether the client heard the answer or went away: decided once, by what comes first.
 #[derive(Debug, Default)]
 struct Cell {
     state: AtomicU8,
-    /// What is said from now on are events on a stream.
+    /// What the subscriber hears from now on are events on a stream.
     streams: AtomicBool,
     gone: Notify,
 }
@@ -65,65 +65,57 @@ const ANNOUNCING: u8 = 0;
 const ANNOUNCED: u8 = 1;
 const GONE: u8 = 2;
 
-/// A new seat: the carrier's side and the handler's side.
-pub(super) fn seat() -> (Seat, Client) {
+/// Makes the two sides.
+pub(super) fn pair() -> (Responder, Subscriber) {
     let cell = Arc::new(Cell::default());
-    // Questions and the answer have places that no notification takes.
+    // Questions and the answer have room in the queue that no notification takes.
     let (replies, receiver) = mpsc::channel(REPLIES_MAX + QUESTIONS_MAX + 1);
     let (answers, answered) = mpsc::channel(QUESTIONS_MAX);
     (
-        Seat {
+        Responder {
             answer: Mutex::new(replies.clone().try_reserve_owned().ok()),
             is_slow: AtomicBool::new(false),
             replies,
-            answered: Some(answered),
+            answered,
             cell: Arc::clone(&cell),
         },
-        Client {
+        Subscriber {
             receiver,
             answers,
-            cell: Guard(cell),
+            cell: DeliveryGuard(cell),
         },
     )
 }
 
-/// The carrier's side.
+/// The side of the carrier or follower.
 #[derive(Debug)]
-pub(super) struct Seat {
+pub(super) struct Responder {
     replies: mpsc::Sender<Reply>,
-    /// The place of the answer, until it is there.
+    /// The room of the answer, until it is given.
     answer: Mutex<Option<mpsc::OwnedPermit<Reply>>>,
     /// The client missed the last notification.
     is_slow: AtomicBool,
-    answered: Option<mpsc::Receiver<Answered>>,
+    answered: mpsc::Receiver<RelayedAnswer>,
     cell: Arc<Cell>,
 }
 
-impl Seat {
-    /// What the client answers to relayed questions, for whoever asks first.
-    pub(super) fn take_answered(&mut self) -> Option<mpsc::Receiver<Answered>> {
-        self.answered.take()
+impl Responder {
+    /// The client's presence, and its answers to relayed questions: a carrier waits for both at the same time.
+    pub(super) fn client(&mut self) -> (Presence<'_>, &mut mpsc::Receiver<RelayedAnswer>) {
+        (Presence(&self.cell), &mut self.answered)
     }
 
-    /// Resolves when the client went away before it was told the answer. Never, once it was.
-    ///
-    /// Cancel safe.
+    /// See [`Presence::gone`].
     pub(super) async fn gone(&self) {
-        loop {
-            match self.cell.state.load(Ordering::Acquire) {
-                GONE => return,
-                ANNOUNCED => std::future::pending().await,
-                _ => self.cell.gone.notified().await,
-            }
-        }
+        Presence(&self.cell).gone().await;
     }
 
-    /// Whether the client was told, as far as is known now.
+    /// Whether the client heard the answer by now.
     pub(super) fn was_told(&self) -> bool {
         self.cell.state.load(Ordering::Acquire) == ANNOUNCED
     }
 
-    /// Resolves when it is decided: true if the client was told.
+    /// Resolves when it is decided whether the client heard the answer: true if it did.
     pub(super) async fn settled(&self) -> bool {
         loop {
             match self.cell.state.load(Ordering::Acquire) {
@@ -134,30 +126,30 @@ impl Seat {
         }
     }
 
-    /// Whether the answer will be an event on a stream, as far as is known now.
+    /// Whether the answer would be an event on a stream by now.
     pub(super) fn streams(&self) -> bool {
         self.cell.streams.load(Ordering::Relaxed)
     }
 
-    /// The answer. Never waits; of several the first counts.
-    pub(super) fn answer(&self, answer: Answer) {
+    /// Gives the answer. Never waits; of several answers the first counts.
+    pub(super) fn answer(&self, answer: CallAnswer) {
         let place = self.answer.lock().take();
-        // A client that went away is noticed by the cell, not here.
+        // The cell notices a client that went away.
         if let Some(place) = place {
             place.send(Reply::Answer(answer));
         }
     }
 
-    /// A request of the server's. There is room for all that may be open at once; beyond it this
-    /// waits until `deadline`.
+    /// Relays a request of the server. There is room for all that may be open at once; for more this waits
+    /// until `deadline`.
     pub(super) async fn ask(&self, question: String, deadline: Instant) {
         self.cell.streams.store(true, Ordering::Relaxed);
         let asking = self.replies.send(Reply::Relay(question));
         let _ = tokio::time::timeout_at(deadline, asking).await;
     }
 
-    /// A notification. Waits while the client is slow, but not past `until`, and then the client
-    /// misses this one and those after it, until it reads again.
+    /// Relays a notification. Waits for a slow client, but not past `until`. Then the client misses this
+    /// notification and those after it, until it reads again.
     pub(super) async fn tell(&self, notification: String, until: Option<Instant>) {
         self.cell.streams.store(true, Ordering::Relaxed);
         let now = Instant::now();
@@ -181,42 +173,60 @@ impl Seat {
     }
 }
 
-/// The handler's side; dropping it before the answer was written means the client is gone.
-#[derive(Debug)]
-pub struct Client {
-    receiver: mpsc::Receiver<Reply>,
-    answers: mpsc::Sender<Answered>,
-    cell: Guard,
+/// Whether the client is there.
+pub(super) struct Presence<'s>(&'s Cell);
+
+impl Presence<'_> {
+    /// Resolves when the client went away before it heard the answer. Never, once it heard it.
+    ///
+    /// Cancel safe.
+    pub(super) async fn gone(&self) {
+        loop {
+            match self.0.state.load(Ordering::Acquire) {
+                GONE => return,
+                ANNOUNCED => std::future::pending().await,
+                _ => self.0.gone.notified().await,
+            }
+        }
+    }
 }
 
-impl Client {
+/// The side of the connection. Dropping it before the answer was written says that the client is gone.
+#[derive(Debug)]
+pub struct Subscriber {
+    receiver: mpsc::Receiver<Reply>,
+    answers: mpsc::Sender<RelayedAnswer>,
+    cell: DeliveryGuard,
+}
+
+impl Subscriber {
     /// Cancel safe. `None`: the call ended without an answer, which only a panic can cause.
     pub async fn next(&mut self) -> Option<Reply> {
         self.receiver.recv().await
     }
 
-    /// Where answers to relayed questions go. One for which nobody waits any more is lost.
-    pub fn answers(&self) -> mpsc::Sender<Answered> {
+    /// The way for answers to relayed questions. An answer that comes too late is lost.
+    pub fn answers(&self) -> mpsc::Sender<RelayedAnswer> {
         self.answers.clone()
     }
 
-    /// The head of the response went out: the answer will be an event.
+    /// Notes that the head of the response went out: the answer will be an event.
     pub fn begin_stream(&self) {
         self.cell.0.streams.store(true, Ordering::Relaxed);
     }
 
-    /// The guard alone, for a response body to hold until it was polled to its end.
-    pub fn into_guard(self) -> Guard {
+    /// Takes the guard, for a response body to hold until it was polled to its end.
+    pub fn into_guard(self) -> DeliveryGuard {
         self.cell
     }
 }
 
-/// Dropped while the answer was not written yet, it reports the client as gone.
+/// Reports the client as gone, if it is dropped before the answer was written.
 #[derive(Debug)]
-pub struct Guard(Arc<Cell>);
+pub struct DeliveryGuard(Arc<Cell>);
 
-impl Guard {
-    /// The answer was handed to the connection.
+impl DeliveryGuard {
+    /// Notes that the answer was handed to the connection.
     pub fn announce(&self) {
         self.decide(ANNOUNCED);
         hit(Point::Answered);
@@ -233,7 +243,7 @@ impl Guard {
     }
 }
 
-impl Drop for Guard {
+impl Drop for DeliveryGuard {
     fn drop(&mut self) {
         self.decide(GONE);
     }
@@ -249,23 +259,24 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_does_not_read_holds_nothing_up_for_long() {
-        let (seat, mut client) = seat();
+        let (responder, mut client) = pair();
         let began = Instant::now();
         for number in 0..REPLIES_MAX {
-            seat.tell(note(number), None).await;
+            responder.tell(note(number), None).await;
         }
         assert_eq!(Instant::now() - began, Duration::ZERO);
-        seat.tell(note(100), None).await;
+        responder.tell(note(100), None).await;
         assert_eq!(Instant::now() - began, SLOW_CLIENT);
-        // From here on it is known to be slow.
+        // From here on the client is known to be slow.
         for number in 101..200 {
-            seat.tell(note(number), None).await;
+            responder.tell(note(number), None).await;
         }
         for number in 0..QUESTIONS_MAX {
-            seat.ask(note(number), began + Duration::from_secs(1000))
+            responder
+                .ask(note(number), began + Duration::from_secs(1000))
                 .await;
         }
-        seat.answer(Answer::StoreUnavailable(SideEffect::None));
+        responder.answer(CallAnswer::StoreUnavailable(SideEffect::None));
         assert_eq!(Instant::now() - began, SLOW_CLIENT);
         for number in 0..REPLIES_MAX {
             let Some(Reply::Relay(told)) = client.next().await else {
@@ -281,15 +292,15 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_call_becomes_a_task_in_time_and_who_reads_again_is_told_again() {
-        let (seat, mut client) = seat();
+        let (responder, mut client) = pair();
         let began = Instant::now();
         let window = began + Duration::from_secs(1);
         for number in 0..=REPLIES_MAX {
-            seat.tell(note(number), Some(window)).await;
+            responder.tell(note(number), Some(window)).await;
         }
         assert_eq!(Instant::now() - began, Duration::from_secs(1));
         assert!(client.next().await.is_some());
-        seat.tell(note(77), None).await;
+        responder.tell(note(77), None).await;
         let mut last = String::new();
         for _ in 0..REPLIES_MAX {
             if let Some(Reply::Relay(told)) = client.next().await {

@@ -156,7 +156,7 @@ impl App {
             deliveries: Arc::default(),
             native_tools: Arc::default(),
             agreed: Agreed::default(),
-            holds: Arc::default(),
+            resumable: Arc::default(),
             facade: Facade::default(),
             stand_ins: StandIns::default(),
             companion: companion(&config),

@@ -2,8 +2,8 @@
 
 use serde_json::value::RawValue;
 
+use super::outbound::response::Rpc;
 use super::proxy::Shared;
-use super::reply::Rpc;
 use crate::mcp::error::{RpcError, SideEffect};
 use crate::runner::CallSpec;
 use crate::runner::claim::{CallClaim, NotClaimed};

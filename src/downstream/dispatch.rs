@@ -16,8 +16,8 @@ use super::inbound::request::{Inbound, Modern, ModernMessage};
 use super::inbound::requester::Requester;
 use super::inbound::route::modern::{CallTerms, Known, Route, route};
 use super::intake::{Read, read};
+use super::outbound::response::{self, Rpc, undecided};
 use super::proxy::Shared;
-use super::reply::{self, Rpc, undecided};
 use super::subscriptions::listen;
 use super::tasks::v2026::Answered;
 use super::{companion, discover, door, legacy, pass, related, sent, tools};
@@ -46,7 +46,7 @@ async fn mcp(front: &Shared, parts: Parts, body: Incoming) -> Response<Body> {
     if parts.method != Method::POST {
         // Sessions are the legacy world.
         if era_by_headers(&parts.headers) == Some(Era::Modern) {
-            return reply::not_allowed("POST");
+            return response::not_allowed("POST");
         }
         return legacy::other(front, parts).await;
     }
@@ -87,7 +87,7 @@ async fn modern(
     let modern = match message.modern(&parts.headers) {
         Ok(ModernMessage::Request(modern)) => modern,
         // No notification is defined from clients on this transport; none needs an answer.
-        Ok(ModernMessage::Notification) => return reply::empty(StatusCode::ACCEPTED),
+        Ok(ModernMessage::Notification) => return response::empty(StatusCode::ACCEPTED),
         Err(refused) => return unread(&refused),
     };
     if !modern.meta.names_tasks {
@@ -111,7 +111,7 @@ async fn modern(
 fn unread(refused: &Refused) -> Response<Body> {
     match &refused.id {
         Some(id) => Rpc::error(id.get(), &refused.error).into_response(),
-        None => reply::refusal(StatusCode::BAD_REQUEST, &refused.error),
+        None => response::refusal(StatusCode::BAD_REQUEST, &refused.error),
     }
 }
 

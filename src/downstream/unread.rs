@@ -6,8 +6,8 @@ use hyper::{Response, StatusCode};
 
 use super::body::Body;
 use super::inbound::request::Inbound;
+use super::outbound::response;
 use super::proxy::Front;
-use super::reply;
 use crate::mcp::error::RpcError;
 
 impl Front {
@@ -34,7 +34,7 @@ impl Front {
 
 fn refusal(checked: Result<(), RpcError>) -> Option<Response<Body>> {
     let error = checked.err()?;
-    Some(reply::refusal(StatusCode::BAD_REQUEST, &error))
+    Some(response::refusal(StatusCode::BAD_REQUEST, &error))
 }
 
 /// The body is read as UTF-8 here. Many servers decode it as the headers say, some of them from

@@ -9,14 +9,14 @@ use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Response, StatusCode};
 
 use super::body::Body;
-use super::dialect::{self, Edit};
 use super::inbound::request::LegacyMessage;
 use super::inbound::requester::Requester;
 use super::inbound::route::call::{CallRoute, route_task};
 use super::inbound::route::is_translated;
+use super::outbound::response::{self, Rpc, undecided};
 use super::proxy::Shared;
-use super::reply::{self, Rpc, undecided};
-use super::{cancels, held, tools};
+use super::tasks::v2025::{self, Edit};
+use super::{calls::resumable, cancels, outbound::patience as head_patience, tools};
 use crate::mcp::error::RpcError;
 use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::json::Object;
@@ -33,11 +33,9 @@ mod hear;
 mod patience;
 mod questions;
 mod round;
-pub(super) mod said;
 mod session;
 pub(super) mod state;
 mod stays;
-pub(super) mod stream;
 mod table;
 mod words;
 
@@ -80,7 +78,7 @@ pub(super) async fn turns_out_to_serve(
 pub(super) async fn other(front: &Shared, by: &Requester, parts: &Parts) -> Response<Body> {
     let is_get = parts.method == Method::GET;
     if !is_get && parts.method != Method::DELETE {
-        return reply::empty(StatusCode::METHOD_NOT_ALLOWED);
+        return response::empty(StatusCode::METHOD_NOT_ALLOWED);
     }
     let session = match Session::find(front, by, &parts.headers).await {
         Ok(session) => session,
@@ -88,7 +86,7 @@ pub(super) async fn other(front: &Shared, by: &Requester, parts: &Parts) -> Resp
     };
     if is_get {
         if !by.reads_events {
-            return reply::empty(StatusCode::NOT_ACCEPTABLE);
+            return response::empty(StatusCode::NOT_ACCEPTABLE);
         }
         return hear::answer(front, by, session).await;
     }
@@ -100,7 +98,7 @@ pub(super) async fn other(front: &Shared, by: &Requester, parts: &Parts) -> Resp
     }
     front.carried.end(session.key());
     front.facade.note_change(&session);
-    reply::empty(StatusCode::OK)
+    response::empty(StatusCode::OK)
 }
 
 /// A message of the client.
@@ -114,13 +112,13 @@ pub(super) async fn post(
     if let Some(version) = parts.headers.get(PROTOCOL_VERSION)
         && !version.to_str().is_ok_and(words::is_known_version)
     {
-        return reply::refuse(
+        return response::refuse(
             StatusCode::BAD_REQUEST,
             "Bad request: MCP-Protocol-Version is none that is spoken here",
         );
     }
     match message {
-        LegacyMessage::Request(request) if !request.has_id() => reply::refuse(
+        LegacyMessage::Request(request) if !request.has_id() => response::refuse(
             StatusCode::BAD_REQUEST,
             "Invalid request: id must be a string or an integer",
         ),
@@ -140,31 +138,31 @@ pub(super) async fn post(
             };
             if let Some(id) = message.cancels() {
                 if front.carried.cancel(session.key(), id) {
-                    return reply::empty(StatusCode::ACCEPTED);
+                    return response::empty(StatusCode::ACCEPTED);
                 }
                 let runs_here = call::cancel(front, &session, id);
-                let is_held_here = held::cancelled(front, by, id);
+                let is_held_here = resumable::cancelled(front, by, id);
                 if !runs_here && !is_held_here {
                     cancels::pass_on(front, session.key(), id);
                 }
             }
-            reply::empty(StatusCode::ACCEPTED)
+            response::empty(StatusCode::ACCEPTED)
         }
         LegacyMessage::Answer(id, message) => {
             let session = match Session::find(front, by, &parts.headers).await {
                 Ok(session) => session,
                 Err(unfound) => return unfound.into_response(None),
             };
-            if let Some(taken) = dialect::answered(front, by, &parts.headers, id, message).await {
+            if let Some(taken) = v2025::answered(front, by, &parts.headers, id, message).await {
                 return taken;
             }
             match questions::answer(front, &session, id, body.clone()).await {
-                Ok(()) => reply::empty(StatusCode::ACCEPTED),
+                Ok(()) => response::empty(StatusCode::ACCEPTED),
                 Err(error) => Unfound::from(error).into_response(None),
             }
         }
         // 2025-06-18 removed batches, and no client that is known sends any.
-        LegacyMessage::Unclear(_) => reply::refuse(
+        LegacyMessage::Unclear(_) => response::refuse(
             StatusCode::BAD_REQUEST,
             "Invalid request: not one JSON-RPC message",
         ),
@@ -206,9 +204,18 @@ async fn answer(
                     None => asked,
                 })
                 .and_then(|asked| asked.edited(edit.flatten()).begin());
-            let held = held::Call::of(front, by, headers, request.id, method, &request.params);
+            let held = resumable::ResumableCall::of(
+                front,
+                by,
+                headers,
+                request.id,
+                method,
+                &request.params,
+            );
             return match begun {
-                Ok(said) => stream::answer(front, by, held, said).await,
+                Ok(events) => {
+                    resumable::respond(front, by, held, events, head_patience::LEGACY).await
+                }
                 Err(refused) => refused.on_session().into_response(),
             };
         }
@@ -238,9 +245,9 @@ async fn tasks(
         return None;
     }
     if request.method != "tools/call" {
-        return dialect::answer(front, by, request).await;
+        return v2025::answer(front, by, request).await;
     }
-    let mut known = dialect::known_of_calls(front, request, true);
+    let mut known = v2025::known_of_calls(front, request, true);
     loop {
         match route_task(request, by, &known) {
             CallRoute::Ask(question) => {
@@ -257,7 +264,7 @@ async fn tasks(
             CallRoute::Task(spec) => {
                 let asked = Asked::new(front, (by, headers), session.clone(), request).ok()?;
                 let sent = Some(asked.sent().await);
-                return dialect::make_task(front, by, request, *spec, sent).await;
+                return v2025::make_task(front, by, request, *spec, sent).await;
             }
             CallRoute::Pass | CallRoute::Companion(..) | CallRoute::Carry(_) => return None,
         }

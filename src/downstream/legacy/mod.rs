@@ -5,13 +5,16 @@ use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
 
 use super::body::Body;
-use super::dialect::Edit;
+use super::calls::resumable;
 use super::inbound::request::{Inbound, LegacyMessage};
 use super::inbound::requester::Requester;
 use super::inbound::route::session::{SessionRoute, route_session};
+use super::outbound::response;
 use super::proxy::Shared;
 use super::related::forget_length;
-use super::{dialect, facade, held, pass, reply};
+use super::tasks::v2025;
+use super::tasks::v2025::Edit;
+use super::{facade, pass};
 
 pub mod agreed;
 pub(super) mod calls;
@@ -60,9 +63,9 @@ async fn on_session(
     if facade::serves(front, by, &parts.headers).await {
         return Box::pin(facade::post(front, by, &parts, body, message)).await;
     }
-    dialect::complete_version(&mut parts, message);
+    v2025::complete_version(&mut parts, message);
     let headers = &parts.headers;
-    let speaks_of_tasks = dialect::speaks(headers);
+    let speaks_of_tasks = v2025::speaks(headers);
     let (answered, edit) = match route_session(message, by, speaks_of_tasks) {
         SessionRoute::Initialize(request) => (None, Edit::of(front, by, request)),
         SessionRoute::Tools(request) => {
@@ -75,11 +78,11 @@ async fn on_session(
             Box::pin(calls::answer(front, by, headers, request)).await,
             None,
         ),
-        SessionRoute::Task(request) => (dialect::answer(front, by, request).await, None),
+        SessionRoute::Task(request) => (v2025::answer(front, by, request).await, None),
         SessionRoute::Cancel(id) => {
             let session = by.session;
             let is_ours = session.is_some_and(|session| front.carried.cancel(session, id));
-            (is_ours.then(|| reply::empty(StatusCode::ACCEPTED)), None)
+            (is_ours.then(|| response::empty(StatusCode::ACCEPTED)), None)
         }
         SessionRoute::Answer(id, message) => {
             let answering = calls::answered(front, by, headers, (id, message));
@@ -95,7 +98,7 @@ async fn on_session(
     }
     if front.upstream.speaks_http() {
         return match held_call(front, by, &parts.headers, message) {
-            Some(call) => held::post(front, by, parts, body.clone(), call).await,
+            Some(call) => resumable::post(front, by, parts, body.clone(), call).await,
             None => pass_on(front, by, parts, body.clone(), edit).await,
         };
     }
@@ -117,13 +120,13 @@ fn end(front: &Shared, by: &Requester, parts: &Parts) {
 pub(super) async fn other(front: &Shared, parts: Parts) -> Response<Body> {
     let by = &front.requester(&parts, Era::Legacy);
     let parts = front.agreed.completed(by, parts);
-    if let Some(replayed) = held::resume(front, by, &parts).await {
+    if let Some(replayed) = resumable::resume(front, by, &parts).await {
         return replayed;
     }
     let is_get = parts.method == Method::GET;
     let response = other_answer(front, by, parts).await;
     if is_get && response.status().is_success() {
-        dialect::stream_opened(front, by);
+        v2025::stream_opened(front, by);
     }
     response
 }

@@ -17,8 +17,8 @@ use tokio_util::task::TaskTracker;
 
 use super::dispatch::post;
 use super::inbound::request::Inbound;
+use super::outbound::response::Rpc;
 use super::proxy::Front;
-use super::reply::Rpc;
 use crate::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::version::Era;

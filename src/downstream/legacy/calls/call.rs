@@ -11,17 +11,19 @@ use uuid::Uuid;
 
 use super::super::super::body::Body;
 use super::super::super::companion::desk::Desk;
-use super::super::super::facade::said::{self, Said};
-use super::super::super::facade::stream;
 use super::super::super::inbound::idempotency;
 use super::super::super::inbound::requester::Requester;
 use super::super::super::inbound::route::call::{CallRoute, CarrySpec, route_call};
+use super::super::super::outbound::response::{Rpc, undecided};
 use super::super::super::proxy::Shared;
-use super::super::super::reply::{Rpc, undecided};
 use super::super::super::tools;
-use super::super::super::{cancels, claims, companion, dialect, held};
+use super::super::super::{
+    calls::resumable, cancels, claims, companion, outbound::patience, tasks::v2025,
+};
 use super::super::carried::{Carrying, Ids, Refused};
 use super::super::pushes::SessionKey;
+use crate::downstream::outbound::send::notify;
+use crate::downstream::outbound::stream::ResponseEvent;
 use crate::mcp::error::RpcError;
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Object;
@@ -44,7 +46,7 @@ pub(in crate::downstream) async fn answer(
     headers: &HeaderMap,
     request: &Request<'_>,
 ) -> Option<Response<Body>> {
-    let mut known = dialect::known_of_calls(front, request, dialect::speaks(headers));
+    let mut known = v2025::known_of_calls(front, request, v2025::speaks(headers));
     let spec = loop {
         match route_call(request, by, &known) {
             CallRoute::Ask(question) => {
@@ -64,8 +66,8 @@ pub(in crate::downstream) async fn answer(
                 return Some(companion::call(&desk, tool, request, headers).await);
             }
             CallRoute::Task(spec) => {
-                let sent = dialect::on_session(front, by, headers, request);
-                return Box::pin(dialect::make_task(front, by, request, *spec, sent)).await;
+                let sent = v2025::on_session(front, by, headers, request);
+                return Box::pin(v2025::make_task(front, by, request, *spec, sent)).await;
             }
             CallRoute::Carry(spec) => break spec,
         }
@@ -144,8 +146,8 @@ pub(in crate::downstream) async fn carry(
         Err(_) => return Rpc::abandoned(request.id.get()).into_response(),
     }
     let (method, params) = (&request.method, &request.params);
-    let held = held::Call::of(front, how.by, how.headers, request.id, method, params);
-    stream::answer(front, how.by, held, said).await
+    let held = resumable::ResumableCall::of(front, how.by, how.headers, request.id, method, params);
+    resumable::respond(front, how.by, held, said, patience::LEGACY).await
 }
 
 /// For so long an answer may be waited for.
@@ -247,7 +249,7 @@ struct Saying {
     id: Box<RawValue>,
     session: Option<SessionKey>,
     words: fn(&str, CallAnswer) -> Rpc,
-    messages: mpsc::Sender<Said>,
+    messages: mpsc::Sender<ResponseEvent>,
     /// The client hears more than the answer.
     streams: bool,
     /// Whether a client that went away is still there, as legacy clients know it. A call that others
@@ -256,7 +258,7 @@ struct Saying {
     /// How long a question waits for a client that does not read.
     question_patience: Duration,
     /// So that no message takes its room.
-    answer: Option<mpsc::OwnedPermit<Said>>,
+    answer: Option<mpsc::OwnedPermit<ResponseEvent>>,
 }
 
 impl Saying {
@@ -272,9 +274,9 @@ impl Saying {
     /// A question waits for a slow client, a notification hardly.
     async fn say(&self, message: String, is_question: bool, is_slow: &mut bool) {
         if !is_question {
-            return said::tell(&self.messages, message, is_slow).await;
+            return notify(&self.messages, message, is_slow).await;
         }
-        let saying = self.messages.send(Said::Message(message));
+        let saying = self.messages.send(ResponseEvent::Message(message));
         // Of a client that went away it is decided elsewhere what becomes of its call.
         let _ = tokio::time::timeout(self.question_patience, saying).await;
     }
@@ -309,7 +311,7 @@ async fn follow(mut client: Subscriber, carrying: Carrying, saying: Saying) {
                 drop(carrying);
                 let rpc = (saying.words)(saying.id.get(), answer);
                 if let Some(room) = saying.answer {
-                    room.send(Said::Answer(rpc));
+                    room.send(ResponseEvent::Answer(rpc));
                 }
                 client.into_guard().announce();
                 return;

@@ -12,10 +12,10 @@ use hyper::{HeaderMap, Response, StatusCode};
 use serde_json::value::RawValue;
 
 use super::super::body::Body;
-use super::super::dialect::{self, Edit};
 use super::super::inbound::requester::Requester;
+use super::super::outbound::response;
 use super::super::proxy::Shared;
-use super::super::reply;
+use super::super::tasks::v2025::{self, Edit};
 use super::pushes::SessionKey;
 use crate::mcp::json::Object;
 use crate::mcp::request::Request;
@@ -55,7 +55,7 @@ pub(super) async fn answered(
     headers: &HeaderMap,
     (id, message): (&RawValue, &Object<'_>),
 ) -> Option<Response<Body>> {
-    if let Some(taken) = dialect::answered(front, by, headers, id, message).await {
+    if let Some(taken) = v2025::answered(front, by, headers, id, message).await {
         return Some(taken);
     }
     let answer = match (message.get("result"), message.get("error")) {
@@ -65,7 +65,7 @@ pub(super) async fn answered(
     };
     let session = by.session?;
     if front.carried.answer(session, id, answer) {
-        return Some(reply::empty(StatusCode::ACCEPTED));
+        return Some(response::empty(StatusCode::ACCEPTED));
     }
     passes(front, session, id);
     None

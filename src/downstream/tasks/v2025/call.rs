@@ -1,0 +1,194 @@
+//! `tools/call` with `params.task`: a task from the start.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::{HeaderMap, Response};
+use serde_json::value::RawValue;
+
+use super::{delivery, progress};
+use crate::downstream::body::Body;
+use crate::downstream::inbound::idempotency;
+use crate::downstream::inbound::requester::{ASKABLE, Requester};
+use crate::downstream::inbound::route::call::{KnownOfCalls, TaskSpec};
+use crate::downstream::legacy::pushes::SessionKey;
+use crate::downstream::outbound::response::Rpc;
+use crate::downstream::proxy::Shared;
+use crate::downstream::{claims, tools};
+use crate::mcp::json::Object;
+use crate::mcp::request::Request;
+use crate::mcp::tasks_2025::created;
+use crate::mcp::version::Era;
+use crate::runner::claim::{CallClaim, NotClaimed};
+use crate::runner::responder::{CallAnswer, DeliveryGuard, Reply};
+use crate::runner::{Announce, CallSpec};
+use crate::task::id::TaskId;
+use crate::task::policy::{InputWhen, Plan};
+use crate::task::state::Status;
+use crate::upstream::Outgoing;
+
+/// A call as it goes to the server.
+#[derive(Debug)]
+pub(in crate::downstream) struct Sent {
+    pub(in crate::downstream) era: Era,
+    pub(in crate::downstream) outgoing: Outgoing,
+}
+
+/// The call goes to the server on the client's own session. `None`: the server is to say that it
+/// knows no such session.
+pub(in crate::downstream) fn on_session(
+    front: &Shared,
+    by: &Requester,
+    headers: &HeaderMap,
+    request: &Request<'_>,
+) -> Option<Sent> {
+    let caller = *by.caller.as_bytes();
+    let session = front.upstream.client_session(headers, caller)?;
+    let outgoing = Outgoing {
+        caller,
+        credentials: by.credentials.clone(),
+        method: request.method.as_ref().into(),
+        params: request.params_text.into(),
+        capabilities: ASKABLE.into(),
+        name: request.params.get_str("name").as_deref().map(Arc::from),
+        param_headers: [].into(),
+        headers: front.upstream.client_headers(headers),
+        wants_progress: true,
+        log_level: None,
+        retry: None,
+        answer_patience: None,
+        native_task: false,
+        pin: Some(session.pin()),
+    };
+    Some(Sent {
+        era: Era::Legacy,
+        outgoing,
+    })
+}
+
+/// What is known for the route of a call. `speaks_of_tasks`: its session does.
+pub(in crate::downstream) fn known_of_calls<'k>(
+    front: &'k Shared,
+    request: &Request<'_>,
+    speaks_of_tasks: bool,
+) -> KnownOfCalls<'k> {
+    let tool = request.params.get_str("name").unwrap_or_default();
+    KnownOfCalls {
+        rules: &front.rules,
+        keeps_native_tasks: front.settings.pass_native_tasks,
+        trusts_annotations: front.settings.trust_annotations,
+        companion: front.companion.as_ref(),
+        speaks_of_tasks,
+        is_limited: front.runner.limits(&tool),
+        requires_task: front.native_tools.requires_task(&tool),
+        server: tools::known(front),
+    }
+}
+
+/// Makes a task of a call. `sent`: how the call goes to the server. `None`: the call passes, and the server says
+/// that it knows no such session.
+pub(in crate::downstream) async fn make_task(
+    front: &Shared,
+    by: &Requester,
+    request: &Request<'_>,
+    spec: TaskSpec,
+    sent: Option<Sent>,
+) -> Option<Response<Body>> {
+    let id = request.id.get();
+    let Some(Sent { era, mut outgoing }) = sent else {
+        // Passed on, the call would run without a task, and its key would stand for nothing.
+        let must_not_pass = spec.rule.require_tasks || spec.claim.is_some();
+        let must_not_pass = must_not_pass && front.upstream.speaks_http();
+        return must_not_pass.then(|| Rpc::busy(id).on_session().into_response());
+    };
+    idempotency::hide_key(&mut outgoing);
+    outgoing.native_task = spec.requires_task && era == Era::Legacy;
+    outgoing.answer_patience = spec.rule.input_timeout_ms.map(Duration::from_millis);
+    let call = CallSpec {
+        caller: by.caller,
+        era,
+        client_era: Era::Legacy,
+        announce: Announce::Task,
+        digest: idempotency::digest(request),
+        outgoing,
+        rule: spec.rule,
+        plan: Plan::Always {
+            input: InputWhen::InTask,
+        },
+        progress_token: None,
+        repeatable: spec.repeatable,
+        listed: by.has_credentials,
+        session: None,
+    };
+    let (made, guard) = match make(front, by.session, (spec.claim, call), &request.params).await {
+        Ok(made) => made,
+        Err(why) => return Some(why.answer(request.id).on_session().into_response()),
+    };
+    delivery::follow(front, by, made.id, Status::Working);
+    Some(Rpc::result(id, &made.created).guarded(Some(guard)))
+}
+
+/// A task that was made.
+struct Made {
+    id: TaskId,
+    /// `CreateTaskResult`.
+    created: String,
+}
+
+/// Why there is no task.
+enum NotMade {
+    Refused(NotClaimed),
+    /// With an error; or with what the same call came to, which was none before and has ended.
+    Answered(CallAnswer),
+    Lost,
+}
+
+impl NotMade {
+    fn answer(self, id: &RawValue) -> Rpc {
+        match self {
+            Self::Refused(why) => claims::refused(id, &why),
+            Self::Answered(answer) => Rpc::answer(id.get(), answer),
+            Self::Lost => Rpc::abandoned(id.get()),
+        }
+    }
+}
+
+async fn make(
+    front: &Shared,
+    by: Option<SessionKey>,
+    (claim, call): (Option<CallClaim>, CallSpec),
+    params: &Object<'_>,
+) -> Result<(Made, DeliveryGuard), NotMade> {
+    let lifetime = Duration::from_millis(call.rule.max_duration_ms);
+    let begun = claims::begin(front, claim, call).await;
+    let mut client = begun.map_err(NotMade::Refused)?;
+    loop {
+        match client.next().await {
+            Some(Reply::Answer(CallAnswer::Result(result))) => {
+                let Some(made) = made(&result) else {
+                    return Err(NotMade::Answered(CallAnswer::Result(result)));
+                };
+                if let Some(token) = progress::token(params) {
+                    let read = progress::Read { task: made.id, by };
+                    progress::remember(front, read, &token, lifetime).await;
+                }
+                return Ok((made, client.into_guard()));
+            }
+            Some(Reply::Answer(answer)) => return Err(NotMade::Answered(answer)),
+            // Nobody was promised any before the task.
+            Some(Reply::Relay(_)) => {}
+            None => return Err(NotMade::Lost),
+        }
+    }
+}
+
+fn made(result: &RawValue) -> Option<Made> {
+    let object = Object::parse(result.get()).ok()?;
+    // The result of a legacy client's call has none.
+    object.get("resultType")?;
+    let id = object.get_str("taskId")?;
+    Some(Made {
+        id: TaskId::parse(&id)?,
+        created: created(result)?,
+    })
+}

@@ -1,5 +1,6 @@
 //! THE RULES: the task machine, its policy, what is seen of it. Nothing here awaits.
 
+pub mod glob;
 pub mod id;
 pub mod machine;
 pub mod policy;

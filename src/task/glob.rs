@@ -185,7 +185,11 @@ mod tests {
     fn a_name_matches_as_a_whole() {
         for (pattern, right, wrong) in [
             ("build", &["build"][..], &["builds", "", "Build"][..]),
-            ("build_*", &["build_", "build_a/b.c"], &["build", "a build_"]),
+            (
+                "build_*",
+                &["build_", "build_a/b.c"],
+                &["build", "a build_"],
+            ),
             ("*_docs", &["_docs", "a_docs_docs"], &["docs", "a_docs_"]),
             ("a*b*c", &["abc", "a-b-bc", "abcbc"], &["abcb", "acb"]),
             ("a?c", &["abc", "aüc"], &["ac", "abbc"]),

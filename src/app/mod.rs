@@ -397,8 +397,8 @@ fn watch(
 }
 
 /// What the runner is told.
-fn runner_settings(config: &Config, opened: &Opened, room: &Arc<Room>) -> runner::Settings {
-    runner::Settings {
+fn runner_settings(config: &Config, opened: &Opened, room: &Arc<Room>) -> runner::RunnerSettings {
+    runner::RunnerSettings {
         room: Arc::clone(room),
         calls_max: config.limits.calls,
         concurrency: config.upstream.concurrency,

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream::{self, BoxStream, StreamExt as _};
-use hyper::header::HeaderValue;
 use hyper::{HeaderMap, Response};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, Interval};
 
 use super::body::{Body, PROBE};
 use super::heartbeat::{self, Heartbeat};
+use super::inbound::idempotency::digest;
+use super::inbound::requester::Requester;
 use super::intercept::Modern;
 use super::keep_alive::keep_alive;
 use super::patience;
@@ -22,20 +23,17 @@ use super::reply::{self, Rpc};
 use crate::mcp::request::Request;
 use crate::mcp::version::Era;
 use crate::mcp::{input, sse};
-use crate::runner::parked::{Comeback, HeardBy, Rejoined, read_state, unknown_state};
-use crate::runner::seat::{Answer, Client, Guard, Reply};
-use crate::runner::{Announce, Call, NotBegun};
-use crate::task::id::Caller;
+use crate::runner::responder::{CallAnswer, DeliveryGuard, Reply, Subscriber};
+use crate::runner::retry::{ClientRetry, NotifyBy, RetryOutcome, read_state, unknown_state};
+use crate::runner::{Announce, CallSpec, NotAdmitted};
 use crate::task::policy::{Plan, Rule};
-use crate::task::state::Digest;
 use crate::upstream::{ClientHeaders, Forwarded, Outgoing};
 
 /// A call with everything but its plan.
 pub(super) struct Asked<'a> {
     pub(super) modern: &'a Modern<'a>,
     pub(super) headers: &'a HeaderMap,
-    pub(super) caller: Caller,
-    pub(super) credentials: Option<HeaderValue>,
+    pub(super) by: &'a Requester,
     pub(super) client_headers: ClientHeaders,
     pub(super) era: Era,
     /// The server calls the tool safe to repeat, and is believed.
@@ -65,7 +63,7 @@ pub(super) async fn carry(
             } else {
                 Rpc::answer
             };
-            respond((id.to_owned(), words), client, heartbeat, asked.headers).await
+            respond((id.to_owned(), words), client, heartbeat, asked.by).await
         }
         Err(refused) => Rpc::not_begun(id.get(), refused.reason()).into_response(),
     }
@@ -77,15 +75,15 @@ pub(super) fn begin(
     asked: &Asked<'_>,
     plan: Plan,
     rule: Rule,
-) -> Result<Client, NotBegun> {
+) -> Result<Subscriber, NotAdmitted> {
     front.runner.call(call(asked, plan, rule))
 }
 
-pub(super) fn call(asked: &Asked<'_>, plan: Plan, rule: Rule) -> Call {
-    Call {
-        caller: asked.caller,
+pub(super) fn call(asked: &Asked<'_>, plan: Plan, rule: Rule) -> CallSpec {
+    CallSpec {
+        caller: asked.by.caller,
         era: asked.era,
-        face: Era::Modern,
+        client_era: Era::Modern,
         outgoing: outgoing(asked, &rule),
         rule,
         plan,
@@ -93,7 +91,7 @@ pub(super) fn call(asked: &Asked<'_>, plan: Plan, rule: Rule) -> Call {
         progress_token: asked.modern.meta.progress_token.map(ToOwned::to_owned),
         digest: digest(&asked.modern.request),
         repeatable: asked.repeatable,
-        listed: super::auth::is_somebody(asked.headers),
+        listed: asked.by.has_credentials,
         session: None,
     }
 }
@@ -103,8 +101,8 @@ fn outgoing(asked: &Asked<'_>, rule: &Rule) -> Outgoing {
     let knows_tickets = matches!(asked.announce, Announce::Ticket(_));
     let may_become_task = request.method == "tools/call" && (meta.declares_tasks || knows_tickets);
     Outgoing {
-        caller: *asked.caller.as_bytes(),
-        credentials: asked.credentials.clone(),
+        caller: *asked.by.caller.as_bytes(),
+        credentials: asked.by.credentials.clone(),
         method: request.method.as_ref().into(),
         params: request.params_text.into(),
         capabilities: meta.capabilities.get().into(),
@@ -126,16 +124,6 @@ fn param_headers(headers: &HeaderMap) -> ClientHeaders {
         .filter(|(name, _)| name.as_str().starts_with("mcp-param-"))
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect()
-}
-
-/// What a retry must repeat: the method and what it was asked to do.
-pub(super) fn digest(request: &Request<'_>) -> Digest {
-    let arguments = request.params.get("arguments").map_or("", RawValue::get);
-    Digest::of(&[
-        &request.method,
-        request.name().as_deref().unwrap_or_default(),
-        arguments,
-    ])
 }
 
 /// Whether the request's state has the form of ours.
@@ -163,49 +151,49 @@ pub(super) async fn come_back(
         return Some(Rpc::error(id.get(), &unknown_state()).into_response());
     };
     Some(match front.runner.rejoin(comeback).await {
-        Rejoined::Unknown if may_be_the_servers => return None,
-        Rejoined::Unknown => Rpc::error(id.get(), &unknown_state()).into_response(),
-        Rejoined::Answer(answer) => Rpc::call_answer(id.get(), answer).into_response(),
-        Rejoined::Refused(error) => Rpc::error(id.get(), &error).into_response(),
-        Rejoined::StoreUnavailable => Rpc::store_unavailable(id.get()).into_response(),
-        Rejoined::Busy => Rpc::busy(id.get()).into_response(),
-        Rejoined::Follow(client) => {
+        RetryOutcome::Unknown if may_be_the_servers => return None,
+        RetryOutcome::Unknown => Rpc::error(id.get(), &unknown_state()).into_response(),
+        RetryOutcome::Answer(answer) => Rpc::call_answer(id.get(), answer).into_response(),
+        RetryOutcome::Refused(error) => Rpc::error(id.get(), &error).into_response(),
+        RetryOutcome::StoreUnavailable => Rpc::store_unavailable(id.get()).into_response(),
+        RetryOutcome::Busy => Rpc::busy(id.get()).into_response(),
+        RetryOutcome::Follow(client) => {
             let heartbeat = heartbeat(asked.modern, rule);
             let answered = (id.to_owned(), Rpc::call_answer as ToRpc);
-            respond(answered, client, heartbeat, asked.headers).await
+            respond(answered, client, heartbeat, asked.by).await
         }
     })
 }
 
-fn comeback(asked: &Asked<'_>, rule: &Rule) -> Option<Comeback> {
+fn comeback(asked: &Asked<'_>, rule: &Rule) -> Option<ClientRetry> {
     let request = &asked.modern.request;
     let state = request.params.get_str("requestState");
     let answers = match request.params.get("inputResponses") {
         None => Some(BTreeMap::new()),
         Some(raw) => input::responses_of(raw),
     };
-    Some(Comeback {
+    Some(ClientRetry {
         id: state.as_deref().and_then(read_state)?,
-        caller: asked.caller,
+        caller: asked.by.caller,
         digest: digest(request),
         answers: answers?,
         from: Forwarded {
-            credentials: asked.credentials.clone(),
+            credentials: asked.by.credentials.clone(),
             headers: Arc::clone(&asked.client_headers),
         },
         heard_by: heard_by(asked, rule),
     })
 }
 
-fn heard_by(asked: &Asked<'_>, rule: &Rule) -> HeardBy {
+fn heard_by(asked: &Asked<'_>, rule: &Rule) -> NotifyBy {
     let is_call = asked.modern.request.method == "tools/call";
     match &asked.announce {
         Announce::Ticket(ticket) => {
             let patience = Duration::from_millis(rule.fallback_after_ms);
-            HeardBy::Ticket(patience, ticket.clone())
+            NotifyBy::Ticket(patience, ticket.clone())
         }
-        Announce::Task if is_call && asked.modern.meta.declares_tasks => HeardBy::Task,
-        Announce::Task => HeardBy::Waiting,
+        Announce::Task if is_call && asked.modern.meta.declares_tasks => NotifyBy::Task,
+        Announce::Task => NotifyBy::Waiting,
     }
 }
 
@@ -216,16 +204,16 @@ pub(super) fn heartbeat(modern: &Modern<'_>, rule: &Rule) -> Option<Heartbeat> {
 }
 
 /// How an answer is said under a request's id.
-pub(super) type ToRpc = fn(&str, Answer) -> Rpc;
+pub(super) type ToRpc = fn(&str, CallAnswer) -> Rpc;
 
 /// The answer as one JSON body where it comes soon, else as a stream.
 pub(super) async fn respond(
     (id, words): (Box<RawValue>, ToRpc),
-    mut client: Client,
+    mut client: Subscriber,
     heartbeat: Option<Heartbeat>,
-    headers: &HeaderMap,
+    by: &Requester,
 ) -> Response<Body> {
-    let patience = tokio::time::sleep(patience::of_modern(headers));
+    let patience = tokio::time::sleep(by.head_patience(patience::MODERN));
     let first = tokio::select! {
         reply = client.next() => match reply {
             Some(Reply::Answer(answer)) => {
@@ -246,7 +234,7 @@ pub(super) async fn respond(
 /// is gone.
 struct Held {
     id: Box<RawValue>,
-    client: Client,
+    client: Subscriber,
     first: Option<String>,
     beat: Interval,
     heartbeat: Option<Heartbeat>,
@@ -266,13 +254,13 @@ enum Stage {
     Held(Held),
     /// The answer was taken. A piece behind it tells when it was sent, see
     /// [`Body::hold_until_sent`].
-    Answered(Guard),
-    Sent(Guard),
+    Answered(DeliveryGuard),
+    Sent(DeliveryGuard),
 }
 
 fn events(
     id: Box<RawValue>,
-    client: Client,
+    client: Subscriber,
     first: Option<String>,
     heartbeat: Option<Heartbeat>,
 ) -> BoxStream<'static, Bytes> {

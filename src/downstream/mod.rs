@@ -1,6 +1,5 @@
 //! THE CLIENTS WE SERVE: from a request to the part that answers it.
 
-mod accept;
 pub mod auth;
 mod body;
 mod call;
@@ -14,6 +13,7 @@ mod door;
 pub mod facade;
 mod heartbeat;
 pub mod held;
+mod inbound;
 mod intake;
 mod intercept;
 mod keep_alive;

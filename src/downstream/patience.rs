@@ -5,8 +5,7 @@
 
 use std::time::Duration;
 
-use hyper::HeaderMap;
-use hyper::header::USER_AGENT;
+use super::inbound::requester::Requester;
 
 /// In 2026-07-28 nobody can come back to a stream, so an early stream helps nobody. Half a minute is
 /// what impatient proxies wait for a head; the official server's own stream begins after so long, too.
@@ -15,41 +14,32 @@ pub(super) const MODERN: Duration = Duration::from_secs(15);
 /// For clients that lose a large answer on a stream: what clients and proxies of a minute bear.
 const LONGEST: Duration = Duration::from_secs(50);
 
-/// The HTTP library of the official Python client 2.x and of `FastMCP` 4. It refuses an event of more than
-/// 1 MiB, and the call fails. Their `clientInfo` does not tell: 1.x, which has no limit, says the same.
-const LIMITS_EVENTS: &[u8] = b"python-httpx2/";
-
-/// An event of any size reaches this client.
-pub(super) fn takes_large_events(headers: &HeaderMap) -> bool {
-    let agent = headers.get(USER_AGENT);
-    !agent.is_some_and(|agent| agent.as_bytes().starts_with(LIMITS_EVENTS))
-}
-
-/// For a request of 2026-07-28.
-pub(super) fn of_modern(headers: &HeaderMap) -> Duration {
-    of_legacy(headers, MODERN)
-}
-
-/// For a legacy client, whose call survives its connection once there is a stream.
-pub(super) fn of_legacy(headers: &HeaderMap, usual: Duration) -> Duration {
-    if takes_large_events(headers) {
-        usual
-    } else {
-        LONGEST
+impl Requester {
+    /// How long the head of an answer waits, where the head for a client that takes large events waits as long
+    /// as `usual`. A legacy call survives its connection once there is a stream.
+    pub(super) fn head_patience(&self, usual: Duration) -> Duration {
+        if self.takes_large_events {
+            usual
+        } else {
+            LONGEST
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::downstream::auth::Callers;
+    use crate::mcp::version::Era;
 
     #[test]
     fn clients_that_limit_events_get_their_stream_late() {
         let usual = Duration::from_secs(3);
         let patience = |agent: &'static str| {
-            let mut headers = HeaderMap::new();
-            headers.insert(USER_AGENT, agent.parse().unwrap());
-            (of_legacy(&headers, usual), of_modern(&headers))
+            let request = hyper::Request::builder().header("user-agent", agent);
+            let (parts, ()) = request.body(()).unwrap().into_parts();
+            let by = Requester::of(&Callers::new(&[1; 32]), &parts, Era::Legacy, false);
+            (by.head_patience(usual), by.head_patience(MODERN))
         };
         assert_eq!(patience("python-httpx2/2.16.2"), (LONGEST, LONGEST));
         for other in ["python-httpx/0.28.1", "node"] {

@@ -11,7 +11,7 @@ use super::body::Body;
 use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect, code};
 use crate::mcp::result;
-use crate::runner::seat::{Answer, Guard};
+use crate::runner::responder::{CallAnswer, DeliveryGuard};
 use crate::upstream::UpstreamError;
 use crate::upstream::wrapped::DiscoverError;
 
@@ -46,7 +46,7 @@ impl Rpc {
 
     /// How a call was answered. Its 404 would say that there is no such page, and clients lose the error
     /// behind it: -32601 is about `tools/call` only where raincheck says it.
-    pub(super) fn call_answer(id: &str, answer: Answer) -> Self {
+    pub(super) fn call_answer(id: &str, answer: CallAnswer) -> Self {
         let mut rpc = Self::answer(id, answer);
         if rpc.status == StatusCode::NOT_FOUND {
             rpc.status = StatusCode::OK;
@@ -55,12 +55,12 @@ impl Rpc {
     }
 
     /// How a request was answered.
-    pub(super) fn answer(id: &str, answer: Answer) -> Self {
+    pub(super) fn answer(id: &str, answer: CallAnswer) -> Self {
         match answer {
-            Answer::Result(result) => Self::result(id, result.get()),
-            Answer::Failed(failure) => Self::failure(id, failure),
-            Answer::StoreUnavailable(effect) => Self::store_lost(id, effect),
-            Answer::Error(error) => {
+            CallAnswer::Result(result) => Self::result(id, result.get()),
+            CallAnswer::Failed(failure) => Self::failure(id, failure),
+            CallAnswer::StoreUnavailable(effect) => Self::store_lost(id, effect),
+            CallAnswer::Error(error) => {
                 let json = result::error_for_client(error.error);
                 let mut rpc = Self::upstream_error(id, &json, error.status);
                 rpc.www_authenticate = error.www_authenticate;
@@ -70,15 +70,15 @@ impl Rpc {
     }
 
     /// The same for a legacy client: the server's errors word for word, and on 200 as they came.
-    pub(super) fn legacy_answer(id: &str, answer: Answer) -> Self {
+    pub(super) fn legacy_answer(id: &str, answer: CallAnswer) -> Self {
         match answer {
-            Answer::Error(error) if !matches!(error.status, 401 | 403) => {
+            CallAnswer::Error(error) if !matches!(error.status, 401 | 403) => {
                 Self::of(envelope::error(id, error.error.get()), StatusCode::OK)
             }
-            Answer::Error(_)
-            | Answer::Result(_)
-            | Answer::Failed(_)
-            | Answer::StoreUnavailable(_) => Self::answer(id, answer),
+            CallAnswer::Error(_)
+            | CallAnswer::Result(_)
+            | CallAnswer::Failed(_)
+            | CallAnswer::StoreUnavailable(_) => Self::answer(id, answer),
         }
     }
 
@@ -164,7 +164,7 @@ impl Rpc {
     }
 
     /// The guard is told once the response was handed to the connection.
-    pub(super) fn guarded(self, guard: Option<Guard>) -> Response<Body> {
+    pub(super) fn guarded(self, guard: Option<DeliveryGuard>) -> Response<Body> {
         let body = Body::Ready {
             bytes: Some(Bytes::from(self.json)),
             guard,
@@ -200,7 +200,7 @@ fn status_of(number: i64) -> StatusCode {
 pub(super) fn undecided(id: &RawValue, error: DiscoverError) -> Response<Body> {
     match error {
         DiscoverError::Unauthorized(error) | DiscoverError::Refused(error) => {
-            Rpc::answer(id.get(), Answer::Error(error))
+            Rpc::answer(id.get(), CallAnswer::Error(error))
         }
         DiscoverError::Failed(failure) => Rpc::failure(id.get(), failure),
     }

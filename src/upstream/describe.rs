@@ -94,14 +94,7 @@ impl Upstream {
     pub fn has_initialized(&self, caller: [u8; 16], answer: &str) {
         let object = Object::parse(answer).unwrap_or_default();
         let result = object.get_object("result").unwrap_or_default();
-        let member = |key| result.get(key).map(ToOwned::to_owned);
-        if let Some(capabilities) = member("capabilities") {
-            let words = Discovered {
-                capabilities,
-                server_info: member("serverInfo"),
-                instructions: member("instructions"),
-                supported_versions: None,
-            };
+        if let Some(words) = Discovered::of_initialize(&result) {
             let whose = self.whose(caller);
             self.known.note_said(Era::Legacy, whose, &Arc::new(words));
         }
@@ -121,7 +114,10 @@ impl Upstream {
         credentials: Option<HeaderValue>,
     ) -> Result<Discovered, DiscoverError> {
         let params = translate::own_params("{}", &[]);
-        let outgoing = own(caller, credentials, "server/discover", params, "{}".into());
+        let outgoing = Outgoing {
+            credentials,
+            ..Outgoing::new(caller, "server/discover", params)
+        };
         let result = self.ask(Era::Modern, outgoing).await?;
         let object = Object::parse(result.get()).unwrap_or_default();
         let member = |key| object.get(key).map(ToOwned::to_owned);
@@ -155,15 +151,9 @@ impl Upstream {
         };
         let lease = sessions.check_out(&key, credentials.as_ref()).await;
         let lease = lease.map_err(DiscoverError::from)?;
-        let session = &lease.session;
-        let discovered = Discovered {
-            capabilities: session.capabilities.clone(),
-            server_info: session.server_info.clone(),
-            instructions: session.instructions.clone(),
-            supported_versions: None,
-        };
+        let described = lease.session.described().cloned();
         lease.give_back();
-        Ok(Arc::new(discovered))
+        described.ok_or(DiscoverError::Failed(INVALID_WORDS))
     }
 
     /// The caller's tools, listed at most once a minute and anew after a change.
@@ -205,13 +195,11 @@ impl Upstream {
                 None => &[],
             };
             let params = translate::own_params(&declared, page);
-            let outgoing = own(
-                caller,
-                credentials.clone(),
-                "tools/list",
-                params,
-                Arc::clone(&capabilities),
-            );
+            let outgoing = Outgoing {
+                credentials: credentials.clone(),
+                capabilities: Arc::clone(&capabilities),
+                ..Outgoing::new(caller, "tools/list", params)
+            };
             let result = self.ask(era, outgoing).await?;
             cursor = tools
                 .add_page(&result)
@@ -245,30 +233,5 @@ impl Upstream {
             }
         }
         Err(DiscoverError::Failed(INVALID_WORDS))
-    }
-}
-
-fn own(
-    caller: [u8; 16],
-    credentials: Option<HeaderValue>,
-    method: &str,
-    params: String,
-    capabilities: Arc<str>,
-) -> Outgoing {
-    Outgoing {
-        caller,
-        credentials,
-        method: method.into(),
-        params: params.into(),
-        capabilities,
-        name: None,
-        param_headers: [].into(),
-        headers: [].into(),
-        wants_progress: false,
-        log_level: None,
-        retry: None,
-        answer_patience: None,
-        native_task: false,
-        pin: None,
     }
 }

@@ -5,6 +5,7 @@ use serde_json::value::RawValue;
 use super::no_session::NoSession;
 use super::port::UpstreamError;
 use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::mcp::json::Object;
 
 /// What the server says of itself, in its own words.
 #[derive(Debug, Clone)]
@@ -14,6 +15,19 @@ pub struct Discovered {
     pub instructions: Option<Box<RawValue>>,
     /// A modern server's list.
     pub supported_versions: Option<Box<RawValue>>,
+}
+
+impl Discovered {
+    /// From the result of an `initialize`.
+    pub(super) fn of_initialize(result: &Object<'_>) -> Option<Self> {
+        let member = |key| result.get(key).map(ToOwned::to_owned);
+        Some(Self {
+            capabilities: member("capabilities")?,
+            server_info: member("serverInfo"),
+            instructions: member("instructions"),
+            supported_versions: None,
+        })
+    }
 }
 
 /// Why the server could not be asked about itself.

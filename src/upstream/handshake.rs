@@ -1,5 +1,5 @@
-//! An `initialize` of our own: what a modern server's answer to it says of sessions of legacy clients, and how
-//! long that is believed. What a client's own `initialize` is answered with may say something of the client only.
+//! What a modern server's answer to an `initialize` of raincheck's own says of sessions of legacy clients, and
+//! how long that is believed. The answer to a client's own `initialize` may be about that client only.
 
 use std::time::Duration;
 
@@ -8,17 +8,14 @@ use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::heard::{self, Heard, Message};
 use super::http::RequestBody;
+use super::initialize::{self, NotInitialized};
 use super::origin::{FIRST_WORDS, Origin};
-use super::translate;
 use super::turns::Turns;
 use crate::lock::Mutex;
 use crate::mcp::error::code;
 use crate::mcp::headers::SESSION_ID;
-use crate::mcp::json::Writer;
 use crate::mcp::result;
-use crate::mcp::version::LEGACY_NEWEST;
 
 /// A server that answered in words of MCP is asked again after this: it may be another one by then.
 const REMEMBERED: Duration = Duration::from_mins(10);
@@ -120,46 +117,24 @@ pub(super) async fn ask_in_time(
     asked.ok().flatten()
 }
 
-/// The params of an `initialize` of raincheck's own.
-pub(super) fn params() -> String {
-    let mut params = Writer::object();
-    params
-        .str("protocolVersion", LEGACY_NEWEST)
-        .raw("capabilities", "{}")
-        .raw("clientInfo", &translate::client_info());
-    params.end()
-}
-
 async fn ask(origin: &Origin, credentials: Option<&HeaderValue>) -> Option<Said> {
-    let body = translate::request(&origin.next_id(), "initialize", &params());
-    let sent = origin.send(origin.post(credentials), RequestBody::json(body));
-    let response = sent.await.ok()?;
-    let session = response.headers().get(SESSION_ID).cloned();
-    let mut messages = match heard::judge(response, origin.message_bytes_max).await {
-        Heard::Messages(messages) => messages,
-        Heard::Error(error) => {
-            let is_about_it = StatusCode::from_u16(error.status).is_ok_and(is_about_it);
-            return is_about_it.then(|| refused(&error.error)).flatten();
+    match initialize::post(origin, credentials, "{}").await {
+        Ok(initialized) => {
+            if let Some(session) = initialized.session_id {
+                let end = origin.delete(credentials).header(SESSION_ID, session);
+                // A server that cannot be told forgets it by itself.
+                let _ = origin.send(end, RequestBody::empty()).await;
+            }
+            Some(Said::Taken)
         }
-        Heard::Refused { status, .. } => {
-            return is_about_it(status).then_some(Said::Unclear);
+        Err(NotInitialized::Error(error)) => {
+            let is_about_it = StatusCode::from_u16(error.status)
+                .is_ok_and(|status| status.is_success() || is_about_it(status));
+            is_about_it.then(|| refused(&error.error)).flatten()
         }
-        Heard::Later(_) => return None,
-    };
-    loop {
-        match messages.next().await.ok()?? {
-            Message::Result { .. } => break,
-            Message::Error { error, .. } => return refused(&error),
-            Message::Unreadable { .. } => return None,
-            Message::Primed | Message::Request { .. } | Message::Notification { .. } => {}
-        }
+        Err(NotInitialized::Refused { status, .. }) => is_about_it(status).then_some(Said::Unclear),
+        Err(NotInitialized::Failed(_) | NotInitialized::Later(_)) => None,
     }
-    if let Some(session) = session {
-        let end = origin.delete(credentials).header(SESSION_ID, session);
-        // A server that cannot be told forgets it by itself.
-        let _ = origin.send(end, RequestBody::empty()).await;
-    }
-    Some(Said::Taken)
 }
 
 /// What is about credentials or load says nothing of sessions.

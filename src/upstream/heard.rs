@@ -14,9 +14,9 @@ use serde_json::value::RawValue;
 
 use super::failures::{INVALID, RESET, TOO_DEEP, TOO_LARGE};
 use super::http::ResponseBody;
-use super::later;
 use super::port::UpstreamError;
 use super::refusal;
+use super::retry_after;
 use crate::mcp::error::Failure;
 use crate::mcp::json::{Fault, Object};
 use crate::mcp::scan::mend;
@@ -61,7 +61,7 @@ pub(super) async fn judge(response: Response<ResponseBody>, bytes_max: usize) ->
     let text = error_text(body).await;
     let is_refusal =
         status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE;
-    if is_refusal && let Some(pause) = later::pause(&head.headers) {
+    if is_refusal && let Some(pause) = retry_after::pause(&head.headers) {
         return Heard::Later(pause);
     }
     let www_authenticate = head.headers.get(WWW_AUTHENTICATE).cloned();
@@ -116,6 +116,8 @@ pub(super) struct Messages {
     /// What was read so far, while it may still be passed on as it is.
     unread: Option<Vec<u8>>,
     ended: bool,
+    /// Why nothing that can be read follows what is queued.
+    fault: Option<Failure>,
     /// Something in the stream could not be read, or was an answer to somebody else.
     junk: bool,
     /// The id of the last event that was taken: where to resume.
@@ -202,6 +204,7 @@ impl Messages {
             queue: VecDeque::new(),
             unread: None,
             ended: false,
+            fault: None,
             junk: false,
             last_event_id: None,
             retry: None,
@@ -244,10 +247,12 @@ impl Messages {
     /// `None` at the end. Cancel safe.
     pub(super) async fn peek(&mut self) -> Result<Option<(&str, bool)>, Failure> {
         while self.queue.is_empty() && !self.ended {
-            self.read_events().await?;
+            self.read_events().await;
         }
-        let next = self.queue.front();
-        Ok(next.map(|event| (event.data.as_str(), event.id.is_some())))
+        match (self.queue.front(), self.fault) {
+            (None, Some(fault)) => Err(fault),
+            (next, _) => Ok(next.map(|event| (event.data.as_str(), event.id.is_some()))),
+        }
     }
 
     /// The body as it came: what of it was read, and the rest. Only before the first message was
@@ -260,7 +265,7 @@ impl Messages {
     pub(super) async fn next_said(&mut self) -> Result<Option<Said>, Failure> {
         self.unread = None;
         while self.queue.is_empty() && !self.ended && self.is_stream() {
-            self.read_events().await?;
+            self.read_events().await;
         }
         if let Some(Queued { data, id }) = self.queue.pop_front() {
             let event_id = id.and_then(|id| id.to_str().ok().map(str::to_owned));
@@ -297,7 +302,7 @@ impl Messages {
                 return Ok(Some(data));
             }
             if self.ended {
-                return Ok(None);
+                return self.fault.map_or(Ok(None), Err);
             }
             match &mut self.form {
                 Form::Json => {
@@ -305,22 +310,22 @@ impl Messages {
                     let text = read_json(&mut self.body, self.bytes_max).await?;
                     return Ok(Some(text));
                 }
-                Form::Events(_) => self.read_events().await?,
+                Form::Events(_) => self.read_events().await,
             }
         }
     }
 
-    async fn read_events(&mut self) -> Result<(), Failure> {
+    async fn read_events(&mut self) {
         let Some(Ok(frame)) = self.body.frame().await else {
             // A cut stream is resumed by its last event id, if it had one.
             self.ended = true;
-            return Ok(());
+            return;
         };
         let Form::Events(decoder) = &mut self.form else {
-            return Ok(());
+            return;
         };
         let Ok(data) = frame.into_data() else {
-            return Ok(());
+            return;
         };
         if let Some(unread) = &mut self.unread {
             unread.extend_from_slice(&data);
@@ -342,10 +347,14 @@ impl Messages {
                 queue.push_back(Queued { data, id });
             }
         });
-        fed.map_err(|fault| match fault {
-            SseFault::TooLarge => TOO_LARGE,
-            SseFault::NotUtf8 => INVALID,
-        })
+        if let Err(fault) = fed {
+            // Events that came whole before one that cannot be read still count.
+            self.ended = true;
+            self.fault = Some(match fault {
+                SseFault::TooLarge => TOO_LARGE,
+                SseFault::NotUtf8 => INVALID,
+            });
+        }
     }
 }
 

@@ -205,14 +205,15 @@ impl Ear {
         let session = Arc::clone(&lease.session);
         let response = self
             .origin
-            .send(session.get(), RequestBody::empty())
+            .send(session.get(None), RequestBody::empty())
             .await
             .ok()?;
         let Heard::Messages(messages) = heard::judge(response, self.origin.message_bytes_max).await
         else {
             return None;
         };
-        let mut wanted = Wanted::of(&self.wish.filter, session.capabilities.get());
+        let described = session.described()?;
+        let mut wanted = Wanted::of(&self.wish.filter, described.capabilities.get());
         let mut taken = Vec::new();
         for uri in wanted.uris.iter().flatten() {
             let mut params = Writer::object();

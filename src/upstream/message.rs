@@ -1,25 +1,78 @@
-//! What a message of the server is about: which request of ours it answers, names or logs for; and how a
-//! question in it is answered.
+//! What a message of the server means for one request: its answer, its progress, its log, a question. And
+//! the messages that raincheck sends about a request.
 
 use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
+use super::heard::Message;
 use super::origin::Origin;
-use super::port::{Answer, Event, Outgoing};
+use super::port::{Answer, Event, Outgoing, Question, UpstreamError};
 use super::request_id::RequestId;
 use crate::mcp::envelope;
-use crate::mcp::json::Object;
+use crate::mcp::error::{RpcError, code};
+use crate::mcp::input::Kind;
+use crate::mcp::json::{Object, Writer};
 use crate::mcp::meta::is_at_least;
+
+/// What a message on the stream of one request means for that request.
+pub(super) enum About {
+    This(Event),
+    /// The server asks its client, or asks for a sign of life.
+    Asked {
+        id: Box<str>,
+        method: Box<str>,
+        params: Option<Box<RawValue>>,
+    },
+    /// An answer to another request.
+    Another,
+    /// Nothing that the request's client wants to hear.
+    Nothing,
+}
+
+/// What a message on the stream of the request with that id means for it.
+pub(super) fn about(
+    message: Message,
+    own: &RequestId,
+    request: &Outgoing,
+    origin: &Origin,
+) -> About {
+    let this = |event: Option<Event>| event.map_or(About::Nothing, About::This);
+    match message {
+        Message::Result { id, result } if own.is(&id) => About::This(Event::Result(result)),
+        Message::Error { id, error } if is_answer(&id, own) => {
+            About::This(Event::Error(UpstreamError::in_message(error)))
+        }
+        Message::Unreadable { id, failure, .. } if own.is(&id) => {
+            About::This(Event::Failed(failure))
+        }
+        Message::Result { .. } | Message::Error { .. } | Message::Unreadable { .. } => {
+            About::Another
+        }
+        Message::Notification { method, params } => {
+            note(origin, &method);
+            match (&*method, params) {
+                ("notifications/progress", Some(params)) => {
+                    let is_wanted = request.wants_progress && is_token(&params, own);
+                    this(is_wanted.then_some(Event::Progress(params)))
+                }
+                ("notifications/message", Some(params)) => this(log(params, request)),
+                _ => About::Nothing,
+            }
+        }
+        Message::Request { id, method, params } => About::Asked { id, method, params },
+        Message::Primed => About::Nothing,
+    }
+}
 
 /// Whether an error is the answer to that request. A server that could not read the request cannot
 /// know its id, and says null or a word of its own.
-pub(super) fn is_answer(id: &str, own: &RequestId) -> bool {
+fn is_answer(id: &str, own: &RequestId) -> bool {
     own.is(id) || id == "null" || id.starts_with('"')
 }
 
 /// Whether a progress notification speaks of that request.
-pub(super) fn is_token(params: &RawValue, id: &RequestId) -> bool {
+fn is_token(params: &RawValue, id: &RequestId) -> bool {
     let token = Object::parse(params.get())
         .ok()
         .and_then(|params| params.get("progressToken"));
@@ -27,8 +80,8 @@ pub(super) fn is_token(params: &RawValue, id: &RequestId) -> bool {
 }
 
 /// A log message, if the client asked for its level.
-pub(super) fn log(params: Option<Box<RawValue>>, outgoing: &Outgoing) -> Option<Event> {
-    log_at(outgoing.log_level.as_deref(), params?)
+pub(super) fn log(params: Box<RawValue>, request: &Outgoing) -> Option<Event> {
+    log_at(request.log_level.as_deref(), params)
 }
 
 /// A log message at or above a level; nothing where none was asked for.
@@ -54,6 +107,49 @@ pub(super) fn may_ask(method: &str) -> bool {
         method,
         "tools/call" | "prompts/get" | "resources/read" | "tasks/result"
     )
+}
+
+/// The question in a request of the server's; or what raincheck answers itself, where the client
+/// may not be asked that.
+pub(super) fn question(
+    id: &str,
+    method: &str,
+    params: Option<Box<RawValue>>,
+    may_ask: impl FnOnce(Kind) -> bool,
+) -> Result<Question, Answer> {
+    match Kind::of(method) {
+        Some(kind) if may_ask(kind) => Ok(Question {
+            id: id.into(),
+            method: method.into(),
+            params,
+        }),
+        None if method == "ping" => Err(Answer::Result("{}".into())),
+        _ => Err(refused(
+            code::METHOD_NOT_FOUND,
+            "The client does not answer this",
+        )),
+    }
+}
+
+/// The answer to a question while it cannot be told which request asks.
+pub(super) fn ambiguous() -> Answer {
+    refused(
+        code::INTERNAL,
+        "It cannot be told which call asks; the client was not asked",
+    )
+}
+
+fn refused(number: i64, message: &'static str) -> Answer {
+    Answer::Refused(RpcError::new(number, message).to_json().into())
+}
+
+/// Tells the server that nobody waits for the answer to the request with that id.
+pub(super) fn cancelled(id: &RequestId) -> String {
+    let mut params = Writer::object();
+    params
+        .raw("requestId", id.as_json())
+        .str("reason", "The client no longer waits");
+    envelope::notification("notifications/cancelled", &params.end())
 }
 
 pub(super) fn response(id: &str, answer: &Answer) -> String {

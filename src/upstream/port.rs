@@ -71,23 +71,32 @@ impl Outgoing {
         self.credentials.is_some() || forward::may_identify(&self.headers)
     }
 
-    /// What is left of a request that another process sent: what it still wants to hear.
-    pub fn adopted(caller: [u8; 16], capabilities: Arc<str>) -> Self {
+    /// A request with nothing but its params, for a caller who declares nothing.
+    pub fn new(caller: [u8; 16], method: &str, params: impl Into<Arc<str>>) -> Self {
         Self {
             caller,
             credentials: None,
-            method: "tools/call".into(),
-            params: "{}".into(),
-            capabilities,
+            method: method.into(),
+            params: params.into(),
+            capabilities: "{}".into(),
             name: None,
             param_headers: [].into(),
             headers: [].into(),
-            wants_progress: true,
+            wants_progress: false,
             log_level: None,
             retry: None,
             answer_patience: None,
             native_task: false,
             pin: None,
+        }
+    }
+
+    /// What is left of a call that another process sent: what it still wants to hear.
+    pub fn adopted(caller: [u8; 16], capabilities: Arc<str>) -> Self {
+        Self {
+            capabilities,
+            wants_progress: true,
+            ..Self::new(caller, "tools/call", "{}")
         }
     }
 }
@@ -124,6 +133,18 @@ pub enum Event {
     Failed(Failure),
 }
 
+impl Event {
+    /// Whether nothing follows.
+    pub fn is_last(&self) -> bool {
+        self.is_answer() || matches!(self, Self::Failed(_))
+    }
+
+    /// Whether it is the server's answer.
+    pub(super) fn is_answer(&self) -> bool {
+        matches!(self, Self::Result(_) | Self::Error(_))
+    }
+}
+
 /// An error answer of the wrapped server.
 #[derive(Debug, Clone)]
 pub struct UpstreamError {
@@ -132,6 +153,17 @@ pub struct UpstreamError {
     pub status: u16,
     /// `WWW-Authenticate`, where the answer had it.
     pub www_authenticate: Option<HeaderValue>,
+}
+
+impl UpstreamError {
+    /// The error of a JSON-RPC message, which came with HTTP 200 or over a line.
+    pub(super) fn in_message(error: Box<RawValue>) -> Self {
+        Self {
+            error,
+            status: 200,
+            www_authenticate: None,
+        }
+    }
 }
 
 /// A server-to-client request of a legacy server.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use hyper::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderValue};
 use hyper::http::request;
 use hyper::http::response::Parts;
-use hyper::{Method, Response, StatusCode};
+use hyper::{Method, Response};
 use serde_json::value::RawValue;
 use tokio::time::timeout;
 
@@ -17,16 +17,12 @@ use super::heard::{self, Heard, Messages};
 use super::hop;
 use super::http::{RequestBody, ResponseBody};
 use super::origin::{BOTH, EVENTS, JSON};
+use super::reconnect::{Reconnect, is_gone};
+use super::retry_after;
 use super::server::Server;
 use super::wrapped::Upstream;
 use crate::mcp::error::Failure;
 use crate::mcp::headers::LAST_EVENT_ID;
-
-/// Between attempts to come back to a stream that ended before its answer.
-const PAUSE: Duration = Duration::from_millis(500);
-const PAUSE_MAX: Duration = Duration::from_secs(10);
-/// For servers that want no pause, and end their streams at once.
-const PAUSE_MIN: Duration = Duration::from_millis(100);
 
 /// A stream that was come back to and says nothing for so long is asked for again: some servers tell
 /// what was missed, and nothing of what comes after.
@@ -155,17 +151,14 @@ impl Upstream {
         message_bytes_max: usize,
     ) -> Option<Box<Answering>> {
         let parts = resuming(parts, &point.event_id)?;
-        let mut pause = point.retry.unwrap_or(PAUSE);
+        let mut reconnect = Reconnect::to_answer(point.retry);
         loop {
-            tokio::time::sleep(bounded(pause)).await;
-            pause = (pause * 2).clamp(PAUSE, PAUSE_MAX);
+            tokio::time::sleep(reconnect.pause()).await;
             let Ok(response) = self.pass(parts.clone(), RequestBody::empty()).await else {
                 continue;
             };
             let status = response.status();
-            if let Some(later) = super::later::pause(response.headers()) {
-                pause = later;
-            }
+            reconnect.asked(retry_after::pause(response.headers()));
             match Messages::try_of(response, message_bytes_max) {
                 Ok((head, messages)) if messages.is_stream() => {
                     return Some(Box::new(Answering {
@@ -175,17 +168,12 @@ impl Upstream {
                     }));
                 }
                 Ok(_) => return None,
-                Err(_) if is_refusal(status) => return None,
+                Err(_) if is_gone(status) => return None,
                 // Another stream is still open there, or a gateway is away for a moment.
                 Err(_) => {}
             }
         }
     }
-}
-
-/// How long a server is left alone that wants to be left alone for so long.
-fn bounded(pause: Duration) -> Duration {
-    pause.clamp(PAUSE_MIN, PAUSE_MAX)
 }
 
 fn resuming(parts: &request::Parts, event_id: &str) -> Option<request::Parts> {
@@ -197,28 +185,4 @@ fn resuming(parts: &request::Parts, event_id: &str) -> Option<request::Parts> {
     let event_id = HeaderValue::try_from(event_id).ok()?;
     parts.headers.insert(LAST_EVENT_ID, event_id);
     Some(parts)
-}
-
-fn is_refusal(status: StatusCode) -> bool {
-    matches!(
-        status,
-        StatusCode::BAD_REQUEST
-            | StatusCode::UNAUTHORIZED
-            | StatusCode::FORBIDDEN
-            | StatusCode::NOT_FOUND
-            | StatusCode::METHOD_NOT_ALLOWED
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_server_that_wants_no_pause_is_not_asked_without_one() {
-        let (none, short) = (Duration::ZERO, Duration::from_millis(250));
-        assert_eq!(bounded(none), PAUSE_MIN);
-        assert_eq!(bounded(short), short);
-        assert_eq!(bounded(Duration::MAX), PAUSE_MAX);
-    }
 }

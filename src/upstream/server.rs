@@ -11,6 +11,7 @@ use uuid::Uuid;
 use super::channel::{Channels, Limits, Sharing, Source};
 use super::client_session::registry::ClientSessions;
 use super::connect::{Connector, UrlError};
+use super::exchange::{borrowed_line, line, modern, session};
 use super::failures::LATER;
 use super::http::Http;
 use super::no_session::NoSession;
@@ -22,7 +23,6 @@ use super::settings::{SessionMode, Settings, Transport};
 use super::sse::Dialer;
 use super::stdio::child::Nursery;
 use super::stdio::spawner::Spawner;
-use super::{legacy, modern};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::version::Era;
 
@@ -109,9 +109,12 @@ impl Server {
         match (self.way(), era) {
             (Way::Posts(web), Era::Modern) => modern::begin(Arc::clone(&web.origin), outgoing),
             (Way::Posts(web), Era::Legacy) => {
-                legacy::begin(&web.origin, Arc::clone(&web.sessions), outgoing)
+                session::begin(&web.origin, Arc::clone(&web.sessions), outgoing)
             }
-            (Way::Lines(lines), era) => lines.begin(era, outgoing),
+            (Way::Lines(lines), era) => match outgoing.pin.as_ref().and_then(borrowed_line::line) {
+                Some(own) => borrowed_line::begin(own, outgoing),
+                None => line::begin(Arc::clone(lines.pool()), era, outgoing),
+            },
         }
     }
 

@@ -12,18 +12,19 @@ use async_trait::async_trait;
 use hyper::header::HeaderValue;
 use hyper::http::request;
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::client_session::needed::Needed;
+use super::discovered::Discovered;
+use super::hearers::Hearers;
 use super::http::RequestBody;
-use super::legacy::hearers::Hearers;
+use super::initialize::Initialized;
 use super::origin::Origin;
 use super::translate;
 use crate::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, SideEffect};
-use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
+use crate::mcp::headers::{LAST_EVENT_ID, PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::json::{Object, Writer, string};
 
 /// How long a server may take to take a message.
@@ -33,12 +34,9 @@ const TELL: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(super) struct Session {
     origin: Arc<Origin>,
-    id: Option<HeaderValue>,
-    version: HeaderValue,
-    credentials: Option<HeaderValue>,
-    pub(super) capabilities: Box<RawValue>,
-    pub(super) server_info: Option<Box<RawValue>>,
-    pub(super) instructions: Option<Box<RawValue>>,
+    stamp: Stamp,
+    /// What the server said of itself; `None` where it said that to somebody else.
+    described: Option<Arc<Discovered>>,
     log_level: Mutex<Option<Arc<str>>>,
     /// Other calls use it too.
     shared: bool,
@@ -49,6 +47,15 @@ pub(super) struct Session {
     beside: Beside,
     /// Where it is a client's own.
     needed: Needed,
+}
+
+/// What every request on a session bears.
+#[derive(Debug)]
+struct Stamp {
+    /// A server without sessions gives none.
+    id: Option<HeaderValue>,
+    version: HeaderValue,
+    credentials: Option<HeaderValue>,
 }
 
 /// What goes on beside a session's calls, until it ends.
@@ -97,14 +104,6 @@ impl Beside {
     }
 }
 
-/// What `initialize` was answered with, and by whom it was asked.
-#[derive(Debug)]
-pub(super) struct Initialized<'a> {
-    pub(super) result: &'a RawValue,
-    pub(super) id: Option<HeaderValue>,
-    pub(super) credentials: Option<&'a HeaderValue>,
-}
-
 /// What another process needs to use a session.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Passport {
@@ -135,14 +134,14 @@ impl Passport {
 impl Session {
     /// `None`: it needs credentials, and those are the caller's alone.
     pub(super) fn passport(&self) -> Option<Passport> {
-        if self.credentials.is_some() {
+        if self.stamp.credentials.is_some() {
             return None;
         }
-        let session = match &self.id {
+        let session = match &self.stamp.id {
             Some(id) => Some(id.to_str().ok()?.to_owned()),
             None => None,
         };
-        let version = self.version.to_str().ok()?.to_owned();
+        let version = self.stamp.version.to_str().ok()?.to_owned();
         Some(Passport {
             session,
             version,
@@ -172,40 +171,51 @@ impl Session {
         self.needed.set_elsewhere(false);
     }
 
-    /// What `initialize` answered.
-    pub(super) fn described(
+    /// A session that is not ours to close, and of which nothing is known.
+    fn new(
         origin: &Arc<Origin>,
         services: TaskTracker,
+        stamp: Stamp,
         declared: Arc<str>,
-        answer: Initialized<'_>,
         unasked: Box<dyn Unasked>,
-    ) -> Option<Self> {
-        let Initialized {
-            result,
-            id,
-            credentials,
-        } = answer;
-        let result = Object::parse(result.get()).ok()?;
-        let version = result.get("protocolVersion").and_then(string)?;
-        Some(Self {
+    ) -> Self {
+        Self {
             origin: Arc::clone(origin),
-            id,
-            version: HeaderValue::try_from(&*version).ok()?,
-            credentials: credentials.cloned(),
-            capabilities: result.get("capabilities")?.to_owned(),
-            server_info: result.get("serverInfo").map(ToOwned::to_owned),
-            instructions: result.get("instructions").map(ToOwned::to_owned),
+            stamp,
+            described: None,
             log_level: Mutex::default(),
             shared: false,
-            left: AtomicBool::new(false),
+            left: AtomicBool::new(true),
             declared,
             beside: Beside::new(services, unasked),
             needed: Needed::default(),
+        }
+    }
+
+    /// A session of ours, as the server answered our `initialize`.
+    pub(super) fn begun(
+        origin: &Arc<Origin>,
+        services: TaskTracker,
+        declared: Arc<str>,
+        initialized: Initialized,
+        credentials: Option<&HeaderValue>,
+        unasked: Box<dyn Unasked>,
+    ) -> Option<Self> {
+        let result = Object::parse(initialized.result.get()).ok()?;
+        let version = result.get("protocolVersion").and_then(string)?;
+        let stamp = Stamp {
+            id: initialized.session_id,
+            version: HeaderValue::try_from(&*version).ok()?,
+            credentials: credentials.cloned(),
+        };
+        Some(Self {
+            described: Some(Arc::new(Discovered::of_initialize(&result)?)),
+            left: AtomicBool::new(false),
+            ..Self::new(origin, services, stamp, declared, unasked)
         })
     }
 
-    /// A session that another process opened, and that is not ours before its call is; what the
-    /// server said of itself is not known.
+    /// A session that another process opened, and that is not ours before its call is.
     pub(super) fn carried_over(
         origin: &Arc<Origin>,
         services: TaskTracker,
@@ -214,45 +224,38 @@ impl Session {
         unasked: Box<dyn Unasked>,
     ) -> Option<Self> {
         let id = passport.session.as_deref().map(HeaderValue::try_from);
-        Some(Self {
-            origin: Arc::clone(origin),
+        let stamp = Stamp {
             id: id.transpose().ok()?,
             version: HeaderValue::try_from(&*passport.version).ok()?,
             credentials: None,
-            capabilities: RawValue::NULL.to_owned(),
-            server_info: None,
-            instructions: None,
-            log_level: Mutex::default(),
+        };
+        Some(Self {
             shared: passport.shared,
-            left: AtomicBool::new(true),
-            declared,
-            beside: Beside::new(services, unasked),
-            needed: Needed::default(),
+            ..Self::new(origin, services, stamp, declared, unasked)
         })
     }
 
-    /// A client's own. What the server said of itself was said to the client.
+    /// A client's own.
     pub(super) fn of_client(
         origin: &Arc<Origin>,
         services: TaskTracker,
         identity: Identity,
         unasked: Box<dyn Unasked>,
     ) -> Self {
-        Self {
-            origin: Arc::clone(origin),
+        let stamp = Stamp {
             id: identity.id,
             version: identity.version,
             credentials: identity.credentials,
-            capabilities: RawValue::NULL.to_owned(),
-            server_info: None,
-            instructions: None,
-            log_level: Mutex::default(),
+        };
+        Self {
             shared: true,
-            left: AtomicBool::new(true),
-            declared: "{}".into(),
-            beside: Beside::new(services, unasked),
-            needed: Needed::default(),
+            ..Self::new(origin, services, stamp, "{}".into(), unasked)
         }
+    }
+
+    /// What the server said of itself when the session began, where that was said to raincheck.
+    pub(super) fn described(&self) -> Option<&Arc<Discovered>> {
+        self.described.as_ref()
     }
 
     /// Whether it is a client's own: never ours to begin or to end.
@@ -267,7 +270,7 @@ impl Session {
     }
 
     pub(super) fn version(&self) -> &HeaderValue {
-        &self.version
+        &self.stamp.version
     }
 
     pub(super) fn needed(&self) -> &Needed {
@@ -285,11 +288,16 @@ impl Session {
     }
 
     pub(super) fn post(&self) -> request::Builder {
-        self.stamp(self.origin.post(self.credentials.as_ref()))
+        self.stamp(self.origin.post(self.stamp.credentials.as_ref()))
     }
 
-    pub(super) fn get(&self) -> request::Builder {
-        self.stamp(self.origin.get(self.credentials.as_ref()))
+    /// The request for an event stream: the session's own, or what followed that event.
+    pub(super) fn get(&self, after: Option<&HeaderValue>) -> request::Builder {
+        let request = self.stamp(self.origin.get(self.stamp.credentials.as_ref()));
+        match after {
+            Some(event_id) => request.header(LAST_EVENT_ID, event_id),
+            None => request,
+        }
     }
 
     pub(super) fn origin(&self) -> &Arc<Origin> {
@@ -319,12 +327,12 @@ impl Session {
     }
 
     pub(super) fn has_id(&self) -> bool {
-        self.id.is_some()
+        self.stamp.id.is_some()
     }
 
     fn stamp(&self, builder: request::Builder) -> request::Builder {
-        let builder = builder.header(PROTOCOL_VERSION, &self.version);
-        match &self.id {
+        let builder = builder.header(PROTOCOL_VERSION, &self.stamp.version);
+        match &self.stamp.id {
             Some(id) => builder.header(SESSION_ID, id),
             None => builder,
         }
@@ -364,15 +372,15 @@ impl Session {
     /// Ends it at the server, unless it was left to another process.
     pub(super) async fn close(&self) {
         self.beside.end();
-        let Some(id) = &self.id else { return };
+        let Some(id) = &self.stamp.id else { return };
         if self.left.load(Ordering::Acquire) {
             return;
         }
         let request = self
             .origin
-            .delete(self.credentials.as_ref())
+            .delete(self.stamp.credentials.as_ref())
             .header(SESSION_ID, id);
-        let request = request.header(PROTOCOL_VERSION, &self.version);
+        let request = request.header(PROTOCOL_VERSION, &self.stamp.version);
         let closing = self.origin.send(request, RequestBody::empty());
         let _ = tokio::time::timeout(Duration::from_secs(5), closing).await;
     }

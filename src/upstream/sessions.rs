@@ -14,21 +14,15 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use super::heard::{self, Heard, Message};
-use super::http::RequestBody;
-use super::legacy::standing::OwnStream;
+use super::failures::{INVALID_WORDS, UNREACHABLE};
+use super::initialize;
 use super::no_session::NoSession;
 use super::origin::{FIRST_WORDS, Origin};
-use super::port::UpstreamError;
-use super::session::{Initialized, Passport, Session};
+use super::session::{Passport, Session};
 use super::settings::SessionMode;
-use super::translate;
+use super::standing::OwnStream;
 use crate::lock::Mutex;
 use crate::mcp::envelope;
-use crate::mcp::error::{Failure, Reason, SideEffect};
-use crate::mcp::headers::SESSION_ID;
-use crate::mcp::json::Writer;
-use crate::mcp::version::LEGACY_NEWEST;
 
 /// An unused session is given up after this.
 const IDLE: Duration = Duration::from_mins(5);
@@ -186,7 +180,6 @@ impl Sessions {
         key: &Key,
         credentials: Option<&HeaderValue>,
     ) -> Result<Lease, NoSession> {
-        let unreachable = Failure::new(Reason::UpstreamUnreachable, SideEffect::None);
         let free = Arc::clone(&self.permits).try_acquire_owned();
         let permit = match free {
             Ok(permit) => permit,
@@ -194,13 +187,13 @@ impl Sessions {
                 self.close_oldest();
                 let waiting = Arc::clone(&self.permits).acquire_owned();
                 let waited = tokio::time::timeout(self.wait, waiting).await;
-                waited.ok().and_then(Result::ok).ok_or(unreachable)?
+                waited.ok().and_then(Result::ok).ok_or(UNREACHABLE)?
             }
         };
         let opening = self.initialize(key, credentials);
         let session = tokio::time::timeout(FIRST_WORDS, opening)
             .await
-            .map_err(|_| unreachable)??;
+            .map_err(|_| UNREACHABLE)??;
         let session = Arc::new(session.shared_by(self.mode == SessionMode::Caller));
         if self.mode == SessionMode::Caller {
             self.keep(key.clone(), Arc::clone(&session), permit);
@@ -310,63 +303,19 @@ impl Sessions {
         key: &Key,
         credentials: Option<&HeaderValue>,
     ) -> Result<Session, NoSession> {
-        let mut params = Writer::object();
-        params
-            .str("protocolVersion", LEGACY_NEWEST)
-            .raw("capabilities", &key.capabilities);
-        params.raw("clientInfo", &translate::client_info());
-        let id = self.origin.next_id();
-        let body = translate::request(&id, "initialize", &params.end());
-        let response = self
-            .origin
-            .send(self.origin.post(credentials), RequestBody::json(body))
-            .await?;
-        let session_id = response.headers().get(SESSION_ID).cloned();
-        let mut messages = match heard::judge(response, self.origin.message_bytes_max).await {
-            Heard::Messages(messages) => messages,
-            Heard::Error(error) => return Err(NoSession::Error(error)),
-            Heard::Refused { failure, .. } => {
-                return Err(Failure::new(failure.reason, SideEffect::None).into());
-            }
-            Heard::Later(pause) => return Err(NoSession::Later(pause)),
-        };
-        let invalid = || NoSession::Failed(Failure::new(Reason::UpstreamInvalid, SideEffect::None));
-        let result = loop {
-            let message = messages
-                .next()
-                .await
-                .map_err(|_| invalid())?
-                .ok_or_else(invalid)?;
-            match message {
-                Message::Result { result, .. } => break result,
-                Message::Error { error, .. } => {
-                    let error = UpstreamError {
-                        error,
-                        status: 200,
-                        www_authenticate: None,
-                    };
-                    return Err(NoSession::Error(error));
-                }
-                Message::Unreadable { .. } => return Err(invalid()),
-                Message::Primed | Message::Request { .. } | Message::Notification { .. } => {}
-            }
-        };
-        self.origin.http.finish(messages.into_body());
-        let answer = Initialized {
-            result: &result,
-            id: session_id,
-            credentials,
-        };
-        let session = Session::described(
+        let initialized = initialize::post(&self.origin, credentials, &key.capabilities).await?;
+        let session = Session::begun(
             &self.origin,
             self.services.clone(),
             Arc::clone(&key.capabilities),
-            answer,
+            initialized,
+            credentials,
             Box::<OwnStream>::default(),
         )
-        .ok_or_else(invalid)?;
+        .ok_or(NoSession::Failed(INVALID_WORDS))?;
         let ready = envelope::notification("notifications/initialized", "{}");
-        session.tell(ready).await.map_err(|_| invalid())?;
+        let told = session.tell(ready).await;
+        told.map_err(|_| NoSession::Failed(INVALID_WORDS))?;
         Ok(session)
     }
 

@@ -163,20 +163,8 @@ mod tests {
 
     fn outgoing(params: &str) -> Outgoing {
         Outgoing {
-            caller: [0; 16],
-            credentials: None,
-            method: "tools/call".into(),
-            params: params.into(),
-            capabilities: "{}".into(),
-            name: None,
-            param_headers: [].into(),
-            headers: [].into(),
             wants_progress: true,
-            log_level: None,
-            retry: None,
-            answer_patience: None,
-            native_task: false,
-            pin: None,
+            ..Outgoing::new([0; 16], "tools/call", params)
         }
     }
 

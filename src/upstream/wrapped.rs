@@ -15,6 +15,7 @@ use super::channel::session::Session;
 pub use super::channel::sessions::Line;
 pub use super::connect::UrlError;
 pub use super::discovered::{DiscoverError, Discovered};
+use super::exchange::{native_task, session as session_exchange};
 use super::failures::INVALID_WORDS;
 use super::forward::ClientHeaders;
 use super::http::{RequestBody, ResponseBody};
@@ -26,7 +27,6 @@ use super::port::{Exchange, Outgoing};
 use super::probe;
 use super::server::{Server, Way};
 pub use super::settings::{SessionMode, Settings, Transport};
-use super::{legacy, native};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::version::Era;
 
@@ -246,7 +246,7 @@ impl Upstream {
         let (method, credentials) = (Arc::clone(&outgoing.method), outgoing.credentials.clone());
         let exchange = if outgoing.native_task && era == Era::Legacy {
             let server = self.server.clone();
-            native::legacy::begin(Arc::new(move |one| server.begin(era, one)), outgoing)
+            native_task::legacy::begin(Arc::new(move |one| server.begin(era, one)), outgoing)
         } else {
             self.server.begin(era, outgoing)
         };
@@ -258,7 +258,7 @@ impl Upstream {
     pub fn follow(&self, call: &Outgoing, answer: &RawValue) -> Option<Exchange> {
         let server = self.server.clone();
         let begin = Arc::new(move |one| server.begin(Era::Modern, one));
-        native::modern::follow(begin, call, answer)
+        native_task::modern::follow(begin, call, answer)
     }
 
     /// Carries on a call that another process sent to a server that still runs it. `None`: the
@@ -266,7 +266,7 @@ impl Upstream {
     pub fn adopt(&self, caller: [u8; 16], resume_point: &str) -> Option<Exchange> {
         match self.server.way() {
             Way::Posts(web) => {
-                legacy::adopt(&web.sessions, &web.client_sessions, caller, resume_point)
+                session_exchange::adopt(&web.sessions, &web.client_sessions, caller, resume_point)
             }
             Way::Lines(_) => None,
         }

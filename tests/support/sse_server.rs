@@ -439,6 +439,13 @@ impl Script {
                 let bytes = Bytes::from_static(b"data: \xff\xfe\n\n");
                 let _ = self.lines[&line].try_send(bytes);
             }
+            "last_words" => {
+                let answer = json!({"content": [{"type": "text", "text": "last"}]});
+                let answer = json!({"jsonrpc": "2.0", "id": id, "result": answer});
+                let mut frame = format!("data: {answer}\n\n").into_bytes();
+                frame.extend_from_slice(b"data: \xff\xfe\n\n");
+                let _ = self.lines[&line].try_send(frame.into());
+            }
             "long" => {
                 let bytes = arguments["bytes"]
                     .as_u64()
@@ -458,5 +465,4 @@ impl Script {
     }
 }
 
-const TOOLS: &str =
-    "echo line hold release progress ask changed junk twice wrong_id unreadable not_utf8 long cut";
+const TOOLS: &str = "echo line hold release progress ask changed junk twice wrong_id unreadable not_utf8 last_words long cut";

@@ -163,6 +163,19 @@ async fn sizes_are_limited() {
 }
 
 #[tokio::test]
+async fn an_answer_counts_though_what_follows_in_its_frame_is_too_large() {
+    for era in BOTH {
+        let long = "x".repeat(3000);
+        let frame = format!("data: {{\"id\":ID,\"result\":{{}}}}\n\ndata: {long}\n\n");
+        let server = Server::start(Reply::sse(&frame)).await;
+        let mut settings = settings(server.url());
+        settings.message_bytes_max = 2000;
+        let upstream = Upstream::new(&settings, TaskTracker::new()).unwrap();
+        assert_eq!(outcome(&upstream, era).await, "result {}", "{era:?}");
+    }
+}
+
+#[tokio::test]
 async fn nobody_there_has_no_effect() {
     for era in BOTH {
         let upstream = Upstream::new(&settings("http://127.0.0.1:9"), TaskTracker::new()).unwrap();

@@ -7,22 +7,22 @@ use hyper::{HeaderMap, Response};
 use serde_json::value::RawValue;
 
 use super::super::body::Body;
-use super::super::claims;
+use super::super::inbound::idempotency;
+use super::super::inbound::requester::{ASKABLE, Requester};
 use super::super::legacy::pushes::SessionKey;
-use super::super::legacy::words::Request;
 use super::super::proxy::Shared;
 use super::super::reply::{Rpc, undecided};
-use super::super::tools::TOOLS_PATIENCE;
-use super::asker::Asker;
+use super::super::{claims, tools};
 use super::{delivery, progress};
 use crate::mcp::error::{RpcError, code};
 use crate::mcp::json::{Object, is_object};
+use crate::mcp::request::Request;
 use crate::mcp::tasks_2025::{Wish, created};
 use crate::mcp::tools::{OwnTask, Tool};
 use crate::mcp::version::Era;
-use crate::runner::claim::{Claim, NotClaimed};
-use crate::runner::seat::{Answer, Guard, Reply};
-use crate::runner::{Announce, Call};
+use crate::runner::claim::{CallClaim, NotClaimed};
+use crate::runner::responder::{CallAnswer, DeliveryGuard, Reply};
+use crate::runner::{Announce, CallSpec};
 use crate::task::id::TaskId;
 use crate::task::policy::{InputWhen, Mode, Plan, Rule};
 use crate::task::state::Status;
@@ -33,10 +33,6 @@ const RETENTION_MS_MIN: u64 = 1_000;
 
 /// And at most so many times as long as the operator's own `retention`.
 const RETENTIONS_MAX: u64 = 24;
-
-/// What the server may ask the client in the course of a task. What this client can answer was said
-/// in its `initialize`, maybe to another replica: what it cannot, it refuses.
-const ASKABLE: &str = r#"{"elicitation":{},"sampling":{},"roots":{}}"#;
 
 /// Of two members of one name, two readers could take different ones.
 const RESERVED: [&str; 4] = ["_meta", "name", "arguments", "task"];
@@ -52,15 +48,15 @@ pub(in crate::downstream) struct Sent {
 /// knows no such session.
 pub(super) fn on_session(
     front: &Shared,
+    by: &Requester,
     headers: &HeaderMap,
-    asker: &Asker,
     request: &Request<'_>,
 ) -> Option<Sent> {
-    let caller = *asker.caller.as_bytes();
+    let caller = *by.caller.as_bytes();
     let session = front.upstream.client_session(headers, caller)?;
     let outgoing = Outgoing {
         caller,
-        credentials: asker.credentials.clone(),
+        credentials: by.credentials.clone(),
         method: request.method.as_ref().into(),
         params: request.params_text.into(),
         capabilities: ASKABLE.into(),
@@ -82,7 +78,7 @@ pub(super) fn on_session(
 
 pub(super) async fn answer(
     front: &Shared,
-    asker: &Asker,
+    by: &Requester,
     request: &Request<'_>,
     send: impl FnOnce() -> Option<Sent>,
 ) -> Option<Response<Body>> {
@@ -101,10 +97,10 @@ pub(super) async fn answer(
     if let Err(error) = check(&request.params) {
         return refuse(&error);
     }
-    if let Err(error) = front.upstream.era(asker.credentials.clone()).await {
+    if let Err(error) = front.upstream.era(by.credentials.clone()).await {
         return Some(undecided(request.id, error));
     }
-    let known = known(front, asker, &name).await;
+    let known = known(front, by, &name).await;
     let is_theirs = front.settings.pass_native_tasks && known.own_task != OwnTask::Never;
     if is_theirs {
         return None;
@@ -112,7 +108,7 @@ pub(super) async fn answer(
     if rule.mode == Mode::Never && !known.requires_task() {
         return refuse(&never_a_task());
     }
-    let claim = match claims::of_legacy(request, &asker.claimant(), rule) {
+    let claim = match idempotency::claim_of_legacy(request, by, rule) {
         Ok(claim) => claim,
         Err(error) => return refuse(&error),
     };
@@ -121,15 +117,15 @@ pub(super) async fn answer(
         let must_not_pass = rule.require_tasks && front.upstream.speaks_http();
         return must_not_pass.then(|| Rpc::busy(id).on_session().into_response());
     };
-    claims::hide_key(&mut outgoing);
+    idempotency::hide_key(&mut outgoing);
     outgoing.native_task = known.requires_task() && era == Era::Legacy;
     outgoing.answer_patience = rule.input_timeout_ms.map(Duration::from_millis);
-    let call = Call {
-        caller: asker.caller,
+    let call = CallSpec {
+        caller: by.caller,
         era,
-        face: Era::Legacy,
+        client_era: Era::Legacy,
         announce: Announce::Task,
-        digest: request.digest(),
+        digest: idempotency::digest(request),
         outgoing,
         rule: Rule {
             retention_ms: retention_ms(wish, rule),
@@ -140,14 +136,14 @@ pub(super) async fn answer(
         },
         progress_token: None,
         repeatable: known.repeatable && front.settings.trust_annotations,
-        listed: asker.is_somebody,
+        listed: by.has_credentials,
         session: None,
     };
-    let (made, guard) = match make(front, asker.key, (claim, call), &request.params).await {
+    let (made, guard) = match make(front, by.session, (claim, call), &request.params).await {
         Ok(made) => made,
         Err(why) => return Some(why.answer(request.id).on_session().into_response()),
     };
-    delivery::follow(front, asker, made.id, Status::Working);
+    delivery::follow(front, by, made.id, Status::Working);
     Some(Rpc::result(id, &made.created).guarded(Some(guard)))
 }
 
@@ -162,7 +158,7 @@ struct Made {
 enum NotMade {
     Refused(NotClaimed),
     /// With an error; or with what the same call came to, which was none before and has ended.
-    Answered(Answer),
+    Answered(CallAnswer),
     Lost,
 }
 
@@ -179,17 +175,17 @@ impl NotMade {
 async fn make(
     front: &Shared,
     by: Option<SessionKey>,
-    (claim, call): (Option<Claim>, Call),
+    (claim, call): (Option<CallClaim>, CallSpec),
     params: &Object<'_>,
-) -> Result<(Made, Guard), NotMade> {
+) -> Result<(Made, DeliveryGuard), NotMade> {
     let lifetime = Duration::from_millis(call.rule.max_duration_ms);
     let begun = claims::begin(front, claim, call).await;
     let mut client = begun.map_err(NotMade::Refused)?;
     loop {
         match client.next().await {
-            Some(Reply::Answer(Answer::Result(result))) => {
+            Some(Reply::Answer(CallAnswer::Result(result))) => {
                 let Some(made) = made(&result) else {
-                    return Err(NotMade::Answered(Answer::Result(result)));
+                    return Err(NotMade::Answered(CallAnswer::Result(result)));
                 };
                 if let Some(token) = progress::token(params) {
                     let read = progress::Read { task: made.id, by };
@@ -231,15 +227,10 @@ fn check(params: &Object<'_>) -> Result<(), RpcError> {
 }
 
 /// What the server says of the tool. A list that cannot be had says nothing.
-async fn known(front: &Shared, asker: &Asker, name: &str) -> Tool {
-    let caller = *asker.caller.as_bytes();
-    let tools = front
-        .upstream
-        .tools(caller, asker.credentials.clone(), ASKABLE.into());
-    match tokio::time::timeout(TOOLS_PATIENCE, tools).await {
-        Ok(Ok(tools)) => tools.get(name).cloned().unwrap_or_default(),
-        Ok(Err(_)) | Err(_) => Tool::default(),
-    }
+async fn known(front: &Shared, by: &Requester, name: &str) -> Tool {
+    let tools = tools::listed(front, by, ASKABLE).await;
+    let known = tools.as_ref().and_then(|tools| tools.get(name));
+    known.cloned().unwrap_or_default()
 }
 
 /// How long the finished task stays: what was asked for, within limits.

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 use tokio::time::{Duration, Instant, sleep, sleep_until};
 
+use super::super::inbound::requester::Requester;
 use super::super::keep_alive::KEEP_ALIVE;
 use super::super::legacy::pushes::SessionKey;
 use super::super::proxy::Shared;
-use super::asker::Asker;
 use super::deliveries::{OnResult, Session, owned};
 use super::said::{self, Stream};
 use super::{progress, question};
@@ -53,11 +53,11 @@ pub(super) fn put_on_result(front: &Shared, question: &question::Question<'_>) -
     })
 }
 
-/// The asker's session is told of this open task from here on. It knows of this status.
-pub(super) fn follow(front: &Shared, asker: &Asker, id: TaskId, status: Status) {
-    let Some(key) = asker.key else { return };
+/// The requester's session is told of this open task from here on. It knows of this status.
+pub(super) fn follow(front: &Shared, by: &Requester, id: TaskId, status: Status) {
+    let Some(key) = by.session else { return };
     let mut table = front.deliveries.table();
-    let Some(session) = table.session(key, asker.caller) else {
+    let Some(session) = table.session(key, by.caller) else {
         return;
     };
     if session.tasks.len() >= TASKS_MAX && session.job.is_none() {
@@ -71,8 +71,8 @@ pub(super) fn follow(front: &Shared, asker: &Asker, id: TaskId, status: Status) 
 }
 
 /// This task has ended: where no job looks after it, it is forgotten here.
-pub(super) fn ended(front: &Shared, asker: &Asker, id: TaskId) {
-    let Some(key) = asker.key else { return };
+pub(super) fn ended(front: &Shared, by: &Requester, id: TaskId) {
+    let Some(key) = by.session else { return };
     let mut table = front.deliveries.table();
     let Some(session) = table.sessions.get_mut(&key) else {
         return;

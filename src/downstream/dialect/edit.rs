@@ -12,11 +12,12 @@ use serde_json::value::RawValue;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::super::body::Body;
-use super::super::legacy::words::Request;
+use super::super::inbound::requester::Requester;
+use super::super::pass;
 use super::super::proxy::Shared;
-use super::super::{auth, pass};
 use super::native::NativeTools;
 use crate::mcp::json::{Object, set};
+use crate::mcp::request::Request;
 use crate::mcp::sse;
 use crate::mcp::tasks_2025::{Support, with_capabilities, with_support};
 use crate::task::id::Caller;
@@ -48,11 +49,11 @@ impl Edit {
     /// `None`: the answer to this request stays as it is.
     pub(in crate::downstream) fn of(
         front: &Shared,
-        headers: &HeaderMap,
+        by: &Requester,
         request: &Request<'_>,
     ) -> Option<Self> {
         let what = match &*request.method {
-            "initialize" if auth::is_somebody(headers) => What::Initialize(CAPABILITIES),
+            "initialize" if by.has_credentials => What::Initialize(CAPABILITIES),
             "initialize" => What::Initialize(CAPABILITIES_OF_NOBODY),
             "tools/list" => What::Tools(Arc::clone(&front.rules), Arc::clone(&front.native_tools)),
             _ => return None,
@@ -109,12 +110,12 @@ fn support(rule: &Rule, own: Option<&str>, keep_own: bool) -> Support {
 /// Passes a request on and edits what it is answered with.
 pub(in crate::downstream) async fn relay(
     front: &Shared,
+    by: &Requester,
     parts: Parts,
     body: Bytes,
     edit: Edit,
 ) -> Response<Body> {
     let answer = front.passing.token();
-    let caller = front.callers.of(&parts.headers);
     let bytes_max = usize::try_from(front.rules.result_bytes_max()).unwrap_or(usize::MAX);
     let body = RequestBody::Ready(Full::new(body));
     let mut answering = match front.upstream.relay(parts, body, bytes_max).await {
@@ -133,7 +134,7 @@ pub(in crate::downstream) async fn relay(
     if answering.is_stream() {
         let reading = Reading {
             front: Arc::clone(front),
-            caller,
+            caller: by.caller,
             head: head.headers.clone(),
             answering,
             edit,
@@ -148,7 +149,7 @@ pub(in crate::downstream) async fn relay(
     match answering.next().await {
         Ok(Some(said)) => {
             if edit.is_of_initialize() {
-                front.agreed.note(&caller, &head.headers, &said.text);
+                front.agreed.note(&by.caller, &head.headers, &said.text);
             }
             Response::from_parts(head, Body::ready(edit.apply(said.text)))
         }

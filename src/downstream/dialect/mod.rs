@@ -10,15 +10,15 @@ use hyper::http::request::Parts;
 use hyper::{HeaderMap, Response};
 
 use super::body::Body;
-use super::legacy::pushes::SessionKey;
-use super::legacy::words::{Request, Words};
+use super::inbound::requester::Requester;
+use super::legacy::words::Words;
 use super::proxy::Shared;
 use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::json::Object;
+use crate::mcp::request::Request;
 use crate::mcp::tasks_2025::Wish;
 use crate::mcp::version::LEGACY_NEWEST;
 
-mod asker;
 mod call;
 pub mod deliveries;
 mod delivery;
@@ -31,7 +31,6 @@ mod requests;
 mod result;
 mod said;
 
-pub(super) use asker::Asker;
 pub(super) use call::{Sent, only_as_task};
 pub(super) use edit::{Edit, relay};
 pub(super) use questions::answered;
@@ -44,7 +43,7 @@ pub(super) enum Looked {
 }
 
 /// Looks at a message of a client of a server of its era.
-pub(super) async fn look(front: &Shared, parts: &Parts, body: &Bytes) -> Looked {
+pub(super) async fn look(front: &Shared, by: &Requester, parts: &Parts, body: &Bytes) -> Looked {
     let headers = &parts.headers;
     let speaks = speaks(headers);
     // What a session agrees on is decided by its first answer.
@@ -54,20 +53,19 @@ pub(super) async fn look(front: &Shared, parts: &Parts, body: &Bytes) -> Looked 
     }
     let answered = match Words::of(body) {
         Words::Request(request) if speaks => {
-            let edit = Edit::of(front, headers, &request);
+            let edit = Edit::of(front, by, &request);
             if edit.is_some() {
                 return Looked::Pass(edit);
             }
-            let asker = Asker::of(front, headers);
-            answer(front, &asker, &request, || {
-                call::on_session(front, headers, &asker, &request)
+            answer(front, by, &request, || {
+                call::on_session(front, by, headers, &request)
             })
             .await
         }
         Words::Request(request) if request.method == "initialize" => {
-            return Looked::Pass(Edit::of(front, headers, &request));
+            return Looked::Pass(Edit::of(front, by, &request));
         }
-        Words::Answer(id, message) if speaks => answered(front, headers, id, &message).await,
+        Words::Answer(id, message) if speaks => answered(front, by, headers, id, &message).await,
         Words::Request(_) | Words::Answer(..) | Words::Notification(..) | Words::Other => None,
     };
     match answered {
@@ -80,25 +78,24 @@ pub(super) async fn look(front: &Shared, parts: &Parts, body: &Bytes) -> Looked 
 /// a call goes to the server.
 pub(super) async fn answer(
     front: &Shared,
-    asker: &Asker,
+    by: &Requester,
     request: &Request<'_>,
     send: impl FnOnce() -> Option<Sent>,
 ) -> Option<Response<Body>> {
     match &*request.method {
-        "tools/call" => Box::pin(call::answer(front, asker, request, send)).await,
+        "tools/call" => Box::pin(call::answer(front, by, request, send)).await,
         "tasks/get" | "tasks/cancel" | "tasks/list" => {
-            Box::pin(requests::answer(front, asker, request)).await
+            Box::pin(requests::answer(front, by, request)).await
         }
-        "tasks/result" => Box::pin(result::answer(front, asker, request)).await,
+        "tasks/result" => Box::pin(result::answer(front, by, request)).await,
         _ => None,
     }
 }
 
 /// A session's GET stream was opened here: what waits for it is said there.
-pub(super) fn stream_opened(front: &Shared, headers: &HeaderMap) {
-    let caller = front.callers.of(headers);
-    if let Some(key) = SessionKey::named(&caller, headers) {
-        delivery::opened(front, key);
+pub(super) fn stream_opened(front: &Shared, by: &Requester) {
+    if let Some(session) = by.session {
+        delivery::opened(front, session);
     }
 }
 

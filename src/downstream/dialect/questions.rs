@@ -6,10 +6,10 @@ use hyper::{HeaderMap, Response, StatusCode};
 use serde_json::value::RawValue;
 
 use super::super::body::Body;
+use super::super::inbound::requester::Requester;
 use super::super::proxy::Shared;
 use super::super::reply;
 use super::super::tasks::service::{ANSWER_BYTES_MAX, TaskError};
-use super::asker::Asker;
 use crate::mcp::error::RpcError;
 use crate::mcp::json::{Object, string};
 use crate::mcp::{input, tasks_2025};
@@ -21,6 +21,7 @@ use crate::task::view_2025;
 /// forgotten, as JSON-RPC has no answers to answers.
 pub(in crate::downstream) async fn answered(
     front: &Shared,
+    by: &Requester,
     headers: &HeaderMap,
     id: &RawValue,
     message: &Object<'_>,
@@ -32,15 +33,14 @@ pub(in crate::downstream) async fn answered(
         let error = RpcError::invalid_request("Invalid request: the answer is too large");
         return Some(reply::refusal(StatusCode::PAYLOAD_TOO_LARGE, &error));
     }
-    let asker = &Asker::of(front, headers);
     let cannot = message.get("error").is_some_and(input::cannot_be_asked);
-    if let Some(session) = asker.key
+    if let Some(session) = by.session
         && cannot
         && front.carried.is_for_others(session, &name)
     {
         return Some(reply::empty(StatusCode::ACCEPTED));
     }
-    let taken = take(front, asker, headers, (task, key), message).await;
+    let taken = take(front, by, headers, (task, key), message).await;
     Some(match taken {
         Ok(()) => reply::empty(StatusCode::ACCEPTED),
         Err(error) => reply::refusal(StatusCode::SERVICE_UNAVAILABLE, &error),
@@ -49,12 +49,12 @@ pub(in crate::downstream) async fn answered(
 
 async fn take(
     front: &Shared,
-    asker: &Asker,
+    by: &Requester,
     headers: &HeaderMap,
     (task, key): (TaskId, &str),
     message: &Object<'_>,
 ) -> Result<(), RpcError> {
-    let tasks = front.tasks_of(&asker.caller);
+    let tasks = front.tasks_of(&by.caller);
     let found = tasks.find_unannounced(task).await;
     let Some(loaded) = found.map_err(|_| store_is_away())? else {
         return Ok(());
@@ -74,7 +74,7 @@ async fn take(
     } else {
         let answers = BTreeMap::from([(key.into(), answer)]);
         tasks
-            .answer(loaded, answers, front.forwarded(headers))
+            .answer(loaded, answers, front.forwarded(by, headers))
             .await
     };
     match taken {

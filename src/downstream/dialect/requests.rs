@@ -3,28 +3,28 @@
 use hyper::Response;
 
 use super::super::body::Body;
-use super::super::legacy::words::Request;
+use super::super::inbound::requester::Requester;
 use super::super::proxy::Shared;
 use super::super::reply::Rpc;
 use super::super::tasks::cursor::{self, Position};
 use super::super::tasks::refusal::{Refusal, task_id};
 use super::super::tasks::service::{CancelOutcome, TaskError};
-use super::asker::Asker;
 use super::delivery;
 use crate::mcp::error::{RpcError, code};
 use crate::mcp::json::Object;
+use crate::mcp::request::Request;
 use crate::task::view_2025;
 
 /// `None`: the task is unknown here, and the server may have tasks of its own.
 pub(super) async fn answer(
     front: &Shared,
-    asker: &Asker,
+    by: &Requester,
     request: &Request<'_>,
 ) -> Option<Response<Body>> {
     let answered = match &*request.method {
-        "tasks/get" => get(front, asker, &request.params).await,
-        "tasks/cancel" => cancel(front, asker, &request.params).await,
-        _ => list(front, asker, &request.params).await,
+        "tasks/get" => get(front, by, &request.params).await,
+        "tasks/cancel" => cancel(front, by, &request.params).await,
+        _ => list(front, by, &request.params).await,
     };
     let rpc = match answered {
         Ok(result) => Rpc::result(request.id.get(), &result),
@@ -44,19 +44,19 @@ pub(super) fn refused(front: &Shared, id: &str, refusal: Refusal) -> Option<Rpc>
     })
 }
 
-async fn get(front: &Shared, asker: &Asker, params: &Object<'_>) -> Result<String, Refusal> {
-    let tasks = front.tasks_of(&asker.caller);
+async fn get(front: &Shared, by: &Requester, params: &Object<'_>) -> Result<String, Refusal> {
+    let tasks = front.tasks_of(&by.caller);
     let task = tasks.get(task_id(params)?).await?.task;
     if task.is_ended() {
-        delivery::ended(front, asker, task.id);
+        delivery::ended(front, by, task.id);
     } else {
-        delivery::follow(front, asker, task.id, task.status());
+        delivery::follow(front, by, task.id, task.status());
     }
     Ok(view_2025::task(&task, front.runner.ledger().now_ms()))
 }
 
-async fn cancel(front: &Shared, asker: &Asker, params: &Object<'_>) -> Result<String, Refusal> {
-    let tasks = front.tasks_of(&asker.caller);
+async fn cancel(front: &Shared, by: &Requester, params: &Object<'_>) -> Result<String, Refusal> {
+    let tasks = front.tasks_of(&by.caller);
     match tasks.cancel(task_id(params)?).await? {
         CancelOutcome::Cancelled(task) => {
             Ok(view_2025::task(&task, front.runner.ledger().now_ms()))
@@ -70,12 +70,12 @@ async fn cancel(front: &Shared, asker: &Asker, params: &Object<'_>) -> Result<St
 }
 
 /// The caller's own tasks, page by page. A caller without tasks here may have some at the server.
-async fn list(front: &Shared, asker: &Asker, params: &Object<'_>) -> Result<String, Refusal> {
+async fn list(front: &Shared, by: &Requester, params: &Object<'_>) -> Result<String, Refusal> {
     let has_others = front.settings.pass_native_tasks;
-    if !asker.is_somebody && has_others {
+    if !by.has_credentials && has_others {
         return Err(TaskError::Unknown.into());
     }
-    if !asker.is_somebody {
+    if !by.has_credentials {
         let message = "Method not found: only clients with credentials can list their tasks";
         return Err(RpcError::new(code::METHOD_NOT_FOUND, message).into());
     }
@@ -86,7 +86,7 @@ async fn list(front: &Shared, asker: &Asker, params: &Object<'_>) -> Result<Stri
         }
         Refusal::from(error)
     })?;
-    let page = front.tasks_of(&asker.caller).page(after).await?;
+    let page = front.tasks_of(&by.caller).page(after).await?;
     if page.has_none && has_others {
         return Err(TaskError::Unknown.into());
     }

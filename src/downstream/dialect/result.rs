@@ -12,16 +12,16 @@ use tokio::time::{Instant, Interval};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::super::body::Body;
+use super::super::inbound::requester::Requester;
 use super::super::keep_alive::keep_alive;
 use super::super::legacy::pushes::SessionKey;
-use super::super::legacy::words::Request;
 use super::super::proxy::Shared;
 use super::super::reply::{self, Rpc};
 use super::super::tasks::refusal::{Refusal, task_id};
-use super::asker::Asker;
 use super::said::{self, Stream};
 use super::{deliveries, delivery, progress, question, requests};
 use crate::mcp::error::RpcError;
+use crate::mcp::request::Request;
 use crate::mcp::{sse, tasks_2025};
 use crate::runner::watch::Watch;
 use crate::store::StoreError;
@@ -32,6 +32,9 @@ use crate::task::view_2025;
 /// What is carried here may still end in a way that says more, when raincheck is about to.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
+/// How long the head of an answer waits for the first word, where its client takes large events.
+const HEAD_PATIENCE: Duration = Duration::from_secs(3);
+
 /// How soon a store that did not answer is asked again, and whether the stream on which a question
 /// was said is still open.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -39,11 +42,11 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// `None`: the task is unknown here, and the server may have tasks of its own.
 pub(super) async fn answer(
     front: &Shared,
-    asker: &Asker,
+    by: &Requester,
     request: &Request<'_>,
 ) -> Option<Response<Body>> {
     let waited = match task_id(&request.params) {
-        Ok(task) => wait_for(front, asker, request.id, task).await,
+        Ok(task) => wait_for(front, by, request.id, task).await,
         Err(refusal) => Err(refusal),
     };
     match waited {
@@ -55,19 +58,19 @@ pub(super) async fn answer(
 /// Answers a request with the end of a task.
 async fn wait_for(
     front: &Shared,
-    asker: &Asker,
+    by: &Requester,
     id: &RawValue,
     task: TaskId,
 ) -> Result<Response<Body>, Refusal> {
-    let mut waiting = Waiting::begin(front, asker, id, task).await?;
-    if !asker.streams {
+    let mut waiting = Waiting::begin(front, by, id, task).await?;
+    if !by.reads_events {
         loop {
             if let Said::Answer(answer) = waiting.next().await {
                 return Ok(answer.into_response());
             }
         }
     }
-    let first = match tokio::time::timeout(asker.head_patience, waiting.next()).await {
+    let first = match tokio::time::timeout(by.head_patience(HEAD_PATIENCE), waiting.next()).await {
         Ok(Said::Answer(answer)) => return Ok(answer.into_response()),
         Ok(Said::Message(message)) => Some(message),
         Err(_elapsed) => None,
@@ -126,25 +129,25 @@ struct Waiting {
 impl Waiting {
     async fn begin(
         front: &Shared,
-        asker: &Asker,
+        by: &Requester,
         id: &RawValue,
         task: TaskId,
     ) -> Result<Self, Refusal> {
         // Watched before it is read, so that no change falls in between.
         let watch = front.runner.watches().watch(vec![task]);
-        let loaded = front.tasks_of(&asker.caller).get(task).await?;
+        let loaded = front.tasks_of(&by.caller).get(task).await?;
         if !loaded.task.is_ended() {
-            delivery::follow(front, asker, task, loaded.task.status());
+            delivery::follow(front, by, task, loaded.task.status());
         }
         let read = progress::Read {
             task,
-            by: asker.key,
+            by: by.session,
         };
         let mut waiting = Self {
             front: Arc::clone(front),
-            caller: asker.caller,
-            key: asker.key,
-            streams: asker.streams,
+            caller: by.caller,
+            key: by.session,
+            streams: by.reads_events,
             id: id.to_owned(),
             task,
             watch,

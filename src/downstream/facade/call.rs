@@ -21,7 +21,7 @@ use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::input;
 use crate::mcp::result::{self, ResultType};
 use crate::runner::pauses::Pauses;
-use crate::runner::seat::{Answer, Reply};
+use crate::runner::responder::{CallAnswer, Reply};
 use crate::upstream::Retry;
 
 /// Messages that wait for the client, beside the answer.
@@ -36,10 +36,8 @@ const LOOK: Duration = Duration::from_secs(16);
 
 impl Asked {
     /// Begins it. What is said ends with the answer, or without one where the client cancels. Dropped
-    /// before, the call runs on, as legacy calls do. `streams`: the client can hear more than the
-    /// answer.
-    pub(super) fn begin(mut self, streams: bool) -> Result<mpsc::Receiver<Said>, Rpc> {
-        self.streams = streams;
+    /// before, the call runs on, as legacy calls do.
+    pub(super) fn begin(self) -> Result<mpsc::Receiver<Said>, Rpc> {
         let front = Arc::clone(&self.front);
         let cancelled = CancellationToken::new();
         let running = Arc::clone(&front.facade.running);
@@ -180,15 +178,15 @@ impl Asked {
                 Some(Reply::Answer(answer)) => {
                     client.into_guard().announce();
                     return match answer {
-                        Answer::Result(result) => Ok(result),
-                        Answer::Error(mut error) => {
+                        CallAnswer::Result(result) => Ok(result),
+                        CallAnswer::Error(mut error) => {
                             error.error = words::error(&self.method, error.error);
                             Err(Rpc::error_as_it_is(id, error))
                         }
-                        Answer::Failed(Failure { reason, effect }) => {
+                        CallAnswer::Failed(Failure { reason, effect }) => {
                             Err(Rpc::failure(id, Failure::new(reason, effect_of(effect))))
                         }
-                        Answer::StoreUnavailable(effect) => {
+                        CallAnswer::StoreUnavailable(effect) => {
                             Err(Rpc::store_lost(id, effect_of(effect)))
                         }
                     };

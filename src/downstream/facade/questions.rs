@@ -112,7 +112,7 @@ async fn put_one(
     let version = &session.entry.version;
     let question = words::question(&id, &number, version, &method, object.get("params"));
     // A client that left its stream may still read the session's.
-    let is_said = asked.streams && say(said, question.clone()).await;
+    let is_said = asked.by.reads_events && say(said, question.clone()).await;
     let mut open = Open {
         pushes: &front.pushes,
         key: session.key(),

@@ -13,7 +13,7 @@ use super::asked::Asked;
 use super::questions::{self, Given, Unanswered};
 use super::said::Said;
 use crate::mcp::error::{Failure, Reason, SideEffect};
-use crate::runner::seat::{Answer, Client, Reply};
+use crate::runner::responder::{CallAnswer, Reply, Subscriber};
 use crate::task::id::TaskId;
 use crate::upstream::UpstreamError;
 
@@ -23,7 +23,7 @@ const TICKET_AGAIN: Duration = Duration::from_secs(1);
 /// The answer in place of the one that the call waits for, until it is announced.
 struct Ticket {
     rpc: Rpc,
-    client: Client,
+    client: Subscriber,
     task: TaskId,
 }
 
@@ -83,7 +83,7 @@ impl Asked {
         loop {
             match client.next().await? {
                 Reply::Relay(_) => {}
-                Reply::Answer(Answer::Result(ticket)) if ticket.get() != result.get() => {
+                Reply::Answer(CallAnswer::Result(ticket)) if ticket.get() != result.get() => {
                     return Some(Ticket {
                         rpc: Rpc::result(self.id.get(), ticket.get()),
                         client,

@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use super::super::body::Body;
+use super::super::inbound::requester::Requester;
 use super::super::legacy::pushes::SessionKey;
 use super::super::proxy::Shared;
 use super::super::reply::{self, Rpc};
@@ -145,7 +146,11 @@ impl Session {
     }
 
     /// The session that the request names.
-    pub(super) async fn find(front: &Shared, headers: &HeaderMap) -> Result<Self, Unfound> {
+    pub(super) async fn find(
+        front: &Shared,
+        by: &Requester,
+        headers: &HeaderMap,
+    ) -> Result<Self, Unfound> {
         let id = headers.get(SESSION_ID).ok_or(Unfound::Unnamed)?;
         let id = id.to_str().unwrap_or_default();
         // A server that has sessions by now has the client's, too.
@@ -153,8 +158,7 @@ impl Session {
         if has_sessions || !id.starts_with(PREFIX) {
             return Err(Unfound::Unknown);
         }
-        let caller = front.callers.of(headers);
-        let mut session = Self::load(front, id, caller)
+        let mut session = Self::load(front, id, by.caller)
             .await?
             .ok_or(Unfound::Unknown)?;
         session.renew(front).await?;

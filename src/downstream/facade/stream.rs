@@ -4,14 +4,14 @@
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt as _};
-use hyper::{HeaderMap, Response};
+use hyper::Response;
 use tokio::sync::mpsc;
 
-use super::super::accept::accepts_events;
 use super::super::body::Body;
+use super::super::inbound::requester::Requester;
 use super::super::keep_alive::keep_alive;
 use super::super::proxy::Shared;
-use super::super::{held, patience, reply};
+use super::super::{held, reply};
 use super::said::Said;
 use crate::mcp::sse;
 use crate::upstream::channel::session::Said as OnLine;
@@ -19,19 +19,18 @@ use crate::upstream::channel::session::Said as OnLine;
 /// How long the head waits for the first word, so that a challenge rides its own status.
 const HEAD_PATIENCE: Duration = Duration::from_secs(3);
 
-/// Held where it can be, so that its stream outlives its connection. The headers are the request's.
+/// Held where it can be, so that its stream outlives its connection.
 pub(in crate::downstream) async fn answer(
     front: &Shared,
+    by: &Requester,
     held: Option<held::Call>,
     said: mpsc::Receiver<Said>,
-    headers: &HeaderMap,
 ) -> Response<Body> {
     if let Some(call) = held {
-        let patience = call.head_patience(headers, HEAD_PATIENCE);
+        let patience = call.head_patience(by, HEAD_PATIENCE);
         return hold(front, call, said, patience).await;
     }
-    let patience = patience::of_legacy(headers, HEAD_PATIENCE);
-    respond(said, accepts_events(headers), patience).await
+    respond(said, by.reads_events, by.head_patience(HEAD_PATIENCE)).await
 }
 
 async fn hold(

@@ -5,14 +5,13 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use hyper::HeaderMap;
-use hyper::http::request::Parts;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use crate::downstream::accept::accepts_events;
+use crate::downstream::dialect;
+use crate::downstream::inbound::requester::Requester;
 use crate::downstream::legacy::pushes::SessionKey;
 use crate::downstream::proxy::Shared;
-use crate::downstream::{dialect, patience};
 use crate::mcp::envelope;
 use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::json::{Object, Writer};
@@ -23,10 +22,6 @@ use crate::task::policy::Rule;
 /// Clients of earlier revisions take an event without data for a message that is no JSON.
 const FIRST_WITH_PRIMING: &str = "2025-11-25";
 
-/// In the extensions of a request: its client has no connection that could be dropped without it.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::downstream) struct Piped;
-
 /// Whose call it is: only the same caller on the same session can come back to it.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
@@ -35,9 +30,9 @@ pub(super) struct Place {
 }
 
 impl Place {
-    pub(super) fn of(front: &Shared, headers: &HeaderMap) -> Option<Self> {
+    pub(super) fn of(by: &Requester, headers: &HeaderMap) -> Option<Self> {
         let session = headers.get(SESSION_ID)?.to_str().ok()?.into();
-        let caller = front.callers.of(headers);
+        let caller = by.caller;
         Some(Self { caller, session })
     }
 
@@ -67,28 +62,30 @@ impl Call {
     /// or one that shall become a task.
     pub(in crate::downstream) fn of(
         front: &Shared,
-        parts: &Parts,
+        by: &Requester,
+        headers: &HeaderMap,
         id: &RawValue,
         method: &str,
         params: &Object<'_>,
     ) -> Option<Self> {
         let cannot_be = method != "tools/call"
-            || dialect::wishes(&parts.headers, params)
-            || parts.extensions.get::<Piped>().is_some();
-        if cannot_be || !accepts_events(&parts.headers) {
+            || dialect::wishes(headers, params)
+            || by.is_piped
+            || !by.reads_events;
+        if cannot_be {
             return None;
         }
         let meta = params.get_object("_meta");
         let token = meta.and_then(|meta| meta.get(PROGRESS_TOKEN));
         let tool = params.get_str("name").unwrap_or_default();
         Some(Self {
-            place: Place::of(front, &parts.headers)?,
+            place: Place::of(by, headers)?,
             id: id.to_owned(),
             progress_token: token.map(ToOwned::to_owned),
             began: Instant::now(),
             rule: front.rules.for_tool(&tool).0.clone(),
             stop: std::future::ready(()).boxed(),
-            primes: primes(&parts.headers),
+            primes: primes(headers),
         })
     }
 
@@ -99,15 +96,11 @@ impl Call {
 
     /// How long the head of its answer waits for the first word. What its client hears of it while the
     /// server says nothing, it hears on a stream.
-    pub(in crate::downstream) fn head_patience(
-        &self,
-        headers: &HeaderMap,
-        usual: Duration,
-    ) -> Duration {
+    pub(in crate::downstream) fn head_patience(&self, by: &Requester, usual: Duration) -> Duration {
         if self.rule.heartbeat && self.progress_token.is_some() {
             return usual;
         }
-        patience::of_legacy(headers, usual)
+        by.head_patience(usual)
     }
 
     /// With what tells the server that nobody waits any more: a `notifications/cancelled` of the

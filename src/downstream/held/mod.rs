@@ -7,11 +7,12 @@
 use std::time::Duration;
 
 use hyper::http::request::Parts;
-use hyper::{HeaderMap, Method, Response, StatusCode};
+use hyper::{Method, Response, StatusCode};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::body::Body;
+use super::inbound::requester::Requester;
 use super::proxy::Shared;
 use super::reply;
 use crate::mcp::error::RpcError;
@@ -34,7 +35,7 @@ mod resume;
 mod takeover;
 mod words;
 
-pub(super) use call::{Call, Piped};
+pub(super) use call::Call;
 use call::{Place, primes};
 use entry::{Entry, Meaning};
 use event_id::PREFIX;
@@ -49,27 +50,32 @@ const STORE_PATIENCE: Duration = Duration::from_secs(5);
 const STORE_PAUSE: Duration = Duration::from_millis(500);
 
 /// A client waits for a request no more, by its notification. `false`: its call is not held here.
-pub(super) fn cancelled(front: &Shared, headers: &HeaderMap, id: &RawValue) -> bool {
-    Place::of(front, headers).is_some_and(|place| front.holds.cancelled(place.key(), id))
+pub(super) fn cancelled(front: &Shared, by: &Requester, id: &RawValue) -> bool {
+    by.session
+        .is_some_and(|session| front.holds.cancelled(session, id))
 }
 
 /// A client that comes back to a held call, wherever it runs. `None`: to something of the server's.
-pub(super) async fn resume(front: &Shared, parts: &Parts) -> Option<Response<Body>> {
+pub(super) async fn resume(
+    front: &Shared,
+    by: &Requester,
+    parts: &Parts,
+) -> Option<Response<Body>> {
     if parts.method != Method::GET {
         return None;
     }
     let last = parts.headers.get(LAST_EVENT_ID)?.to_str().ok()?;
     let behind = last.strip_prefix(PREFIX)?;
-    Some(Box::pin(replay(front, parts, behind)).await)
+    Some(Box::pin(replay(front, by, parts, behind)).await)
 }
 
-async fn replay(front: &Shared, parts: &Parts, behind: &str) -> Response<Body> {
+async fn replay(front: &Shared, by: &Requester, parts: &Parts, behind: &str) -> Response<Body> {
     let headers = &parts.headers;
     let read = || {
         let (hold, number) = behind.split_once('/')?;
         Some((TaskId::parse(hold)?, number.parse::<u64>().ok()?))
     };
-    let (Some((hold, number)), Some(place)) = (read(), Place::of(front, headers)) else {
+    let (Some((hold, number)), Some(place)) = (read(), Place::of(by, headers)) else {
         return unknown();
     };
     let log = Log::of(front, &place, hold);

@@ -19,6 +19,7 @@ use super::hold::hold_words;
 use super::reader::RETRY_MS;
 use super::words::{Relaying, Stage, Words, is_answer};
 use crate::downstream::body::Body;
+use crate::downstream::inbound::requester::Requester;
 use crate::downstream::pass::unreachable_upstream;
 use crate::downstream::proxy::Shared;
 use crate::mcp::headers::SESSION_ID;
@@ -34,11 +35,12 @@ const FIRST_PATIENCE: Duration = Duration::from_millis(500);
 
 pub(in crate::downstream) async fn post(
     front: &Shared,
+    by: &Requester,
     parts: Parts,
     body: Bytes,
     call: Call,
 ) -> Response<Body> {
-    let patience = call.head_patience(&parts.headers, HEAD_PATIENCE);
+    let patience = call.head_patience(by, HEAD_PATIENCE);
     let call = stoppable(front, &parts, call);
     let upstream = Arc::clone(&front.upstream);
     let bytes_max = call.bytes_max();

@@ -12,13 +12,13 @@ use hyper::{HeaderMap, Method, Response, StatusCode};
 use tokio::sync::mpsc;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::super::accept::accepts_events;
 use super::super::body::Body;
 use super::super::dialect::Edit;
+use super::super::inbound::requester::Requester;
 use super::super::keep_alive::keep_alive;
 use super::super::proxy::Shared;
 use super::super::reply::{self, Rpc, undecided};
-use super::super::{facade, held, patience};
+use super::super::{facade, held};
 use super::stream::{Place, Source, read};
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::headers::SESSION_ID;
@@ -38,12 +38,12 @@ const HANDSHAKE_PATIENCE: Duration = Duration::from_mins(1);
 const RESERVED: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
 
 /// GET and DELETE. Everything else is not allowed.
-pub(super) fn answer(front: &Shared, parts: &Parts) -> Response<Body> {
+pub(super) fn answer(front: &Shared, by: &Requester, parts: &Parts) -> Response<Body> {
     let is_get = parts.method == Method::GET;
     if !is_get && parts.method != Method::DELETE {
         return reply::empty(StatusCode::METHOD_NOT_ALLOWED);
     }
-    let session = match find(front, &parts.headers) {
+    let session = match find(front, by, &parts.headers) {
         Ok(session) => session,
         Err(unfound) => return unfound.into_response(),
     };
@@ -51,10 +51,10 @@ pub(super) fn answer(front: &Shared, parts: &Parts) -> Response<Body> {
         session.close();
         return reply::empty(StatusCode::OK);
     }
-    if !accepts_events(&parts.headers) {
+    if !by.reads_events {
         return reply::empty(StatusCode::NOT_ACCEPTABLE);
     }
-    let Some(place) = Place::of(front, &parts.headers) else {
+    let Some(place) = Place::of(front, by, &parts.headers) else {
         return Unfound::Unnamed.into_response();
     };
     // The newest stream is the one: a dead one is noticed late.
@@ -65,6 +65,7 @@ pub(super) fn answer(front: &Shared, parts: &Parts) -> Response<Body> {
 /// A message of the client.
 pub(super) async fn post(
     front: &Shared,
+    by: &Requester,
     parts: &Parts,
     body: &Bytes,
     edit: Option<Edit>,
@@ -85,7 +86,7 @@ pub(super) async fn post(
     };
     let (Some(id), Some(method)) = (object.get("id"), object.get_str("method")) else {
         // A notification, or the answer to a question.
-        let session = match find(front, &parts.headers) {
+        let session = match find(front, by, &parts.headers) {
             Ok(session) => session,
             Err(unfound) => return unfound.into_response(),
         };
@@ -114,22 +115,22 @@ pub(super) async fn post(
         method: &method,
         params: object.get_object("params"),
         text,
-        streams: accepts_events(&parts.headers),
+        streams: by.reads_events,
     };
     // A drain waits for it.
     let answer = front.passing.token();
     if method == "initialize" && !parts.headers.contains_key(SESSION_ID) {
-        return initialize(front, parts, &asked, edit.as_ref()).await;
+        return initialize(front, by, parts, &asked, edit.as_ref()).await;
     }
-    let session = match find(front, &parts.headers) {
+    let session = match find(front, by, &parts.headers) {
         Ok(session) => session,
         Err(unfound) => return unfound.into_response(),
     };
-    let patience = patience::of_legacy(&parts.headers, HEAD_PATIENCE);
+    let patience = by.head_patience(HEAD_PATIENCE);
     match session.ask(&asked).await {
-        Ok(said) => match held_call(front, parts, &asked, session) {
+        Ok(said) => match held_call(front, by, &parts.headers, &asked, session) {
             Some(call) => {
-                let patience = call.head_patience(&parts.headers, HEAD_PATIENCE);
+                let patience = call.head_patience(by, HEAD_PATIENCE);
                 hold(front, call, said, patience).await
             }
             None => respond(said, asked.streams.then_some(patience), answer, edit).await,
@@ -141,17 +142,16 @@ pub(super) async fn post(
 /// Begins a session. It has an id once the server has agreed to it.
 async fn initialize(
     front: &Shared,
+    by: &Requester,
     parts: &Parts,
     asked: &Asked<'_>,
     edit: Option<&Edit>,
 ) -> Response<Body> {
-    let caller = *front.callers.of(&parts.headers).as_bytes();
+    let caller = *by.caller.as_bytes();
     let failed = |failure| Rpc::failure(asked.id.get(), failure).into_response();
-    let credentials = front.credentials(&parts.headers);
+    let credentials = by.credentials.as_ref();
     let open = async |line| {
-        let opened = front
-            .upstream
-            .open_session(caller, credentials.as_ref(), line);
+        let opened = front.upstream.open_session(caller, credentials, line);
         let (id, session) = opened.await?;
         // Dropped before the server has answered, nobody will ever know of this session.
         let unknown = Unknown(Some(Arc::clone(&session)));
@@ -176,16 +176,15 @@ async fn initialize(
             return failed(Failure::new(Reason::UpstreamUnreachable, SideEffect::None));
         }
     };
-    if !agreed && facade::turns_out_to_serve(front, &parts.headers).await {
+    if !agreed && facade::turns_out_to_serve(front, by, &parts.headers).await {
         let again = Bytes::copy_from_slice(asked.text.as_bytes());
-        return Box::pin(facade::post(front, parts, again)).await;
+        return Box::pin(facade::post(front, by, parts, again)).await;
     }
     let said = edited(edit, answer);
     let mut response = reply::passed(said.clone());
     if agreed && let Ok(id) = HeaderValue::try_from(&*id) {
         response.headers_mut().insert(SESSION_ID, id);
-        let caller = front.callers.of(&parts.headers);
-        front.agreed.note(&caller, response.headers(), &said);
+        front.agreed.note(&by.caller, response.headers(), &said);
         unknown.becomes_known();
     }
     response
@@ -237,11 +236,11 @@ impl Drop for Unknown {
     }
 }
 
-fn find(front: &Shared, headers: &HeaderMap) -> Result<Arc<Session>, Unfound> {
+fn find(front: &Shared, by: &Requester, headers: &HeaderMap) -> Result<Arc<Session>, Unfound> {
     let Some(id) = headers.get(SESSION_ID) else {
         return Err(Unfound::Unnamed);
     };
-    let caller = *front.callers.of(headers).as_bytes();
+    let caller = *by.caller.as_bytes();
     let id = id.to_str().unwrap_or_default();
     let session = front.upstream.session(id, caller);
     session.ok_or(Unfound::Unknown)
@@ -287,12 +286,13 @@ fn edited(edit: Option<&Edit>, answer: String) -> String {
 /// The call that a request is, if it can be held.
 fn held_call(
     front: &Shared,
-    parts: &Parts,
+    by: &Requester,
+    headers: &HeaderMap,
     asked: &Asked<'_>,
     session: Arc<Session>,
 ) -> Option<held::Call> {
     let params = asked.params.as_ref()?;
-    let call = held::Call::of(front, parts, asked.id, asked.method, params)?;
+    let call = held::Call::of(front, by, headers, asked.id, asked.method, params)?;
     let id = asked.id.to_owned();
     Some(call.stopped_by(|text| async move {
         session.tell(text).await;

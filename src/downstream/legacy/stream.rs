@@ -12,6 +12,7 @@ use hyper::{HeaderMap, Method, Response, StatusCode};
 use tokio_util::sync::CancellationToken;
 
 use super::super::body::Body;
+use super::super::inbound::requester::Requester;
 use super::super::keep_alive::keep_alive;
 use super::super::pass;
 use super::super::proxy::Shared;
@@ -43,11 +44,10 @@ pub(super) fn is_read(parts: &Parts) -> bool {
 }
 
 /// The stream of a server with sessions of its own.
-pub(super) async fn answer(front: &Shared, parts: Parts) -> Response<Body> {
-    let caller = front.callers.of(&parts.headers);
+pub(super) async fn answer(front: &Shared, by: &Requester, parts: Parts) -> Response<Body> {
     let session = front
         .upstream
-        .client_session(&parts.headers, *caller.as_bytes());
+        .client_session(&parts.headers, *by.caller.as_bytes());
     let Some(session) = session else {
         return pass::bare(front, parts).await;
     };
@@ -61,7 +61,7 @@ pub(super) async fn answer(front: &Shared, parts: Parts) -> Response<Body> {
         Err(Unheard::Refused(refusal)) => return pass::response(*refusal),
         Err(Unheard::Failed(failure)) => return pass::unreachable_upstream(failure),
     };
-    let Some(place) = Place::of(front, &headers) else {
+    let Some(place) = Place::of(front, by, &headers) else {
         return reply::empty(StatusCode::BAD_REQUEST);
     };
     let events = Body::Events(read(source, place, front.closing.clone()));
@@ -80,8 +80,8 @@ pub(super) struct Place {
 
 impl Place {
     /// `None`: the session is not named.
-    pub(super) fn of(front: &Shared, headers: &HeaderMap) -> Option<Self> {
-        let key = SessionKey::named(&front.callers.of(headers), headers)?;
+    pub(super) fn of(front: &Shared, by: &Requester, headers: &HeaderMap) -> Option<Self> {
+        let key = by.session?;
         // The rest of a cut POST is asked for in the same way, and takes nothing from the stream that
         // is there.
         let resumes = headers.get(LAST_EVENT_ID).is_some_and(is_the_server_s);

@@ -13,10 +13,7 @@ use super::client::Client;
 use super::letter::parts;
 use crate::mcp::error::{RpcError, code};
 use crate::mcp::sse::Decoder;
-
-/// Between attempts to come back to a stream that was cut.
-const PAUSE: Duration = Duration::from_millis(500);
-const PAUSE_MAX: Duration = Duration::from_secs(10);
+use crate::upstream::reconnect::{PAUSE, Reconnect};
 
 /// What one response said.
 #[derive(Default)]
@@ -116,12 +113,11 @@ impl Client {
         &self,
         id: &str,
         mut event: HeaderValue,
-        mut retry: Option<Duration>,
+        retry: Option<Duration>,
     ) -> bool {
-        let mut pause = PAUSE;
+        let mut reconnect = Reconnect::to_answer(retry);
         loop {
-            tokio::time::sleep(retry.unwrap_or(pause).min(PAUSE_MAX)).await;
-            pause = (pause * 2).min(PAUSE_MAX);
+            tokio::time::sleep(reconnect.pause()).await;
             let mut headers = self.session.headers();
             headers.insert("last-event-id", event.clone());
             let response = legacy::other(&self.front, parts(Method::GET, headers)).await;
@@ -134,15 +130,15 @@ impl Client {
             }
             if let Some(next) = heard.last_event_id {
                 event = next;
-                pause = PAUSE;
+                reconnect.heard();
             }
-            retry = heard.retry.filter(|retry| *retry >= PAUSE);
+            reconnect.asked(heard.retry.filter(|retry| *retry >= PAUSE));
         }
     }
 
     /// What the server says to a legacy client unasked, for as long as it has such a stream.
     pub(super) async fn hear(&self) {
-        let mut pause = PAUSE;
+        let mut reconnect = Reconnect::to_stream();
         let mut event = None;
         loop {
             let mut headers = self.session.headers();
@@ -155,7 +151,7 @@ impl Client {
                 StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST => {
                     self.session.renewed().await;
                     event = None;
-                    pause = PAUSE;
+                    reconnect.heard();
                     continue;
                 }
                 // Another stream of the session is still open there.
@@ -167,10 +163,10 @@ impl Client {
             let heard = self.relay_stream_of(response, None).await;
             if heard.last_event_id.is_some() {
                 event = heard.last_event_id;
-                pause = PAUSE;
+                reconnect.heard();
             }
-            tokio::time::sleep(heard.retry.unwrap_or(pause).clamp(PAUSE, PAUSE_MAX)).await;
-            pause = (pause * 2).min(PAUSE_MAX);
+            reconnect.asked(heard.retry);
+            tokio::time::sleep(reconnect.pause()).await;
         }
     }
 

@@ -9,7 +9,7 @@ use crate::upstream::request_id::RequestId;
 use crate::upstream::translate;
 
 /// One request of raincheck's own, of which only the answer is of interest.
-pub(super) async fn ask(channel: &Arc<Channel>, method: &str, params: &str) -> Said {
+pub(in crate::upstream) async fn ask(channel: &Arc<Channel>, method: &str, params: &str) -> Said {
     let Some(mut ticket) = channel.open(Asks::Never) else {
         return Said::Unsent(UNREACHABLE);
     };

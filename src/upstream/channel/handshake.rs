@@ -14,9 +14,8 @@ use super::requests::Channel;
 use super::said::Said;
 use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, SideEffect};
-use crate::mcp::json::{Object, Writer, string};
-use crate::mcp::version::LEGACY_NEWEST;
-use crate::upstream::translate;
+use crate::mcp::json::{Object, string};
+use crate::upstream::initialize;
 
 /// How long a server's handshake may take: `npx -y` may have to fetch it first.
 pub(super) const START_PATIENCE: Duration = Duration::from_mins(1);
@@ -39,20 +38,11 @@ pub(super) async fn agreed(
 
 /// A legacy server is told who we are, and says who it is.
 async fn handshake(channel: &Arc<Channel>, capabilities: &str) -> Result<(), NoSession> {
-    let mut params = Writer::object();
-    params
-        .str("protocolVersion", LEGACY_NEWEST)
-        .raw("capabilities", capabilities)
-        .raw("clientInfo", &translate::client_info());
     let invalid = || NoSession::Failed(Failure::new(Reason::UpstreamInvalid, SideEffect::None));
-    let result = match ask(channel, "initialize", &params.end()).await {
+    let result = match ask(channel, "initialize", &initialize::params(capabilities)).await {
         Said::Result(result) => result,
         Said::Error(error) => {
-            return Err(NoSession::Error(UpstreamError {
-                error,
-                status: 200,
-                www_authenticate: None,
-            }));
+            return Err(NoSession::Error(UpstreamError::in_message(error)));
         }
         Said::Refused(error) => return Err(NoSession::Error(error)),
         Said::Unsent(_) | Said::Failed(_) => return Err(NoSession::Failed(UNREACHABLE)),
@@ -65,13 +55,7 @@ async fn handshake(channel: &Arc<Channel>, capabilities: &str) -> Result<(), NoS
         .get("protocolVersion")
         .and_then(string)
         .ok_or_else(invalid)?;
-    let member = |key| object.get(key).map(ToOwned::to_owned);
-    let described = Discovered {
-        capabilities: member("capabilities").ok_or_else(invalid)?,
-        server_info: member("serverInfo"),
-        instructions: member("instructions"),
-        supported_versions: None,
-    };
+    let described = Discovered::of_initialize(&object).ok_or_else(invalid)?;
     // The first and only one.
     let _ = channel.described.set(Arc::new(described));
     let ready = envelope::notification("notifications/initialized", "{}");

@@ -9,21 +9,19 @@ use hyper::header::HeaderValue;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-mod ask;
-mod exchange;
-pub(super) mod guest;
+pub(super) mod ask;
 mod handshake;
 pub(super) mod health;
 mod listen;
 pub(super) mod mouth;
 mod news;
 pub(super) mod overlong;
-mod pool;
+pub(super) mod pool;
 mod probe;
-mod requests;
+pub(super) mod requests;
 mod running;
-mod said;
-mod seat;
+pub(super) mod said;
+pub(super) mod seat;
 pub mod session;
 pub mod sessions;
 mod source;
@@ -43,7 +41,6 @@ use super::handshake as server_handshake;
 use super::listen::{Listening, Wish};
 use super::no_session::NoSession;
 use super::obstacle::Obstacle;
-use super::port::{Exchange, Outgoing};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::tools::Tools;
 use crate::mcp::version::Era;
@@ -104,12 +101,8 @@ impl Channels {
         self.pool.source.services().spawn(asking).await.ok()?
     }
 
-    pub(super) fn begin(&self, era: Era, outgoing: Outgoing) -> Exchange {
-        let pin = outgoing.pin.as_ref();
-        if let Some(session) = pin.and_then(guest::line) {
-            return guest::begin(session, outgoing);
-        }
-        exchange::begin(Arc::clone(&self.pool), era, outgoing)
+    pub(super) fn pool(&self) -> &Arc<Pool> {
+        &self.pool
     }
 
     pub(super) fn listen(&self, era: Option<Era>, wish: Wish) -> Listening {

@@ -27,11 +27,11 @@ use crate::upstream::cache::Cache;
 use crate::upstream::translate;
 
 /// An unused line is ended after this.
-pub(super) const IDLE: Duration = Duration::from_mins(5);
+pub(in crate::upstream) const IDLE: Duration = Duration::from_mins(5);
 
 /// Whose line.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Key {
+pub(in crate::upstream) struct Key {
     caller: [u8; 16],
     /// What is declared to a legacy server in its handshake, as JSON. A modern one hears it with
     /// each request, and shares a line whatever its callers can do.
@@ -39,12 +39,12 @@ pub(super) struct Key {
 }
 
 impl Key {
-    pub(super) fn of(era: Era, outgoing: &Outgoing) -> Self {
+    pub(in crate::upstream) fn of(era: Era, outgoing: &Outgoing) -> Self {
         Self::new(era, outgoing.caller, &outgoing.capabilities)
     }
 
     /// The capabilities are a modern client's, as it declares them.
-    pub(super) fn new(era: Era, caller: [u8; 16], capabilities: &str) -> Self {
+    pub(in crate::upstream) fn new(era: Era, caller: [u8; 16], capabilities: &str) -> Self {
         let capabilities = || translate::legacy_capabilities(capabilities).into();
         Self {
             caller,
@@ -119,13 +119,13 @@ impl Slot {
 }
 
 /// A line, and for a call that may be asked its place there.
-pub(super) struct Held {
-    pub(super) channel: Arc<Channel>,
-    pub(super) claim: Option<Claim>,
+pub(in crate::upstream) struct Held {
+    pub(in crate::upstream) channel: Arc<Channel>,
+    pub(in crate::upstream) claim: Option<Claim>,
 }
 
 /// Dropped when the call is over.
-pub(super) struct Claim(Arc<Slot>);
+pub(in crate::upstream) struct Claim(Arc<Slot>);
 
 impl Claim {
     fn on(slot: &Arc<Slot>) -> Self {
@@ -141,8 +141,8 @@ impl Drop for Claim {
 }
 
 #[derive(Debug)]
-pub(super) struct Pool {
-    pub(super) source: Source,
+pub(in crate::upstream) struct Pool {
+    pub(in crate::upstream) source: Source,
     pub(super) sessions: Sessions,
     /// A process that nobody uses yet.
     pub(super) bench: Bench,
@@ -152,11 +152,11 @@ pub(super) struct Pool {
     limits: Limits,
     /// Lines for calls that were begun.
     starts: AtomicUsize,
-    pub(super) tools: Arc<Cache<Tools>>,
+    pub(in crate::upstream) tools: Arc<Cache<Tools>>,
 }
 
 impl Pool {
-    pub(super) fn new(source: Source, limits: Limits) -> Self {
+    pub(in crate::upstream) fn new(source: Source, limits: Limits) -> Self {
         Self {
             source,
             sessions: Sessions::default(),
@@ -175,7 +175,7 @@ impl Pool {
 
     /// A line of that key, started by one of all who want it. It may have ended by the time it is
     /// used. Dropped before it resolves, the start goes on: the next may have it.
-    pub(super) async fn get(
+    pub(in crate::upstream) async fn get(
         self: &Arc<Self>,
         key: &Key,
         asks: Asks,
@@ -250,7 +250,7 @@ impl Pool {
         Place { slot, claim }
     }
 
-    pub(super) fn starts(&self) -> usize {
+    pub(in crate::upstream) fn starts(&self) -> usize {
         self.starts.load(Ordering::Relaxed)
     }
 
@@ -259,7 +259,7 @@ impl Pool {
     }
 
     /// A line of that caller that is there already, whatever was declared on it.
-    pub(super) fn any_of(&self, caller: [u8; 16]) -> Option<Arc<Channel>> {
+    pub(in crate::upstream) fn any_of(&self, caller: [u8; 16]) -> Option<Arc<Channel>> {
         let by_key = self.by_key();
         let own = by_key.iter().filter(|(key, _)| key.caller == caller);
         let mut lines = own
@@ -338,7 +338,7 @@ impl Pool {
     }
 
     /// Starts a process of which it is not known yet for whom.
-    pub(super) async fn start_spare(&self) {
+    pub(in crate::upstream) async fn start_spare(&self) {
         if let Some(turn) = self.bench.try_turn()
             && let Ok(lobby) = self.start_lobby().await
         {
@@ -348,7 +348,7 @@ impl Pool {
 
     /// The right to one more line. Where all are in use, the one that was unused for longest makes
     /// room; a client's session holds state, and does so only where no other line is unused.
-    pub(super) async fn permit(&self) -> Result<OwnedSemaphorePermit, Failure> {
+    pub(in crate::upstream) async fn permit(&self) -> Result<OwnedSemaphorePermit, Failure> {
         if let Some(permit) = self.try_permit() {
             return Ok(permit);
         }
@@ -370,7 +370,7 @@ impl Pool {
     }
 
     /// Ends what nobody has used for so long, and forgets what has ended.
-    pub(super) fn close_unused(&self, idle: Duration) {
+    pub(in crate::upstream) fn close_unused(&self, idle: Duration) {
         let now = Instant::now();
         self.bench.close_unused(idle);
         self.by_key().retain(|_, slots| {
@@ -388,7 +388,7 @@ impl Pool {
     }
 
     /// Ends all, and waits until nothing is left of any line, for a bounded time.
-    pub(super) async fn stop(&self, patience: Duration) {
+    pub(in crate::upstream) async fn stop(&self, patience: Duration) {
         self.source.stop().cancel();
         let lines_max = u32::try_from(self.limits.lines_max).unwrap_or(u32::MAX);
         let all = self.permits.acquire_many(lines_max);

@@ -19,6 +19,7 @@ use super::spare::{Found, Spare};
 use crate::mcp::error::Failure;
 use crate::mcp::version::Era;
 use crate::upstream::handshake;
+use crate::upstream::initialize;
 use crate::upstream::probe::{era_of_error, era_of_result};
 use crate::upstream::translate;
 
@@ -107,7 +108,7 @@ pub(super) async fn takes_sessions(pool: &Pool) -> Option<handshake::Said> {
         Channel::new(mouth, "{}".into(), tools)
     });
     let channel = start.await.ok()?;
-    let params = handshake::params();
+    let params = initialize::params("{}");
     let asked = timeout(START_PATIENCE, ask(&channel, "initialize", &params)).await;
     channel.close();
     match asked.ok()? {
@@ -146,7 +147,7 @@ async fn first_word(channel: &Arc<Channel>) -> Result<Word, Failure> {
         channel.mouth().was_read().await;
         tokio::time::sleep(SILENCE).await;
         is_blank.store(false, Ordering::Relaxed);
-        ask(channel, "initialize", &handshake::params()).await
+        ask(channel, "initialize", &initialize::params("{}")).await
     };
     let said = tokio::select! {
         said = discovered => said,

@@ -14,20 +14,19 @@ use tracing::{debug, warn};
 
 use super::super::discovered::Discovered;
 use super::super::failures::UNREACHABLE;
-use super::super::message::response;
-use super::super::port::{Answer, Question};
+use super::super::message::{ambiguous, cancelled, question, response};
 use super::mouth::{Ear, End, Mouth, Outbound, Passage, Refusal};
 use super::said::{Notice, Said};
 use super::table::{Pending, Table};
 use crate::lock::Mutex;
-use crate::mcp::envelope;
-use crate::mcp::error::{Failure, Reason, RpcError, SideEffect, code};
+use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::input::Kind;
-use crate::mcp::json::{Object, Writer};
+use crate::mcp::json::Object;
 use crate::mcp::meta::{PROGRESS_TOKEN, SUBSCRIPTION_ID};
 use crate::mcp::tools::Tools;
 use crate::upstream::cache::Cache;
 use crate::upstream::heard::Message;
+use crate::upstream::request_id::RequestId;
 
 /// Notifications and questions that wait for whoever made the request; the answer has a place of
 /// its own. More are dropped: one reader serves all requests and must not wait for one of them.
@@ -43,7 +42,7 @@ impl fmt::Debug for Channel {
 }
 
 /// One line, shared by everything that one caller asks.
-pub(super) struct Channel {
+pub(in crate::upstream) struct Channel {
     mouth: Mouth,
     table: Mutex<Table>,
     next_id: AtomicU64,
@@ -51,12 +50,16 @@ pub(super) struct Channel {
     capabilities: Arc<str>,
     tools: Arc<Cache<Tools>>,
     /// What a legacy server said of itself.
-    pub(super) described: std::sync::OnceLock<Arc<Discovered>>,
-    pub(super) log_level: Mutex<Option<Arc<str>>>,
+    pub(in crate::upstream) described: std::sync::OnceLock<Arc<Discovered>>,
+    pub(in crate::upstream) log_level: Mutex<Option<Arc<str>>>,
 }
 
 impl Channel {
-    pub(super) fn new(mouth: Mouth, capabilities: Arc<str>, tools: Arc<Cache<Tools>>) -> Arc<Self> {
+    pub(in crate::upstream) fn new(
+        mouth: Mouth,
+        capabilities: Arc<str>,
+        tools: Arc<Cache<Tools>>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             mouth,
             table: Mutex::new(Table::new()),
@@ -69,7 +72,7 @@ impl Channel {
     }
 
     /// On the line of another one, of which nobody is to hear any more. Late answers to it are nobody's.
-    pub(super) fn after(
+    pub(in crate::upstream) fn after(
         first: &Self,
         mouth: Mouth,
         capabilities: Arc<str>,
@@ -81,7 +84,7 @@ impl Channel {
         channel
     }
 
-    pub(super) fn mouth(&self) -> &Mouth {
+    pub(in crate::upstream) fn mouth(&self) -> &Mouth {
         &self.mouth
     }
 
@@ -89,41 +92,41 @@ impl Channel {
         self.table.lock()
     }
 
-    pub(super) fn is_open(&self) -> bool {
+    pub(in crate::upstream) fn is_open(&self) -> bool {
         self.table().is_open
     }
 
     /// A call on it has asked its client something and is not over.
-    pub(super) fn is_asking(&self) -> bool {
+    pub(in crate::upstream) fn is_asking(&self) -> bool {
         self.table().is_asking()
     }
 
     /// A question on it may be that of a call for which nobody waits. A server to which nothing was
     /// declared asks nothing.
-    pub(super) fn is_doubtful(&self) -> bool {
+    pub(in crate::upstream) fn is_doubtful(&self) -> bool {
         &*self.capabilities != "{}" && self.table().has_abandoned()
     }
 
     /// Since when nobody has used it; `None` while somebody does.
-    pub(super) fn unused_since(&self) -> Option<Instant> {
+    pub(in crate::upstream) fn unused_since(&self) -> Option<Instant> {
         let table = self.table();
         let is_used = !table.pending.is_empty() || table.listeners > 0;
         (!is_used).then_some(table.used)
     }
 
     /// No question on it could be that of a call before.
-    pub(super) fn is_free(&self) -> bool {
+    pub(in crate::upstream) fn is_free(&self) -> bool {
         self.table().is_free()
     }
 
     /// Takes no more requests and ends the line.
-    pub(super) fn close(&self) {
+    pub(in crate::upstream) fn close(&self) {
         self.table().is_open = false;
         self.mouth.stop();
     }
 
     /// A place for one request; `None` where the line has ended.
-    pub(super) fn open(self: &Arc<Self>, kind: Asks) -> Option<Ticket> {
+    pub(in crate::upstream) fn open(self: &Arc<Self>, kind: Asks) -> Option<Ticket> {
         let (events, receiver) = mpsc::channel(EVENTS_MAX + 1);
         let answer = events.clone().try_reserve_owned().ok()?;
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
@@ -151,11 +154,11 @@ impl Channel {
     }
 
     /// See [`Mouth::answer`].
-    pub(super) async fn answer(&self, text: String) -> Result<(), Failure> {
+    pub(in crate::upstream) async fn answer(&self, text: String) -> Result<(), Failure> {
         self.mouth.answer(text).await
     }
 
-    pub(super) async fn tell(&self, text: String) {
+    pub(in crate::upstream) async fn tell(&self, text: String) {
         let message = Outbound {
             text,
             passage: None,
@@ -187,14 +190,14 @@ impl Channel {
     }
 
     /// Tells the server that nobody waits; nothing, where it never heard of the request.
-    pub(super) async fn cancel(&self, id: u64) {
+    pub(in crate::upstream) async fn cancel(&self, id: u64) {
         if self.withdraw(id) {
-            self.tell(cancelled(id)).await;
+            self.tell(cancelled(&RequestId::number(id))).await;
         }
     }
 
     /// The server's changes, until the listener is dropped.
-    pub(super) fn listen(self: &Arc<Self>) -> Option<Listener> {
+    pub(in crate::upstream) fn listen(self: &Arc<Self>) -> Option<Listener> {
         let mut table = self.table();
         if !table.is_open {
             return None;
@@ -285,17 +288,10 @@ impl Channel {
     }
 
     fn on_request(&self, id: &str, method: &str, params: Option<Box<RawValue>>) {
-        let refused = |number, message: &'static str| {
-            Answer::Refused(RpcError::new(number, message).to_json().into())
-        };
         let declared = Object::parse(&self.capabilities).unwrap_or_default();
-        let answer = match Kind::of(method) {
-            Some(kind) if declared.contains(kind.capability()) => {
-                let question = Question {
-                    id: id.into(),
-                    method: method.into(),
-                    params,
-                };
+        let may_ask = |kind: Kind| declared.contains(kind.capability());
+        let answer = match question(id, method, params, may_ask) {
+            Ok(question) => {
                 let mut table = self.table();
                 let only = table.only_one();
                 if let Some(only) = only.and_then(|id| table.pending.get_mut(&id))
@@ -307,13 +303,9 @@ impl Channel {
                 let running = table.pending.len();
                 drop(table);
                 warn!(method, running, "a question that names no call was refused");
-                refused(
-                    code::INTERNAL,
-                    "It cannot be told which call asks; the client was not asked",
-                )
+                ambiguous()
             }
-            None if method == "ping" => Answer::Result("{}".into()),
-            _ => refused(code::METHOD_NOT_FOUND, "The client does not answer this"),
+            Err(answer) => answer,
         };
         self.mouth.try_say(response(id, &answer));
     }
@@ -387,24 +379,24 @@ impl Ear for Channel {
 
 /// Whether a request may ask the client something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Asks {
+pub(in crate::upstream) enum Asks {
     Maybe,
     Never,
 }
 
 /// One request under way. Dropped before its answer, nobody waits for it.
-pub(super) struct Ticket {
+pub(in crate::upstream) struct Ticket {
     channel: Arc<Channel>,
-    pub(super) id: u64,
+    pub(in crate::upstream) id: u64,
     passage: Arc<Passage>,
     said: mpsc::Receiver<Said>,
     /// Whether dropping it tells the server, too.
-    pub(super) cancel_on_drop: bool,
+    pub(in crate::upstream) cancel_on_drop: bool,
 }
 
 impl Ticket {
     /// Sends the request, which bears the ticket's id. Waits while the server does not read.
-    pub(super) async fn send(&self, text: String) {
+    pub(in crate::upstream) async fn send(&self, text: String) {
         let message = Outbound {
             text,
             passage: Some(Arc::clone(&self.passage)),
@@ -414,7 +406,7 @@ impl Ticket {
     }
 
     /// Cancel safe. An answer is the last.
-    pub(super) async fn next(&mut self) -> Said {
+    pub(in crate::upstream) async fn next(&mut self) -> Said {
         let reset = Said::Failed(Failure::new(Reason::UpstreamReset, SideEffect::Unknown));
         self.said.recv().await.unwrap_or(reset)
     }
@@ -423,15 +415,17 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         if self.channel.withdraw(self.id) && self.cancel_on_drop {
-            self.channel.mouth.try_say(cancelled(self.id));
+            self.channel
+                .mouth
+                .try_say(cancelled(&RequestId::number(self.id)));
         }
     }
 }
 
 /// Hears the changes of the server that name no request. The line lives while somebody listens.
-pub(super) struct Listener {
-    pub(super) notices: broadcast::Receiver<Arc<Notice>>,
-    pub(super) channel: Arc<Channel>,
+pub(in crate::upstream) struct Listener {
+    pub(in crate::upstream) notices: broadcast::Receiver<Arc<Notice>>,
+    pub(in crate::upstream) channel: Arc<Channel>,
 }
 
 impl Drop for Listener {
@@ -440,14 +434,6 @@ impl Drop for Listener {
         table.listeners = table.listeners.saturating_sub(1);
         table.used = Instant::now();
     }
-}
-
-fn cancelled(id: u64) -> String {
-    let mut params = Writer::object();
-    params
-        .number("requestId", id)
-        .str("reason", "The client no longer waits");
-    envelope::notification("notifications/cancelled", &params.end())
 }
 
 fn token(params: &RawValue) -> Option<u64> {

@@ -107,11 +107,7 @@ impl Reader {
         };
         seat.end(match message {
             Message::Result { result, .. } => Event::Result(result),
-            Message::Error { error, .. } => Event::Error(UpstreamError {
-                error,
-                status: 200,
-                www_authenticate: None,
-            }),
+            Message::Error { error, .. } => Event::Error(UpstreamError::in_message(error)),
             Message::Unreadable { failure, .. } => Event::Failed(failure),
             Message::Primed | Message::Request { .. } | Message::Notification { .. } => {
                 Event::Failed(RESET)

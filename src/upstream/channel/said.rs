@@ -9,7 +9,7 @@ use crate::mcp::error::Failure;
 
 /// What the server says about one request.
 #[derive(Debug)]
-pub(super) enum Said {
+pub(in crate::upstream) enum Said {
     Progress(Box<RawValue>),
     Log(Box<RawValue>),
     Question(Question),
@@ -26,7 +26,7 @@ pub(super) enum Said {
 
 /// A notification.
 #[derive(Debug)]
-pub(super) struct Notice {
-    pub(super) method: Box<str>,
-    pub(super) params: Option<Box<RawValue>>,
+pub(in crate::upstream) struct Notice {
+    pub(in crate::upstream) method: Box<str>,
+    pub(in crate::upstream) params: Option<Box<RawValue>>,
 }

@@ -12,37 +12,37 @@ use serde_json::value::RawValue;
 const EVENTS_MAX: usize = 16;
 
 /// Such a request, ready to be sent.
-pub(super) struct Request {
-    pub(super) id: RequestId,
-    pub(super) text: String,
-    pub(super) may_ask: bool,
+pub(in crate::upstream) struct Request {
+    pub(in crate::upstream) id: RequestId,
+    pub(in crate::upstream) text: String,
+    pub(in crate::upstream) may_ask: bool,
 }
 
 /// Where it hears what is said about it.
-pub(super) struct Seat {
+pub(in crate::upstream) struct Seat {
     events: mpsc::Sender<Event>,
     answer: mpsc::OwnedPermit<Event>,
 }
 
 impl Seat {
-    pub(super) fn new() -> Option<(Self, mpsc::Receiver<Event>)> {
+    pub(in crate::upstream) fn new() -> Option<(Self, mpsc::Receiver<Event>)> {
         let (events, receiver) = mpsc::channel(EVENTS_MAX + 1);
         let answer = events.clone().try_reserve_owned().ok()?;
         Some((Self { events, answer }, receiver))
     }
 
     /// Whether somebody waits for it.
-    pub(super) fn is_taken(&self) -> bool {
+    pub(in crate::upstream) fn is_taken(&self) -> bool {
         !self.events.is_closed()
     }
 
     /// Its end.
-    pub(super) fn end(self, event: Event) {
+    pub(in crate::upstream) fn end(self, event: Event) {
         self.answer.send(event);
     }
 
     /// A question, or progress. False where it is neither, or its reader is slow.
-    pub(super) fn say(&self, stray: Stray<'_>) -> bool {
+    pub(in crate::upstream) fn say(&self, stray: Stray<'_>) -> bool {
         let Stray {
             id, method, params, ..
         } = stray;
@@ -63,11 +63,11 @@ impl Seat {
 
 /// A message that answers nothing.
 #[derive(Clone, Copy)]
-pub(super) struct Stray<'a> {
+pub(in crate::upstream) struct Stray<'a> {
     /// Of a request.
-    pub(super) id: Option<&'a str>,
-    pub(super) method: &'a str,
-    pub(super) params: Option<&'a RawValue>,
+    pub(in crate::upstream) id: Option<&'a str>,
+    pub(in crate::upstream) method: &'a str,
+    pub(in crate::upstream) params: Option<&'a RawValue>,
     /// The whole message.
-    pub(super) text: &'a str,
+    pub(in crate::upstream) text: &'a str,
 }

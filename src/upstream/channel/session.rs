@@ -42,7 +42,7 @@ const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
 /// One legacy client's session.
 pub struct Session {
-    pub(super) caller: [u8; 16],
+    pub(in crate::upstream) caller: [u8; 16],
     /// Something else was said on its line before, which not every server bears.
     pub goes_on: bool,
     mouth: Mouth,
@@ -82,7 +82,7 @@ pub struct Asked<'a> {
 }
 
 impl Session {
-    pub(super) fn new(mouth: Mouth, caller: [u8; 16], goes_on: bool) -> Arc<Self> {
+    pub(in crate::upstream) fn new(mouth: Mouth, caller: [u8; 16], goes_on: bool) -> Arc<Self> {
         Arc::new(Self {
             caller,
             goes_on,
@@ -105,12 +105,12 @@ impl Session {
         self.table.lock()
     }
 
-    pub(super) fn is_open(&self) -> bool {
+    pub(in crate::upstream) fn is_open(&self) -> bool {
         self.table().is_open
     }
 
     /// Since when the client was silent; `None` while it waits for anything.
-    pub(super) fn unused_since(&self) -> Option<Instant> {
+    pub(in crate::upstream) fn unused_since(&self) -> Option<Instant> {
         let table = self.table();
         let waits = |running: &Running| running.reader.is_there();
         let is_used = table.running.values().any(waits) || table.news.is_read();
@@ -118,7 +118,7 @@ impl Session {
     }
 
     /// The same, and `None` while anything of it runs: the client may come back for that.
-    pub(super) fn idle_since(&self) -> Option<Instant> {
+    pub(in crate::upstream) fn idle_since(&self) -> Option<Instant> {
         let is_running = !self.table().running.is_empty();
         self.unused_since().filter(|_| !is_running)
     }
@@ -179,7 +179,10 @@ impl Session {
     }
 
     /// Sends a request of ours beside the client's. What is said about it ends with the answer.
-    pub(super) async fn carry(&self, request: Request) -> Result<mpsc::Receiver<Event>, Untaken> {
+    pub(in crate::upstream) async fn carry(
+        &self,
+        request: Request,
+    ) -> Result<mpsc::Receiver<Event>, Untaken> {
         let room = self.mouth.room().await.ok_or(Untaken::Over)?;
         let (seat, receiver) = Seat::new().ok_or(Untaken::Over)?;
         let id = name_of(&request.id);
@@ -218,13 +221,13 @@ impl Session {
     }
 
     /// Nobody waits any more for that request of ours. True if the server has to be told.
-    pub(super) fn withdraw(&self, id: &RequestId) -> bool {
+    pub(in crate::upstream) fn withdraw(&self, id: &RequestId) -> bool {
         let withdrawn = self.table().running.remove(&name_of(id));
         withdrawn.is_some_and(|running| !running.passage.withdraw())
     }
 
     /// See [`Mouth::answer`].
-    pub(super) async fn answer(&self, text: String) -> Result<(), Failure> {
+    pub(in crate::upstream) async fn answer(&self, text: String) -> Result<(), Failure> {
         self.mouth.answer(text).await
     }
 

@@ -20,29 +20,29 @@ const ABANDONED: Duration = Duration::from_secs(30);
 /// Abandoned requests that are remembered.
 const ABANDONED_MAX: usize = 1024;
 
-pub(super) struct Table {
-    pub(super) pending: HashMap<u64, Pending>,
-    pub(super) abandoned: Vec<(u64, Instant)>,
-    pub(super) is_open: bool,
+pub(in crate::upstream) struct Table {
+    pub(in crate::upstream) pending: HashMap<u64, Pending>,
+    pub(in crate::upstream) abandoned: Vec<(u64, Instant)>,
+    pub(in crate::upstream) is_open: bool,
     /// Listeners, which may have no request.
-    pub(super) listeners: usize,
+    pub(in crate::upstream) listeners: usize,
     /// Gone with the line, so that listeners come to an end.
-    pub(super) notices: Option<broadcast::Sender<Arc<Notice>>>,
-    pub(super) used: Instant,
-    pub(super) ignored: u64,
+    pub(in crate::upstream) notices: Option<broadcast::Sender<Arc<Notice>>>,
+    pub(in crate::upstream) used: Instant,
+    pub(in crate::upstream) ignored: u64,
 }
 
-pub(super) struct Pending {
-    pub(super) events: mpsc::Sender<Said>,
-    pub(super) answer: mpsc::OwnedPermit<Said>,
-    pub(super) passage: Arc<Passage>,
-    pub(super) may_ask: bool,
+pub(in crate::upstream) struct Pending {
+    pub(in crate::upstream) events: mpsc::Sender<Said>,
+    pub(in crate::upstream) answer: mpsc::OwnedPermit<Said>,
+    pub(in crate::upstream) passage: Arc<Passage>,
+    pub(in crate::upstream) may_ask: bool,
     /// Its client was asked, and may be asked again.
-    pub(super) has_asked: bool,
+    pub(in crate::upstream) has_asked: bool,
 }
 
 impl Table {
-    pub(super) fn new() -> Self {
+    pub(in crate::upstream) fn new() -> Self {
         Self {
             pending: HashMap::new(),
             abandoned: Vec::new(),
@@ -55,7 +55,7 @@ impl Table {
     }
 
     /// A request for which nobody waits, and which may go on and ask.
-    pub(super) fn abandon(&mut self, id: u64) {
+    pub(in crate::upstream) fn abandon(&mut self, id: u64) {
         if self.abandoned.len() >= ABANDONED_MAX {
             self.abandoned.remove(0);
         }
@@ -63,30 +63,30 @@ impl Table {
     }
 
     /// A late answer: it is over. True if it was abandoned.
-    pub(super) fn has_ended(&mut self, id: u64) -> bool {
+    pub(in crate::upstream) fn has_ended(&mut self, id: u64) -> bool {
         let before = self.abandoned.len();
         self.abandoned.retain(|(abandoned, _)| *abandoned != id);
         self.abandoned.len() < before
     }
 
     /// Nothing runs that may ask, or may still do so although nobody waits for it.
-    pub(super) fn is_free(&self) -> bool {
+    pub(in crate::upstream) fn is_free(&self) -> bool {
         !self.has_abandoned() && !self.pending.values().any(|pending| pending.may_ask)
     }
 
     /// A request has asked its client something and is not over.
-    pub(super) fn is_asking(&self) -> bool {
+    pub(in crate::upstream) fn is_asking(&self) -> bool {
         self.pending.values().any(|pending| pending.has_asked)
     }
 
-    pub(super) fn has_abandoned(&self) -> bool {
+    pub(in crate::upstream) fn has_abandoned(&self) -> bool {
         let now = Instant::now();
         let lives = |since: Instant| now.saturating_duration_since(since) < ABANDONED;
         self.abandoned.iter().any(|(_, since)| lives(*since))
     }
 
     /// The only request that can be meant by what names none.
-    pub(super) fn only_one(&self) -> Option<u64> {
+    pub(in crate::upstream) fn only_one(&self) -> Option<u64> {
         if self.has_abandoned() {
             return None;
         }

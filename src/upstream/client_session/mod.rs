@@ -10,8 +10,8 @@ use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, HeaderValue};
 use hyper::http::request;
 
-use super::channel::guest;
 use super::channel::session::Session as LineSession;
+use super::exchange::borrowed_line;
 use super::pin::Pin;
 use super::pinned;
 use super::server::Way;
@@ -56,7 +56,7 @@ impl ClientSession {
             Kind::Web {
                 session, sessions, ..
             } => pinned::to_client(sessions.borrow(Arc::clone(session))),
-            Kind::Line(session) => guest::pin(Arc::clone(session)),
+            Kind::Line(session) => borrowed_line::pin(Arc::clone(session)),
         }
     }
 

@@ -18,6 +18,7 @@ use super::super::http::{RequestBody, ResponseBody};
 use super::super::message::note;
 use super::super::message::response;
 use super::super::port::Answer;
+use super::super::reconnect::{Reconnect, is_for_now};
 use super::super::request_id::is_beside_clients;
 use super::super::session::Session;
 use super::buffer::Buffer;
@@ -28,10 +29,6 @@ use crate::mcp::sse::{Decoder, SseEvent};
 
 /// How long what waits for a client that is away is kept where no call of ours runs.
 const LINGER: Duration = Duration::from_mins(1);
-
-/// Between attempts to open a stream again.
-const PAUSE: Duration = Duration::from_millis(500);
-const PAUSE_MAX: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(super) struct Stream {
@@ -62,6 +59,8 @@ pub(super) struct Events {
     body: ResponseBody,
     decoder: Decoder,
     read: VecDeque<SseEvent>,
+    /// What follows cannot be read.
+    is_broken: bool,
 }
 
 /// A stream of events, or the response as it came.
@@ -82,6 +81,7 @@ pub(super) fn events_of(
         body,
         decoder,
         read: VecDeque::new(),
+        is_broken: false,
     };
     Ok((head, events))
 }
@@ -93,12 +93,14 @@ impl Events {
             if let Some(event) = self.read.pop_front() {
                 return Some(event);
             }
+            if self.is_broken {
+                return None;
+            }
             let frame = self.body.frame().await?.ok()?;
             let data = frame.into_data().unwrap_or_default();
             let read = &mut self.read;
-            self.decoder
-                .feed(&data, |event| read.push_back(event))
-                .ok()?;
+            let fed = self.decoder.feed(&data, |event| read.push_back(event));
+            self.is_broken = fed.is_err();
         }
     }
 }
@@ -183,11 +185,9 @@ impl Stream {
         let reading = async {
             let mut last_event_id = None;
             loop {
-                let mut pause = PAUSE;
+                let mut reconnect = Reconnect::to_stream();
                 while let Some(event) = events.next().await {
-                    if let Some(wait) = event.retry {
-                        pause = Duration::from_millis(wait).clamp(PAUSE, PAUSE_MAX);
-                    }
+                    reconnect.asked(event.retry.map(Duration::from_millis));
                     let id = event.id.as_deref().map(HeaderValue::try_from);
                     last_event_id = id.and_then(Result::ok).or(last_event_id);
                     if self.heard(&session, event).await.is_none() {
@@ -198,7 +198,7 @@ impl Stream {
                 if self.state().has_reader {
                     return;
                 }
-                match open_again(&session, last_event_id.as_ref(), pause).await {
+                match open_again(&session, last_event_id.as_ref(), reconnect).await {
                     Some(again) => events = again,
                     None => return,
                 }
@@ -324,21 +324,16 @@ fn is_answered(session: &Arc<Session>, data: &str) -> bool {
 async fn open_again(
     session: &Weak<Session>,
     last_event_id: Option<&HeaderValue>,
-    mut pause: Duration,
+    mut reconnect: Reconnect,
 ) -> Option<Events> {
     loop {
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(PAUSE_MAX);
+        tokio::time::sleep(reconnect.pause()).await;
         match get(session, last_event_id).await? {
             Ok((_, events)) => return Some(events),
-            Err(status) if status.is_server_error() || is_for_now(status) => {}
+            Err(status) if is_for_now(status) => {}
             Err(_) => return None,
         }
     }
-}
-
-fn is_for_now(status: StatusCode) -> bool {
-    status == StatusCode::REQUEST_TIMEOUT || status == StatusCode::TOO_MANY_REQUESTS
 }
 
 /// Asks for the stream in our own words. `None`: nobody uses the session any more.
@@ -346,13 +341,10 @@ pub(super) async fn get(
     session: &Weak<Session>,
     last_event_id: Option<&HeaderValue>,
 ) -> Option<Result<(Parts, Events), StatusCode>> {
-    let (origin, mut request) = {
+    let (origin, request) = {
         let session = session.upgrade()?;
-        (Arc::clone(session.origin()), session.get())
+        (Arc::clone(session.origin()), session.get(last_event_id))
     };
-    if let Some(id) = last_event_id {
-        request = request.header("last-event-id", id);
-    }
     let Ok(response) = origin.send(request, RequestBody::empty()).await else {
         return Some(Err(StatusCode::BAD_GATEWAY));
     };

@@ -28,6 +28,8 @@ pub(in crate::upstream) struct Events {
     queue: VecDeque<Said>,
     /// An event that is too large, and not yet at its end.
     overlong: Option<OverlongEvent>,
+    /// Why nothing follows what is queued.
+    end: Option<End>,
     bytes_max: usize,
 }
 
@@ -38,6 +40,7 @@ impl Events {
             decoder: Decoder::new(bytes_max),
             queue: VecDeque::new(),
             overlong: None,
+            end: None,
             bytes_max,
         }
     }
@@ -48,11 +51,15 @@ impl Events {
             if let Some(said) = self.queue.pop_front() {
                 return Ok(said);
             }
+            if let Some(end) = self.end {
+                return Err(end);
+            }
             let Some(Ok(frame)) = self.body.frame().await else {
                 return Err(End::Gone);
             };
             if let Ok(data) = frame.into_data() {
-                self.take(&data)?;
+                // Events that came whole before one that cannot be read still count.
+                self.end = self.take(&data).err();
             }
         }
     }

@@ -25,6 +25,15 @@ async fn every_fault_has_its_word_and_the_next_call_its_line() {
     assert_eq!(server.seen("cut").len(), 1);
 }
 
+#[tokio::test]
+async fn an_answer_counts_though_an_unreadable_event_follows_in_its_frame() {
+    let (server, upstream) = start().await;
+    assert_eq!(text(&upstream, "last_words", "{}").await, "last");
+    // That stream has ended.
+    on(&upstream).await;
+    assert_eq!(server.opened(), 2);
+}
+
 /// The stream goes on, and so do the calls beside the one whose answer is too large.
 #[tokio::test]
 async fn a_result_that_is_too_large_ends_its_own_call_only() {

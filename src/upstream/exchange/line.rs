@@ -1,0 +1,228 @@
+//! A request over a line of raincheck's own, of either era.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+use super::{Transport, Unsent, Untaken};
+use crate::lock::Mutex;
+use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::mcp::json::Writer;
+use crate::mcp::version::Era;
+use crate::upstream::channel::ask::ask;
+use crate::upstream::channel::pool::{Claim, Held, Key, Pool};
+use crate::upstream::channel::requests::{Asks, Channel, Ticket};
+use crate::upstream::channel::said::Said;
+use crate::upstream::failures::UNREACHABLE;
+use crate::upstream::message::{log, may_ask, response};
+use crate::upstream::pin::Pinned;
+use crate::upstream::port::{
+    Answer, CANCEL_PATIENCE, Control, Event, Exchange, Outgoing, UpstreamError,
+};
+use crate::upstream::request_id::RequestId;
+use crate::upstream::translate;
+
+/// A line that ended before the request was on it is replaced by another one, at most so often.
+const LINES_MAX: u32 = 3;
+
+/// A server that does not answer how much it shall log is asked to work all the same.
+const LOG_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Begins one request; it is sent when the events are first polled.
+pub(in crate::upstream) fn begin(pool: Arc<Pool>, era: Era, request: Outgoing) -> Exchange {
+    let underway = Current::default();
+    let control = LineControl(Arc::clone(&underway));
+    let transport = LineRequest {
+        key: Key::of(era, &request),
+        pool,
+        era,
+        request,
+        underway,
+    };
+    super::begin(transport, Arc::new(control))
+}
+
+/// The line over which the request was sent, and its id there.
+type Current = Arc<Mutex<Option<(Arc<Channel>, u64)>>>;
+
+struct LineControl(Current);
+
+impl LineControl {
+    fn underway(&self) -> Option<(Arc<Channel>, u64)> {
+        self.0.lock().clone()
+    }
+}
+
+#[async_trait]
+impl Control for LineControl {
+    async fn answer(&self, id: &str, answer: Answer) -> Result<(), Failure> {
+        let Some((line, _)) = self.underway() else {
+            return Ok(());
+        };
+        line.answer(response(id, &answer)).await
+    }
+
+    async fn cancel(&self) {
+        if let Some((line, id)) = self.underway() {
+            let _ = tokio::time::timeout(CANCEL_PATIENCE, line.cancel(id)).await;
+        }
+    }
+}
+
+struct LineRequest {
+    pool: Arc<Pool>,
+    era: Era,
+    request: Outgoing,
+    key: Key,
+    underway: Current,
+}
+
+/// A request under way. Dropped, its place on the line is free.
+struct Underway {
+    ticket: Ticket,
+    _claim: Option<Claim>,
+}
+
+impl Transport for LineRequest {
+    type Open = Underway;
+
+    const TELLS_SENT: bool = true;
+
+    async fn send(&mut self) -> Result<Underway, Untaken> {
+        let failed = |failure| Untaken::End(Event::Failed(failure));
+        let asks = if may_ask(&self.request.method) {
+            Asks::Maybe
+        } else {
+            Asks::Never
+        };
+        for _ in 0..LINES_MAX {
+            let Held { channel, claim } = self.line(asks).await?;
+            if self.era == Era::Legacy
+                && let Some(level) = &self.request.log_level
+            {
+                set_log_level(&channel, level).await;
+            }
+            let Some(mut ticket) = channel.open(asks) else {
+                continue;
+            };
+            let id = RequestId::number(ticket.id);
+            let params = match self.era {
+                Era::Legacy => translate::for_legacy(&self.request, &id),
+                Era::Modern => translate::for_modern(&self.request, &id),
+            };
+            let params = params
+                .map_err(|_| failed(Failure::new(Reason::UpstreamInvalid, SideEffect::None)))?;
+            // A modern server learns of a cancel when nobody waits; a legacy call runs on until
+            // it is cancelled.
+            ticket.cancel_on_drop = self.era == Era::Modern;
+            *self.underway.lock() = Some((Arc::clone(&channel), ticket.id));
+            let text = translate::request(&id, &self.request.method, &params);
+            ticket.send(text).await;
+            return Ok(Underway {
+                ticket,
+                _claim: claim,
+            });
+        }
+        Err(failed(UNREACHABLE))
+    }
+
+    async fn next(&mut self, underway: &mut Underway) -> Result<Event, Unsent> {
+        loop {
+            return Ok(match underway.ticket.next().await {
+                Said::Progress(params) if self.request.wants_progress => Event::Progress(params),
+                Said::Log(params) => match log(params, &self.request) {
+                    Some(event) => event,
+                    None => continue,
+                },
+                Said::Progress(_) | Said::Notice(_) => continue,
+                Said::Question(question) => Event::Question(question),
+                Said::Result(result) => Event::Result(result),
+                Said::Error(error) => Event::Error(UpstreamError::in_message(error)),
+                Said::Refused(error) => Event::Error(error),
+                Said::Failed(failure) => Event::Failed(failure),
+                Said::Unsent(failure) => return Err(Unsent(failure)),
+            });
+        }
+    }
+
+    fn end(&mut self, underway: Option<Underway>, _last: &Event) {
+        drop(underway);
+        *self.underway.lock() = None;
+    }
+}
+
+impl LineRequest {
+    /// The line that the request's pin holds, or one from the pool.
+    async fn line(&self, asks: Asks) -> Result<Held, Untaken> {
+        let pinned = self
+            .request
+            .pin
+            .as_ref()
+            .and_then(|pin| pin.held(|line: &PinnedLine| Some(line.also())));
+        if let Some(held) = pinned
+            && held.channel.is_open()
+        {
+            return Ok(held);
+        }
+        let credentials = self.request.credentials.as_ref();
+        let held = self.pool.get(&self.key, asks, credentials).await?;
+        Ok(match &self.request.pin {
+            Some(pin) => {
+                let line = PinnedLine(held);
+                let also = line.also();
+                pin.hold(line);
+                also
+            }
+            None => held,
+        })
+    }
+}
+
+/// A line that several requests of one call use.
+struct PinnedLine(Held);
+
+impl PinnedLine {
+    /// For one more request; the claim stays.
+    fn also(&self) -> Held {
+        Held {
+            channel: Arc::clone(&self.0.channel),
+            claim: None,
+        }
+    }
+}
+
+impl Pinned for PinnedLine {
+    fn is_a_clients(&self) -> bool {
+        false
+    }
+
+    fn stays(&self) -> bool {
+        false
+    }
+
+    fn keep(&self) -> Option<TaskTrackerToken> {
+        None
+    }
+
+    fn give_back(self: Box<Self>) {}
+}
+
+/// The line's log level, set where the call wants another one. What each call gets of it is
+/// filtered by its own.
+async fn set_log_level(line: &Arc<Channel>, level: &Arc<str>) {
+    let known = {
+        let mut known = line.log_level.lock();
+        known.replace(Arc::clone(level))
+    };
+    if known.as_ref() == Some(level) {
+        return;
+    }
+    let mut params = Writer::object();
+    params.str("level", level);
+    let params = params.end();
+    let asked = ask(line, "logging/setLevel", &params);
+    // A server without logging refuses; then it will not log either.
+    let _ = tokio::time::timeout(LOG_PATIENCE, asked).await;
+}

@@ -1,0 +1,99 @@
+//! A request to a modern server over Streamable HTTP: one POST, with questions as `input_required`
+//! results.
+
+use std::sync::Arc;
+
+use hyper::http::request;
+
+use super::{NoControl, Transport, Unsent, Untaken};
+use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::mcp::headers::{METHOD, NAME, PROTOCOL_VERSION, encode};
+use crate::mcp::version::MODERN;
+use crate::upstream::heard::{self, Heard, Messages};
+use crate::upstream::message::{About, about};
+use crate::upstream::origin::Origin;
+use crate::upstream::port::{Event, Exchange, Outgoing};
+use crate::upstream::request_id::RequestId;
+use crate::upstream::translate;
+
+/// Begins one request; it is sent when the events are first polled.
+///
+/// Dropping the exchange closes the stream, which cancels the request.
+pub(in crate::upstream) fn begin(origin: Arc<Origin>, request: Outgoing) -> Exchange {
+    let transport = ModernPost {
+        origin,
+        request,
+        id: RequestId::number(0),
+    };
+    super::begin(transport, Arc::new(NoControl))
+}
+
+struct ModernPost {
+    origin: Arc<Origin>,
+    request: Outgoing,
+    /// Of the POST that was sent last.
+    id: RequestId,
+}
+
+impl ModernPost {
+    fn head(&self) -> request::Builder {
+        let request = &self.request;
+        let mut head = self
+            .origin
+            .post(request.credentials.as_ref())
+            .header(PROTOCOL_VERSION, MODERN)
+            .header(METHOD, &*request.method);
+        if let Some(name) = &request.name {
+            head = head.header(NAME, &*encode(name));
+        }
+        for (name, value) in request.param_headers.iter().chain(&*request.headers) {
+            head = head.header(name, value);
+        }
+        head
+    }
+}
+
+impl Transport for ModernPost {
+    type Open = Box<Messages>;
+
+    async fn send(&mut self) -> Result<Box<Messages>, Untaken> {
+        let failed = |failure| Untaken::End(Event::Failed(failure));
+        self.id = self.origin.next_id();
+        let params = translate::for_modern(&self.request, &self.id)
+            .map_err(|_| failed(Failure::new(Reason::UpstreamInvalid, SideEffect::None)))?;
+        let method = &self.request.method;
+        let body = translate::request(&self.id, method, &params);
+        let response = self.origin.request(self.head(), method, body).await;
+        let response = response.map_err(failed)?;
+        match heard::judge(response, self.origin.message_bytes_max).await {
+            Heard::Messages(messages) => Ok(messages),
+            Heard::Error(error) => Err(Untaken::End(Event::Error(error))),
+            Heard::Refused { failure, .. } => Err(failed(failure)),
+            Heard::Later(pause) => Err(Untaken::Later(pause)),
+        }
+    }
+
+    async fn next(&mut self, messages: &mut Box<Messages>) -> Result<Event, Unsent> {
+        loop {
+            let message = match messages.next().await {
+                Ok(Some(message)) => message,
+                // A modern stream that was cut cannot be resumed.
+                Ok(None) => return Ok(Event::Failed(messages.without_answer())),
+                Err(failure) => return Ok(Event::Failed(failure)),
+            };
+            match about(message, &self.id, &self.request, &self.origin) {
+                About::This(event) => return Ok(event),
+                About::Another => messages.note_stray(),
+                About::Asked { .. } | About::Nothing => {}
+            }
+        }
+    }
+
+    fn end(&mut self, messages: Option<Box<Messages>>, last: &Event) {
+        if let Some(messages) = messages
+            && last.is_answer()
+        {
+            self.origin.http.finish(messages.into_body());
+        }
+    }
+}

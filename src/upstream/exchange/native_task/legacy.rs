@@ -1,0 +1,319 @@
+//! A legacy server's own task (2025-11-25, Tasks): created, followed and fetched over one session.
+//!
+//! The result is asked for at once, because the server may answer late and asks its questions there;
+//! beside that its state is polled, for its words and for servers that do not let anybody wait.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::StreamExt as _;
+use futures_util::stream::BoxStream;
+use serde_json::value::RawValue;
+use tokio::sync::Notify;
+
+use super::super::{Transport, Unsent, Untaken};
+use super::{
+    Begin, FAILURES_MAX, INTERVAL, INTERVAL_MAX, LOST, StatusMessage, TaskAnswer, interval_of,
+};
+use crate::lock::Mutex;
+use crate::mcp::error::Failure;
+use crate::mcp::json::{Object, Writer};
+use crate::upstream::pin::Pin;
+use crate::upstream::port::{Answer, CANCEL_PATIENCE, Control, Event, Exchange, Outgoing};
+use crate::upstream::unfold::Unfold;
+
+/// How long a cancel waits for the task that the server may be making.
+const CREATE_PATIENCE: Duration = Duration::from_secs(1);
+
+/// The whole of a call. Nothing is sent before the events are polled.
+pub(in crate::upstream) fn begin(begin: Begin, mut call: Outgoing) -> Exchange {
+    // On a client's own session, all of it is there.
+    let pin = call.pin.get_or_insert_default().clone();
+    let requests = Requests { begin, call, pin };
+    let control = Arc::new(LegacyTaskControl {
+        requests: requests.clone(),
+        at: Mutex::default(),
+        turned: Notify::new(),
+    });
+    let call = LegacyTaskCall {
+        requests,
+        control: Arc::clone(&control),
+    };
+    super::super::begin(call, control)
+}
+
+/// Requests of one call, all on one session.
+#[derive(Clone)]
+struct Requests {
+    begin: Begin,
+    call: Outgoing,
+    pin: Pin,
+}
+
+impl Requests {
+    fn about(&self, method: &str, task: &str) -> Exchange {
+        let mut params = Writer::object();
+        params.str("taskId", task);
+        (self.begin)(Outgoing {
+            method: method.into(),
+            params: params.end().into(),
+            name: None,
+            wants_progress: false,
+            native_task: false,
+            pin: Some(self.pin.clone()),
+            ..self.call.clone()
+        })
+    }
+}
+
+/// The way back to the server.
+struct LegacyTaskControl {
+    requests: Requests,
+    at: Mutex<At>,
+    /// The creation came to something.
+    turned: Notify,
+}
+
+#[derive(Default)]
+struct At {
+    task: Option<Arc<str>>,
+    /// Of the request on which the server may ask.
+    control: Option<Arc<dyn Control>>,
+}
+
+impl LegacyTaskControl {
+    fn set(&self, change: impl FnOnce(&mut At)) {
+        change(&mut self.at.lock());
+    }
+
+    fn get(&self) -> (Option<Arc<str>>, Option<Arc<dyn Control>>) {
+        let at = self.at.lock();
+        (at.task.clone(), at.control.clone())
+    }
+}
+
+#[async_trait]
+impl Control for LegacyTaskControl {
+    async fn answer(&self, id: &str, answer: Answer) -> Result<(), Failure> {
+        match self.get().1 {
+            Some(control) => control.answer(id, answer).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn cancel(&self) {
+        let (task, control) = match self.get() {
+            // The server may be about to make the task: by its name alone it can be cancelled.
+            (None, Some(control)) => {
+                let _ = tokio::time::timeout(CREATE_PATIENCE, self.turned.notified()).await;
+                (self.get().0, Some(control))
+            }
+            known => known,
+        };
+        match (task, control) {
+            (Some(task), _) => {
+                let mut cancelling = self.requests.about("tasks/cancel", &task);
+                let told = async { while cancelling.events.next().await.is_some() {} };
+                let _ = tokio::time::timeout(CANCEL_PATIENCE, told).await;
+            }
+            (None, Some(control)) => control.cancel().await,
+            (None, None) => {}
+        }
+    }
+}
+
+struct LegacyTaskCall {
+    requests: Requests,
+    control: Arc<LegacyTaskControl>,
+}
+
+enum Stage {
+    Creating(Exchange),
+    Following(Box<Task>),
+}
+
+/// A task of the server's under way.
+struct Task {
+    id: Arc<str>,
+    /// The request for its result; `None` until the next poll says whether to ask again.
+    result: Option<Exchange>,
+    /// A poll said so: from here on an error answer to it is the task's own, and not a refusal to let
+    /// anybody wait.
+    has_ended: bool,
+    polls: BoxStream<'static, TaskAnswer>,
+    message: StatusMessage,
+    failures: u32,
+}
+
+impl Transport for LegacyTaskCall {
+    type Open = Stage;
+
+    async fn send(&mut self) -> Result<Stage, Untaken> {
+        let Requests { begin, call, .. } = &self.requests;
+        let creating = begin(call.clone());
+        let control = Arc::clone(&creating.control);
+        self.control.set(|at| at.control = Some(control));
+        Ok(Stage::Creating(creating))
+    }
+
+    async fn next(&mut self, stage: &mut Stage) -> Result<Event, Unsent> {
+        loop {
+            let event = match stage {
+                Stage::Creating(creating) => match creating.events.next().await {
+                    Some(Event::Result(result)) => match created(&result) {
+                        Some((id, interval)) => {
+                            *stage = Stage::Following(Box::new(self.follow(id, interval)));
+                            None
+                        }
+                        // It ran at once.
+                        None => Some(Event::Result(result)),
+                    },
+                    // Nothing has to be fetched of a request that is as good as answered.
+                    Some(Event::Resumable) => None,
+                    Some(event) => Some(event),
+                    None => Some(Event::Failed(LOST)),
+                },
+                Stage::Following(task) => task.turn(&self.requests, &self.control).await,
+            };
+            if let Some(event) = event {
+                return Ok(event);
+            }
+        }
+    }
+
+    fn end(&mut self, stage: Option<Stage>, last: &Event) {
+        drop(stage);
+        self.control.set(|at| *at = At::default());
+        self.control.turned.notify_one();
+        if last.is_answer() {
+            self.requests.pin.give_back();
+        }
+    }
+}
+
+impl LegacyTaskCall {
+    fn follow(&self, id: Arc<str>, interval: Duration) -> Task {
+        let polls = Polls {
+            requests: self.requests.clone(),
+            task: Arc::clone(&id),
+            interval,
+        };
+        let mut task = Task {
+            polls: polls.into_stream(),
+            id,
+            result: None,
+            has_ended: false,
+            message: StatusMessage::default(),
+            failures: 0,
+        };
+        task.ask_for_result(&self.requests, &self.control);
+        self.control.set(|at| at.task = Some(Arc::clone(&task.id)));
+        self.control.turned.notify_one();
+        task
+    }
+}
+
+impl Task {
+    /// What comes next: an event on the result's stream, or a poll's. Neither loses anything when the
+    /// other wins. `None`: nothing that the client hears.
+    async fn turn(&mut self, requests: &Requests, control: &LegacyTaskControl) -> Option<Event> {
+        let result = self.result.as_mut();
+        tokio::select! {
+            biased;
+            event = next_of(result) => self.on_result(event),
+            Some(polled) = self.polls.next() => self.on_poll(polled, requests, control),
+        }
+    }
+
+    fn ask_for_result(&mut self, requests: &Requests, control: &LegacyTaskControl) {
+        let asking = requests.about("tasks/result", &self.id);
+        control.set(|at| at.control = Some(Arc::clone(&asking.control)));
+        self.result = Some(asking);
+    }
+
+    fn on_result(&mut self, event: Option<Event>) -> Option<Event> {
+        match event {
+            Some(Event::Resumable | Event::Sent) => None,
+            Some(Event::Error(_)) if self.has_ended => event,
+            // The task's own error, or a server that lets nobody wait, or a stream that was cut: it is
+            // asked for again when a poll has told.
+            Some(Event::Error(_) | Event::Failed(_)) | None => {
+                self.result = None;
+                None
+            }
+            Some(event) => Some(event),
+        }
+    }
+
+    fn on_poll(
+        &mut self,
+        polled: TaskAnswer,
+        requests: &Requests,
+        control: &LegacyTaskControl,
+    ) -> Option<Event> {
+        let is_asked = self.result.is_some();
+        match polled {
+            TaskAnswer::Result(state) => {
+                self.failures = 0;
+                let state = Object::parse(state.get()).unwrap_or_default();
+                let status = state.get_str("status").unwrap_or_default();
+                let had_ended = self.has_ended;
+                self.has_ended = matches!(&*status, "completed" | "failed" | "cancelled");
+                // A result that did not come in a whole interval after the end was lost.
+                if !is_asked || (had_ended && self.has_ended) {
+                    self.ask_for_result(requests, control);
+                }
+                self.message.progress(&state).map(Event::Progress)
+            }
+            // While the result is waited for, a poll that fails is no news.
+            TaskAnswer::Refused | TaskAnswer::None if is_asked => None,
+            TaskAnswer::Refused => Some(Event::Failed(LOST)),
+            TaskAnswer::None => {
+                self.failures += 1;
+                (self.failures >= FAILURES_MAX).then_some(Event::Failed(LOST))
+            }
+        }
+    }
+}
+
+async fn next_of(exchange: Option<&mut Exchange>) -> Option<Event> {
+    match exchange {
+        Some(exchange) => exchange.events.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The task that a `CreateTaskResult` names, and how often to ask about it.
+fn created(result: &RawValue) -> Option<(Arc<str>, Duration)> {
+    let task = Object::parse(result.get()).ok()?.get_object("task")?;
+    let id = task.get_str("taskId")?;
+    let interval = interval_of(&task, "pollInterval").unwrap_or(INTERVAL);
+    Some(((&*id).into(), interval))
+}
+
+/// Asks for the state again and again, for as long as anybody listens.
+struct Polls {
+    requests: Requests,
+    task: Arc<str>,
+    interval: Duration,
+}
+
+impl Unfold for Polls {
+    type Item = TaskAnswer;
+
+    async fn next(&mut self) -> Option<TaskAnswer> {
+        tokio::time::sleep(self.interval).await;
+        let polled = TaskAnswer::to(self.requests.about("tasks/get", &self.task)).await;
+        match &polled {
+            TaskAnswer::Result(state) => {
+                let state = Object::parse(state.get()).ok();
+                let said = state.and_then(|state| interval_of(&state, "pollInterval"));
+                self.interval = said.unwrap_or(self.interval);
+            }
+            TaskAnswer::Refused => {}
+            TaskAnswer::None => self.interval = (self.interval * 2).min(INTERVAL_MAX),
+        }
+        Some(polled)
+    }
+}

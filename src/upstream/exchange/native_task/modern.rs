@@ -1,0 +1,209 @@
+//! A modern server's own task (the Tasks extension) that came when its call was a task of raincheck's
+//! already: polled to its end, its questions put like those of a legacy server.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::value::RawValue;
+
+use super::super::{Transport, Unsent, Untaken};
+use super::{
+    Begin, FAILURES_MAX, INTERVAL, INTERVAL_MAX, LOST, StatusMessage, TaskAnswer, interval_of,
+};
+use crate::mcp::error::Failure;
+use crate::mcp::json::{Object, Writer, quote, raw, set, string};
+use crate::upstream::port::{
+    Answer, CANCEL_PATIENCE, Control, Event, Exchange, Outgoing, Question, UpstreamError,
+};
+
+/// How often an answer of the client is told.
+const UPDATES_MAX: usize = 2;
+
+/// Follows the task that a `CreateTaskResult` names; `None` if it is none.
+pub(in crate::upstream) fn follow(
+    begin: Begin,
+    call: &Outgoing,
+    created: &RawValue,
+) -> Option<Exchange> {
+    let created = Object::parse(created.get()).ok()?;
+    if created.get_str("resultType").as_deref() != Some("task") {
+        return None;
+    }
+    let requests = Requests {
+        begin,
+        call: call.clone(),
+        id: created.get_str("taskId")?.as_ref().into(),
+    };
+    let task = ModernTask {
+        requests: requests.clone(),
+        interval: interval_of(&created, "pollIntervalMs").unwrap_or(INTERVAL),
+        message: StatusMessage::default(),
+        asked: HashSet::new(),
+        ready: Vec::new(),
+        failures: 0,
+    };
+    Some(super::super::begin(task, Arc::new(requests)))
+}
+
+/// Requests about one task.
+#[derive(Clone)]
+struct Requests {
+    begin: Begin,
+    call: Outgoing,
+    id: Arc<str>,
+}
+
+impl Requests {
+    /// The envelope is the call's own; the server must see a client that knows tasks.
+    fn about(&self, method: &str, members: &[(&str, &str)]) -> Exchange {
+        let mut params = Writer::object();
+        params.str("taskId", &self.id);
+        for (name, json) in members {
+            params.raw(name, json);
+        }
+        let meta = Object::parse(&self.call.params).ok();
+        let meta = meta.as_ref().and_then(|params| params.get("_meta"));
+        let mut params = params.end();
+        if let Some(meta) = meta {
+            params = set(&params, "_meta", meta.get()).unwrap_or(params);
+        }
+        (self.begin)(Outgoing {
+            method: method.into(),
+            params: params.into(),
+            name: Some(Arc::clone(&self.id)),
+            param_headers: [].into(),
+            wants_progress: false,
+            retry: None,
+            ..self.call.clone()
+        })
+    }
+
+    async fn ask(&self, method: &str, members: &[(&str, &str)]) -> TaskAnswer {
+        TaskAnswer::to(self.about(method, members)).await
+    }
+}
+
+#[async_trait]
+impl Control for Requests {
+    async fn answer(&self, id: &str, answer: Answer) -> Result<(), Failure> {
+        // There is no way to refuse one but to decline.
+        let response = match &answer {
+            Answer::Result(result) => Arc::clone(result),
+            Answer::Refused(_) => r#"{"action":"decline"}"#.into(),
+        };
+        let mut responses = Writer::object();
+        let key = raw(id.to_owned()).ok();
+        let key = key.as_deref().and_then(string).unwrap_or_default();
+        responses.raw(&key, &response);
+        let responses = responses.end();
+        for _ in 0..UPDATES_MAX {
+            match self
+                .ask("tasks/update", &[("inputResponses", &responses)])
+                .await
+            {
+                TaskAnswer::Result(_) => return Ok(()),
+                TaskAnswer::Refused => break,
+                // The server knows an answer that it has.
+                TaskAnswer::None => {}
+            }
+        }
+        Err(LOST)
+    }
+
+    async fn cancel(&self) {
+        let _ = tokio::time::timeout(CANCEL_PATIENCE, self.ask("tasks/cancel", &[])).await;
+    }
+}
+
+struct ModernTask {
+    requests: Requests,
+    interval: Duration,
+    message: StatusMessage,
+    /// Keys are unique for the life of a task.
+    asked: HashSet<String>,
+    /// What the last poll said beyond the event that was taken, last first.
+    ready: Vec<Event>,
+    failures: u32,
+}
+
+impl Transport for ModernTask {
+    type Open = ();
+
+    async fn send(&mut self) -> Result<(), Untaken> {
+        Ok(())
+    }
+
+    async fn next(&mut self, (): &mut ()) -> Result<Event, Unsent> {
+        loop {
+            if let Some(event) = self.ready.pop() {
+                return Ok(event);
+            }
+            tokio::time::sleep(self.interval).await;
+            match self.requests.ask("tasks/get", &[]).await {
+                TaskAnswer::Result(result) => {
+                    self.failures = 0;
+                    self.read(&result);
+                }
+                TaskAnswer::Refused => return Ok(Event::Failed(LOST)),
+                TaskAnswer::None => {
+                    self.failures += 1;
+                    self.interval = (self.interval * 2).min(INTERVAL_MAX);
+                    if self.failures >= FAILURES_MAX {
+                        self.requests.cancel().await;
+                        return Ok(Event::Failed(LOST));
+                    }
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, _open: Option<()>, _last: &Event) {}
+}
+
+impl ModernTask {
+    fn read(&mut self, state: &RawValue) {
+        let Ok(task) = Object::parse(state.get()) else {
+            self.ready.push(Event::Failed(LOST));
+            return;
+        };
+        self.interval = interval_of(&task, "pollIntervalMs").unwrap_or(self.interval);
+        match task.get_str("status").as_deref() {
+            Some("completed") => self.ready.push(match task.get("result") {
+                Some(result) => Event::Result(result.to_owned()),
+                None => Event::Failed(LOST),
+            }),
+            Some("failed") => self.ready.push(match task.get("error") {
+                Some(error) => Event::Error(UpstreamError::in_message(error.to_owned())),
+                None => Event::Failed(LOST),
+            }),
+            Some("working") => {}
+            Some("input_required") => self.ask(&task),
+            // Cancelled there, and not by us.
+            _ => self.ready.push(Event::Failed(LOST)),
+        }
+        if let Some(progress) = self.message.progress(&task) {
+            self.ready.push(Event::Progress(progress));
+        }
+    }
+
+    fn ask(&mut self, task: &Object<'_>) {
+        let requests = task.get_object("inputRequests").unwrap_or_default();
+        for (key, request) in requests.iter() {
+            let Ok(request) = Object::parse(request.get()) else {
+                continue;
+            };
+            let Some(method) = request.get_str("method") else {
+                continue;
+            };
+            if self.asked.insert(key.to_owned()) {
+                self.ready.push(Event::Question(Question {
+                    id: quote(key).into(),
+                    method: method.as_ref().into(),
+                    params: request.get("params").map(ToOwned::to_owned),
+                }));
+            }
+        }
+    }
+}

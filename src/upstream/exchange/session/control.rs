@@ -1,0 +1,126 @@
+//! The way back to a legacy server while a call is under way: answers, the cancel, and what
+//! another process needs to carry the call on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use hyper::header::HeaderValue;
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+
+use crate::lock::Mutex;
+use crate::mcp::error::Failure;
+use crate::upstream::message::{cancelled, response};
+use crate::upstream::port::{Answer, Control};
+use crate::upstream::request_id::RequestId;
+use crate::upstream::session::{Passport, Session};
+
+/// How long the server may take to hear of a cancel: one that is overloaded is slow to, and would run
+/// the call for nobody.
+const TELLING: Duration = Duration::from_secs(15);
+
+/// A call that is on its way has reached the server after this, or it is one that answers in one piece.
+const TAKING: Duration = Duration::from_secs(5);
+
+/// Where another process can carry a call on.
+#[derive(Serialize, Deserialize)]
+pub(super) struct ResumePoint {
+    pub(super) session: Passport,
+    /// Our JSON-RPC id of the call.
+    pub(super) request: RequestId,
+    /// The last event taken.
+    pub(super) event: String,
+    /// What was declared for the client.
+    pub(super) capabilities: String,
+}
+
+/// The call under way.
+#[derive(Clone)]
+pub(super) struct Underway {
+    pub(super) session: Arc<Session>,
+    pub(super) id: RequestId,
+    /// The last event taken.
+    pub(super) event_id: Option<HeaderValue>,
+}
+
+pub(super) type Current = Arc<Mutex<Option<Underway>>>;
+
+/// The way back to the call's session while the call is under way.
+pub(super) struct SessionControl {
+    pub(super) underway: Current,
+    pub(super) capabilities: Arc<str>,
+    /// The server has begun to answer: it knows the call.
+    pub(super) taken: watch::Receiver<bool>,
+    /// When a server without sessions was last given an answer.
+    pub(super) answered: watch::Sender<Option<Instant>>,
+}
+
+impl SessionControl {
+    async fn tell_cancelled(&self) {
+        let Some(Underway { session, id, .. }) = self.underway() else {
+            return;
+        };
+        let _ = session.tell(cancelled(&id)).await;
+    }
+
+    fn underway(&self) -> Option<Underway> {
+        self.underway.lock().clone()
+    }
+}
+
+#[async_trait]
+impl Control for SessionControl {
+    async fn answer(&self, id: &str, answer: Answer) -> Result<(), Failure> {
+        let Some(Underway { session, .. }) = self.underway() else {
+            return Ok(());
+        };
+        session.tell(response(id, &answer)).await?;
+        if !session.has_id() {
+            self.answered.send_replace(Some(Instant::now()));
+        }
+        Ok(())
+    }
+
+    async fn cancel(&self) {
+        if self.underway().is_none() {
+            // Nothing was sent, and nothing will be once the exchange is dropped.
+            return;
+        }
+        let mut taken = self.taken.clone();
+        let was_taken = *taken.borrow();
+        let told = timeout(TELLING, self.tell_cancelled()).await;
+        if told.is_err() {
+            tracing::warn!("the upstream could not be told that a call is cancelled");
+        }
+        // On a connection of its own the notification may overtake the call, and a server
+        // ignores one for a call that it does not know: once more when it does.
+        if !was_taken && matches!(timeout(TAKING, taken.wait_for(|it| *it)).await, Ok(Ok(_))) {
+            let _ = timeout(TELLING, self.tell_cancelled()).await;
+        }
+    }
+
+    fn resume_point(&self) -> Option<Box<str>> {
+        let call = self.underway()?;
+        let point = ResumePoint {
+            session: call.session.passport()?,
+            request: call.id,
+            event: call.event_id?.to_str().ok()?.to_owned(),
+            capabilities: self.capabilities.as_ref().to_owned(),
+        };
+        serde_json::to_string(&point).ok().map(Into::into)
+    }
+
+    fn hold(&self) {
+        if let Some(call) = self.underway() {
+            call.session.hold();
+        }
+    }
+
+    fn leave(&self) {
+        if let Some(call) = self.underway() {
+            call.session.leave();
+        }
+    }
+}

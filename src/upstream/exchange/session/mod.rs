@@ -1,0 +1,150 @@
+//! A request to a legacy server over Streamable HTTP: a POST on a session, with questions to the client
+//! in its course, and a stream that can be come back to.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::header::HeaderValue;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::{Driver, Phase};
+use crate::lock::Mutex;
+use crate::upstream::client_session::registry::ClientSessions;
+use crate::upstream::hearers;
+use crate::upstream::origin::Origin;
+use crate::upstream::pinned;
+use crate::upstream::port::{Event, Exchange, Outgoing};
+use crate::upstream::request_id::RequestId;
+use crate::upstream::sessions::{Key, Sessions};
+use crate::upstream::translate;
+use crate::upstream::unfold::Unfold as _;
+use call::{SessionCall, Stream};
+use control::{ResumePoint, SessionControl, Underway};
+use merged::MergedEvents;
+
+mod call;
+mod control;
+mod merged;
+mod resume;
+mod send;
+
+/// Begins one request; it is sent when the events are first polled.
+pub(in crate::upstream) fn begin(
+    origin: &Arc<Origin>,
+    sessions: Arc<Sessions>,
+    request: Outgoing,
+) -> Exchange {
+    let (taken, is_taken) = watch::channel(false);
+    let (beside, said_beside) = hearers::events();
+    let ended = request.pin.as_ref().map(pinned::ended).unwrap_or_default();
+    let call = SessionCall {
+        key: Key {
+            caller: request.caller,
+            capabilities: translate::legacy_capabilities(&request.capabilities).into(),
+        },
+        origin: Arc::clone(origin),
+        sessions,
+        request,
+        lease: None,
+        underway: Arc::default(),
+        taken,
+        id: RequestId::number(0),
+        has_told_resumable: false,
+        beside,
+        hearing: None,
+    };
+    exchange(call, Phase::Unsent, said_beside, is_taken, ended)
+}
+
+/// Carries on a call that another process sent, from where it says; nothing is sent but the
+/// request for the rest of its stream. `None`: not a resume point of ours.
+pub(in crate::upstream) fn adopt(
+    sessions: &Arc<Sessions>,
+    client_sessions: &ClientSessions,
+    caller: [u8; 16],
+    resume_point: &str,
+) -> Option<Exchange> {
+    let point: ResumePoint = serde_json::from_str(resume_point).ok()?;
+    let event_id = HeaderValue::try_from(point.event).ok()?;
+    let capabilities: Arc<str> = point.capabilities.into();
+    let key = Key {
+        caller,
+        capabilities: Arc::clone(&capabilities),
+    };
+    let (lease, ended) = if point.session.borrowed {
+        let identity = point.session.identity(caller)?;
+        let session = client_sessions.get(identity)?;
+        let ended = session.ended();
+        (sessions.borrow(session), ended)
+    } else {
+        let lease = sessions.adopt(key.clone(), &point.session)?;
+        (lease, CancellationToken::new())
+    };
+    let underway = Underway {
+        session: Arc::clone(&lease.session),
+        id: point.request.clone(),
+        event_id: Some(event_id.clone()),
+    };
+    let (taken, is_taken) = watch::channel(true);
+    let (beside, said_beside) = hearers::events();
+    let request = Outgoing::adopted(caller, capabilities);
+    let hearers = lease.session.hearers();
+    let hearing = hearers.join(point.request.clone(), &request, beside.clone());
+    let call = SessionCall {
+        request,
+        key,
+        origin: Arc::clone(sessions.origin()),
+        sessions: Arc::clone(sessions),
+        lease: Some(lease),
+        underway: Arc::new(Mutex::new(Some(underway))),
+        taken,
+        id: point.request,
+        has_told_resumable: true,
+        beside,
+        hearing: Some(hearing),
+    };
+    let cut = Stream::Cut {
+        event_id,
+        retry: Some(Duration::ZERO),
+    };
+    Some(exchange(
+        call,
+        Phase::Open(cut),
+        said_beside,
+        is_taken,
+        ended,
+    ))
+}
+
+fn exchange(
+    call: SessionCall,
+    phase: Phase<Stream>,
+    beside: mpsc::Receiver<Event>,
+    taken: watch::Receiver<bool>,
+    ended: CancellationToken,
+) -> Exchange {
+    let capabilities = Arc::clone(&call.key.capabilities);
+    let underway = Arc::clone(&call.underway);
+    let (answered, was_answered) = watch::channel(None);
+    let patience = call.request.answer_patience;
+    let merged = MergedEvents {
+        on_stream: Driver::new(call, phase).into_stream(),
+        beside,
+        underway: Arc::clone(&underway),
+        answered: was_answered,
+        patience,
+        silent_since: None,
+        ended,
+        is_over: false,
+    };
+    Exchange {
+        events: merged.into_stream(),
+        control: Arc::new(SessionControl {
+            underway,
+            capabilities,
+            taken,
+            answered,
+        }),
+    }
+}

@@ -1,0 +1,71 @@
+//! Streams that are cut: where to come back to, and how.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::header::HeaderValue;
+
+use super::call::SessionCall;
+use crate::failpoint::{Point, hit};
+use crate::mcp::error::Failure;
+use crate::upstream::failures::RESET;
+use crate::upstream::heard::{self, Heard, Messages};
+use crate::upstream::http::RequestBody;
+use crate::upstream::reconnect::{PAUSE, Reconnect, is_gone};
+
+impl SessionCall {
+    pub(super) fn note_event_id(&self, event_id: Option<&HeaderValue>) {
+        let mut underway = self.underway.lock();
+        if let Some(underway) = underway.as_mut()
+            && underway.event_id.as_ref() != event_id
+        {
+            underway.event_id = event_id.cloned();
+        }
+    }
+
+    pub(super) fn has_become_resumable(&mut self) -> bool {
+        if self.has_told_resumable || self.request.is_personal() {
+            return false;
+        }
+        let underway = self.underway.lock();
+        self.has_told_resumable = underway.as_ref().is_some_and(|it| it.event_id.is_some());
+        self.has_told_resumable
+    }
+
+    /// Comes back to a stream that was cut.
+    pub(super) async fn resume(
+        &self,
+        event_id: &HeaderValue,
+        retry: Option<Duration>,
+    ) -> Result<Box<Messages>, Failure> {
+        let Some(lease) = &self.lease else {
+            return Err(RESET);
+        };
+        let mut reconnect = Reconnect::to_answer(retry);
+        let session = Arc::clone(&lease.session);
+        // Where another process opened it, nobody hears it yet.
+        session.hear().await;
+        loop {
+            // Whoever waits for this call has a deadline, and drops it then.
+            tokio::time::sleep(reconnect.pause()).await;
+            let request = session.get(Some(event_id));
+            hit(Point::ResumeBefore);
+            let Ok(response) = self.origin.send(request, RequestBody::empty()).await else {
+                continue;
+            };
+            let status = response.status();
+            match heard::judge(response, self.origin.message_bytes_max).await {
+                Heard::Messages(mut resumed) => {
+                    // Nothing new was said yet: the old id still counts.
+                    resumed.last_event_id = Some(event_id.clone());
+                    // A stream that ends again and again is not asked for without a pause.
+                    resumed.retry = retry.filter(|retry| *retry >= PAUSE);
+                    return Ok(resumed);
+                }
+                Heard::Later(later) => reconnect.asked(Some(later)),
+                Heard::Error(_) | Heard::Refused { .. } if is_gone(status) => return Err(RESET),
+                Heard::Error(_) | Heard::Refused { .. } => {}
+            }
+        }
+    }
+}

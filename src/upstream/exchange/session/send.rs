@@ -1,0 +1,157 @@
+//! How a call gets to a session: taken, told to come later, or sent once more because the session
+//! was lost.
+
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+
+use super::super::Untaken;
+use super::call::SessionCall;
+use super::control::Underway;
+use crate::mcp::error::{Failure, Reason, SideEffect, code};
+use crate::mcp::result;
+use crate::upstream::failures::LATER;
+use crate::upstream::heard::{self, Heard, Messages};
+use crate::upstream::message::may_ask;
+use crate::upstream::pinned;
+use crate::upstream::port::Event;
+use crate::upstream::refusal;
+use crate::upstream::request_id::RequestId;
+use crate::upstream::session::Session;
+use crate::upstream::sessions::Lease;
+use crate::upstream::translate;
+
+/// Why one POST was not taken.
+enum NotPosted {
+    Untaken(Untaken),
+    SessionLost,
+}
+
+impl From<Event> for NotPosted {
+    fn from(end: Event) -> Self {
+        Self::Untaken(Untaken::End(end))
+    }
+}
+
+impl SessionCall {
+    pub(super) async fn post(&mut self) -> Result<Box<Messages>, Untaken> {
+        if self.lease.is_none() {
+            self.lease = Some(self.lease().await?);
+        }
+        match self.post_once().await {
+            Ok(messages) => return Ok(messages),
+            Err(NotPosted::Untaken(why)) => return Err(why),
+            Err(NotPosted::SessionLost) => {}
+        }
+        if self.is_borrowed() {
+            // It is not ours to begin anew.
+            let lost = Failure::new(Reason::UpstreamReset, SideEffect::None);
+            return Err(Untaken::End(Event::Failed(lost)));
+        }
+        // The server refused the session before it ran anything: once more on a new one.
+        if let Some(pin) = &self.request.pin {
+            pinned::lose(pin);
+        }
+        if let Some(lease) = self.lease.take() {
+            lease.lost();
+        }
+        let credentials = self.request.credentials.as_ref();
+        let lease = self.sessions.replace(&self.key, credentials).await;
+        self.lease = Some(lease?);
+        self.post_once().await.map_err(|why| match why {
+            NotPosted::Untaken(why) => why,
+            NotPosted::SessionLost => Untaken::End(Event::Failed(LATER)),
+        })
+    }
+
+    /// The session that the request's pin holds, or one of the caller's.
+    async fn lease(&self) -> Result<Lease, Untaken> {
+        if let Some(pinned) = self.request.pin.as_ref().and_then(pinned::session) {
+            return Ok(pinned);
+        }
+        let credentials = self.request.credentials.as_ref();
+        Ok(self.sessions.check_out(&self.key, credentials).await?)
+    }
+
+    /// It runs on its client's own session.
+    pub(super) fn is_borrowed(&self) -> bool {
+        let lease = self.lease.as_ref();
+        lease.is_some_and(|lease| lease.session.is_borrowed())
+    }
+
+    async fn post_once(&mut self) -> Result<Box<Messages>, NotPosted> {
+        let Some(lease) = &self.lease else {
+            return Err(NotPosted::SessionLost);
+        };
+        let session = Arc::clone(&lease.session);
+        if may_ask(&self.request.method) {
+            session.hear().await;
+        }
+        // The level of a client's own session is the client's.
+        if let Some(level) = &self.request.log_level
+            && !session.is_borrowed()
+        {
+            session.set_log_level(level).await;
+        }
+        self.id = if session.is_borrowed() {
+            RequestId::random()
+        } else {
+            self.origin.next_id()
+        };
+        let unsent = Failure::new(Reason::UpstreamInvalid, SideEffect::None);
+        let params =
+            translate::for_legacy(&self.request, &self.id).map_err(|_| Event::Failed(unsent))?;
+        let body = translate::request(&self.id, &self.request.method, &params);
+        *self.underway.lock() = Some(Underway {
+            session: Arc::clone(&session),
+            id: self.id.clone(),
+            event_id: None,
+        });
+        if let Some(before) = self.hearing.take() {
+            // It was refused before it ran.
+            before.answered();
+        }
+        if may_ask(&self.request.method) {
+            let hearers = session.hearers();
+            let joined = hearers.join(self.id.clone(), &self.request, self.beside.clone());
+            self.hearing = Some(joined);
+        }
+        let method = &self.request.method;
+        let client = &*self.request.headers;
+        let head = client.iter().fold(session.post(), |head, (name, value)| {
+            head.header(name, value)
+        });
+        let sent = self.origin.request(head, method, body).await;
+        let response = sent.map_err(Event::Failed)?;
+        match heard::judge(response, self.origin.message_bytes_max).await {
+            Heard::Messages(messages) => {
+                self.taken.send_replace(true);
+                Ok(messages)
+            }
+            Heard::Error(error) if is_session_lost(&session, error.status, &error.error) => {
+                Err(NotPosted::SessionLost)
+            }
+            Heard::Error(error) => Err(Event::Error(error).into()),
+            // Some servers say so without a word of JSON-RPC.
+            Heard::Refused {
+                is_session_lost: true,
+                ..
+            } if session.has_id() => Err(NotPosted::SessionLost),
+            Heard::Refused { failure, .. } => Err(Event::Failed(failure).into()),
+            Heard::Later(pause) => Err(NotPosted::Untaken(Untaken::Later(pause))),
+        }
+    }
+}
+
+/// 404 for a session that the server gave us, or one of the dialects for the same.
+fn is_session_lost(session: &Session, status: u16, error: &RawValue) -> bool {
+    if status == 404 && session.has_id() {
+        return true;
+    }
+    let number = result::error_code(error).unwrap_or_default();
+    let message = result::error_message(error).unwrap_or_default();
+    status == 400
+        && (number == -32006
+            || ((number == -32000 || number == code::INVALID_REQUEST)
+                && refusal::names_session(&message)))
+}

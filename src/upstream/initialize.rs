@@ -1,0 +1,100 @@
+//! An `initialize` of raincheck's own: what it says, over which transport it goes, and how it is refused.
+
+use std::time::Duration;
+
+use hyper::StatusCode;
+use hyper::header::HeaderValue;
+use serde_json::value::RawValue;
+
+use super::failures::INVALID_WORDS;
+use super::heard::{self, Heard, Message};
+use super::http::RequestBody;
+use super::no_session::NoSession;
+use super::origin::Origin;
+use super::port::UpstreamError;
+use super::translate;
+use crate::mcp::error::{Failure, SideEffect};
+use crate::mcp::headers::SESSION_ID;
+use crate::mcp::json::Writer;
+use crate::mcp::version::LEGACY_NEWEST;
+
+/// The params, with the capabilities that are declared.
+pub(super) fn params(capabilities: &str) -> String {
+    let mut params = Writer::object();
+    params
+        .str("protocolVersion", LEGACY_NEWEST)
+        .raw("capabilities", capabilities)
+        .raw("clientInfo", &translate::client_info());
+    params.end()
+}
+
+/// What a server answered over HTTP.
+#[derive(Debug)]
+pub(super) struct Initialized {
+    pub(super) result: Box<RawValue>,
+    /// A server without sessions gives none.
+    pub(super) session_id: Option<HeaderValue>,
+}
+
+/// Why a server did not answer with a result.
+#[derive(Debug)]
+pub(super) enum NotInitialized {
+    /// The request was not sent, or has no answer that can be understood.
+    Failed(Failure),
+    /// A JSON-RPC error of the server, with the status that it came with.
+    Error(UpstreamError),
+    /// An HTTP refusal that is no JSON-RPC error.
+    Refused {
+        failure: Failure,
+        status: StatusCode,
+    },
+    /// The server is busy: asked again after so long.
+    Later(Duration),
+}
+
+impl From<NotInitialized> for NoSession {
+    fn from(why: NotInitialized) -> Self {
+        match why {
+            NotInitialized::Failed(failure) => Self::Failed(failure),
+            NotInitialized::Error(error) => Self::Error(error),
+            NotInitialized::Refused { failure, .. } => {
+                Self::Failed(Failure::new(failure.reason, SideEffect::None))
+            }
+            NotInitialized::Later(pause) => Self::Later(pause),
+        }
+    }
+}
+
+/// Asks over Streamable HTTP.
+pub(super) async fn post(
+    origin: &Origin,
+    credentials: Option<&HeaderValue>,
+    capabilities: &str,
+) -> Result<Initialized, NotInitialized> {
+    let body = translate::request(&origin.next_id(), "initialize", &params(capabilities));
+    let sent = origin.send(origin.post(credentials), RequestBody::json(body));
+    let response = sent.await.map_err(NotInitialized::Failed)?;
+    let session_id = response.headers().get(SESSION_ID).cloned();
+    let mut messages = match heard::judge(response, origin.message_bytes_max).await {
+        Heard::Messages(messages) => messages,
+        Heard::Error(error) => return Err(NotInitialized::Error(error)),
+        Heard::Refused {
+            failure, status, ..
+        } => return Err(NotInitialized::Refused { failure, status }),
+        Heard::Later(pause) => return Err(NotInitialized::Later(pause)),
+    };
+    let result = loop {
+        match messages.next().await {
+            Ok(Some(Message::Result { result, .. })) => break result,
+            Ok(Some(Message::Error { error, .. })) => {
+                return Err(NotInitialized::Error(UpstreamError::in_message(error)));
+            }
+            Ok(Some(Message::Primed | Message::Request { .. } | Message::Notification { .. })) => {}
+            Ok(Some(Message::Unreadable { .. }) | None) | Err(_) => {
+                return Err(NotInitialized::Failed(INVALID_WORDS));
+            }
+        }
+    };
+    origin.http.finish(messages.into_body());
+    Ok(Initialized { result, session_id })
+}

@@ -1,0 +1,22 @@
+//! A stream of what an `async fn next` gives.
+
+use futures_util::StreamExt as _;
+use futures_util::stream::{self, BoxStream};
+
+/// Gives one item after the other.
+///
+/// [`Unfold::into_stream`] is cancel safe to poll whatever `next` awaits: the stream keeps a pending `next`.
+pub(super) trait Unfold: Send + Sized + 'static {
+    type Item: 'static;
+
+    /// `None` at the end.
+    fn next(&mut self) -> impl Future<Output = Option<Self::Item>> + Send;
+
+    fn into_stream(self) -> BoxStream<'static, Self::Item> {
+        stream::unfold(self, |mut this| async {
+            let item = this.next().await?;
+            Some((item, this))
+        })
+        .boxed()
+    }
+}

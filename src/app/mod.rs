@@ -123,7 +123,7 @@ impl App {
         let runner = Runner::new(
             ledger,
             notes.clone(),
-            Arc::clone(&upstream),
+            Arc::clone(&upstream) as _,
             Incarnation::new(&config.replica.id).reading(record::FORMAT),
             Arc::clone(&rules),
             settings,
@@ -156,7 +156,7 @@ impl App {
             deliveries: Arc::default(),
             native_tools: Arc::default(),
             agreed: Agreed::default(),
-            holds: Arc::default(),
+            resumable: Arc::default(),
             facade: Facade::default(),
             stand_ins: StandIns::default(),
             companion: companion(&config),

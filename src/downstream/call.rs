@@ -5,24 +5,22 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use futures_util::stream::{self, BoxStream, StreamExt as _};
 use hyper::{HeaderMap, Response};
 use serde_json::value::RawValue;
-use tokio::time::{Instant, Interval};
+use tokio::time::Instant;
 
-use super::body::{Body, PROBE};
-use super::heartbeat::{self, Heartbeat};
+use super::body::Body;
 use super::inbound::idempotency::digest;
 use super::inbound::requester::Requester;
 use super::intercept::Modern;
-use super::keep_alive::keep_alive;
-use super::patience;
+use super::outbound::keepalive::Keepalive;
+use super::outbound::patience;
+use super::outbound::response::Rpc;
+use super::outbound::stream::{self, ResponseEvent, ResponseSource};
 use super::proxy::Shared;
-use super::reply::{self, Rpc};
+use crate::mcp::input;
 use crate::mcp::request::Request;
 use crate::mcp::version::Era;
-use crate::mcp::{input, sse};
 use crate::runner::responder::{CallAnswer, DeliveryGuard, Reply, Subscriber};
 use crate::runner::retry::{ClientRetry, NotifyBy, RetryOutcome, read_state, unknown_state};
 use crate::runner::{Announce, CallSpec, NotAdmitted};
@@ -198,107 +196,48 @@ fn heard_by(asked: &Asked<'_>, rule: &Rule) -> NotifyBy {
 }
 
 /// Where the rule has one for this client.
-pub(super) fn heartbeat(modern: &Modern<'_>, rule: &Rule) -> Option<Heartbeat> {
+pub(super) fn heartbeat(modern: &Modern<'_>, rule: &Rule) -> Option<Keepalive> {
     let token = modern.meta.progress_token.filter(|_| rule.heartbeat);
-    token.map(|token| Heartbeat::since(Instant::now(), token.to_owned()))
+    token.map(|token| Keepalive::since(Instant::now(), token.to_owned()))
 }
 
 /// How an answer is said under a request's id.
 pub(super) type ToRpc = fn(&str, CallAnswer) -> Rpc;
 
-/// The answer as one JSON body where it comes soon, else as a stream.
+/// Responds with the answer of a call, however long it takes.
 pub(super) async fn respond(
-    (id, words): (Box<RawValue>, ToRpc),
-    mut client: Subscriber,
-    heartbeat: Option<Heartbeat>,
+    (id, to_rpc): (Box<RawValue>, ToRpc),
+    client: Subscriber,
+    heartbeat: Option<Keepalive>,
     by: &Requester,
 ) -> Response<Body> {
-    let patience = tokio::time::sleep(by.head_patience(patience::MODERN));
-    let first = tokio::select! {
-        reply = client.next() => match reply {
-            Some(Reply::Answer(answer)) => {
-                return words(id.get(), answer).guarded(Some(client.into_guard()));
-            }
-            Some(Reply::Relay(notification)) => Some(notification),
-            None => return Rpc::abandoned(id.get()).into_response(),
-        },
-        () = patience => None,
-        // The first beat is said on the stream.
-        () = heartbeat::due(heartbeat.as_ref()) => None,
-    };
-    client.begin_stream();
-    reply::event_stream(Body::Events(events(id, client, first, heartbeat)))
+    let patience = by.head_patience(patience::MODERN);
+    let source = CallEvents { id, to_rpc, client };
+    stream::respond(source, Some(patience), heartbeat).await
 }
 
-/// What is left of a held call while it streams. Dropped before the answer was read, the client
-/// is gone.
-struct Held {
+/// What the runner says about a call to the client that made it.
+struct CallEvents {
     id: Box<RawValue>,
+    to_rpc: ToRpc,
     client: Subscriber,
-    first: Option<String>,
-    beat: Interval,
-    heartbeat: Option<Heartbeat>,
 }
 
-impl Held {
-    fn relay(&mut self, notification: &str) -> Bytes {
-        if let Some(heartbeat) = &mut self.heartbeat {
-            heartbeat.saw(notification);
-        }
-        sse::event(notification)
+impl ResponseSource for CallEvents {
+    async fn next(&mut self) -> Option<ResponseEvent> {
+        let id = self.id.get();
+        Some(match self.client.next().await {
+            Some(Reply::Relay(message)) => ResponseEvent::Message(message),
+            Some(Reply::Answer(answer)) => ResponseEvent::Answer((self.to_rpc)(id, answer)),
+            None => ResponseEvent::Answer(Rpc::abandoned(id)),
+        })
     }
-}
 
-/// Where the stream of a held call is.
-enum Stage {
-    Held(Held),
-    /// The answer was taken. A piece behind it tells when it was sent, see
-    /// [`Body::hold_until_sent`].
-    Answered(DeliveryGuard),
-    Sent(DeliveryGuard),
-}
+    fn begin_stream(&mut self) {
+        self.client.begin_stream();
+    }
 
-fn events(
-    id: Box<RawValue>,
-    client: Subscriber,
-    first: Option<String>,
-    heartbeat: Option<Heartbeat>,
-) -> BoxStream<'static, Bytes> {
-    let held = Held {
-        id,
-        client,
-        first,
-        beat: keep_alive(),
-        heartbeat,
-    };
-    stream::unfold(Stage::Held(held), |stage| async {
-        let mut held = match stage {
-            Stage::Held(held) => held,
-            Stage::Answered(guard) => return Some((PROBE, Stage::Sent(guard))),
-            Stage::Sent(guard) => {
-                guard.announce();
-                return None;
-            }
-        };
-        if let Some(first) = held.first.take() {
-            return Some((held.relay(&first), Stage::Held(held)));
-        }
-        tokio::select! {
-            reply = held.client.next() => match reply? {
-                Reply::Relay(notification) => {
-                    Some((held.relay(&notification), Stage::Held(held)))
-                }
-                Reply::Answer(answer) => {
-                    let event = sse::event(&Rpc::answer(held.id.get(), answer).json);
-                    Some((event, Stage::Answered(held.client.into_guard())))
-                }
-            },
-            _ = held.beat.tick() => Some((sse::COMMENT, Stage::Held(held))),
-            () = heartbeat::due(held.heartbeat.as_ref()) => {
-                let beat = held.heartbeat.as_mut().map(Heartbeat::beat)?;
-                Some((sse::event(&beat), Stage::Held(held)))
-            }
-        }
-    })
-    .boxed()
+    fn into_guard(self) -> Option<DeliveryGuard> {
+        Some(self.client.into_guard())
+    }
 }

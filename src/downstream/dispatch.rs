@@ -15,8 +15,8 @@ use super::inbound::idempotency;
 use super::inbound::requester::Requester;
 use super::intake::{Read, read};
 use super::intercept::{self, Intercepted, Modern};
+use super::outbound::response::{self, Rpc, undecided};
 use super::proxy::{Front, Shared};
-use super::reply::{self, Rpc, undecided};
 use super::route::Door;
 use super::subscriptions::listen;
 use super::tasks::v2026::Answered;
@@ -50,7 +50,7 @@ async fn mcp(front: &Shared, parts: Parts, body: Incoming) -> Response<Body> {
     // Sessions are the legacy world.
     if parts.method != Method::POST || era == Some(Era::Legacy) {
         if era == Some(Era::Modern) {
-            return reply::not_allowed("POST");
+            return response::not_allowed("POST");
         }
         return legacy::answer(front, parts, body).await;
     }
@@ -82,13 +82,13 @@ pub(super) async fn post(front: &Shared, parts: Parts, body: Bytes) -> Response<
             answer(front, &by, &parts, &body, &modern).await
         }
         // No notification is defined from clients on this transport; none needs an answer.
-        Ok(Intercepted::Notification) => reply::empty(StatusCode::ACCEPTED),
+        Ok(Intercepted::Notification) => response::empty(StatusCode::ACCEPTED),
         Err(request::Refused {
             id: Some(id),
             error,
         }) => Rpc::error(id.get(), &error).into_response(),
         Err(request::Refused { id: None, error }) => {
-            reply::refusal(StatusCode::BAD_REQUEST, &error)
+            response::refusal(StatusCode::BAD_REQUEST, &error)
         }
     }
 }

@@ -8,17 +8,17 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::auth::Callers;
+use super::calls::resumable::registry::ResumableCalls;
 use super::companion::state::Companion;
-use super::dialect::deliveries::Deliveries;
-use super::dialect::native::NativeTools;
 use super::facade::state::Facade;
-use super::held::live::Holds;
 use super::inbound::requester::Requester;
 use super::legacy::agreed::Agreed;
 use super::legacy::carried::Carried;
 use super::legacy::pushes::Pushes;
 use super::route::Names;
 use super::stand_ins::StandIns;
+use super::tasks::v2025::deliveries::Deliveries;
+use super::tasks::v2025::native::NativeTools;
 use super::way::RequestWay;
 use crate::mcp::version::Era;
 use crate::room::Room;
@@ -67,8 +67,8 @@ pub struct Front {
     pub deliveries: Arc<Deliveries>,
     pub native_tools: Arc<NativeTools>,
     pub agreed: Agreed,
-    /// The calls of legacy clients that are kept for them here.
-    pub holds: Arc<Holds>,
+    /// The calls of legacy clients that run here and outlive a dropped connection.
+    pub resumable: Arc<ResumableCalls>,
     pub facade: Facade,
     pub stand_ins: StandIns,
     /// Tools for clients without Tasks, where they are wanted.

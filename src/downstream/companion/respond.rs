@@ -5,24 +5,23 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use futures_util::stream::{self, StreamExt as _};
 use hyper::{HeaderMap, Response};
 use serde_json::value::RawValue;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use super::super::body::Body;
 use super::super::inbound::requester::Requester;
-use super::super::keep_alive::keep_alive;
-use super::super::patience;
+use super::super::outbound::patience;
+use super::super::outbound::response::Rpc;
+use super::super::outbound::stream::respond;
 use super::super::proxy::Shared;
-use super::super::reply::{self, Rpc};
 use super::super::tasks::service::{CallerTasks, CancelOutcome, TaskError};
 use super::answers;
 use super::desk::Desk;
 use crate::mcp::error::SideEffect;
 use crate::mcp::json::{Object, raw};
+use crate::mcp::result;
 use crate::mcp::version::Era;
-use crate::mcp::{result, sse};
 use crate::runner::responder::CallAnswer;
 use crate::store::ledger::Loaded;
 use crate::task::id::TaskId;
@@ -79,9 +78,7 @@ pub(in super::super) struct Asked<'a> {
 }
 
 impl Desk<'_> {
-    /// Answers with one JSON body where the answer comes soon, else with a stream: nothing on the way
-    /// to a client that waits long must take the connection for a dead one. Dropped before it
-    /// resolves, what was committed stays.
+    /// Calls one of the companion tools. Dropped before it resolves, what was committed stays.
     pub(in super::super) async fn respond(&self, asked: Asked<'_>) -> Response<Body> {
         let clerk = Clerk {
             front: Shared::clone(self.front),
@@ -105,22 +102,10 @@ impl Desk<'_> {
             let answer = clerk.answer(tool, arguments.as_deref()).await;
             words(id.get(), answer)
         };
-        let mut answering = answering.boxed();
-        if !asked.streams {
-            return answering.await.into_response();
-        }
-        if let Ok(rpc) = timeout(patience::MODERN, &mut answering).await {
-            return rpc.into_response();
-        }
-        let events = stream::unfold((Some(answering), keep_alive()), |state| async {
-            let (answering, mut beat) = state;
-            let mut answering = answering?;
-            tokio::select! {
-                rpc = &mut answering => Some((sse::event(&rpc.json), (None, beat))),
-                _ = beat.tick() => Some((sse::COMMENT, (Some(answering), beat))),
-            }
-        });
-        reply::event_stream(Body::Events(events.boxed()))
+        // A client that waits long gets a stream with comments, so that nothing on the way takes the connection
+        // for a dead one.
+        let patience = asked.streams.then_some(patience::MODERN);
+        respond(answering.boxed(), patience, None).await
     }
 }
 

@@ -8,10 +8,10 @@ use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
 
 use super::super::body::Body;
-use super::super::dialect::Edit;
 use super::super::inbound::requester::Requester;
+use super::super::outbound::response::Rpc;
 use super::super::proxy::Shared;
-use super::super::reply::Rpc;
+use super::super::tasks::v2025::Edit;
 use super::session::{Entry, NotBegun, Session};
 use super::words;
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};

@@ -12,10 +12,10 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::super::body::Body;
 use super::super::inbound::requester::Requester;
-use super::super::keep_alive::keep_alive;
 use super::super::legacy::pushes::{Pushed, SessionKey};
+use super::super::outbound::keepalive::comments;
+use super::super::outbound::response;
 use super::super::proxy::Shared;
-use super::super::reply;
 use super::super::subscriptions::at_server::{
     Change, LISTS, RESOURCES, ServerSubscription, Subscriber,
 };
@@ -52,7 +52,7 @@ pub(super) async fn answer(front: &Shared, by: &Requester, session: Session) -> 
         // What the stream before this one said may never have arrived.
         at_server: ServerSubscription::new(subscriber, pushed.replaces),
         pushed,
-        beat: keep_alive(),
+        beat: comments(),
         look,
     };
     hearing.ask();
@@ -60,7 +60,7 @@ pub(super) async fn answer(front: &Shared, by: &Requester, session: Session) -> 
         let bytes = hearing.next().await?;
         Some((bytes, hearing))
     });
-    reply::event_stream(Body::Events(events.boxed()))
+    response::event_stream(Body::Events(events.boxed()))
 }
 
 struct Hearing {

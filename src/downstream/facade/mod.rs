@@ -9,13 +9,13 @@ use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Response, StatusCode};
 
 use super::body::Body;
-use super::dialect::{self, Edit};
 use super::inbound::requester::Requester;
 use super::intercept::is_translated;
 use super::legacy::words::Words;
+use super::outbound::response::{self, Rpc};
 use super::proxy::Shared;
-use super::reply::{self, Rpc};
-use super::{cancels, held};
+use super::tasks::v2025::{self, Edit};
+use super::{calls::resumable, cancels, outbound::patience as head_patience};
 use crate::mcp::error::RpcError;
 use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::json::Object;
@@ -33,11 +33,9 @@ mod hear;
 mod patience;
 mod questions;
 mod round;
-pub(super) mod said;
 mod session;
 pub(super) mod state;
 mod stays;
-pub(super) mod stream;
 mod table;
 mod words;
 
@@ -80,7 +78,7 @@ pub(super) async fn turns_out_to_serve(
 pub(super) async fn other(front: &Shared, by: &Requester, parts: &Parts) -> Response<Body> {
     let is_get = parts.method == Method::GET;
     if !is_get && parts.method != Method::DELETE {
-        return reply::empty(StatusCode::METHOD_NOT_ALLOWED);
+        return response::empty(StatusCode::METHOD_NOT_ALLOWED);
     }
     let session = match Session::find(front, by, &parts.headers).await {
         Ok(session) => session,
@@ -88,7 +86,7 @@ pub(super) async fn other(front: &Shared, by: &Requester, parts: &Parts) -> Resp
     };
     if is_get {
         if !by.reads_events {
-            return reply::empty(StatusCode::NOT_ACCEPTABLE);
+            return response::empty(StatusCode::NOT_ACCEPTABLE);
         }
         return hear::answer(front, by, session).await;
     }
@@ -100,7 +98,7 @@ pub(super) async fn other(front: &Shared, by: &Requester, parts: &Parts) -> Resp
     }
     front.carried.end(session.key());
     front.facade.note_change(&session);
-    reply::empty(StatusCode::OK)
+    response::empty(StatusCode::OK)
 }
 
 /// A message of the client.
@@ -113,13 +111,13 @@ pub(super) async fn post(
     if let Some(version) = parts.headers.get(PROTOCOL_VERSION)
         && !version.to_str().is_ok_and(words::is_known_version)
     {
-        return reply::refuse(
+        return response::refuse(
             StatusCode::BAD_REQUEST,
             "Bad request: MCP-Protocol-Version is none that is spoken here",
         );
     }
     match Words::of(&body) {
-        Words::Request(request) if !request.has_id() => reply::refuse(
+        Words::Request(request) if !request.has_id() => response::refuse(
             StatusCode::BAD_REQUEST,
             "Invalid request: id must be a string or an integer",
         ),
@@ -142,31 +140,31 @@ pub(super) async fn post(
                 && let Some(id) = params.get("requestId")
             {
                 if front.carried.cancel(session.key(), id) {
-                    return reply::empty(StatusCode::ACCEPTED);
+                    return response::empty(StatusCode::ACCEPTED);
                 }
                 let runs_here = call::cancel(front, &session, id);
-                let is_held_here = held::cancelled(front, by, id);
+                let is_held_here = resumable::cancelled(front, by, id);
                 if !runs_here && !is_held_here {
                     cancels::pass_on(front, session.key(), id);
                 }
             }
-            reply::empty(StatusCode::ACCEPTED)
+            response::empty(StatusCode::ACCEPTED)
         }
         Words::Answer(id, message) => {
             let session = match Session::find(front, by, &parts.headers).await {
                 Ok(session) => session,
                 Err(unfound) => return unfound.into_response(None),
             };
-            if let Some(taken) = dialect::answered(front, by, &parts.headers, id, &message).await {
+            if let Some(taken) = v2025::answered(front, by, &parts.headers, id, &message).await {
                 return taken;
             }
             match questions::answer(front, &session, id, body.clone()).await {
-                Ok(()) => reply::empty(StatusCode::ACCEPTED),
+                Ok(()) => response::empty(StatusCode::ACCEPTED),
                 Err(error) => Unfound::from(error).into_response(None),
             }
         }
         // 2025-06-18 removed batches, and no client that is known sends any.
-        Words::Other => reply::refuse(
+        Words::Other => response::refuse(
             StatusCode::BAD_REQUEST,
             "Invalid request: not one JSON-RPC message",
         ),
@@ -208,9 +206,18 @@ async fn answer(
                     None => asked,
                 })
                 .and_then(|asked| asked.edited(edit.flatten()).begin());
-            let held = held::Call::of(front, by, headers, request.id, method, &request.params);
+            let held = resumable::ResumableCall::of(
+                front,
+                by,
+                headers,
+                request.id,
+                method,
+                &request.params,
+            );
             return match begun {
-                Ok(said) => stream::answer(front, by, held, said).await,
+                Ok(events) => {
+                    resumable::respond(front, by, held, events, head_patience::LEGACY).await
+                }
                 Err(refused) => refused.on_session().into_response(),
             };
         }
@@ -246,7 +253,7 @@ async fn tasks(
     } else {
         None
     };
-    dialect::answer(front, by, request, || sent).await
+    v2025::answer(front, by, request, || sent).await
 }
 
 /// Why a session was not changed.

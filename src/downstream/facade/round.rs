@@ -8,10 +8,10 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::super::reply::Rpc;
+use super::super::outbound::response::Rpc;
 use super::asked::Asked;
 use super::questions::{self, Given, Unanswered};
-use super::said::Said;
+use crate::downstream::outbound::stream::ResponseEvent;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::runner::responder::{CallAnswer, Reply, Subscriber};
 use crate::task::id::TaskId;
@@ -31,7 +31,7 @@ impl Asked {
     /// What the client answers; else what its request is answered with.
     pub(super) async fn ask(
         &self,
-        said: &mpsc::Sender<Said>,
+        said: &mpsc::Sender<ResponseEvent>,
         result: &RawValue,
         requests: &[(Box<str>, Box<RawValue>)],
     ) -> Result<String, Rpc> {

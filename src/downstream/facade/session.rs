@@ -14,8 +14,8 @@ use uuid::Uuid;
 use super::super::body::Body;
 use super::super::inbound::requester::Requester;
 use super::super::legacy::pushes::SessionKey;
+use super::super::outbound::response::{self, Rpc};
 use super::super::proxy::Shared;
-use super::super::reply::{self, Rpc};
 use super::stays;
 use crate::mcp::error::RpcError;
 use crate::mcp::headers::SESSION_ID;
@@ -99,14 +99,14 @@ impl From<StoreError> for Unfound {
 impl Unfound {
     pub(super) fn into_response(self, id: Option<&RawValue>) -> hyper::Response<Body> {
         match (self, id) {
-            (Self::Unnamed, _) => reply::refuse(
+            (Self::Unnamed, _) => response::refuse(
                 StatusCode::BAD_REQUEST,
                 "Bad request: Mcp-Session-Id is missing",
             ),
             // Whoever hears this begins anew.
-            (Self::Unknown, _) => reply::refuse(StatusCode::NOT_FOUND, "Session not found"),
+            (Self::Unknown, _) => response::refuse(StatusCode::NOT_FOUND, "Session not found"),
             (Self::Store, Some(id)) => Rpc::store_unavailable(id.get()).into_response(),
-            (Self::Store, None) => reply::refusal(
+            (Self::Store, None) => response::refusal(
                 StatusCode::SERVICE_UNAVAILABLE,
                 &RpcError::internal("The session store does not answer; try again later"),
             ),

@@ -18,7 +18,7 @@ const SESSIONS_MAX: usize = 10_000;
 
 /// What the sessions that were opened here agreed on. Another replica does not know, and reads such a
 /// client as one of the oldest version, as the server does, unless a message says otherwise
-/// (`dialect::complete_version`).
+/// (`tasks::v2025::complete_version`).
 #[derive(Debug, Default)]
 pub struct Agreed(Mutex<Known>);
 

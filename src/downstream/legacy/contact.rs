@@ -11,10 +11,10 @@ use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 
 use super::super::body::Body;
-use super::super::dialect::Edit;
 use super::super::inbound::requester::Requester;
 use super::super::proxy::Shared;
-use super::super::{facade, held, pass};
+use super::super::tasks::v2025::Edit;
+use super::super::{calls::resumable, facade, pass};
 use super::on_http::{held_call, pass_on};
 use super::words::Words;
 use super::{lines, stream};
@@ -35,7 +35,7 @@ pub(super) async fn post(
     let again = edit.clone();
     let response = match held_call(front, by, &parts.headers, Words::of(&body)) {
         // Of a session that began at another replica, or before a restart.
-        Some(call) => held::post(front, by, parts.clone(), body.clone(), call).await,
+        Some(call) => resumable::post(front, by, parts.clone(), body.clone(), call).await,
         None => pass_on(front, by, parts.clone(), body.clone(), edit).await,
     };
     if matches!(response.body(), Body::Events(_)) {

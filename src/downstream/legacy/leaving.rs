@@ -9,8 +9,8 @@ use hyper::{Response, StatusCode};
 
 use super::super::body::Body;
 use super::super::inbound::requester::Requester;
+use super::super::outbound::response;
 use super::super::proxy::Shared;
-use super::super::reply;
 use crate::mcp::headers::SESSION_ID;
 use crate::upstream::client_session::ClientSession;
 use crate::upstream::http::RequestBody;
@@ -33,7 +33,7 @@ pub(super) fn answer(front: &Shared, by: &Requester, parts: &Parts) -> Option<Re
         let job = end(Arc::clone(front), parts.clone(), session);
         front.runner.attend(job);
     }
-    Some(reply::empty(StatusCode::OK))
+    Some(response::empty(StatusCode::OK))
 }
 
 /// Waits for the calls, which have a time limit, and ends the session.

@@ -6,12 +6,12 @@ use hyper::http::request::Parts;
 use hyper::{Method, Response};
 
 use super::body::Body;
-use super::dialect::Looked;
 use super::inbound::requester::Requester;
 use super::intake::{Read, read};
+use super::outbound::response::Rpc;
 use super::proxy::{Front, Shared};
-use super::reply::Rpc;
-use super::{dialect, facade, held, pass, sent};
+use super::tasks::v2025::Looked;
+use super::{calls::resumable, facade, pass, sent, tasks::v2025};
 
 pub mod agreed;
 pub(super) mod calls;
@@ -62,8 +62,8 @@ pub(super) async fn post(
     if facade::serves(front, by, &parts.headers).await {
         return Box::pin(facade::post(front, by, &parts, body)).await;
     }
-    dialect::complete_version(&mut parts, &body);
-    let edit = match dialect::look(front, by, &parts, &body).await {
+    v2025::complete_version(&mut parts, &body);
+    let edit = match v2025::look(front, by, &parts, &body).await {
         Looked::Answered(response) => return response,
         Looked::Pass(edit) => edit,
     };
@@ -82,7 +82,7 @@ pub(super) async fn post(
     }
     if front.upstream.speaks_http() {
         return match held_call(front, by, &parts.headers, words) {
-            Some(call) => held::post(front, by, parts, body, call).await,
+            Some(call) => resumable::post(front, by, parts, body, call).await,
             None => pass_on(front, by, parts, body, edit).await,
         };
     }
@@ -95,13 +95,13 @@ fn only_as_task(front: &Front, parts: &Parts, words: &Words<'_>) -> Option<Respo
     let Words::Request(request) = words else {
         return None;
     };
-    if request.method != "tools/call" || dialect::wishes(&parts.headers, &request.params) {
+    if request.method != "tools/call" || v2025::wishes(&parts.headers, &request.params) {
         return None;
     }
     let name = request.params.get_str("name")?;
     let rule = front.rules.for_tool(&name).0;
     (plan(rule, false, false) == Plan::Refuse).then(|| {
-        let refused = Rpc::error(request.id.get(), &dialect::only_as_task());
+        let refused = Rpc::error(request.id.get(), &v2025::only_as_task());
         refused.on_session().into_response()
     })
 }
@@ -121,13 +121,13 @@ fn end(front: &Shared, by: &Requester, parts: &Parts) {
 pub(super) async fn other(front: &Shared, parts: Parts) -> Response<Body> {
     let by = &front.requester(&parts, Era::Legacy);
     let parts = front.agreed.completed(by, parts);
-    if let Some(replayed) = held::resume(front, by, &parts).await {
+    if let Some(replayed) = resumable::resume(front, by, &parts).await {
         return replayed;
     }
     let is_get = parts.method == Method::GET;
     let response = other_answer(front, by, parts).await;
     if is_get && response.status().is_success() {
-        dialect::stream_opened(front, by);
+        v2025::stream_opened(front, by);
     }
     response
 }

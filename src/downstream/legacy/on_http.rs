@@ -6,10 +6,10 @@ use hyper::{HeaderMap, Response};
 
 use super::words::Words;
 use crate::downstream::body::Body;
-use crate::downstream::dialect::Edit;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::proxy::Shared;
-use crate::downstream::{cancels, dialect, held, pass};
+use crate::downstream::tasks::v2025::Edit;
+use crate::downstream::{calls::resumable, cancels, pass, tasks::v2025};
 
 pub(super) async fn pass_on(
     front: &Shared,
@@ -19,7 +19,7 @@ pub(super) async fn pass_on(
     edit: Option<Edit>,
 ) -> Response<Body> {
     match edit {
-        Some(edit) => Box::pin(dialect::relay(front, by, parts, body, edit)).await,
+        Some(edit) => Box::pin(v2025::relay(front, by, parts, body, edit)).await,
         None => pass::bytes(front, parts, body).await,
     }
 }
@@ -30,14 +30,14 @@ pub(super) fn held_call(
     by: &Requester,
     headers: &HeaderMap,
     words: Words<'_>,
-) -> Option<held::Call> {
+) -> Option<resumable::ResumableCall> {
     match words {
         Words::Request(asked) => {
-            held::Call::of(front, by, headers, asked.id, &asked.method, &asked.params)
+            resumable::ResumableCall::of(front, by, headers, asked.id, &asked.method, &asked.params)
         }
         Words::Notification(method, Some(params)) if method == "notifications/cancelled" => {
             if let Some(id) = params.get("requestId")
-                && !held::cancelled(front, by, id)
+                && !resumable::cancelled(front, by, id)
                 && let Some(session) = by.session
             {
                 cancels::pass_on(front, session, id);

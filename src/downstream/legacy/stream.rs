@@ -13,10 +13,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::body::Body;
 use super::super::inbound::requester::Requester;
-use super::super::keep_alive::keep_alive;
+use super::super::outbound::keepalive::comments;
+use super::super::outbound::response;
 use super::super::pass;
 use super::super::proxy::Shared;
-use super::super::reply;
 use super::pushes::{Pushed, Pushes, SessionKey};
 use crate::mcp::headers::{LAST_EVENT_ID, PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::sse;
@@ -62,12 +62,12 @@ pub(super) async fn answer(front: &Shared, by: &Requester, parts: Parts) -> Resp
         Err(Unheard::Failed(failure)) => return pass::unreachable_upstream(failure),
     };
     let Some(place) = Place::of(front, by, &headers) else {
-        return reply::empty(StatusCode::BAD_REQUEST);
+        return response::empty(StatusCode::BAD_REQUEST);
     };
     let events = Body::Events(read(source, place, front.closing.clone()));
     match head {
         Some(head) => Response::from_parts(head, events),
-        None => reply::event_stream(events),
+        None => response::event_stream(events),
     }
 }
 
@@ -128,7 +128,7 @@ pub(super) fn read(
     place: Place,
     closing: CancellationToken,
 ) -> BoxStream<'static, Bytes> {
-    let reading = (source, place, keep_alive(), closing);
+    let reading = (source, place, comments(), closing);
     let said = stream::unfold(reading, |reading| async {
         let (mut source, mut place, mut beat, closing) = reading;
         let event = tokio::select! {

@@ -9,8 +9,8 @@ use super::refusal::{Refusal, task_id};
 use super::service::{ANSWER_BYTES_MAX, TaskError};
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::intercept::Modern;
+use crate::downstream::outbound::response::Rpc;
 use crate::downstream::proxy::Front;
-use crate::downstream::reply::Rpc;
 use crate::mcp::error::RpcError;
 use crate::mcp::input;
 use crate::mcp::json::Object;
@@ -34,16 +34,16 @@ impl Front {
         by: &Requester,
         headers: &HeaderMap,
     ) -> Answered {
-        let (id, caller) = (modern.request.id.get(), by.caller);
+        let id = modern.request.id.get();
         // Checked before the id is looked up: a client that cannot read tasks learns nothing of them.
         if !modern.meta.declares_tasks {
             return Answered::Known(Rpc::error(id, &RpcError::tasks_required()));
         }
         let params = &modern.request.params;
         let answered = match &*modern.request.method {
-            "tasks/get" => self.get(params, &caller).await,
+            "tasks/get" => self.get(params, &by.caller).await,
             "tasks/update" => self.update(params, by, headers).await,
-            "tasks/cancel" => self.cancel(params, &caller).await,
+            "tasks/cancel" => self.cancel(params, &by.caller).await,
             _ => Err(RpcError::method_not_found().into()),
         };
         Answered::Known(match answered {

@@ -13,16 +13,18 @@ use uuid::Uuid;
 use super::super::super::body::Body;
 use super::super::super::companion::desk::Desk;
 use super::super::super::companion::state::Companion;
-use super::super::super::facade::said::{self, Said};
-use super::super::super::facade::stream;
 use super::super::super::inbound::idempotency;
 use super::super::super::inbound::requester::Requester;
+use super::super::super::outbound::response::{Rpc, undecided};
 use super::super::super::proxy::Shared;
-use super::super::super::reply::{Rpc, undecided};
 use super::super::super::tools::{self, Known};
-use super::super::super::{cancels, claims, companion, dialect, held};
+use super::super::super::{
+    calls::resumable, cancels, claims, companion, outbound::patience, tasks::v2025,
+};
 use super::super::carried::{Carrying, Ids, Refused};
 use super::super::pushes::SessionKey;
+use crate::downstream::outbound::send::notify;
+use crate::downstream::outbound::stream::ResponseEvent;
 use crate::mcp::error::RpcError;
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Object;
@@ -92,7 +94,7 @@ pub(super) async fn answer(
             return None;
         }
     } else if terms.plan == Plan::Refuse {
-        return refuse(&dialect::only_as_task());
+        return refuse(&v2025::only_as_task());
     }
     let pin = match pin(front, by, &parts.headers) {
         Ok(pin) => pin,
@@ -116,7 +118,7 @@ pub(super) async fn answer(
 
 /// Whether the server runs the tool as a task of its own only, which its client was not told.
 async fn is_native(front: &Shared, by: &Requester, headers: &HeaderMap, tool: &str) -> bool {
-    if front.settings.pass_native_tasks || !dialect::speaks(headers) {
+    if front.settings.pass_native_tasks || !v2025::speaks(headers) {
         return false;
     }
     if let Some(requires_task) = front.native_tools.requires_task(tool) {
@@ -224,8 +226,8 @@ pub(in crate::downstream) async fn carry(
         Err(_) => return Rpc::abandoned(request.id.get()).into_response(),
     }
     let (method, params) = (&request.method, &request.params);
-    let held = held::Call::of(front, how.by, how.headers, request.id, method, params);
-    stream::answer(front, how.by, held, said).await
+    let held = resumable::ResumableCall::of(front, how.by, how.headers, request.id, method, params);
+    resumable::respond(front, how.by, held, said, patience::LEGACY).await
 }
 
 /// For so long an answer may be waited for.
@@ -332,7 +334,7 @@ struct Saying {
     id: Box<RawValue>,
     session: Option<SessionKey>,
     words: fn(&str, CallAnswer) -> Rpc,
-    messages: mpsc::Sender<Said>,
+    messages: mpsc::Sender<ResponseEvent>,
     /// The client hears more than the answer.
     streams: bool,
     /// Whether a client that went away is still there, as legacy clients know it. A call that others
@@ -341,7 +343,7 @@ struct Saying {
     /// How long a question waits for a client that does not read.
     question_patience: Duration,
     /// So that no message takes its room.
-    answer: Option<mpsc::OwnedPermit<Said>>,
+    answer: Option<mpsc::OwnedPermit<ResponseEvent>>,
 }
 
 impl Saying {
@@ -357,9 +359,9 @@ impl Saying {
     /// A question waits for a slow client, a notification hardly.
     async fn say(&self, message: String, is_question: bool, is_slow: &mut bool) {
         if !is_question {
-            return said::tell(&self.messages, message, is_slow).await;
+            return notify(&self.messages, message, is_slow).await;
         }
-        let saying = self.messages.send(Said::Message(message));
+        let saying = self.messages.send(ResponseEvent::Message(message));
         // Of a client that went away it is decided elsewhere what becomes of its call.
         let _ = tokio::time::timeout(self.question_patience, saying).await;
     }
@@ -394,7 +396,7 @@ async fn follow(mut client: Subscriber, carrying: Carrying, saying: Saying) {
                 drop(carrying);
                 let rpc = (saying.words)(saying.id.get(), answer);
                 if let Some(room) = saying.answer {
-                    room.send(Said::Answer(rpc));
+                    room.send(ResponseEvent::Answer(rpc));
                 }
                 client.into_guard().announce();
                 return;

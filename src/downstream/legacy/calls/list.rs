@@ -11,11 +11,11 @@ use hyper::http::request::Parts;
 use serde_json::value::RawValue;
 
 use super::super::super::body::Body;
-use super::super::super::dialect::Edit;
 use super::super::super::inbound::requester::Requester;
-use super::super::super::keep_alive::keep_alive;
+use super::super::super::outbound::keepalive::comments;
+use super::super::super::outbound::response::Rpc;
 use super::super::super::proxy::Shared;
-use super::super::super::reply::{self, Rpc};
+use super::super::super::tasks::v2025::Edit;
 use super::super::super::{companion, pass};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::headers::SESSION_ID;
@@ -104,7 +104,7 @@ pub(super) async fn over_http(page: Page, parts: &Parts, body: &Bytes) -> Respon
     head.headers.remove(CONTENT_LENGTH);
     if answering.is_stream() {
         let events = stream::unfold(
-            (page, answering, keep_alive(), token),
+            (page, answering, comments(), token),
             |(page, mut answering, mut beat, token)| async {
                 // A stream that broke ends, as it would have without us.
                 let event = tokio::select! {
@@ -148,7 +148,7 @@ pub(super) async fn over_lines(
     let mut said = session.ask(&asked).await.ok()?;
     while let Some(said) = said.recv().await {
         if let Said::Answer(text) = said {
-            return Some(reply::passed(page.edited(text).await));
+            return Some(Rpc::passed(page.edited(text).await).into_response());
         }
     }
     let failure = Failure::new(Reason::UpstreamReset, SideEffect::Unknown);

@@ -12,11 +12,11 @@ use hyper::{Response, StatusCode};
 use serde_json::value::RawValue;
 
 use super::super::body::Body;
-use super::super::dialect::{self, Edit};
 use super::super::inbound::idempotency;
 use super::super::inbound::requester::Requester;
+use super::super::outbound::response::{self, Rpc};
 use super::super::proxy::Shared;
-use super::super::reply::{self, Rpc};
+use super::super::tasks::v2025::{self, Edit};
 use super::pushes::SessionKey;
 use super::words::Words;
 use crate::mcp::error::RpcError;
@@ -55,7 +55,7 @@ pub(super) async fn post(
             list::over_lines(page, parts, body, request).await
         }
         Words::Request(request) if request.method == "tools/call" => {
-            if !dialect::wishes(&parts.headers, &request.params) {
+            if !v2025::wishes(&parts.headers, &request.params) {
                 return call::answer(front, by, parts, request).await;
             }
             // Who declares a task that is not ours gets the server's, which no key stands for.
@@ -71,10 +71,10 @@ pub(super) async fn post(
             let session = by.session?;
             let id = params.get("requestId")?;
             let is_ours = front.carried.cancel(session, id);
-            is_ours.then(|| reply::empty(StatusCode::ACCEPTED))
+            is_ours.then(|| response::empty(StatusCode::ACCEPTED))
         }
         Words::Answer(id, message) => {
-            if let Some(taken) = dialect::answered(front, by, &parts.headers, id, message).await {
+            if let Some(taken) = v2025::answered(front, by, &parts.headers, id, message).await {
                 return Some(taken);
             }
             let answer = match (message.get("result"), message.get("error")) {
@@ -84,7 +84,7 @@ pub(super) async fn post(
             };
             let session = by.session?;
             if front.carried.answer(session, id, answer) {
-                return Some(reply::empty(StatusCode::ACCEPTED));
+                return Some(response::empty(StatusCode::ACCEPTED));
             }
             passes(front, session, id);
             None

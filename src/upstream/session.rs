@@ -17,10 +17,10 @@ use tokio_util::task::TaskTracker;
 
 use super::client_session::needed::Needed;
 use super::discovered::Discovered;
-use super::hearers::Hearers;
 use super::http::RequestBody;
 use super::initialize::Initialized;
 use super::origin::Origin;
+use super::session_calls::SessionCalls;
 use super::translate;
 use crate::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, SideEffect};
@@ -61,7 +61,7 @@ struct Stamp {
 /// What goes on beside a session's calls, until it ends.
 #[derive(Debug)]
 struct Beside {
-    hearers: Arc<Hearers>,
+    calls: Arc<SessionCalls>,
     unasked: Box<dyn Unasked>,
     ending: DropGuard,
     services: TaskTracker,
@@ -92,7 +92,7 @@ pub(super) struct Identity {
 impl Beside {
     fn new(services: TaskTracker, unasked: Box<dyn Unasked>) -> Self {
         Self {
-            hearers: Arc::default(),
+            calls: Arc::default(),
             unasked,
             ending: CancellationToken::new().drop_guard(),
             services,
@@ -309,8 +309,8 @@ impl Session {
         &self.declared
     }
 
-    pub(super) fn hearers(&self) -> &Arc<Hearers> {
-        &self.beside.hearers
+    pub(super) fn calls(&self) -> &Arc<SessionCalls> {
+        &self.beside.calls
     }
 
     /// Hears what the server says unasked, from here to the session's end. Resolves when the server

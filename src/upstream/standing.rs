@@ -18,7 +18,7 @@ use super::heard::{self, Heard, Message, Messages};
 use super::http::RequestBody;
 use super::message::{ambiguous, note, question, response};
 use super::origin::Origin;
-use super::port::Answer;
+use super::port::{Answer, Event, UpstreamError};
 use super::reconnect::{Reconnect, is_for_now};
 use super::session::{Session, Unasked};
 use crate::mcp::input::Kind;
@@ -133,17 +133,19 @@ impl Standing {
     }
 
     async fn on_message(&self, session: &Arc<Session>, message: Message) {
-        let hearers = session.hearers();
+        let calls = session.calls();
         match message {
             Message::Primed => {}
-            Message::Result { id, result } => hearers.answer(&id, Ok(result)),
-            Message::Error { id, error } => hearers.answer(&id, Err(error)),
-            Message::Unreadable { id, failure, .. } => hearers.fail(&id, failure),
+            Message::Result { id, result } => calls.end(&id, Event::Result(result)),
+            Message::Error { id, error } => {
+                calls.end(&id, Event::Error(UpstreamError::in_message(error)))
+            }
+            Message::Unreadable { id, failure, .. } => calls.end(&id, Event::Failed(failure)),
             Message::Notification { method, params } => {
                 note(&self.origin, &method);
                 match (&*method, params) {
-                    ("notifications/progress", Some(params)) => hearers.progress(params),
-                    ("notifications/message", Some(params)) => hearers.log(params),
+                    ("notifications/progress", Some(params)) => calls.progress(params),
+                    ("notifications/message", Some(params)) => calls.log(params),
                     _ => {}
                 }
             }
@@ -167,7 +169,7 @@ fn on_request(
     let declared = Object::parse(session.declared()).unwrap_or_default();
     let may_ask = |kind: Kind| declared.contains(kind.capability());
     match question(id, method, params, may_ask) {
-        Ok(question) => (!session.hearers().ask(question)).then(ambiguous),
+        Ok(question) => (!session.calls().ask(question)).then(ambiguous),
         Err(answer) => Some(answer),
     }
 }

@@ -98,25 +98,26 @@ impl Channel {
 
     /// A call on it has asked its client something and is not over.
     pub(in crate::upstream) fn is_asking(&self) -> bool {
-        self.table().is_asking()
+        let table = self.table();
+        table.inflight.requests().any(|pending| pending.has_asked)
     }
 
     /// A question on it may be that of a call for which nobody waits. A server to which nothing was
     /// declared asks nothing.
     pub(in crate::upstream) fn is_doubtful(&self) -> bool {
-        &*self.capabilities != "{}" && self.table().has_abandoned()
+        &*self.capabilities != "{}" && self.table().inflight.is_doubtful(Instant::now())
     }
 
     /// Since when nobody has used it; `None` while somebody does.
     pub(in crate::upstream) fn unused_since(&self) -> Option<Instant> {
         let table = self.table();
-        let is_used = !table.pending.is_empty() || table.listeners > 0;
+        let is_used = !table.inflight.is_empty() || table.listeners > 0;
         (!is_used).then_some(table.used)
     }
 
     /// No question on it could be that of a call before.
     pub(in crate::upstream) fn is_free(&self) -> bool {
-        self.table().is_free()
+        self.table().inflight.is_free(Instant::now())
     }
 
     /// Takes no more requests and ends the line.
@@ -135,14 +136,13 @@ impl Channel {
             events,
             answer,
             passage: Arc::clone(&passage),
-            may_ask: kind == Asks::Maybe,
             has_asked: false,
         };
         let mut table = self.table();
         if !table.is_open {
             return None;
         }
-        table.pending.insert(id, pending);
+        table.inflight.insert(id, kind == Asks::Maybe, pending);
         drop(table);
         Some(Ticket {
             channel: Arc::clone(self),
@@ -170,21 +170,21 @@ impl Channel {
     /// Nobody waits for this request any more. True if the server has to be told.
     fn withdraw(&self, id: u64) -> bool {
         let mut table = self.table();
-        let Some(pending) = table.pending.remove(&id) else {
+        let Some((pending, may_ask)) = table.inflight.remove(&id) else {
             return false;
         };
         table.used = Instant::now();
         self.end_if_done(&table);
         let may_run = !pending.passage.withdraw();
-        if may_run && pending.may_ask {
-            table.abandon(id);
+        if may_run && may_ask {
+            table.inflight.abandon(id, Instant::now());
         }
         may_run
     }
 
     /// A line that takes no more ends with its last request.
     fn end_if_done(&self, table: &Table) {
-        if !table.is_open && table.pending.is_empty() {
+        if !table.is_open && table.inflight.is_empty() {
             self.mouth.stop();
         }
     }
@@ -213,17 +213,13 @@ impl Channel {
     fn on_answer(&self, id: &str, answer: impl FnOnce() -> Said) {
         let mut table = self.table();
         let known = id.parse::<u64>().ok();
-        // A server that could not read a request cannot know its id. If there is only one, it is
-        // that one.
-        let only = || match table.pending.keys().next() {
-            Some(only) if id == "null" && table.pending.len() == 1 => Some(*only),
-            _ => None,
+        let answered = match known {
+            Some(id) => table.inflight.remove(&id),
+            None if id == "null" => table.inflight.remove_sole(),
+            None => None,
         };
-        let Some((id, pending)) = known
-            .or_else(only)
-            .and_then(|id| table.pending.remove_entry(&id))
-        else {
-            if !known.is_some_and(|id| table.has_ended(id)) {
+        let Some((pending, may_ask)) = answered else {
+            if !known.is_some_and(|id| table.inflight.answered_late(&id)) {
                 table.ignored += 1;
                 debug!(
                     ignored = table.ignored,
@@ -236,7 +232,7 @@ impl Channel {
         self.end_if_done(&table);
         drop(table);
         pending.passage.settle();
-        if pending.may_ask {
+        if may_ask {
             self.mouth.answered();
         }
         debug!(id, "answered");
@@ -256,9 +252,8 @@ impl Channel {
                 }
             }
             ("notifications/message", Some(params)) => {
-                let only = self.table().only_one();
-                if let Some(id) = only {
-                    self.put(id, Said::Log(params));
+                if let Some(only) = self.table().inflight.only(Instant::now()) {
+                    only.put(Said::Log(params));
                 }
             }
             (_, params) => {
@@ -279,11 +274,8 @@ impl Channel {
 
     /// To the request; dropped where it has ended or its reader is slow.
     fn put(&self, id: u64, said: Said) {
-        let table = self.table();
-        if let Some(pending) = table.pending.get(&id)
-            && pending.events.try_send(said).is_err()
-        {
-            debug!(id, "a notification to a slow reader was dropped");
+        if let Some(pending) = self.table().inflight.get(&id) {
+            pending.put(said);
         }
     }
 
@@ -293,14 +285,13 @@ impl Channel {
         let answer = match question(id, method, params, may_ask) {
             Ok(question) => {
                 let mut table = self.table();
-                let only = table.only_one();
-                if let Some(only) = only.and_then(|id| table.pending.get_mut(&id))
+                if let Some(only) = table.inflight.only_mut(Instant::now())
                     && only.events.try_send(Said::Question(question)).is_ok()
                 {
                     only.has_asked = true;
                     return;
                 }
-                let running = table.pending.len();
+                let running = table.inflight.len();
                 drop(table);
                 warn!(method, running, "a question that names no call was refused");
                 ambiguous()
@@ -339,13 +330,12 @@ impl Ear for Channel {
             }
         };
         let is_it = |pending: &Pending| passage.is_some_and(|it| Arc::ptr_eq(it, &pending.passage));
-        let id = table.pending.iter().find(|(_, pending)| is_it(pending));
-        let id = id.map(|(id, _)| *id);
-        let refused = id.and_then(|id| table.pending.remove(&id));
+        let refused = table.inflight.remove_where(is_it);
         table.used = Instant::now();
         self.end_if_done(&table);
         drop(table);
-        if let Some(refused) = refused {
+        // A request has a passage of its own.
+        if let Some(refused) = refused.into_iter().next() {
             refused.answer.send(said);
         }
     }
@@ -354,10 +344,10 @@ impl Ear for Channel {
         let mut table = self.table();
         table.is_open = false;
         table.notices = None;
-        let pending = std::mem::take(&mut table.pending);
+        let pending = table.inflight.take_all();
         drop(table);
         let begun: Vec<_> = pending
-            .into_values()
+            .into_iter()
             .map(|pending| (pending.passage.withdraw(), pending.answer))
             .collect();
         let running = begun.iter().filter(|(is_unsent, _)| !is_unsent).count();

@@ -13,6 +13,7 @@ use super::seat::Stray;
 use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::upstream::heard::Message;
+use crate::upstream::request_id::RequestId;
 
 /// What the server says on the stream of one request, as JSON.
 #[derive(Debug)]
@@ -26,8 +27,7 @@ pub enum Said {
 pub(super) struct Running {
     pub(super) reader: Reader,
     pub(super) passage: Arc<Passage>,
-    pub(super) token: Option<Box<str>>,
-    pub(super) may_ask: bool,
+    pub(super) token: Option<RequestId>,
     pub(super) is_handshake: bool,
 }
 

@@ -4,7 +4,6 @@
 //! (`guest`), so none is changed. All that is decided here is on which of the client's streams a
 //! message of the server goes, or to which request of ours.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, MutexGuard};
 
@@ -26,9 +25,10 @@ use super::seat::Stray;
 use crate::lock::Mutex;
 use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, RpcError};
-use crate::mcp::json::{Object, string};
+use crate::mcp::json::Object;
 use crate::mcp::meta::PROGRESS_TOKEN;
 use crate::upstream::heard::Message;
+use crate::upstream::inflight::Inflight;
 use crate::upstream::request_id::{RequestId, is_beside_clients};
 
 /// Messages that wait for the reader of one stream.
@@ -52,7 +52,7 @@ pub struct Session {
 
 struct Table {
     is_open: bool,
-    running: HashMap<Box<str>, Running>,
+    inflight: Inflight<RequestId, Running>,
     /// What belongs to no request.
     news: Unread,
     used: Instant,
@@ -89,7 +89,7 @@ impl Session {
             mouth,
             table: Mutex::new(Table {
                 is_open: true,
-                running: HashMap::new(),
+                inflight: Inflight::default(),
                 news: Unread::default(),
                 used: Instant::now(),
             }),
@@ -113,13 +113,13 @@ impl Session {
     pub(in crate::upstream) fn unused_since(&self) -> Option<Instant> {
         let table = self.table();
         let waits = |running: &Running| running.reader.is_there();
-        let is_used = table.running.values().any(waits) || table.news.is_read();
+        let is_used = table.inflight.requests().any(waits) || table.news.is_read();
         (!is_used).then_some(table.used)
     }
 
     /// The same, and `None` while anything of it runs: the client may come back for that.
     pub(in crate::upstream) fn idle_since(&self) -> Option<Instant> {
-        let is_running = !self.table().running.is_empty();
+        let is_running = !self.table().inflight.is_empty();
         self.unused_since().filter(|_| !is_running)
     }
 
@@ -127,11 +127,8 @@ impl Session {
     pub fn close(&self) {
         let mut table = self.table();
         table.is_open = false;
-        let guests: Vec<Running> = table
-            .running
-            .extract_if(|_, running| matches!(running.reader, running::Reader::Guest(_)))
-            .map(|(_, running)| running)
-            .collect();
+        let is_guest = |running: &Running| matches!(running.reader, running::Reader::Guest(_));
+        let guests = table.inflight.remove_where(is_guest);
         drop(table);
         self.mouth.stop();
         for running in guests {
@@ -161,15 +158,15 @@ impl Session {
                 answer,
             },
             passage: Arc::default(),
-            token: token.filter(|_| asked.streams).map(name),
-            may_ask: asked.streams
-                && matches!(
-                    asked.method,
-                    "tools/call" | "prompts/get" | "resources/read"
-                ),
+            token: token.filter(|_| asked.streams).map(id_of),
             is_handshake: asked.method == "initialize",
         };
-        let passage = self.run(name(asked.id), running)?;
+        let may_ask = asked.streams
+            && matches!(
+                asked.method,
+                "tools/call" | "prompts/get" | "resources/read"
+            );
+        let passage = self.run(id_of(asked.id), may_ask, running)?;
         room.send(Outbound {
             text: asked.text.to_owned(),
             passage: Some(passage),
@@ -185,16 +182,14 @@ impl Session {
     ) -> Result<mpsc::Receiver<Event>, Untaken> {
         let room = self.mouth.room().await.ok_or(Untaken::Over)?;
         let (seat, receiver) = Seat::new().ok_or(Untaken::Over)?;
-        let id = name_of(&request.id);
         let running = Running {
             reader: running::Reader::Guest(seat),
             passage: Arc::default(),
             // One for both.
-            token: Some(id.clone()),
-            may_ask: request.may_ask,
+            token: Some(request.id.clone()),
             is_handshake: false,
         };
-        let passage = self.run(id, running)?;
+        let passage = self.run(request.id, request.may_ask, running)?;
         room.send(Outbound {
             text: request.text,
             passage: Some(passage),
@@ -203,27 +198,27 @@ impl Session {
         Ok(receiver)
     }
 
-    fn run(&self, name: Box<str>, running: Running) -> Result<Arc<Passage>, Untaken> {
+    fn run(&self, id: RequestId, may_ask: bool, running: Running) -> Result<Arc<Passage>, Untaken> {
         let mut table = self.table();
         table.used = Instant::now();
         if !table.is_open {
             return Err(Untaken::Over);
         }
-        if table.running.len() >= REQUESTS_MAX {
+        if table.inflight.len() >= REQUESTS_MAX {
             return Err(Untaken::Busy);
         }
-        if table.running.contains_key(&name) {
+        if table.inflight.get(&id).is_some() {
             return Err(Untaken::SameId);
         }
         let passage = Arc::clone(&running.passage);
-        table.running.insert(name, running);
+        table.inflight.insert(id, may_ask, running);
         Ok(passage)
     }
 
     /// Nobody waits any more for that request of ours. True if the server has to be told.
     pub(in crate::upstream) fn withdraw(&self, id: &RequestId) -> bool {
-        let withdrawn = self.table().running.remove(&name_of(id));
-        withdrawn.is_some_and(|running| !running.passage.withdraw())
+        let withdrawn = self.table().inflight.remove(id);
+        withdrawn.is_some_and(|(running, _)| !running.passage.withdraw())
     }
 
     /// See [`Mouth::answer`].
@@ -234,8 +229,8 @@ impl Session {
     /// The client waits no more for this request of its own: what is said about it ends. Many
     /// servers never answer what was cancelled.
     pub fn cancelled(&self, id: &RawValue) {
-        let cancelled = self.table().running.remove(&name(id));
-        if let Some(running) = cancelled {
+        let cancelled = self.table().inflight.remove(&id_of(id));
+        if let Some((running, _)) = cancelled {
             // Where it was not written yet, it never will be.
             running.passage.withdraw();
         }
@@ -270,11 +265,10 @@ impl Session {
 
     fn answered(&self, id: &str, message: Message, text: &str) {
         let mut table = self.table();
-        let id = RawValue::from_string(id.to_owned());
-        let known = id.ok().and_then(|id| table.running.remove(&name(&id)));
+        let known = table.inflight.remove(&RequestId::read(id));
         table.used = Instant::now();
         drop(table);
-        let Some(running) = known else {
+        let Some((running, _)) = known else {
             debug!("an answer to no request of the client was ignored");
             return;
         };
@@ -291,8 +285,8 @@ impl Session {
         let is_guest = |running: &Running| matches!(running.reader, running::Reader::Guest(_));
         stray.method == "ping"
             && !table.news.is_read()
-            && !table.running.is_empty()
-            && table.running.values().all(is_guest)
+            && !table.inflight.is_empty()
+            && table.inflight.requests().all(is_guest)
     }
 
     /// False where nobody took it.
@@ -317,9 +311,9 @@ impl Session {
             "notifications/progress" => {
                 let token = token();
                 let is_ours = token.is_some_and(|token| is_beside_clients(token.get()));
-                let token = token.map(name);
+                let token = token.map(id_of);
                 let of_token = |running: &&Running| token.is_some() && running.token == token;
-                let own = table.running.values().find(of_token);
+                let own = table.inflight.requests().find(of_token);
                 if is_ours {
                     // It is ours, and nobody else's where nobody waits for it any more.
                     return own.is_none_or(|own| own.reader.say(stray));
@@ -335,23 +329,12 @@ impl Session {
             {
                 None
             }
-            _ => table.only_one(),
+            _ => table.inflight.only(Instant::now()),
         };
         if own.is_some_and(|running| running.reader.say(stray)) {
             return true;
         }
         table.news.say(text)
-    }
-}
-
-impl Table {
-    /// The only request that can be meant by what names none.
-    fn only_one(&self) -> Option<&Running> {
-        let mut asking = self.running.values().filter(|running| running.may_ask);
-        match (asking.next(), asking.next()) {
-            (only, None) => only,
-            (_, Some(_)) => None,
-        }
     }
 }
 
@@ -414,11 +397,10 @@ impl Ear for Session {
         };
         let mut table = self.table();
         let is_it = |running: &Running| passage.is_some_and(|it| Arc::ptr_eq(it, &running.passage));
-        let name = table.running.iter().find(|(_, running)| is_it(running));
-        let name = name.map(|(name, _)| name.clone());
-        let refused = name.and_then(|name| table.running.remove(&name));
+        let refused = table.inflight.remove_where(is_it);
         drop(table);
-        if let Some(refused) = refused {
+        // A request has a passage of its own.
+        if let Some(refused) = refused.into_iter().next() {
             refused.reader.fail(end);
         }
     }
@@ -427,9 +409,9 @@ impl Ear for Session {
         let mut table = self.table();
         table.is_open = false;
         table.news.end();
-        let running = std::mem::take(&mut table.running);
+        let running = table.inflight.take_all();
         drop(table);
-        for running in running.into_values() {
+        for running in running {
             let unsent = match running.reader {
                 running::Reader::Client { .. } => Reason::UpstreamUnreachable,
                 // What is over is the session, which is its client's.
@@ -476,15 +458,6 @@ impl Drop for News {
     }
 }
 
-fn name_of(id: &RequestId) -> Box<str> {
-    let raw = serde_json::from_str::<&RawValue>(id.as_json());
-    raw.map_or_else(|_| id.as_json().into(), name)
-}
-
-/// An id or a token by its value: a string may be written with other escapes when it comes back.
-fn name(raw: &RawValue) -> Box<str> {
-    match string(raw) {
-        Some(text) => format!("\"{text}").into(),
-        None => raw.get().into(),
-    }
+fn id_of(raw: &RawValue) -> RequestId {
+    RequestId::read(raw.get())
 }

@@ -108,7 +108,7 @@ impl Shared {
         let turn = Arc::clone(&self.opening).try_acquire_owned();
         if let Ok(turn) = turn
             && !self.is_settled()
-            && !session.hearers().is_empty()
+            && !session.calls().is_empty()
         {
             drop(self.open(session, turn));
         }

@@ -17,7 +17,7 @@ use super::super::hop;
 use super::super::http::{RequestBody, ResponseBody};
 use super::super::message::note;
 use super::super::message::response;
-use super::super::port::Answer;
+use super::super::port::{Answer, Event, UpstreamError};
 use super::super::reconnect::{Reconnect, is_for_now};
 use super::super::request_id::is_beside_clients;
 use super::super::session::Session;
@@ -268,18 +268,18 @@ fn is_ours(session: &Session, data: &str) -> bool {
     let Ok(message) = heard::read(data) else {
         return false;
     };
-    let hearers = session.hearers();
+    let calls = session.calls();
     match message {
         Message::Result { id, result } if is_beside_clients(&id) => {
-            hearers.answer(&id, Ok(result));
+            calls.end(&id, Event::Result(result));
             true
         }
         Message::Error { id, error } if is_beside_clients(&id) => {
-            hearers.answer(&id, Err(error));
+            calls.end(&id, Event::Error(UpstreamError::in_message(error)));
             true
         }
         Message::Unreadable { id, failure, .. } if is_beside_clients(&id) => {
-            hearers.fail(&id, failure);
+            calls.end(&id, Event::Failed(failure));
             true
         }
         Message::Notification { method, params } => {
@@ -291,7 +291,7 @@ fn is_ours(session: &Session, data: &str) -> bool {
             let token = token.and_then(|params| params.get(PROGRESS_TOKEN));
             let is_ours = token.is_some_and(|token| is_beside_clients(token.get()));
             if is_ours {
-                hearers.progress(params);
+                calls.progress(params);
             }
             is_ours
         }

@@ -13,12 +13,12 @@ use crate::mcp::error::Failure;
 use crate::mcp::input::Kind;
 use crate::mcp::json::Object;
 use crate::upstream::heard::{Message, Messages};
-use crate::upstream::hearers::Hearing;
 use crate::upstream::message::{About, about, question, response};
 use crate::upstream::origin::Origin;
 use crate::upstream::pinned;
 use crate::upstream::port::{Event, Outgoing};
 use crate::upstream::request_id::RequestId;
+use crate::upstream::session_calls::CallGuard;
 use crate::upstream::sessions::{Key, Lease, Sessions};
 
 /// A resumed stream that says nothing for so long is asked for once more: some servers tell what was
@@ -37,7 +37,7 @@ pub(super) struct SessionCall {
     pub(super) has_told_resumable: bool,
     /// Where the session's own stream puts what it says to this call, while it is joined.
     pub(super) beside: mpsc::Sender<Event>,
-    pub(super) hearing: Option<Hearing>,
+    pub(super) joined: Option<CallGuard>,
 }
 
 /// The stream of the call.
@@ -110,8 +110,8 @@ impl Transport for SessionCall {
             self.origin.http.finish(messages.into_body());
         }
         *self.underway.lock() = None;
-        match self.hearing.take() {
-            Some(hearing) if is_answered => hearing.answered(),
+        match self.joined.take() {
+            Some(joined) if is_answered => joined.answered(),
             _ => {}
         }
         if let Some(lease) = self.lease.take()

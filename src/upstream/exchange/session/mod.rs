@@ -11,11 +11,11 @@ use tokio_util::sync::CancellationToken;
 use super::{Driver, Phase};
 use crate::lock::Mutex;
 use crate::upstream::client_session::registry::ClientSessions;
-use crate::upstream::hearers;
 use crate::upstream::origin::Origin;
 use crate::upstream::pinned;
 use crate::upstream::port::{Event, Exchange, Outgoing};
 use crate::upstream::request_id::RequestId;
+use crate::upstream::session_calls;
 use crate::upstream::sessions::{Key, Sessions};
 use crate::upstream::translate;
 use crate::upstream::unfold::Unfold as _;
@@ -36,7 +36,7 @@ pub(in crate::upstream) fn begin(
     request: Outgoing,
 ) -> Exchange {
     let (taken, is_taken) = watch::channel(false);
-    let (beside, said_beside) = hearers::events();
+    let (beside, said_beside) = session_calls::events();
     let ended = request.pin.as_ref().map(pinned::ended).unwrap_or_default();
     let call = SessionCall {
         key: Key {
@@ -52,7 +52,7 @@ pub(in crate::upstream) fn begin(
         id: RequestId::number(0),
         has_told_resumable: false,
         beside,
-        hearing: None,
+        joined: None,
     };
     exchange(call, Phase::Unsent, said_beside, is_taken, ended)
 }
@@ -87,10 +87,10 @@ pub(in crate::upstream) fn adopt(
         event_id: Some(event_id.clone()),
     };
     let (taken, is_taken) = watch::channel(true);
-    let (beside, said_beside) = hearers::events();
+    let (beside, said_beside) = session_calls::events();
     let request = Outgoing::adopted(caller, capabilities);
-    let hearers = lease.session.hearers();
-    let hearing = hearers.join(point.request.clone(), &request, beside.clone());
+    let calls = lease.session.calls();
+    let joined = calls.join(point.request.clone(), &request, beside.clone());
     let call = SessionCall {
         request,
         key,
@@ -102,7 +102,7 @@ pub(in crate::upstream) fn adopt(
         id: point.request,
         has_told_resumable: true,
         beside,
-        hearing: Some(hearing),
+        joined: Some(joined),
     };
     let cut = Stream::Cut {
         event_id,

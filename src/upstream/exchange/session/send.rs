@@ -107,14 +107,14 @@ impl SessionCall {
             id: self.id.clone(),
             event_id: None,
         });
-        if let Some(before) = self.hearing.take() {
+        if let Some(before) = self.joined.take() {
             // It was refused before it ran.
             before.answered();
         }
         if may_ask(&self.request.method) {
-            let hearers = session.hearers();
-            let joined = hearers.join(self.id.clone(), &self.request, self.beside.clone());
-            self.hearing = Some(joined);
+            let calls = session.calls();
+            let joined = calls.join(self.id.clone(), &self.request, self.beside.clone());
+            self.joined = Some(joined);
         }
         let method = &self.request.method;
         let client = &*self.request.headers;

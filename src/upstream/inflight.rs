@@ -21,12 +21,12 @@ const ABANDONED_MAX: usize = 1024;
 /// The requests under way, each with what its caller keeps of it.
 #[derive(Debug)]
 pub(super) struct Inflight<K, R> {
-    running: HashMap<K, Running<R>>,
+    running: HashMap<K, InflightRequest<R>>,
     abandoned: Vec<(K, Instant)>,
 }
 
 #[derive(Debug)]
-struct Running<R> {
+struct InflightRequest<R> {
     request: R,
     may_ask: bool,
 }
@@ -42,7 +42,8 @@ impl<K, R> Default for Inflight<K, R> {
 
 impl<K: Eq + Hash, R> Inflight<K, R> {
     pub(super) fn insert(&mut self, key: K, may_ask: bool, request: R) {
-        self.running.insert(key, Running { request, may_ask });
+        self.running
+            .insert(key, InflightRequest { request, may_ask });
     }
 
     pub(super) fn get(&self, key: &K) -> Option<&R> {
@@ -88,7 +89,7 @@ impl<K: Eq + Hash, R> Inflight<K, R> {
         self.remove_where(|_| true)
     }
 
-    /// Nobody waits for that request any more, and it may go on and ask.
+    /// The caller gave up on that request, which may go on and ask.
     pub(super) fn abandon(&mut self, key: K, now: Instant) {
         if self.abandoned.len() >= ABANDONED_MAX {
             self.abandoned.remove(0);
@@ -193,7 +194,7 @@ mod tests {
     #[test]
     fn what_is_remembered_is_bounded() {
         let (now, mut inflight) = (Instant::now(), Inflight::<usize, ()>::default());
-        (0..ABANDONED_MAX + 1).for_each(|key| inflight.abandon(key, now));
+        (0..=ABANDONED_MAX).for_each(|key| inflight.abandon(key, now));
         assert!(!inflight.answered_late(&0) && inflight.answered_late(&1));
     }
 }

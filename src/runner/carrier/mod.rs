@@ -28,7 +28,8 @@ use crate::store::ledger::Loaded;
 use crate::task::id::{Fence, TaskId};
 use crate::task::policy::{InputWhen, Plan};
 use crate::task::state::{Digest, Leg, Task};
-use crate::upstream::{self, Exchange, Forwarded, Outgoing, Pin, UpstreamError};
+use crate::upstream;
+use crate::upstream::{Exchange, Forwarded, Pin, UpstreamError, UpstreamRequest};
 
 mod begun;
 mod claimed;
@@ -235,7 +236,7 @@ impl Carrier {
         charge: Charge,
         exchange: Exchange,
     ) -> Self {
-        let outgoing = Outgoing::adopted(*loaded.task.caller.as_bytes(), "{}".into());
+        let outgoing = UpstreamRequest::adopted(*loaded.task.caller.as_bytes(), "{}".into());
         Self {
             exchange: Some(exchange),
             adopted: true,
@@ -248,7 +249,7 @@ impl Carrier {
         loaded: Loaded,
         charge: Charge,
         era: Era,
-        outgoing: Outgoing,
+        outgoing: UpstreamRequest,
     ) -> Self {
         let task = &loaded.task;
         let left = task.deadline_ms.saturating_sub(runner.ledger.now_ms());

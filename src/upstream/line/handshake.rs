@@ -1,0 +1,67 @@
+//! How a line begins with a legacy server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use crate::mcp::envelope;
+use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::mcp::json::{Object, string};
+use crate::upstream::discovery::discovered::Discovered;
+use crate::upstream::failures::UNREACHABLE;
+use crate::upstream::initialize;
+use crate::upstream::line::ask::ask;
+use crate::upstream::line::event::LineEvent;
+use crate::upstream::line::shared::SharedLine;
+use crate::upstream::no_session::NoSession;
+use crate::upstream::port::UpstreamError;
+
+/// How long a server's handshake may take: `npx -y` may have to fetch it first.
+pub(super) const START_PATIENCE: Duration = Duration::from_mins(1);
+
+/// The line, once a legacy server has agreed on it; a modern one need not.
+pub(super) async fn agreed(
+    line: Arc<SharedLine>,
+    capabilities: Option<Arc<str>>,
+) -> Result<Arc<SharedLine>, NoSession> {
+    if let Some(capabilities) = capabilities {
+        let shaken = timeout(START_PATIENCE, handshake(&line, &capabilities)).await;
+        let shaken = shaken.unwrap_or(Err(NoSession::Failed(UNREACHABLE)));
+        if let Err(why) = shaken {
+            line.close();
+            return Err(why);
+        }
+    }
+    Ok(line)
+}
+
+/// A legacy server is told who we are, and says who it is.
+async fn handshake(line: &Arc<SharedLine>, capabilities: &str) -> Result<(), NoSession> {
+    let invalid = || NoSession::Failed(Failure::new(Reason::UpstreamInvalid, SideEffect::None));
+    let result = match ask(line, "initialize", &initialize::params(capabilities)).await {
+        LineEvent::Result(result) => result,
+        LineEvent::Error(error) => {
+            return Err(NoSession::Error(UpstreamError::in_message(error)));
+        }
+        LineEvent::Refused(error) => return Err(NoSession::Error(error)),
+        LineEvent::Unsent(_) | LineEvent::Failed(_) => return Err(NoSession::Failed(UNREACHABLE)),
+        LineEvent::Progress(_)
+        | LineEvent::Log(_)
+        | LineEvent::Notice(_)
+        | LineEvent::Question(_) => {
+            return Err(invalid());
+        }
+    };
+    let object = Object::parse(result.get()).map_err(|_| invalid())?;
+    object
+        .get("protocolVersion")
+        .and_then(string)
+        .ok_or_else(invalid)?;
+    let described = Discovered::of_initialize(&object).ok_or_else(invalid)?;
+    // The first and only one.
+    let _ = line.described.set(Arc::new(described));
+    let ready = envelope::notification("notifications/initialized", "{}");
+    line.tell(ready).await;
+    Ok(())
+}

@@ -1,0 +1,106 @@
+//! Whether the program can be run, and when it may be started again. Pure: the time is passed in.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// A death is quick when it comes so early, before a single call was answered.
+const QUICK: Duration = Duration::from_secs(10);
+
+/// So many quick deaths in a row, and the program cannot be run.
+const DEATHS_MAX: u32 = 5;
+
+const PAUSE: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// What is known of the program by how its processes ended.
+#[derive(Debug, Default)]
+pub(in crate::upstream) struct LineHealth {
+    quick_deaths: u32,
+    not_before: Option<Instant>,
+}
+
+impl LineHealth {
+    /// How long to wait before the next start.
+    pub(in crate::upstream) fn pause(&self, now: Instant) -> Duration {
+        self.not_before
+            .map(|at| at.saturating_duration_since(now))
+            .unwrap_or_default()
+    }
+
+    /// A process ended by itself.
+    pub(in crate::upstream) fn died(&mut self, lived: Duration, has_answered: bool, now: Instant) {
+        if has_answered || lived >= QUICK {
+            self.quick_deaths = 0;
+        } else {
+            self.quick_deaths = self.quick_deaths.saturating_add(1);
+        }
+        let doublings = self.quick_deaths.saturating_sub(1).min(16);
+        let pause = PAUSE.saturating_mul(1 << doublings).min(PAUSE_MAX);
+        self.not_before = Some(now + pause);
+    }
+
+    /// The last death says nothing of the program.
+    pub(in crate::upstream) fn forgive(&mut self) {
+        self.quick_deaths = self.quick_deaths.saturating_sub(1);
+        self.not_before = None;
+    }
+
+    /// A call was answered: whatever happened before, the program runs.
+    pub(in crate::upstream) fn answered(&mut self) {
+        self.quick_deaths = 0;
+    }
+
+    pub(in crate::upstream) fn cannot_run(&self) -> bool {
+        self.quick_deaths >= DEATHS_MAX
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOON: Duration = Duration::from_millis(50);
+
+    #[test]
+    fn quick_deaths_are_answered_with_longer_pauses_and_a_verdict() {
+        let (now, mut health) = (Instant::now(), LineHealth::default());
+        assert_eq!(health.pause(now), Duration::ZERO);
+        let mut pauses = Vec::new();
+        for _ in 0..12 {
+            assert_eq!(health.cannot_run(), pauses.len() >= 5);
+            health.died(SOON, false, now);
+            pauses.push(health.pause(now).as_millis());
+        }
+        assert_eq!(pauses[..5], [100, 200, 400, 800, 1600]);
+        assert_eq!(pauses[11], 30_000);
+        assert_eq!(health.pause(now + PAUSE_MAX), Duration::ZERO);
+        health.answered();
+        assert!(!health.cannot_run());
+    }
+
+    #[test]
+    fn a_death_that_is_forgiven_does_not_count() {
+        let (now, mut health) = (Instant::now(), LineHealth::default());
+        for deaths in 1..=5 {
+            assert!(!health.cannot_run());
+            health.died(SOON, false, now);
+            health.forgive();
+            assert_eq!(health.pause(now), Duration::ZERO);
+            health.died(SOON, false, now);
+            assert_eq!(health.pause(now), PAUSE * (1 << (deaths - 1)));
+        }
+        assert!(health.cannot_run());
+    }
+
+    #[test]
+    fn a_program_that_worked_is_no_wreck() {
+        let (now, mut health) = (Instant::now(), LineHealth::default());
+        for _ in 0..20 {
+            health.died(SOON, true, now);
+            assert_eq!(health.pause(now), PAUSE);
+            health.died(QUICK, false, now);
+        }
+        assert!(!health.cannot_run());
+    }
+}

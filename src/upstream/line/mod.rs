@@ -1,0 +1,214 @@
+//! A wrapped server that is reached over lines: the pipes of a program, or the event stream and
+//! posts of HTTP+SSE (2024-11-05). Many requests run over one line, and what is said on it names
+//! them or does not.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::header::HeaderValue;
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+
+pub(super) mod ask;
+pub(super) mod borrowed;
+pub(super) mod event;
+mod handshake;
+pub(super) mod health;
+mod mailbox;
+pub(super) mod overlong;
+pub(super) mod pool;
+mod probe;
+mod running;
+pub mod session;
+pub mod sessions;
+pub(super) mod shared;
+mod source;
+mod spare;
+mod state;
+mod subscription;
+pub(super) mod writer;
+
+use crate::upstream::line::pool::{LineKey, LinePool};
+pub(super) use crate::upstream::line::pool::{LineLimits, Sharing};
+use crate::upstream::line::session::LineSession;
+use crate::upstream::line::shared::{MayAsk, SharedLine};
+pub(super) use crate::upstream::line::source::LineSource;
+
+use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::mcp::tools::Tools;
+use crate::mcp::version::Era;
+use crate::upstream::cache::Cache;
+use crate::upstream::discovery::discovered::Discovered;
+use crate::upstream::discovery::legacy_sessions::SessionsAnswer;
+use crate::upstream::failures::UNREACHABLE;
+use crate::upstream::listen::{ListenRequest, Listening};
+use crate::upstream::no_session::NoSession;
+use crate::upstream::obstacle::Obstacle;
+
+/// Between looks at what is unused or broken.
+const ROUND: Duration = Duration::from_secs(1);
+
+/// The server and its lines.
+#[derive(Debug)]
+pub(super) struct LineServer {
+    pool: Arc<LinePool>,
+}
+
+impl LineServer {
+    /// No line is started before it is needed. Must be called inside a runtime.
+    pub(super) fn new(source: LineSource, limits: LineLimits) -> Arc<Self> {
+        let pool = Arc::new(LinePool::new(source, limits));
+        let stop = pool.source.stop().clone();
+        let keeping = evict_idle(Arc::clone(&pool), stop);
+        pool.source.services().spawn(keeping);
+        Arc::new(Self { pool })
+    }
+
+    /// Asks for the era, of a process with which the first caller goes on. Dropped before it
+    /// resolves, the asking goes on.
+    pub(super) async fn probe(&self) -> Result<Era, NoSession> {
+        let pool = Arc::clone(&self.pool);
+        let asking = async move { Box::pin(probe::probe(&pool)).await };
+        let asked = self.pool.source.services().spawn(asking).await;
+        asked.map_err(|_| UNREACHABLE)?
+    }
+
+    /// Asks for the era over a new line, which is ended afterwards, whatever is known or configured.
+    pub(super) async fn probe_anew(&self) -> Result<Era, NoSession> {
+        let pool = Arc::clone(&self.pool);
+        let asking = async move { Box::pin(probe::probe_anew(&pool)).await };
+        let asked = self.pool.source.services().spawn(asking).await;
+        asked.map_err(|_| UNREACHABLE)?
+    }
+
+    /// Starts a process before anybody asks for one. Nothing is said to it.
+    pub(super) fn start_early(&self) {
+        let pool = Arc::clone(&self.pool);
+        let starting = async move { Box::pin(pool.start_spare()).await };
+        drop(self.pool.source.services().spawn(starting));
+    }
+
+    /// Ends the spare process: what it was found to be is no longer so.
+    pub(super) fn end_early(&self) {
+        self.pool.bench.close_unused(Duration::ZERO);
+    }
+
+    /// What the server says to an `initialize`, asked over a line of its own. `None`: it did not say.
+    /// Dropped before it resolves, the asking goes on.
+    pub(super) async fn takes_sessions(&self) -> Option<SessionsAnswer> {
+        let pool = Arc::clone(&self.pool);
+        let asking = async move { Box::pin(probe::takes_sessions(&pool)).await };
+        self.pool.source.services().spawn(asking).await.ok()?
+    }
+
+    pub(super) fn pool(&self) -> &Arc<LinePool> {
+        &self.pool
+    }
+
+    pub(super) fn listen(&self, era: Option<Era>, wish: ListenRequest) -> Listening {
+        subscription::listen(Arc::clone(&self.pool), era, wish)
+    }
+
+    /// How many lines were begun for calls, with those that came to nothing.
+    pub(super) fn starts(&self) -> usize {
+        self.pool.starts()
+    }
+
+    pub(super) fn tools(&self) -> &Cache<Tools> {
+        &self.pool.tools
+    }
+
+    /// What a legacy server said of itself when one of the caller's lines began. If there is none,
+    /// one is started that the caller's calls will use.
+    pub(super) async fn described(
+        &self,
+        caller: [u8; 16],
+        credentials: Option<&HeaderValue>,
+        capabilities: &str,
+    ) -> Result<Arc<Discovered>, NoSession> {
+        let line = if let Some(line) = self.pool.any_of(caller) {
+            line
+        } else {
+            let key = LineKey::new(Era::Legacy, caller, capabilities);
+            let held = self.pool.get(&key, MayAsk::Never, credentials).await?;
+            held.line
+        };
+        let described = line.described.get().cloned();
+        let silent = Failure::new(Reason::UpstreamInvalid, SideEffect::None);
+        described.ok_or(NoSession::Failed(silent))
+    }
+
+    /// A session for one legacy client, with a line of its own; its id. Bounded as lines are.
+    pub(super) async fn open_session(
+        &self,
+        caller: [u8; 16],
+        credentials: Option<&HeaderValue>,
+        line: sessions::LineChoice,
+    ) -> Result<(Box<str>, Arc<LineSession>), NoSession> {
+        let spare = match line {
+            sessions::LineChoice::Any => self.pool.take_spare(Era::Legacy).await,
+            sessions::LineChoice::New => None,
+        };
+        let going_on = |writer, _: &SharedLine| LineSession::new(writer, caller, true);
+        let session = if let Some(session) = spare.and_then(|spare| spare.hand_over(going_on)) {
+            session
+        } else {
+            let permit = self.pool.permit().await?;
+            let start = self.pool.source.start(permit, credentials, |writer| {
+                LineSession::new(writer, caller, false)
+            });
+            start.await?
+        };
+        let id = self.pool.sessions.keep(&session);
+        Ok((id, session))
+    }
+
+    pub(super) fn session(&self, id: &str, caller: [u8; 16]) -> Option<Arc<LineSession>> {
+        self.pool.sessions.get(id, caller)
+    }
+
+    pub(super) fn cannot_run(&self) -> bool {
+        self.pool.source.cannot_run()
+    }
+
+    /// What last stood in the way of a program.
+    pub(super) fn obstacle(&self) -> Option<Obstacle> {
+        match &self.pool.source {
+            LineSource::Program(nursery) => nursery.obstacles.last(),
+            LineSource::Sse(_) => None,
+        }
+    }
+
+    /// How long [`Self::stop`] may take.
+    pub(super) fn stop_patience(&self) -> Duration {
+        self.pool.source.stop_patience()
+    }
+
+    /// Ends every line, within a few seconds. None is started afterwards.
+    pub(super) async fn stop(&self) {
+        self.pool.stop(self.stop_patience()).await;
+    }
+}
+
+impl Drop for LineServer {
+    fn drop(&mut self) {
+        self.pool.source.stop().cancel();
+    }
+}
+
+/// Ends what is unused, and tries again what could not be run: where calls are routed by readiness, none
+/// comes that would try.
+async fn evict_idle(pool: Arc<LinePool>, stop: CancellationToken) {
+    let mut round = tokio::time::interval(ROUND);
+    round.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    while stop.run_until_cancelled(round.tick()).await.is_some() {
+        pool.close_unused(pool::IDLE);
+        pool.sessions.close_unused();
+        if pool.source.is_to_be_tried()
+            && let Some(Ok(era)) = stop.run_until_cancelled(probe::probe(&pool)).await
+        {
+            pool.source.health().answered();
+            tracing::info!(?era, "the server can be run again");
+        }
+    }
+}

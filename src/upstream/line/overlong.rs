@@ -1,0 +1,224 @@
+//! A message that is longer than allowed: whose answer it is, found without keeping it. Pure.
+//!
+//! The tool has run, and other calls go on at the same program or event stream: only the call that the message answers
+//! must end.
+
+use crate::upstream::failures::TOO_LARGE;
+use crate::upstream::heard::ServerMessage;
+
+/// A message that goes on for longer is given up, and the program or the stream with it.
+const BYTES_MAX: u64 = 1 << 30;
+
+/// An id, and the name of a member, may be so long.
+const TOKEN_MAX: usize = 256;
+
+/// What is known of the message so far.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::upstream) enum OverlongVerdict {
+    /// It goes on.
+    Open,
+    /// It has ended, and is the answer to the request of this id, as JSON.
+    Answer(Box<str>),
+    /// It answers no request, or it cannot be told which.
+    Nobodys,
+}
+
+/// What is read of the outermost object now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum JsonPlace {
+    /// The name of a member.
+    Name,
+    /// The value of the member `id`.
+    Id,
+    #[default]
+    Elsewhere,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum JsonText {
+    #[default]
+    Outside,
+    Inside,
+    /// Behind a backslash.
+    Escaped,
+}
+
+/// Reads the names of the members of one object, and its `id`.
+#[derive(Debug, Default)]
+pub(in crate::upstream) struct Overlong {
+    read: u64,
+    depth: u64,
+    text: JsonText,
+    place: JsonPlace,
+    name: Vec<u8>,
+    id: Vec<u8>,
+    is_request: bool,
+    is_broken: bool,
+}
+
+impl Overlong {
+    /// Takes bytes up to the end of the line.
+    pub(in crate::upstream) fn next(&mut self, bytes: &mut &[u8]) -> OverlongVerdict {
+        let end = bytes.iter().position(|byte| *byte == b'\n');
+        let (line, rest) = bytes
+            .split_at_checked(end.unwrap_or(bytes.len()))
+            .unwrap_or((bytes, &[]));
+        *bytes = rest.get(1..).unwrap_or_default();
+        self.read += line.len() as u64;
+        for byte in line {
+            self.take(*byte);
+        }
+        if self.is_broken || self.read > BYTES_MAX {
+            return OverlongVerdict::Nobodys;
+        }
+        match end {
+            Some(_) => self.verdict(),
+            None => OverlongVerdict::Open,
+        }
+    }
+
+    /// So much was read beside the message.
+    pub(in crate::upstream) fn skipped(&mut self, bytes: usize) -> OverlongVerdict {
+        self.read += bytes as u64;
+        if self.read > BYTES_MAX {
+            OverlongVerdict::Nobodys
+        } else {
+            OverlongVerdict::Open
+        }
+    }
+
+    fn verdict(&self) -> OverlongVerdict {
+        let id = std::str::from_utf8(self.id.trim_ascii());
+        let id = id
+            .ok()
+            .filter(|id| !id.is_empty() && self.id.len() < TOKEN_MAX);
+        match id {
+            Some(id) if self.depth == 0 && !self.is_request => OverlongVerdict::Answer(id.into()),
+            Some(_) | None => OverlongVerdict::Nobodys,
+        }
+    }
+
+    fn take(&mut self, byte: u8) {
+        if self.text != JsonText::Outside {
+            self.keep(byte);
+            self.text = match (self.text, byte) {
+                (JsonText::Inside, b'\\') => JsonText::Escaped,
+                (JsonText::Inside, b'"') => JsonText::Outside,
+                _ => JsonText::Inside,
+            };
+            return;
+        }
+        match (self.depth, byte) {
+            (0, b'{') => {
+                self.depth = 1;
+                self.place = JsonPlace::Name;
+            }
+            (0, _) => self.is_broken |= !byte.is_ascii_whitespace(),
+            (_, b'"') => {
+                self.text = JsonText::Inside;
+                self.keep(byte);
+            }
+            (_, b'{' | b'[') => self.depth += 1,
+            (_, b'}' | b']') => self.depth -= 1,
+            (1, b',') => {
+                self.place = JsonPlace::Name;
+                self.name.clear();
+            }
+            (1, b':') => {
+                let is_id = self.name == b"\"id\"";
+                self.place = if is_id {
+                    JsonPlace::Id
+                } else {
+                    JsonPlace::Elsewhere
+                };
+                self.is_request |= self.name == b"\"method\"";
+            }
+            _ => self.keep(byte),
+        }
+    }
+
+    /// Of the outermost object only: nothing but strings and numbers is a name or an id.
+    fn keep(&mut self, byte: u8) {
+        let kept = match (self.depth, self.place) {
+            (1, JsonPlace::Name) if !byte.is_ascii_whitespace() => &mut self.name,
+            (1, JsonPlace::Id) => &mut self.id,
+            _ => return,
+        };
+        if kept.len() < TOKEN_MAX {
+            kept.push(byte);
+        }
+    }
+}
+
+/// An answer that was not kept.
+pub(in crate::upstream) fn too_large(id: Box<str>) -> ServerMessage {
+    ServerMessage::Unreadable {
+        id,
+        failure: TOO_LARGE,
+        is_utf8: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict_of(line: &str, step: usize) -> OverlongVerdict {
+        let mut overlong = Overlong::default();
+        let line = format!("{line}\nnext");
+        for chunk in line.as_bytes().chunks(step) {
+            let mut bytes = chunk;
+            let verdict = overlong.next(&mut bytes);
+            if verdict != OverlongVerdict::Open {
+                return verdict;
+            }
+            assert!(bytes.is_empty());
+        }
+        OverlongVerdict::Open
+    }
+
+    #[test]
+    fn an_answer_is_found_wherever_its_id_stands() {
+        for (line, id) in [
+            (
+                r#"{"jsonrpc":"2.0","id":7,"result":{"id":8,"x":["}",{"id":9}]}}"#,
+                "7",
+            ),
+            (
+                r#"{"result":{"t":"\",\"id\":8"} , "jsonrpc":"2.0", "id" : "a b\"c" }"#,
+                r#""a b\"c""#,
+            ),
+            ("{\"error\":{},\"id\":-1}\r", "-1"),
+        ] {
+            for step in [1, 2, 7, 1000] {
+                assert_eq!(
+                    verdict_of(line, step),
+                    OverlongVerdict::Answer(id.into()),
+                    "{line}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_answers_nobody_is_known() {
+        let long = format!(r#"{{"id":"{}","result":1}}"#, "x".repeat(300));
+        for line in [
+            "xxxx",
+            r#"[{"id":7,"result":1}]"#,
+            r#"{"id":7,"method":"ping"}"#,
+            r#"{"result":{"id":7}}"#,
+            r#"{"id":{"id":7},"result":1}"#,
+            r#"{"id":7,"result":{"#,
+            r#""id":7"#,
+            &long,
+        ] {
+            assert_eq!(verdict_of(line, 3), OverlongVerdict::Nobodys, "{line}");
+        }
+        let mut endless = Overlong {
+            read: BYTES_MAX,
+            ..Overlong::default()
+        };
+        assert_eq!(endless.next(&mut &b"{ "[..]), OverlongVerdict::Nobodys);
+    }
+}

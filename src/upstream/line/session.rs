@@ -1,0 +1,483 @@
+//! One legacy client with a line of its own: every message passes as it is, in both directions.
+//!
+//! The ids are the client's, and those of our own requests beside them are none that a client has
+//! (`RequestId::random`), so none is changed. All that is decided here is on which of the client's streams a
+//! message of the server goes, or to which request of ours.
+
+use std::fmt;
+use std::sync::{Arc, MutexGuard};
+
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tracing::{debug, warn};
+
+use crate::lock::Mutex;
+use crate::mcp::envelope;
+use crate::mcp::error::{Failure, Reason, RpcError};
+use crate::mcp::json::Object;
+use crate::mcp::meta::PROGRESS_TOKEN;
+use crate::upstream::client_session::needed::Needed;
+use crate::upstream::heard::ServerMessage;
+use crate::upstream::inflight::Inflight;
+use crate::upstream::line::borrowed::BorrowedRequest;
+use crate::upstream::line::borrowed::BorrowedSeat;
+use crate::upstream::line::borrowed::StrayMessage;
+use crate::upstream::line::mailbox::{Mail, Mailbox, MailboxReader};
+use crate::upstream::line::running;
+pub use crate::upstream::line::running::SessionEvent;
+use crate::upstream::line::running::{NoAnswer, RunningRequest};
+use crate::upstream::line::writer::{
+    LineEnd, LineListener, LineWriter, NotTaken, Outbound, SendState,
+};
+use crate::upstream::message::response;
+use crate::upstream::port::{Answer, Event};
+use crate::upstream::request_id::{RequestId, is_beside_clients};
+
+/// Messages that wait for the reader of one stream.
+const MESSAGES_MAX: usize = 64;
+
+/// Requests of one client at the same time.
+const REQUESTS_MAX: usize = 1024;
+
+/// A message for a stream that is slow, or that has no reader, is dropped if it is larger.
+const MESSAGE_BYTES_MAX: usize = 1 << 20;
+
+/// One legacy client's session.
+pub struct LineSession {
+    pub(in crate::upstream) caller: [u8; 16],
+    /// Something else was said on its line before, which not every server bears.
+    pub goes_on: bool,
+    writer: LineWriter,
+    table: Mutex<LineSessionState>,
+    needed: Needed,
+}
+
+struct LineSessionState {
+    is_open: bool,
+    inflight: Inflight<RequestId, RunningRequest>,
+    /// What belongs to no request.
+    mailbox: Mailbox,
+    used: Instant,
+}
+
+/// Why a request was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotCarried {
+    /// The line has ended, and the session with it.
+    Over,
+    /// A request with this id is under way.
+    SameId,
+    /// Too many requests are under way.
+    Busy,
+}
+
+/// A request of the client, read as far as it must be.
+#[derive(Debug)]
+pub struct ClientRequest<'a> {
+    pub id: &'a RawValue,
+    pub method: &'a str,
+    pub params: Option<Object<'a>>,
+    /// The whole message.
+    pub text: &'a str,
+    /// The client reads event streams; if not, only the answer goes to it here.
+    pub streams: bool,
+}
+
+impl LineSession {
+    pub(in crate::upstream) fn new(
+        writer: LineWriter,
+        caller: [u8; 16],
+        goes_on: bool,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            caller,
+            goes_on,
+            writer,
+            table: Mutex::new(LineSessionState {
+                is_open: true,
+                inflight: Inflight::default(),
+                mailbox: Mailbox::default(),
+                used: Instant::now(),
+            }),
+            needed: Needed::default(),
+        })
+    }
+
+    pub(in crate::upstream) fn needed(&self) -> &Needed {
+        &self.needed
+    }
+
+    fn table(&self) -> MutexGuard<'_, LineSessionState> {
+        self.table.lock()
+    }
+
+    pub(in crate::upstream) fn is_open(&self) -> bool {
+        self.table().is_open
+    }
+
+    /// Since when the client was silent; `None` while it waits for anything.
+    pub(in crate::upstream) fn unused_since(&self) -> Option<Instant> {
+        let table = self.table();
+        let waits = |running: &RunningRequest| running.reader.is_there();
+        let is_used = table.inflight.requests().any(waits) || table.mailbox.is_read();
+        (!is_used).then_some(table.used)
+    }
+
+    /// Since when the client was silent; `None` while a request runs, too: the client may come back for its answer.
+    pub(in crate::upstream) fn idle_since(&self) -> Option<Instant> {
+        let is_running = !self.table().inflight.is_empty();
+        self.unused_since().filter(|_| !is_running)
+    }
+
+    /// The client needs it no more. What of ours runs there has no answer, and nothing more is taken.
+    pub fn close(&self) {
+        let mut table = self.table();
+        table.is_open = false;
+        let is_guest =
+            |running: &RunningRequest| matches!(running.reader, running::RequestReader::Guest(_));
+        let guests = table.inflight.remove_where(is_guest);
+        drop(table);
+        self.writer.stop();
+        for running in guests {
+            running.end(Reason::UpstreamReset);
+        }
+    }
+
+    /// Passes a request on. What is said about it ends with the answer; dropped before, the call
+    /// runs on, as legacy calls do.
+    pub async fn ask(
+        &self,
+        asked: &ClientRequest<'_>,
+    ) -> Result<mpsc::Receiver<SessionEvent>, NotCarried> {
+        // Before it is known to run: dropped while it waits, nothing was asked.
+        let room = self.writer.room().await.ok_or(NotCarried::Over)?;
+        let (said, receiver) = mpsc::channel(MESSAGES_MAX + 1);
+        let answer = said
+            .clone()
+            .try_reserve_owned()
+            .map_err(|_| NotCarried::Over)?;
+        let meta = asked
+            .params
+            .as_ref()
+            .and_then(|params| params.get_object("_meta"));
+        let token = meta.and_then(|meta| meta.get(PROGRESS_TOKEN));
+        let running = RunningRequest {
+            reader: running::RequestReader::Client {
+                id: asked.id.to_owned(),
+                said,
+                answer,
+            },
+            send_state: Arc::default(),
+            token: token.filter(|_| asked.streams).map(id_of),
+            is_handshake: asked.method == "initialize",
+        };
+        let may_ask = asked.streams
+            && matches!(
+                asked.method,
+                "tools/call" | "prompts/get" | "resources/read"
+            );
+        let send_state = self.run(id_of(asked.id), may_ask, running)?;
+        room.send(Outbound {
+            text: asked.text.to_owned(),
+            send_state: Some(send_state),
+            refused: None,
+        });
+        Ok(receiver)
+    }
+
+    /// Sends a request of ours beside the client's. What is said about it ends with the answer.
+    pub(in crate::upstream) async fn carry(
+        &self,
+        request: BorrowedRequest,
+    ) -> Result<mpsc::Receiver<Event>, NotCarried> {
+        let room = self.writer.room().await.ok_or(NotCarried::Over)?;
+        let (seat, receiver) = BorrowedSeat::new().ok_or(NotCarried::Over)?;
+        let running = RunningRequest {
+            reader: running::RequestReader::Guest(seat),
+            send_state: Arc::default(),
+            // One for both.
+            token: Some(request.id.clone()),
+            is_handshake: false,
+        };
+        let send_state = self.run(request.id, request.may_ask, running)?;
+        room.send(Outbound {
+            text: request.text,
+            send_state: Some(send_state),
+            refused: None,
+        });
+        Ok(receiver)
+    }
+
+    fn run(
+        &self,
+        id: RequestId,
+        may_ask: bool,
+        running: RunningRequest,
+    ) -> Result<Arc<SendState>, NotCarried> {
+        let mut table = self.table();
+        table.used = Instant::now();
+        if !table.is_open {
+            return Err(NotCarried::Over);
+        }
+        if table.inflight.len() >= REQUESTS_MAX {
+            return Err(NotCarried::Busy);
+        }
+        if table.inflight.get(&id).is_some() {
+            return Err(NotCarried::SameId);
+        }
+        let send_state = Arc::clone(&running.send_state);
+        table.inflight.insert(id, may_ask, running);
+        Ok(send_state)
+    }
+
+    /// raincheck gave that request of its own up. True if the server has to be told.
+    pub(in crate::upstream) fn withdraw(&self, id: &RequestId) -> bool {
+        let withdrawn = self.table().inflight.remove(id);
+        withdrawn.is_some_and(|(running, _)| !running.send_state.withdraw())
+    }
+
+    /// See [`LineWriter::answer`].
+    pub(in crate::upstream) async fn answer(&self, text: String) -> Result<(), Failure> {
+        self.writer.answer(text).await
+    }
+
+    /// The client waits no more for this request of its own: what is said about it ends. Many
+    /// servers never answer what was cancelled.
+    pub fn cancelled(&self, id: &RawValue) {
+        let cancelled = self.table().inflight.remove(&id_of(id));
+        if let Some((running, _)) = cancelled {
+            // Where it was not written yet, it never will be.
+            running.send_state.withdraw();
+        }
+    }
+
+    /// Passes a notification or an answer on. False where the session is over.
+    pub async fn tell(&self, text: String) -> bool {
+        {
+            let mut table = self.table();
+            table.used = Instant::now();
+            if !table.is_open {
+                return false;
+            }
+        }
+        let message = Outbound {
+            text,
+            send_state: None,
+            refused: None,
+        };
+        self.writer.say(message).await;
+        true
+    }
+
+    /// What belongs to no request. It ends with the session, or with the next reader.
+    pub fn mailbox(self: &Arc<Self>) -> SessionMail {
+        let reader = self.table().mailbox.read();
+        SessionMail {
+            session: Arc::clone(self),
+            reader,
+        }
+    }
+
+    fn answered(&self, id: &str, message: ServerMessage, text: &str) {
+        let mut table = self.table();
+        let known = table.inflight.remove(&RequestId::read(id));
+        table.used = Instant::now();
+        drop(table);
+        let Some((running, _)) = known else {
+            debug!("an answer to no request of the client was ignored");
+            return;
+        };
+        if !running.is_handshake {
+            self.writer.answered();
+        }
+        running.send_state.settle();
+        running.reader.answer(message, text);
+    }
+
+    /// A ping while requests of ours run, and the client may hear of none.
+    fn is_for_us(&self, stray: StrayMessage<'_>) -> bool {
+        let table = self.table();
+        let is_guest =
+            |running: &RunningRequest| matches!(running.reader, running::RequestReader::Guest(_));
+        stray.method == "ping"
+            && !table.mailbox.is_read()
+            && !table.inflight.is_empty()
+            && table.inflight.requests().all(is_guest)
+    }
+
+    /// False where no reader took it.
+    fn route(&self, stray: StrayMessage<'_>) -> bool {
+        let StrayMessage {
+            method,
+            params,
+            text,
+            ..
+        } = stray;
+        if text.len() > MESSAGE_BYTES_MAX {
+            warn!(
+                method,
+                size = text.len(),
+                "a message that is too large was dropped"
+            );
+            return false;
+        }
+        let mut table = self.table();
+        let token = || Object::parse(params?.get()).ok()?.get(PROGRESS_TOKEN);
+        let own = match method {
+            "notifications/progress" => {
+                let token = token();
+                let is_ours = token.is_some_and(|token| is_beside_clients(token.get()));
+                let token = token.map(id_of);
+                let of_token =
+                    |running: &&RunningRequest| token.is_some() && running.token == token;
+                let own = table.inflight.requests().find(of_token);
+                if is_ours {
+                    // It is about a request of raincheck's, also where that request is over: no client hears it.
+                    return own.is_none_or(|own| own.reader.say(stray));
+                }
+                own
+            }
+            // A change belongs to no request.
+            "notifications/tools/list_changed"
+            | "notifications/prompts/list_changed"
+            | "notifications/resources/list_changed"
+            | "notifications/resources/updated"
+                if table.mailbox.is_read() =>
+            {
+                None
+            }
+            _ => table.inflight.only(Instant::now()),
+        };
+        if own.is_some_and(|running| running.reader.say(stray)) {
+            return true;
+        }
+        table.mailbox.say(text)
+    }
+}
+
+impl LineListener for LineSession {
+    fn heard(&self, message: ServerMessage, text: &str) {
+        match &message {
+            // Only streams of events have such.
+            ServerMessage::Primed => {}
+            ServerMessage::Result { id, .. }
+            | ServerMessage::Error { id, .. }
+            | ServerMessage::Unreadable { id, .. } => {
+                let id = id.clone();
+                self.answered(&id, message, text);
+            }
+            ServerMessage::Notification { method, params } => {
+                let stray = StrayMessage {
+                    id: None,
+                    method,
+                    params: params.as_deref(),
+                    text,
+                };
+                if !self.route(stray) {
+                    debug!(
+                        method = &**method,
+                        "a notification that nobody reads was dropped"
+                    );
+                }
+            }
+            ServerMessage::Request { id, method, params } => {
+                let stray = StrayMessage {
+                    id: Some(id),
+                    method,
+                    params: params.as_deref(),
+                    text,
+                };
+                if self.is_for_us(stray) {
+                    let answer = Answer::Result("{}".into());
+                    self.writer.try_say(response(id, &answer));
+                } else if !self.route(stray) {
+                    warn!(
+                        method = &**method,
+                        "a question that nobody reads was refused"
+                    );
+                    let error = RpcError::internal("The client does not read its stream");
+                    self.writer.try_say(envelope::error(id, &error.to_json()));
+                }
+            }
+        }
+    }
+
+    fn refused(&self, send_state: Option<&Arc<SendState>>, refusal: NotTaken) {
+        let end = match refusal {
+            NotTaken::Failed(failure) => NoAnswer::Failed(failure),
+            NotTaken::Error(error) => NoAnswer::Error(error),
+            NotTaken::Lost(failure) => {
+                // The session is the line: its client begins anew.
+                self.writer.stop();
+                NoAnswer::Failed(failure)
+            }
+        };
+        let mut table = self.table();
+        let is_it = |running: &RunningRequest| {
+            send_state.is_some_and(|it| Arc::ptr_eq(it, &running.send_state))
+        };
+        let refused = table.inflight.remove_where(is_it);
+        drop(table);
+        // A request has a send_state of its own.
+        if let Some(refused) = refused.into_iter().next() {
+            refused.reader.fail(end);
+        }
+    }
+
+    fn over(&self, _end: LineEnd) {
+        let mut table = self.table();
+        table.is_open = false;
+        table.mailbox.end();
+        let running = table.inflight.take_all();
+        drop(table);
+        for running in running {
+            let unsent = match running.reader {
+                running::RequestReader::Client { .. } => Reason::UpstreamUnreachable,
+                // What is over is the session, which is its client's.
+                running::RequestReader::Guest(_) => Reason::UpstreamReset,
+            };
+            running.end(unsent);
+        }
+    }
+}
+
+impl fmt::Debug for LineSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LineSession")
+    }
+}
+
+/// The reader of what belongs to no request. What it has not read when it is dropped waits for the
+/// next.
+#[derive(Debug)]
+pub struct SessionMail {
+    session: Arc<LineSession>,
+    reader: MailboxReader,
+}
+
+impl SessionMail {
+    /// Cancel safe. `None` when the session is over, or somebody reads it who came later.
+    pub async fn next(&mut self) -> Option<String> {
+        loop {
+            let found = self.session.table().mailbox.next(&self.reader);
+            match found {
+                Mail::Message(message) => return Some(message),
+                Mail::End => return None,
+                Mail::Nothing => self.reader.woken().await,
+            }
+        }
+    }
+}
+
+impl Drop for SessionMail {
+    fn drop(&mut self) {
+        let mut table = self.session.table();
+        table.mailbox.leave(&self.reader);
+        table.used = Instant::now();
+    }
+}
+
+fn id_of(raw: &RawValue) -> RequestId {
+    RequestId::read(raw.get())
+}

@@ -28,7 +28,7 @@ use crate::runner::{Announce, Call, NotBegun};
 use crate::task::id::Caller;
 use crate::task::policy::{Plan, Rule};
 use crate::task::state::Digest;
-use crate::upstream::{ClientHeaders, Forwarded, UpstreamRequest};
+use crate::upstream::{ClientHeaders, Forwarded, Outgoing};
 
 /// A call with everything but its plan.
 pub(super) struct Asked<'a> {
@@ -98,11 +98,11 @@ pub(super) fn call(asked: &Asked<'_>, plan: Plan, rule: Rule) -> Call {
     }
 }
 
-fn outgoing(asked: &Asked<'_>, rule: &Rule) -> UpstreamRequest {
+fn outgoing(asked: &Asked<'_>, rule: &Rule) -> Outgoing {
     let (request, meta) = (&asked.modern.request, &asked.modern.meta);
     let knows_tickets = matches!(asked.announce, Announce::Ticket(_));
     let may_become_task = request.method == "tools/call" && (meta.declares_tasks || knows_tickets);
-    UpstreamRequest {
+    Outgoing {
         caller: *asked.caller.as_bytes(),
         credentials: asked.credentials.clone(),
         method: request.method.as_ref().into(),

@@ -21,7 +21,7 @@ use crate::runner::claim::{Claim, NotClaimed};
 use crate::runner::seat::Client;
 use crate::task::id::Caller;
 use crate::task::policy::{Plan, Rule};
-use crate::upstream::UpstreamRequest;
+use crate::upstream::Outgoing;
 
 /// A longer key is refused.
 const KEY_BYTES_MAX: usize = 255;
@@ -131,7 +131,7 @@ pub(super) async fn begin(
 }
 
 /// The key is for us.
-pub(super) fn hide_key(outgoing: &mut UpstreamRequest) {
+pub(super) fn hide_key(outgoing: &mut Outgoing) {
     if let Some(params) = without_key(&outgoing.params) {
         outgoing.params = params.into();
     }

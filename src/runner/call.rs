@@ -12,7 +12,7 @@ use crate::task::policy::{Plan, Rule};
 use crate::task::state::{Digest, Task};
 use crate::task::ticket::Ticket;
 use crate::task::view;
-use crate::upstream::UpstreamRequest;
+use crate::upstream::Outgoing;
 
 /// One call as the downstream hands it over.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub struct Call {
     pub era: Era,
     /// Whose words the client speaks. A legacy one answers questions while it waits.
     pub face: Era,
-    pub outgoing: UpstreamRequest,
+    pub outgoing: Outgoing,
     pub rule: Rule,
     pub plan: Plan,
     /// How the client hears that its call became a task.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::mcp::json::Writer;
 use crate::store::StoreError;
 use crate::task::state::{Stage, Task};
-use crate::upstream::{Forwarded, Retry, UpstreamRequest};
+use crate::upstream::{Forwarded, Outgoing, Retry};
 
 /// A request as stored beside its task.
 #[derive(Debug, Serialize, Deserialize)]
@@ -32,7 +32,7 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-pub(super) fn store(outgoing: &UpstreamRequest) -> Result<Bytes, StoreError> {
+pub(super) fn store(outgoing: &Outgoing) -> Result<Bytes, StoreError> {
     let headers = outgoing.param_headers.iter();
     let request = StoredRequest {
         method: Arc::clone(&outgoing.method),
@@ -51,15 +51,11 @@ pub(super) fn store(outgoing: &UpstreamRequest) -> Result<Bytes, StoreError> {
 
 /// The next leg of a task whose round of questions is answered, with the headers of the request that
 /// answered last.
-pub(super) fn next(
-    stored: &Bytes,
-    task: &Task,
-    from: Forwarded,
-) -> Result<UpstreamRequest, StoreError> {
+pub(super) fn next(stored: &Bytes, task: &Task, from: Forwarded) -> Result<Outgoing, StoreError> {
     let request: StoredRequest =
         serde_json::from_slice(stored).map_err(|_| StoreError::Corrupt("task request"))?;
     let headers = request.param_headers.iter();
-    Ok(UpstreamRequest {
+    Ok(Outgoing {
         caller: *task.caller.as_bytes(),
         credentials: from.credentials,
         method: request.method,

@@ -13,8 +13,7 @@ use crate::failpoint::{Point, hit};
 use crate::lock::Mutex;
 use crate::mcp::error::{Failure, SideEffect};
 use crate::mcp::input::QUESTIONS_MAX;
-use crate::upstream;
-use crate::upstream::UpstreamError;
+use crate::upstream::{self, UpstreamError};
 
 /// Notifications that wait for a slow client.
 const REPLIES_MAX: usize = 8;

@@ -131,7 +131,7 @@ pub(super) struct Messages {
 
 /// One event of a stream, or a body of JSON.
 #[derive(Debug)]
-pub struct RawMessage {
+pub struct Said {
     /// The message. Empty in events that only say where to resume.
     pub text: String,
     /// The server's own id of the event.
@@ -265,20 +265,20 @@ impl Messages {
     }
 
     /// The next message as it is, with the id of its event. Cancel safe for streams.
-    pub(super) async fn next_said(&mut self) -> Result<Option<RawMessage>, Failure> {
+    pub(super) async fn next_said(&mut self) -> Result<Option<Said>, Failure> {
         self.unread = None;
         while self.queue.is_empty() && !self.ended && self.is_stream() {
             self.read_events().await;
         }
         if let Some(Queued { data, id }) = self.queue.pop_front() {
             let event_id = id.and_then(|id| id.to_str().ok().map(str::to_owned));
-            return Ok(Some(RawMessage {
+            return Ok(Some(Said {
                 text: data,
                 event_id,
             }));
         }
         let text = self.next_text().await?;
-        Ok(text.map(|text| RawMessage {
+        Ok(text.map(|text| Said {
             text,
             event_id: None,
         }))

@@ -1,6 +1,7 @@
 //! THE SERVER WE WRAP: what the rest of raincheck may name of it.
 
 mod cache;
+pub mod channel;
 pub mod client_session;
 mod discovery;
 mod exchange;
@@ -10,7 +11,6 @@ mod heard;
 pub mod http;
 mod inflight;
 mod initialize;
-pub mod line;
 mod listen;
 mod message;
 mod no_session;
@@ -34,6 +34,6 @@ pub use forward::ClientHeaders;
 pub use obstacle::Obstacle;
 pub use pin::Pin;
 pub use port::{
-    Answer, CANCELLING, Control, Event, Exchange, Forwarded, Question, Retry, UpstreamError,
-    UpstreamRequest,
+    Answer, CANCELLING, Control, Event, Exchange, Forwarded, Outgoing, Question, Retry,
+    UpstreamError,
 };

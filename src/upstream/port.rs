@@ -18,7 +18,7 @@ use crate::upstream::pin::Pin;
 /// its own JSON-RPC id and progress token, strips what the other era does not know and never
 /// declares the Tasks extension.
 #[derive(Debug, Clone)]
-pub struct UpstreamRequest {
+pub struct Outgoing {
     /// Whose session may carry it. Two callers never share a legacy session.
     pub caller: [u8; 16],
     /// The client's `Authorization`, where it may be forwarded. In memory only, never stored.
@@ -59,7 +59,7 @@ pub struct Forwarded {
     pub headers: ClientHeaders,
 }
 
-impl UpstreamRequest {
+impl Outgoing {
     /// Whether it could be sent from what is stored of it: it needs neither what only its client can
     /// say nor the client's own session.
     pub fn is_anybodys(&self) -> bool {

@@ -15,7 +15,7 @@ use crate::mcp::error::Failure;
 use crate::mcp::headers::LAST_EVENT_ID;
 use crate::upstream::failures::{INVALID, LATER};
 use crate::upstream::heard;
-pub use crate::upstream::heard::RawMessage;
+pub use crate::upstream::heard::Said;
 use crate::upstream::heard::{Messages, ResponseKind};
 use crate::upstream::http::hop_headers;
 use crate::upstream::http::origin::{BOTH, EVENTS, JSON};
@@ -47,7 +47,7 @@ pub struct Answering {
 
 /// Where a stream can be come back to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EventPoint {
+pub struct ResumePoint {
     /// The server's own id of the last event.
     pub event_id: String,
     /// How long the server wants its client to wait.
@@ -74,7 +74,7 @@ impl Answering {
     }
 
     /// `None` at the end of the body, however it ended for a stream. Cancel safe for streams.
-    pub async fn next(&mut self) -> Result<Option<RawMessage>, Failure> {
+    pub async fn next(&mut self) -> Result<Option<Said>, Failure> {
         if !self.is_resumed {
             return self.messages.next_said().await;
         }
@@ -148,7 +148,7 @@ impl Upstream {
     pub async fn relay_rest(
         &self,
         parts: &request::Parts,
-        point: &EventPoint,
+        point: &ResumePoint,
         message_bytes_max: usize,
     ) -> Option<Box<Answering>> {
         let parts = resuming(parts, &point.event_id)?;

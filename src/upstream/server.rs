@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::version::Era;
+use crate::upstream::channel::{LineLimits, LineServer, LineSource, Sharing};
 use crate::upstream::client_session::registry::ClientSessions;
 use crate::upstream::discovery::probe;
 use crate::upstream::discovery::probe::{Found, Undecided};
@@ -18,9 +19,8 @@ use crate::upstream::failures::LATER;
 use crate::upstream::http::Http;
 use crate::upstream::http::connect::{Connector, UrlError};
 use crate::upstream::http::origin::Origin;
-use crate::upstream::line::{LineLimits, LineServer, LineSource, Sharing};
 use crate::upstream::no_session::NoSession;
-use crate::upstream::port::{Exchange, UpstreamRequest};
+use crate::upstream::port::{Exchange, Outgoing};
 use crate::upstream::sessions::pool::{SessionKey, SessionPool};
 use crate::upstream::settings::{SessionMode, Settings, Transport};
 use crate::upstream::sse::Dialer;
@@ -106,7 +106,7 @@ impl Server {
     }
 
     /// Begins one request. Nothing is sent until its events are polled.
-    pub(super) fn begin(&self, era: Era, request: UpstreamRequest) -> Exchange {
+    pub(super) fn begin(&self, era: Era, request: Outgoing) -> Exchange {
         match (self.way(), era) {
             (ServerTransport::Posts(web), Era::Modern) => {
                 modern::begin(Arc::clone(&web.origin), request)

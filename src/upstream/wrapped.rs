@@ -13,6 +13,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::version::Era;
+use crate::upstream::channel::session::Session;
+pub use crate::upstream::channel::sessions::Line;
 pub use crate::upstream::discovery::discovered::{DiscoverError, Discovered};
 use crate::upstream::discovery::facts::{ServerFacts, is_refusal};
 use crate::upstream::discovery::probe;
@@ -21,13 +23,11 @@ use crate::upstream::failures::INVALID_WORDS;
 use crate::upstream::forward::ClientHeaders;
 pub use crate::upstream::http::connect::UrlError;
 use crate::upstream::http::{RequestBody, ResponseBody};
-use crate::upstream::line::session::LineSession;
-pub use crate::upstream::line::sessions::LineChoice;
 use crate::upstream::listen;
 use crate::upstream::listen::ListenRequest;
 pub use crate::upstream::listen::{ListenEvent, Listening};
 use crate::upstream::obstacle::Obstacle;
-use crate::upstream::port::{Exchange, UpstreamRequest};
+use crate::upstream::port::{Exchange, Outgoing};
 use crate::upstream::server::{Server, ServerTransport};
 pub use crate::upstream::settings::{SessionMode, Settings, Transport};
 
@@ -138,8 +138,8 @@ impl Upstream {
         &self,
         caller: [u8; 16],
         credentials: Option<&HeaderValue>,
-        line: LineChoice,
-    ) -> Result<(Box<str>, Arc<LineSession>), DiscoverError> {
+        line: Line,
+    ) -> Result<(Box<str>, Arc<Session>), DiscoverError> {
         let lines = self
             .server
             .lines()
@@ -165,7 +165,7 @@ impl Upstream {
     }
 
     /// That session, for the caller that began it.
-    pub fn session(&self, id: &str, caller: [u8; 16]) -> Option<Arc<LineSession>> {
+    pub fn session(&self, id: &str, caller: [u8; 16]) -> Option<Arc<Session>> {
         self.server.lines()?.session(id, caller)
     }
 
@@ -243,7 +243,7 @@ impl Upstream {
     }
 
     /// Begins one request. Nothing is sent until its events are polled.
-    pub fn begin(&self, era: Era, outgoing: UpstreamRequest) -> Exchange {
+    pub fn begin(&self, era: Era, outgoing: Outgoing) -> Exchange {
         let (method, credentials) = (Arc::clone(&outgoing.method), outgoing.credentials.clone());
         let exchange = if outgoing.native_task && era == Era::Legacy {
             let server = self.server.clone();
@@ -256,7 +256,7 @@ impl Upstream {
     }
 
     /// Follows a modern server's own task, which came as the answer to that call. `None`: it is none.
-    pub fn follow(&self, call: &UpstreamRequest, answer: &RawValue) -> Option<Exchange> {
+    pub fn follow(&self, call: &Outgoing, answer: &RawValue) -> Option<Exchange> {
         let server = self.server.clone();
         let begin = Arc::new(move |one| server.begin(Era::Modern, one));
         native_task::modern::follow(begin, call, answer)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method};
 use raincheck::mcp::sse::SseEvent;
-use raincheck::upstream::client_session::{ClientSession, StreamReader, Unheard};
+use raincheck::upstream::client_session::{ClientSession, News, Unheard};
 
 use super::*;
 
@@ -46,11 +46,11 @@ fn get(last_event_id: Option<&str>) -> Parts {
     request.body(()).unwrap().into_parts().0
 }
 
-async fn hear(session: &ClientSession) -> StreamReader {
+async fn hear(session: &ClientSession) -> News {
     session.hear(get(None)).await.expect("a stream")
 }
 
-async fn event(news: &mut StreamReader) -> SseEvent {
+async fn event(news: &mut News) -> SseEvent {
     let event = timeout(Duration::from_secs(10), news.next()).await;
     event.expect("in time").expect("an event")
 }

@@ -26,7 +26,7 @@ use crate::runner::{Announce, Call};
 use crate::task::id::TaskId;
 use crate::task::policy::{InputWhen, Mode, Plan, Rule};
 use crate::task::state::Status;
-use crate::upstream::UpstreamRequest;
+use crate::upstream::Outgoing;
 
 /// A finished task stays so long at least, however short a `ttl` is asked for.
 const RETENTION_MS_MIN: u64 = 1_000;
@@ -45,7 +45,7 @@ const RESERVED: [&str; 4] = ["_meta", "name", "arguments", "task"];
 #[derive(Debug)]
 pub(in crate::downstream) struct Sent {
     pub(in crate::downstream) era: Era,
-    pub(in crate::downstream) outgoing: UpstreamRequest,
+    pub(in crate::downstream) outgoing: Outgoing,
 }
 
 /// The call goes to the server on the client's own session. `None`: the server is to say that it
@@ -58,7 +58,7 @@ pub(super) fn on_session(
 ) -> Option<Sent> {
     let caller = *asker.caller.as_bytes();
     let session = front.upstream.client_session(headers, caller)?;
-    let outgoing = UpstreamRequest {
+    let outgoing = Outgoing {
         caller,
         credentials: asker.credentials.clone(),
         method: request.method.as_ref().into(),

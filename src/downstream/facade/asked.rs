@@ -25,7 +25,7 @@ use crate::mcp::version::Era;
 use crate::runner::{Announce, Call};
 use crate::task::policy::{Plan, Rule, plan};
 use crate::task::state::Digest;
-use crate::upstream::{ClientHeaders, Forwarded, Retry, UpstreamRequest};
+use crate::upstream::{ClientHeaders, Forwarded, Outgoing, Retry};
 
 /// A request with everything that its legs need.
 pub(super) struct Asked {
@@ -122,7 +122,7 @@ impl Asked {
     pub(super) async fn sent(mut self) -> Sent {
         self.param_headers = self.mirrored().await;
         let Call { era, outgoing, .. } = self.call(None);
-        let outgoing = UpstreamRequest {
+        let outgoing = Outgoing {
             wants_progress: true,
             ..outgoing
         };
@@ -189,7 +189,7 @@ impl Asked {
             None => (Plan::Held, Announce::Task),
         };
         let left = self.deadline.saturating_duration_since(Instant::now());
-        let outgoing = UpstreamRequest {
+        let outgoing = Outgoing {
             caller: *self.session.caller.as_bytes(),
             credentials: self.from.credentials.clone(),
             method: Arc::clone(&self.method),

@@ -14,7 +14,7 @@ use super::super::proxy::Shared;
 use super::super::{held, patience, reply};
 use super::said::Said;
 use crate::mcp::sse;
-use crate::upstream::line::session::SessionEvent as OnLine;
+use crate::upstream::channel::session::Said as OnLine;
 
 /// How long the head waits for the first word, so that a challenge rides its own status.
 const HEAD_PATIENCE: Duration = Duration::from_secs(3);

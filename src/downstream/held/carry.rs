@@ -21,7 +21,7 @@ use crate::downstream::proxy::Shared;
 use crate::downstream::reply::Rpc;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::store::StoreError;
-use crate::upstream::line::session::SessionEvent;
+use crate::upstream::channel::session::Said;
 
 /// No clock ends later.
 const LASTS_MAX: Duration = Duration::from_hours(24 * 365);
@@ -133,11 +133,11 @@ impl Job {
             }
             let Word { said, event_id } = self.listen(&mut source).await;
             match (said, event_id) {
-                (Some(SessionEvent::Message(message)), event_id) => {
+                (Some(Said::Message(message)), event_id) => {
                     let event_id = event_id.as_deref();
                     self.pen.say(Meaning::Message, message, event_id).await;
                 }
-                (Some(SessionEvent::Answer(answer)), _) => break answer,
+                (Some(Said::Answer(answer)), _) => break answer,
                 (None, Some(event_id)) => self.pen.resumes_at(&event_id).await,
                 (None, None) => {}
             }
@@ -184,7 +184,7 @@ impl Job {
             };
             tokio::select! {
                 word = source.next() => {
-                    return word.unwrap_or_else(|| SessionEvent::Answer(String::new()).into());
+                    return word.unwrap_or_else(|| Said::Answer(String::new()).into());
                 }
                 () = halt.cancelled() => {
                     let is_left = self.front.runner.others_carry_on() && self.pen.leave().await;
@@ -195,7 +195,7 @@ impl Job {
                 () = tokio::time::sleep_until(self.deadline) => {
                     // Nobody waits for what was cancelled, and its server knows.
                     if self.is_cancelled {
-                        return SessionEvent::Answer(String::new()).into();
+                        return Said::Answer(String::new()).into();
                     }
                     return failed(&self.pen.head().id, Reason::Deadline);
                 }
@@ -267,5 +267,5 @@ async fn write_until_taken(pen: &mut Pen, pause: Duration) {
 
 fn failed(id: &RawValue, reason: Reason) -> Word {
     let failure = Failure::new(reason, SideEffect::Unknown);
-    SessionEvent::Answer(Rpc::failure(id.get(), failure).json).into()
+    Said::Answer(Rpc::failure(id.get(), failure).json).into()
 }

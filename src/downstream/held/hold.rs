@@ -12,7 +12,7 @@ use crate::downstream::body::Body;
 use crate::downstream::proxy::Shared;
 use crate::downstream::reply;
 use crate::task::id::TaskId;
-use crate::upstream::line::session::SessionEvent;
+use crate::upstream::channel::session::Said;
 
 /// Holds a call from here on: what its source says is read whether or not the client is there. The
 /// source ends after the answer, or without one where its client wants none any more.
@@ -21,7 +21,7 @@ use crate::upstream::line::session::SessionEvent;
 pub(in crate::downstream) fn hold(
     front: &Shared,
     call: Call,
-    source: BoxStream<'static, SessionEvent>,
+    source: BoxStream<'static, Said>,
 ) -> Response<Body> {
     hold_words(front, call, source.map(Word::from).boxed())
 }

@@ -23,7 +23,7 @@ use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::sse;
 use crate::store::StoreError;
 use crate::task::id::{Incarnation, TaskId};
-use crate::upstream::line::session::SessionEvent;
+use crate::upstream::channel::session::Said;
 
 /// When a client that is cut off should come back.
 pub(super) const RETRY_MS: u64 = 1000;
@@ -357,7 +357,7 @@ pub(super) fn unheld(source: BoxStream<'static, Word>) -> BoxStream<'static, Byt
     stream::unfold(state, |(mut source, mut beat)| async {
         let event = tokio::select! {
             said = source.next() => match said? {
-                SessionEvent::Message(json) | SessionEvent::Answer(json) => sse::event(&json),
+                Said::Message(json) | Said::Answer(json) => sse::event(&json),
             },
             _ = beat.tick() => sse::COMMENT,
         };

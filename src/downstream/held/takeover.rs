@@ -19,7 +19,7 @@ use crate::mcp::error::Reason;
 use crate::mcp::headers::LAST_EVENT_ID;
 use crate::store::StoreError;
 use crate::task::id::{Incarnation, TaskId};
-use crate::upstream::relay::EventPoint;
+use crate::upstream::relay::ResumePoint;
 
 /// Replicas that died one after the other, each before it had carried the call on.
 const LOST_MAX: usize = 8;
@@ -173,7 +173,7 @@ impl Successor {
             id: head.id.clone(),
             bytes_max: head.terms.bytes_max,
             stage: Stage::Cut {
-                point: EventPoint {
+                point: ResumePoint {
                     event_id,
                     retry: None,
                 },

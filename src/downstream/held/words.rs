@@ -13,9 +13,8 @@ use crate::downstream::reply::Rpc;
 use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::json::Object;
-use crate::upstream::line::session::SessionEvent;
-use crate::upstream::relay;
-use crate::upstream::relay::{Answering, EventPoint, Relayed, error_of};
+use crate::upstream::channel::session::Said;
+use crate::upstream::relay::{self, Answering, Relayed, ResumePoint, error_of};
 use crate::upstream::wrapped::Upstream;
 
 pub(super) type Relaying = BoxFuture<'static, Result<Relayed, Failure>>;
@@ -24,7 +23,7 @@ pub(super) type Relaying = BoxFuture<'static, Result<Relayed, Failure>>;
 #[derive(Debug)]
 pub(super) struct Word {
     /// Nothing in what only tells where to come back to.
-    pub(super) said: Option<SessionEvent>,
+    pub(super) said: Option<Said>,
     /// The server's own id of it, behind which the rest can be had.
     pub(super) event_id: Option<String>,
 }
@@ -36,8 +35,8 @@ impl Word {
     };
 }
 
-impl From<SessionEvent> for Word {
-    fn from(said: SessionEvent) -> Self {
+impl From<Said> for Word {
+    fn from(said: Said) -> Self {
         Self {
             said: Some(said),
             event_id: None,
@@ -51,7 +50,7 @@ pub(super) enum Stage {
     Reading(Box<Answering>),
     /// The stream ended before the answer. `lost`: what it is called if it cannot be come back to.
     Cut {
-        point: EventPoint,
+        point: ResumePoint,
         lost: Reason,
     },
     Answered,
@@ -138,7 +137,7 @@ impl Hearing {
                 };
                 let retry = answering.retry();
                 self.words.stage = Stage::Cut {
-                    point: EventPoint { event_id, retry },
+                    point: ResumePoint { event_id, retry },
                     lost: Reason::UpstreamReset,
                 };
                 None
@@ -147,17 +146,17 @@ impl Hearing {
         }
     }
 
-    fn event(&mut self, answering: Box<Answering>, said: relay::RawMessage) -> Option<Word> {
-        let relay::RawMessage { text, event_id } = said;
+    fn event(&mut self, answering: Box<Answering>, said: relay::Said) -> Option<Word> {
+        let relay::Said { text, event_id } = said;
         if event_id.is_some() {
             self.event_id.clone_from(&event_id);
         }
         if is_answer(&text, &self.words.id) {
             self.words.upstream.finish(*answering);
-            return Some(SessionEvent::Answer(text).into());
+            return Some(Said::Answer(text).into());
         }
         self.words.stage = Stage::Reading(answering);
-        let said = (!text.is_empty()).then_some(SessionEvent::Message(text));
+        let said = (!text.is_empty()).then_some(Said::Message(text));
         let has_meaning = said.is_some() || event_id.is_some();
         has_meaning.then_some(Word { said, event_id })
     }
@@ -165,7 +164,7 @@ impl Hearing {
     /// A body is one message, and so the answer: a server that could not read the id has none in it.
     fn body(&self, text: String) -> Word {
         if is_answer(&text, &self.words.id) {
-            return SessionEvent::Answer(text).into();
+            return Said::Answer(text).into();
         }
         let body = Object::parse(&text).ok();
         let error = body.as_ref().and_then(|body| body.get("error"));
@@ -176,11 +175,11 @@ impl Hearing {
     }
 
     fn failed(&self, failure: Failure) -> Word {
-        SessionEvent::Answer(Rpc::failure(self.words.id.get(), failure).json).into()
+        Said::Answer(Rpc::failure(self.words.id.get(), failure).json).into()
     }
 
     fn refused(&self, error: &RawValue) -> Word {
-        SessionEvent::Answer(envelope::error(self.words.id.get(), error.get())).into()
+        Said::Answer(envelope::error(self.words.id.get(), error.get())).into()
     }
 }
 

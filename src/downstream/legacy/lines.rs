@@ -25,8 +25,8 @@ use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Object;
 use crate::mcp::scan::scan;
 use crate::mcp::sse;
-use crate::upstream::line::session::{ClientRequest, LineSession, NotCarried, SessionEvent};
-use crate::upstream::line::sessions::LineChoice;
+use crate::upstream::channel::session::{Asked, Said, Session, Untaken};
+use crate::upstream::channel::sessions::Line;
 use crate::upstream::wrapped::DiscoverError;
 
 /// An answer that comes within this is one JSON body; a stream is begun for what takes longer.
@@ -58,11 +58,7 @@ pub(super) fn answer(front: &Shared, parts: &Parts) -> Response<Body> {
         return Unfound::Unnamed.into_response();
     };
     // The newest stream is the one: a dead one is noticed late.
-    let events = read(
-        Source::Line(session.mailbox()),
-        place,
-        front.closing.clone(),
-    );
+    let events = read(Source::Line(session.news()), place, front.closing.clone());
     reply::event_stream(Body::Events(events))
 }
 
@@ -113,7 +109,7 @@ pub(super) async fn post(
             "Invalid request: id must be a string or an integer",
         );
     }
-    let asked = ClientRequest {
+    let asked = Asked {
         id,
         method: &method,
         params: object.get_object("params"),
@@ -146,7 +142,7 @@ pub(super) async fn post(
 async fn initialize(
     front: &Shared,
     parts: &Parts,
-    asked: &ClientRequest<'_>,
+    asked: &Asked<'_>,
     edit: Option<&Edit>,
 ) -> Response<Body> {
     let caller = *front.callers.of(&parts.headers).as_bytes();
@@ -162,9 +158,9 @@ async fn initialize(
         let begun = begin(asked, &session).await;
         Ok::<_, DiscoverError>((id, begun, session.goes_on, unknown))
     };
-    let mut opened = open(LineChoice::Any).await;
+    let mut opened = open(Line::Any).await;
     if let Ok((_, Begun::Not | Begun::Refused(_), true, _)) = opened {
-        opened = open(LineChoice::New).await;
+        opened = open(Line::New).await;
     }
     let (id, begun, _, unknown) = match opened {
         Ok(opened) => opened,
@@ -204,11 +200,11 @@ enum Begun {
     Late,
 }
 
-async fn begin(asked: &ClientRequest<'_>, session: &LineSession) -> Begun {
+async fn begin(asked: &Asked<'_>, session: &Session) -> Begun {
     let answer = async {
         let mut said = session.ask(asked).await.ok()?;
         while let Some(said) = said.recv().await {
-            if let SessionEvent::Answer(answer) = said {
+            if let Said::Answer(answer) = said {
                 return Some(answer);
             }
         }
@@ -225,7 +221,7 @@ async fn begin(asked: &ClientRequest<'_>, session: &LineSession) -> Begun {
 }
 
 /// A session that no client knows ends with its handshake.
-struct Unknown(Option<Arc<LineSession>>);
+struct Unknown(Option<Arc<Session>>);
 
 impl Unknown {
     fn becomes_known(mut self) {
@@ -241,7 +237,7 @@ impl Drop for Unknown {
     }
 }
 
-fn find(front: &Shared, headers: &HeaderMap) -> Result<Arc<LineSession>, Unfound> {
+fn find(front: &Shared, headers: &HeaderMap) -> Result<Arc<Session>, Unfound> {
     let Some(id) = headers.get(SESSION_ID) else {
         return Err(Unfound::Unnamed);
     };
@@ -270,14 +266,14 @@ impl Unfound {
     }
 }
 
-fn refused(asked: &ClientRequest<'_>, untaken: NotCarried) -> Response<Body> {
+fn refused(asked: &Asked<'_>, untaken: Untaken) -> Response<Body> {
     match untaken {
-        NotCarried::Over => Unfound::Unknown.into_response(),
-        NotCarried::SameId => {
+        Untaken::Over => Unfound::Unknown.into_response(),
+        Untaken::SameId => {
             let error = RpcError::invalid_request("Invalid request: this id is in use");
             Rpc::error(asked.id.get(), &error).into_response()
         }
-        NotCarried::Busy => Rpc::busy(asked.id.get()).into_response(),
+        Untaken::Busy => Rpc::busy(asked.id.get()).into_response(),
     }
 }
 
@@ -292,8 +288,8 @@ fn edited(edit: Option<&Edit>, answer: String) -> String {
 fn held_call(
     front: &Shared,
     parts: &Parts,
-    asked: &ClientRequest<'_>,
-    session: Arc<LineSession>,
+    asked: &Asked<'_>,
+    session: Arc<Session>,
 ) -> Option<held::Call> {
     let params = asked.params.as_ref()?;
     let call = held::Call::of(front, parts, asked.id, asked.method, params)?;
@@ -309,11 +305,11 @@ fn held_call(
 async fn hold(
     front: &Shared,
     call: held::Call,
-    mut said: mpsc::Receiver<SessionEvent>,
+    mut said: mpsc::Receiver<Said>,
     patience: Duration,
 ) -> Response<Body> {
     let first = match tokio::time::timeout(patience, said.recv()).await {
-        Ok(Some(SessionEvent::Answer(answer))) => return reply::passed(answer),
+        Ok(Some(Said::Answer(answer))) => return reply::passed(answer),
         Ok(first) => first,
         Err(_elapsed) => None,
     };
@@ -327,17 +323,15 @@ async fn hold(
 /// One JSON body where the answer comes soon and alone, else a stream. Without a limit to the patience
 /// the client reads no streams.
 async fn respond(
-    mut said: mpsc::Receiver<SessionEvent>,
+    mut said: mpsc::Receiver<Said>,
     patience: Option<Duration>,
     answer: TaskTrackerToken,
     edit: Option<Edit>,
 ) -> Response<Body> {
     let patience = patience.unwrap_or(Duration::MAX);
     let first = match tokio::time::timeout(patience, said.recv()).await {
-        Ok(Some(SessionEvent::Answer(answer))) => {
-            return reply::passed(edited(edit.as_ref(), answer));
-        }
-        Ok(Some(SessionEvent::Message(message))) => Some(message),
+        Ok(Some(Said::Answer(answer))) => return reply::passed(edited(edit.as_ref(), answer)),
+        Ok(Some(Said::Message(message))) => Some(message),
         Ok(None) | Err(_) => None,
     };
     let first = stream::iter(first.map(|message| sse::event(&message)));
@@ -346,10 +340,10 @@ async fn respond(
         let (mut said, answer, edit) = under_way?;
         tokio::select! {
             next = said.recv() => match next? {
-                SessionEvent::Message(message) => {
+                Said::Message(message) => {
                     Some((sse::event(&message), (Some((said, answer, edit)), beat)))
                 }
-                SessionEvent::Answer(text) => {
+                Said::Answer(text) => {
                     let text = edited(edit.as_ref(), text);
                     Some((sse::event(&text), (None, beat)))
                 }

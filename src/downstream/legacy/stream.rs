@@ -20,12 +20,12 @@ use super::pushes::{Pushed, Pushes, SessionKey};
 use crate::mcp::headers::{LAST_EVENT_ID, PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::sse;
 use crate::mcp::version::LEGACY_NEWEST;
-use crate::upstream::client_session::{OUR_EVENT_IDS, StreamReader, Unheard};
-use crate::upstream::line::session::SessionMail as LineNews;
+use crate::upstream::channel::session::News as LineNews;
+use crate::upstream::client_session::{News, OUR_EVENT_IDS, Unheard};
 
 /// What a server says on it.
 pub(super) enum Source {
-    Web(StreamReader),
+    Web(News),
     Line(LineNews),
     /// The server has no such stream.
     Silent,

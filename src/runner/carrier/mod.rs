@@ -28,8 +28,7 @@ use crate::store::ledger::Loaded;
 use crate::task::id::{Fence, TaskId};
 use crate::task::policy::{InputWhen, Plan};
 use crate::task::state::{Digest, Leg, Task};
-use crate::upstream;
-use crate::upstream::{Exchange, Forwarded, Pin, UpstreamError, UpstreamRequest};
+use crate::upstream::{self, Exchange, Forwarded, Outgoing, Pin, UpstreamError};
 
 mod begun;
 mod claimed;
@@ -236,7 +235,7 @@ impl Carrier {
         charge: Charge,
         exchange: Exchange,
     ) -> Self {
-        let outgoing = UpstreamRequest::adopted(*loaded.task.caller.as_bytes(), "{}".into());
+        let outgoing = Outgoing::adopted(*loaded.task.caller.as_bytes(), "{}".into());
         Self {
             exchange: Some(exchange),
             adopted: true,
@@ -249,7 +248,7 @@ impl Carrier {
         loaded: Loaded,
         charge: Charge,
         era: Era,
-        outgoing: UpstreamRequest,
+        outgoing: Outgoing,
     ) -> Self {
         let task = &loaded.task;
         let left = task.deadline_ms.saturating_sub(runner.ledger.now_ms());

@@ -120,7 +120,7 @@ impl SharedStreams {
         self: &Arc<Self>,
         session: &Arc<ServerSession>,
         mut parts: request::Parts,
-    ) -> Result<StreamReader, Unheard> {
+    ) -> Result<News, Unheard> {
         // What is compressed cannot be read here.
         parts.headers.remove(ACCEPT_ENCODING);
         let after = parts.headers.get(LAST_EVENT_ID).cloned();
@@ -173,11 +173,11 @@ impl SharedStreams {
         session: &Arc<ServerSession>,
         stream: Arc<ClientStream>,
         of: StreamKind,
-    ) -> StreamReader {
+    ) -> News {
         if of == StreamKind::Session {
             self.streams().read += 1;
         }
-        StreamReader {
+        News {
             head: stream.head.clone(),
             ended: session.ended(),
             session: Arc::clone(session),
@@ -280,7 +280,7 @@ async fn open(shared: Arc<SharedStreams>, session: Weak<ServerSession>, opening:
 /// What the server says on a session's stream that is not ours. Dropped, it waits for the client's
 /// next GET, or is given up if no call of ours runs.
 #[derive(Debug)]
-pub struct StreamReader {
+pub struct News {
     /// As the server answered.
     pub head: Parts,
     session: Arc<ServerSession>,
@@ -290,7 +290,7 @@ pub struct StreamReader {
     ended: CancellationToken,
 }
 
-impl StreamReader {
+impl News {
     /// The next event, as it was. `None` at the end of the stream. Cancel safe.
     pub async fn next(&mut self) -> Option<SseEvent> {
         tokio::select! {
@@ -301,7 +301,7 @@ impl StreamReader {
     }
 }
 
-impl Drop for StreamReader {
+impl Drop for News {
     fn drop(&mut self) {
         self.shared.keep(&self.session, &self.stream, self.of);
     }

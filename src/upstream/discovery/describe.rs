@@ -16,7 +16,7 @@ use crate::upstream::discovery::remembered::NOBODY;
 use crate::upstream::failures::INVALID_WORDS;
 use crate::upstream::failures::UNREACHABLE;
 use crate::upstream::http::origin::FIRST_WORDS;
-use crate::upstream::port::{Answer, Event, UpstreamRequest};
+use crate::upstream::port::{Answer, Event, Outgoing};
 use crate::upstream::server::ServerTransport;
 use crate::upstream::sessions::pool::SessionKey;
 use crate::upstream::translate;
@@ -114,9 +114,9 @@ impl Upstream {
         credentials: Option<HeaderValue>,
     ) -> Result<Discovered, DiscoverError> {
         let params = translate::own_params("{}", &[]);
-        let outgoing = UpstreamRequest {
+        let outgoing = Outgoing {
             credentials,
-            ..UpstreamRequest::new(caller, "server/discover", params)
+            ..Outgoing::new(caller, "server/discover", params)
         };
         let result = self.ask(Era::Modern, outgoing).await?;
         let object = Object::parse(result.get()).unwrap_or_default();
@@ -195,10 +195,10 @@ impl Upstream {
                 None => &[],
             };
             let params = translate::own_params(&declared, page);
-            let outgoing = UpstreamRequest {
+            let outgoing = Outgoing {
                 credentials: credentials.clone(),
                 capabilities: Arc::clone(&capabilities),
-                ..UpstreamRequest::new(caller, "tools/list", params)
+                ..Outgoing::new(caller, "tools/list", params)
             };
             let result = self.ask(era, outgoing).await?;
             cursor = tools
@@ -212,11 +212,7 @@ impl Upstream {
     }
 
     /// One request of raincheck's own, of which only the answer is of interest.
-    async fn ask(
-        &self,
-        era: Era,
-        outgoing: UpstreamRequest,
-    ) -> Result<Box<RawValue>, DiscoverError> {
+    async fn ask(&self, era: Era, outgoing: Outgoing) -> Result<Box<RawValue>, DiscoverError> {
         let mut exchange = self.begin(era, outgoing);
         while let Some(event) = exchange.events.next().await {
             match event {

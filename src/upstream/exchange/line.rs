@@ -10,16 +10,16 @@ use crate::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::json::Writer;
 use crate::mcp::version::Era;
+use crate::upstream::channel::ask::ask;
+use crate::upstream::channel::event::LineEvent;
+use crate::upstream::channel::pool::{HeldLine, LineClaim, LineKey, LinePool};
+use crate::upstream::channel::shared::{LineTicket, MayAsk, SharedLine};
 use crate::upstream::exchange::{RequestTransport, Unsent, Untaken};
 use crate::upstream::failures::UNREACHABLE;
-use crate::upstream::line::ask::ask;
-use crate::upstream::line::event::LineEvent;
-use crate::upstream::line::pool::{HeldLine, LineClaim, LineKey, LinePool};
-use crate::upstream::line::shared::{LineTicket, MayAsk, SharedLine};
 use crate::upstream::message::{log, may_ask, response};
 use crate::upstream::pin::Pinned;
 use crate::upstream::port::{
-    Answer, CANCEL_PATIENCE, Control, Event, Exchange, UpstreamError, UpstreamRequest,
+    Answer, CANCEL_PATIENCE, Control, Event, Exchange, Outgoing, UpstreamError,
 };
 use crate::upstream::request_id::RequestId;
 use crate::upstream::translate;
@@ -31,11 +31,7 @@ const LINES_MAX: u32 = 3;
 const LOG_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Begins one request; it is sent when the events are first polled.
-pub(in crate::upstream) fn begin(
-    pool: Arc<LinePool>,
-    era: Era,
-    request: UpstreamRequest,
-) -> Exchange {
+pub(in crate::upstream) fn begin(pool: Arc<LinePool>, era: Era, request: Outgoing) -> Exchange {
     let underway = CurrentLine::default();
     let control = LineControl(Arc::clone(&underway));
     let transport = LineRequest {
@@ -78,7 +74,7 @@ impl Control for LineControl {
 struct LineRequest {
     pool: Arc<LinePool>,
     era: Era,
-    request: UpstreamRequest,
+    request: Outgoing,
     key: LineKey,
     underway: CurrentLine,
 }

@@ -24,13 +24,13 @@ use crate::upstream::sse::poster::Poster;
 
 use crate::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::upstream::channel::health::LineHealth;
+use crate::upstream::channel::overlong::too_large;
+use crate::upstream::channel::writer::{LineEnd, LineListener, LineWriter, Outbound, Yielder};
 use crate::upstream::heard;
 use crate::upstream::heard::ResponseKind;
 use crate::upstream::http::RequestBody;
 use crate::upstream::http::origin::Origin;
-use crate::upstream::line::health::LineHealth;
-use crate::upstream::line::overlong::too_large;
-use crate::upstream::line::writer::{LineEnd, LineListener, LineWriter, Outbound, Yielder};
 use crate::upstream::no_session::NoSession;
 
 /// How long a server may take to open a stream and to name its endpoint there.

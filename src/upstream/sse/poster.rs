@@ -15,12 +15,12 @@ use tokio::time::timeout;
 use tracing::debug;
 
 use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::upstream::channel::writer::{LineListener, NotTaken, Outbound, SendState};
 use crate::upstream::failures::LATER;
 use crate::upstream::heard;
 use crate::upstream::heard::ResponseKind;
 use crate::upstream::http::origin::Origin;
 use crate::upstream::http::{RequestBody, ResponseBody};
-use crate::upstream::line::writer::{LineListener, NotTaken, Outbound, SendState};
 
 /// Posts of one line that were not acknowledged yet; a writer with more to say waits.
 const POSTS_MAX: usize = 64;

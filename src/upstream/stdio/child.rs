@@ -17,11 +17,11 @@ use tracing::{debug, info, warn};
 
 use crate::lock::Mutex;
 use crate::mcp::error::Failure;
+use crate::upstream::channel::health::LineHealth;
+use crate::upstream::channel::overlong::{Overlong, OverlongVerdict, too_large};
+use crate::upstream::channel::writer::{LineEnd, LineListener, LineWriter, Outbound, Yielder};
 use crate::upstream::failures::UNREACHABLE;
 use crate::upstream::heard;
-use crate::upstream::line::health::LineHealth;
-use crate::upstream::line::overlong::{Overlong, OverlongVerdict, too_large};
-use crate::upstream::line::writer::{LineEnd, LineListener, LineWriter, Outbound, Yielder};
 use crate::upstream::obstacle::{Obstacle, Obstacles};
 use crate::upstream::stdio::lines::{LineSplitter, LineTooLong, TooLong};
 use crate::upstream::stdio::spawner::Spawner;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use raincheck::upstream::line::session::ClientRequest;
+use raincheck::upstream::channel::session::Asked;
 
 use super::*;
 use crate::process::until_gone;
@@ -162,13 +162,13 @@ async fn a_session_that_is_in_use_makes_no_room() {
             .is_err()
     };
     assert!(is_refused().await, "used a moment ago");
-    let news = session.mailbox();
+    let news = session.news();
     minutes_later(2).await;
     assert!(is_refused().await, "its client listens");
     drop(news);
     let params = r#"{"name":"hold","arguments":{"nonce":"a"}}"#;
     let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
-    let asked = ClientRequest {
+    let asked = Asked {
         id: serde_json::from_str("1").unwrap(),
         method: "tools/call",
         params: None,

@@ -34,7 +34,7 @@ use crate::runner::claim::{Claim, NotClaimed};
 use crate::runner::seat::{Answer, Client, Reply};
 use crate::runner::{Announce, Call};
 use crate::task::policy::{Mode, Plan, Rule};
-use crate::upstream::{Pin, UpstreamRequest};
+use crate::upstream::{Outgoing, Pin};
 
 /// Messages that wait for a slow client.
 const MESSAGES_MAX: usize = 64;
@@ -294,7 +294,7 @@ fn call(
 ) -> Call {
     let name = request.params.get_str("name").unwrap_or_default();
     let meta = request.params.get_object("_meta").unwrap_or_default();
-    let mut outgoing = UpstreamRequest {
+    let mut outgoing = Outgoing {
         caller: *from.who.caller.as_bytes(),
         credentials: from.who.credentials.clone(),
         method: request.method.as_ref().into(),

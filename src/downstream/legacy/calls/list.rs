@@ -23,10 +23,9 @@ use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::{Object, set, string};
 use crate::mcp::sse;
+use crate::upstream::channel::session::{Asked, Said};
 use crate::upstream::http::RequestBody;
-use crate::upstream::line::session::{ClientRequest, SessionEvent};
-use crate::upstream::relay;
-use crate::upstream::relay::Relayed;
+use crate::upstream::relay::{self, Relayed};
 
 /// A list that was asked for.
 pub(super) struct Page {
@@ -76,7 +75,7 @@ impl Page {
         set(&text, "result", page.get()).unwrap_or(text)
     }
 
-    async fn event(&self, said: relay::RawMessage) -> Bytes {
+    async fn event(&self, said: relay::Said) -> Bytes {
         let event = sse::event(&self.edited(said.text).await);
         match said.event_id {
             Some(id) => [format!("id: {id}\n").as_bytes(), &event].concat().into(),
@@ -140,7 +139,7 @@ pub(super) async fn over_lines(
         .upstream
         .session(id, *from.who.caller.as_bytes())?;
     let _answer = page.front.passing.token();
-    let asked = ClientRequest {
+    let asked = Asked {
         id: request.id,
         method: &request.method,
         params: Some(request.params.clone()),
@@ -150,7 +149,7 @@ pub(super) async fn over_lines(
     };
     let mut said = session.ask(&asked).await.ok()?;
     while let Some(said) = said.recv().await {
-        if let SessionEvent::Answer(text) = said {
+        if let Said::Answer(text) = said {
             return Some(reply::passed(page.edited(text).await));
         }
     }

@@ -16,7 +16,7 @@ use crate::upstream::exchange::native_task::{
 };
 use crate::upstream::exchange::{RequestTransport, Unsent, Untaken};
 use crate::upstream::port::{
-    Answer, CANCEL_PATIENCE, Control, Event, Exchange, Question, UpstreamError, UpstreamRequest,
+    Answer, CANCEL_PATIENCE, Control, Event, Exchange, Outgoing, Question, UpstreamError,
 };
 
 /// How often an answer of the client is told.
@@ -25,7 +25,7 @@ const UPDATES_MAX: usize = 2;
 /// Follows the task that a `CreateTaskResult` names; `None` if it is none.
 pub(in crate::upstream) fn follow(
     begin: BeginRequest,
-    call: &UpstreamRequest,
+    call: &Outgoing,
     created: &RawValue,
 ) -> Option<Exchange> {
     let created = Object::parse(created.get()).ok()?;
@@ -52,7 +52,7 @@ pub(in crate::upstream) fn follow(
 #[derive(Clone)]
 struct ModernTaskRequests {
     begin: BeginRequest,
-    call: UpstreamRequest,
+    call: Outgoing,
     id: Arc<str>,
 }
 
@@ -70,7 +70,7 @@ impl ModernTaskRequests {
         if let Some(meta) = meta {
             params = set(&params, "_meta", meta.get()).unwrap_or(params);
         }
-        (self.begin)(UpstreamRequest {
+        (self.begin)(Outgoing {
             method: method.into(),
             params: params.into(),
             name: Some(Arc::clone(&self.id)),

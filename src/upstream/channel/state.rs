@@ -6,9 +6,9 @@ use tokio::sync::{broadcast, mpsc};
 use tokio::time::Instant;
 use tracing::debug;
 
+use crate::upstream::channel::event::{LineEvent, Notice};
+use crate::upstream::channel::writer::SendState;
 use crate::upstream::inflight::Inflight;
-use crate::upstream::line::event::{LineEvent, Notice};
-use crate::upstream::line::writer::SendState;
 
 /// Changes of the server that wait for a listener; one that is slower starts anew.
 const NOTICES_MAX: usize = 64;

@@ -9,10 +9,10 @@ use serde_json::value::RawValue;
 
 use crate::mcp::json::{Object, Writer};
 use crate::mcp::version::Era;
-use crate::upstream::line::ask::ask;
-use crate::upstream::line::event::{LineEvent, Notice};
-use crate::upstream::line::pool::{LineKey, LinePool};
-use crate::upstream::line::shared::{LineListening, LineTicket, MayAsk, SharedLine};
+use crate::upstream::channel::ask::ask;
+use crate::upstream::channel::event::{LineEvent, Notice};
+use crate::upstream::channel::pool::{LineKey, LinePool};
+use crate::upstream::channel::shared::{LineListening, LineTicket, MayAsk, SharedLine};
 use crate::upstream::listen::{ListenEvent, ListenRequest, Listening};
 use crate::upstream::request_id::RequestId;
 use crate::upstream::translate;

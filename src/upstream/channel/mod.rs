@@ -28,11 +28,11 @@ mod state;
 mod subscription;
 pub(super) mod writer;
 
-use crate::upstream::line::pool::{LineKey, LinePool};
-pub(super) use crate::upstream::line::pool::{LineLimits, Sharing};
-use crate::upstream::line::session::LineSession;
-use crate::upstream::line::shared::{MayAsk, SharedLine};
-pub(super) use crate::upstream::line::source::LineSource;
+use crate::upstream::channel::pool::{LineKey, LinePool};
+pub(super) use crate::upstream::channel::pool::{LineLimits, Sharing};
+use crate::upstream::channel::session::Session;
+use crate::upstream::channel::shared::{MayAsk, SharedLine};
+pub(super) use crate::upstream::channel::source::LineSource;
 
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::tools::Tools;
@@ -143,19 +143,19 @@ impl LineServer {
         &self,
         caller: [u8; 16],
         credentials: Option<&HeaderValue>,
-        line: sessions::LineChoice,
-    ) -> Result<(Box<str>, Arc<LineSession>), NoSession> {
+        line: sessions::Line,
+    ) -> Result<(Box<str>, Arc<Session>), NoSession> {
         let spare = match line {
-            sessions::LineChoice::Any => self.pool.take_spare(Era::Legacy).await,
-            sessions::LineChoice::New => None,
+            sessions::Line::Any => self.pool.take_spare(Era::Legacy).await,
+            sessions::Line::New => None,
         };
-        let going_on = |writer, _: &SharedLine| LineSession::new(writer, caller, true);
+        let going_on = |writer, _: &SharedLine| Session::new(writer, caller, true);
         let session = if let Some(session) = spare.and_then(|spare| spare.hand_over(going_on)) {
             session
         } else {
             let permit = self.pool.permit().await?;
             let start = self.pool.source.start(permit, credentials, |writer| {
-                LineSession::new(writer, caller, false)
+                Session::new(writer, caller, false)
             });
             start.await?
         };
@@ -163,7 +163,7 @@ impl LineServer {
         Ok((id, session))
     }
 
-    pub(super) fn session(&self, id: &str, caller: [u8; 16]) -> Option<Arc<LineSession>> {
+    pub(super) fn session(&self, id: &str, caller: [u8; 16]) -> Option<Arc<Session>> {
         self.pool.sessions.get(id, caller)
     }
 

@@ -10,9 +10,9 @@ use tokio::time::Instant;
 
 use crate::lock::Mutex;
 use crate::mcp::version::Era;
+use crate::upstream::channel::shared::SharedLine;
+use crate::upstream::channel::writer::{LineEnd, LineListener, LineWriter, NotTaken, SendState};
 use crate::upstream::heard::ServerMessage;
-use crate::upstream::line::shared::SharedLine;
-use crate::upstream::line::writer::{LineEnd, LineListener, LineWriter, NotTaken, SendState};
 
 /// What the process says, until somebody goes on with it and ever after.
 pub(super) struct Lobby {

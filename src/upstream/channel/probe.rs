@@ -9,17 +9,17 @@ use tokio::time::timeout;
 
 use crate::mcp::error::Failure;
 use crate::mcp::version::Era;
+use crate::upstream::channel::ask::ask;
+use crate::upstream::channel::event::LineEvent;
+use crate::upstream::channel::handshake::START_PATIENCE;
+use crate::upstream::channel::pool::LinePool;
+use crate::upstream::channel::shared::SharedLine;
+use crate::upstream::channel::source::LineSource;
+use crate::upstream::channel::spare::{ProbeTurn, Spare};
 use crate::upstream::discovery::legacy_sessions;
 use crate::upstream::discovery::probe::{era_of_error, era_of_result};
 use crate::upstream::failures::UNREACHABLE;
 use crate::upstream::initialize;
-use crate::upstream::line::ask::ask;
-use crate::upstream::line::event::LineEvent;
-use crate::upstream::line::handshake::START_PATIENCE;
-use crate::upstream::line::pool::LinePool;
-use crate::upstream::line::shared::SharedLine;
-use crate::upstream::line::source::LineSource;
-use crate::upstream::line::spare::{ProbeTurn, Spare};
 use crate::upstream::no_session::NoSession;
 use crate::upstream::translate;
 

@@ -16,14 +16,14 @@ use crate::mcp::error::Failure;
 use crate::mcp::tools::Tools;
 use crate::mcp::version::Era;
 use crate::upstream::cache::Cache;
+use crate::upstream::channel::handshake::{START_PATIENCE, agreed};
+use crate::upstream::channel::sessions::LineSessions;
+use crate::upstream::channel::shared::{MayAsk, SharedLine};
+use crate::upstream::channel::source::LineSource;
+use crate::upstream::channel::spare::{Bench, Lobby, Spare};
 use crate::upstream::failures::UNREACHABLE;
-use crate::upstream::line::handshake::{START_PATIENCE, agreed};
-use crate::upstream::line::sessions::LineSessions;
-use crate::upstream::line::shared::{MayAsk, SharedLine};
-use crate::upstream::line::source::LineSource;
-use crate::upstream::line::spare::{Bench, Lobby, Spare};
 use crate::upstream::no_session::NoSession;
-use crate::upstream::port::UpstreamRequest;
+use crate::upstream::port::Outgoing;
 use crate::upstream::translate;
 
 /// An unused line is ended after this.
@@ -39,7 +39,7 @@ pub(in crate::upstream) struct LineKey {
 }
 
 impl LineKey {
-    pub(in crate::upstream) fn of(era: Era, outgoing: &UpstreamRequest) -> Self {
+    pub(in crate::upstream) fn of(era: Era, outgoing: &Outgoing) -> Self {
         Self::new(era, outgoing.caller, &outgoing.capabilities)
     }
 

@@ -17,19 +17,19 @@ use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, RpcError};
 use crate::mcp::json::Object;
 use crate::mcp::meta::PROGRESS_TOKEN;
+use crate::upstream::channel::borrowed::BorrowedRequest;
+use crate::upstream::channel::borrowed::BorrowedSeat;
+use crate::upstream::channel::borrowed::StrayMessage;
+use crate::upstream::channel::mailbox::{Mail, Mailbox, MailboxReader};
+use crate::upstream::channel::running;
+pub use crate::upstream::channel::running::Said;
+use crate::upstream::channel::running::{NoAnswer, RunningRequest};
+use crate::upstream::channel::writer::{
+    LineEnd, LineListener, LineWriter, NotTaken, Outbound, SendState,
+};
 use crate::upstream::client_session::needed::Needed;
 use crate::upstream::heard::ServerMessage;
 use crate::upstream::inflight::Inflight;
-use crate::upstream::line::borrowed::BorrowedRequest;
-use crate::upstream::line::borrowed::BorrowedSeat;
-use crate::upstream::line::borrowed::StrayMessage;
-use crate::upstream::line::mailbox::{Mail, Mailbox, MailboxReader};
-use crate::upstream::line::running;
-pub use crate::upstream::line::running::SessionEvent;
-use crate::upstream::line::running::{NoAnswer, RunningRequest};
-use crate::upstream::line::writer::{
-    LineEnd, LineListener, LineWriter, NotTaken, Outbound, SendState,
-};
 use crate::upstream::message::response;
 use crate::upstream::port::{Answer, Event};
 use crate::upstream::request_id::{RequestId, is_beside_clients};
@@ -44,7 +44,7 @@ const REQUESTS_MAX: usize = 1024;
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
 /// One legacy client's session.
-pub struct LineSession {
+pub struct Session {
     pub(in crate::upstream) caller: [u8; 16],
     /// Something else was said on its line before, which not every server bears.
     pub goes_on: bool,
@@ -63,7 +63,7 @@ struct LineSessionState {
 
 /// Why a request was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NotCarried {
+pub enum Untaken {
     /// The line has ended, and the session with it.
     Over,
     /// A request with this id is under way.
@@ -74,7 +74,7 @@ pub enum NotCarried {
 
 /// A request of the client, read as far as it must be.
 #[derive(Debug)]
-pub struct ClientRequest<'a> {
+pub struct Asked<'a> {
     pub id: &'a RawValue,
     pub method: &'a str,
     pub params: Option<Object<'a>>,
@@ -84,7 +84,7 @@ pub struct ClientRequest<'a> {
     pub streams: bool,
 }
 
-impl LineSession {
+impl Session {
     pub(in crate::upstream) fn new(
         writer: LineWriter,
         caller: [u8; 16],
@@ -146,17 +146,14 @@ impl LineSession {
 
     /// Passes a request on. What is said about it ends with the answer; dropped before, the call
     /// runs on, as legacy calls do.
-    pub async fn ask(
-        &self,
-        asked: &ClientRequest<'_>,
-    ) -> Result<mpsc::Receiver<SessionEvent>, NotCarried> {
+    pub async fn ask(&self, asked: &Asked<'_>) -> Result<mpsc::Receiver<Said>, Untaken> {
         // Before it is known to run: dropped while it waits, nothing was asked.
-        let room = self.writer.room().await.ok_or(NotCarried::Over)?;
+        let room = self.writer.room().await.ok_or(Untaken::Over)?;
         let (said, receiver) = mpsc::channel(MESSAGES_MAX + 1);
         let answer = said
             .clone()
             .try_reserve_owned()
-            .map_err(|_| NotCarried::Over)?;
+            .map_err(|_| Untaken::Over)?;
         let meta = asked
             .params
             .as_ref()
@@ -190,9 +187,9 @@ impl LineSession {
     pub(in crate::upstream) async fn carry(
         &self,
         request: BorrowedRequest,
-    ) -> Result<mpsc::Receiver<Event>, NotCarried> {
-        let room = self.writer.room().await.ok_or(NotCarried::Over)?;
-        let (seat, receiver) = BorrowedSeat::new().ok_or(NotCarried::Over)?;
+    ) -> Result<mpsc::Receiver<Event>, Untaken> {
+        let room = self.writer.room().await.ok_or(Untaken::Over)?;
+        let (seat, receiver) = BorrowedSeat::new().ok_or(Untaken::Over)?;
         let running = RunningRequest {
             reader: running::RequestReader::Guest(seat),
             send_state: Arc::default(),
@@ -214,17 +211,17 @@ impl LineSession {
         id: RequestId,
         may_ask: bool,
         running: RunningRequest,
-    ) -> Result<Arc<SendState>, NotCarried> {
+    ) -> Result<Arc<SendState>, Untaken> {
         let mut table = self.table();
         table.used = Instant::now();
         if !table.is_open {
-            return Err(NotCarried::Over);
+            return Err(Untaken::Over);
         }
         if table.inflight.len() >= REQUESTS_MAX {
-            return Err(NotCarried::Busy);
+            return Err(Untaken::Busy);
         }
         if table.inflight.get(&id).is_some() {
-            return Err(NotCarried::SameId);
+            return Err(Untaken::SameId);
         }
         let send_state = Arc::clone(&running.send_state);
         table.inflight.insert(id, may_ask, running);
@@ -271,9 +268,9 @@ impl LineSession {
     }
 
     /// What belongs to no request. It ends with the session, or with the next reader.
-    pub fn mailbox(self: &Arc<Self>) -> SessionMail {
+    pub fn news(self: &Arc<Self>) -> News {
         let reader = self.table().mailbox.read();
-        SessionMail {
+        News {
             session: Arc::clone(self),
             reader,
         }
@@ -356,7 +353,7 @@ impl LineSession {
     }
 }
 
-impl LineListener for LineSession {
+impl LineListener for Session {
     fn heard(&self, message: ServerMessage, text: &str) {
         match &message {
             // Only streams of events have such.
@@ -442,21 +439,21 @@ impl LineListener for LineSession {
     }
 }
 
-impl fmt::Debug for LineSession {
+impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("LineSession")
+        f.write_str("Session")
     }
 }
 
 /// The reader of what belongs to no request. What it has not read when it is dropped waits for the
 /// next.
 #[derive(Debug)]
-pub struct SessionMail {
-    session: Arc<LineSession>,
+pub struct News {
+    session: Arc<Session>,
     reader: MailboxReader,
 }
 
-impl SessionMail {
+impl News {
     /// Cancel safe. `None` when the session is over, or somebody reads it who came later.
     pub async fn next(&mut self) -> Option<String> {
         loop {
@@ -470,7 +467,7 @@ impl SessionMail {
     }
 }
 
-impl Drop for SessionMail {
+impl Drop for News {
     fn drop(&mut self) {
         let mut table = self.session.table();
         table.mailbox.leave(&self.reader);

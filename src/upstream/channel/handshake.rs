@@ -8,12 +8,12 @@ use tokio::time::timeout;
 use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::json::{Object, string};
+use crate::upstream::channel::ask::ask;
+use crate::upstream::channel::event::LineEvent;
+use crate::upstream::channel::shared::SharedLine;
 use crate::upstream::discovery::discovered::Discovered;
 use crate::upstream::failures::UNREACHABLE;
 use crate::upstream::initialize;
-use crate::upstream::line::ask::ask;
-use crate::upstream::line::event::LineEvent;
-use crate::upstream::line::shared::SharedLine;
 use crate::upstream::no_session::NoSession;
 use crate::upstream::port::UpstreamError;
 

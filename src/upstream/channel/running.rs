@@ -7,17 +7,17 @@ use tokio::sync::mpsc;
 
 use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::upstream::channel::borrowed::BorrowedSeat;
+use crate::upstream::channel::borrowed::StrayMessage;
+use crate::upstream::channel::writer::SendState;
 use crate::upstream::failures::RESET;
 use crate::upstream::heard::ServerMessage;
-use crate::upstream::line::borrowed::BorrowedSeat;
-use crate::upstream::line::borrowed::StrayMessage;
-use crate::upstream::line::writer::SendState;
 use crate::upstream::port::{Event, UpstreamError};
 use crate::upstream::request_id::RequestId;
 
 /// What the server says on the stream of one request, as JSON.
 #[derive(Debug)]
-pub enum SessionEvent {
+pub enum Said {
     /// A notification, or a request of the server's own.
     Message(String),
     /// The answer. Nothing follows.
@@ -35,8 +35,8 @@ pub(super) struct RunningRequest {
 pub(super) enum RequestReader {
     Client {
         id: Box<RawValue>,
-        said: mpsc::Sender<SessionEvent>,
-        answer: mpsc::OwnedPermit<SessionEvent>,
+        said: mpsc::Sender<Said>,
+        answer: mpsc::OwnedPermit<Said>,
     },
     Guest(BorrowedSeat),
 }
@@ -81,7 +81,7 @@ impl RequestReader {
     pub(super) fn say(&self, stray: StrayMessage<'_>) -> bool {
         match self {
             Self::Client { said, .. } => {
-                let message = SessionEvent::Message(stray.text.to_owned());
+                let message = Said::Message(stray.text.to_owned());
                 said.try_send(message).is_ok()
             }
             Self::Guest(seat) => seat.say(stray),
@@ -101,7 +101,7 @@ impl RequestReader {
                 },
             ) => return client.fail(NoAnswer::Failed(*failure)),
             (Self::Client { answer, .. }, _) => {
-                answer.send(SessionEvent::Answer(text.to_owned()));
+                answer.send(Said::Answer(text.to_owned()));
                 return;
             }
         };
@@ -125,6 +125,6 @@ impl RequestReader {
             NoAnswer::Error(error) => error.error.get().to_owned(),
             NoAnswer::Failed(failure) => failure.to_error().to_json(),
         };
-        answer.send(SessionEvent::Answer(envelope::error(id.get(), &error)));
+        answer.send(Said::Answer(envelope::error(id.get(), &error)));
     }
 }

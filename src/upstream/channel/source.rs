@@ -9,8 +9,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::upstream::line::health::LineHealth;
-use crate::upstream::line::writer::{LineListener, LineWriter};
+use crate::upstream::channel::health::LineHealth;
+use crate::upstream::channel::writer::{LineListener, LineWriter};
 use crate::upstream::no_session::NoSession;
 use crate::upstream::sse::Dialer;
 use crate::upstream::stdio;

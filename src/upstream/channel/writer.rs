@@ -12,8 +12,8 @@ use tracing::debug;
 
 use crate::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::upstream::channel::health::LineHealth;
 use crate::upstream::heard::ServerMessage;
-use crate::upstream::line::health::LineHealth;
 use crate::upstream::port::UpstreamError;
 
 /// Messages that wait for a server that does not read; a caller with more waits as well.

@@ -123,7 +123,7 @@ impl App {
         let runner = Runner::new(
             ledger,
             notes.clone(),
-            Arc::clone(&upstream),
+            Arc::clone(&upstream) as _,
             Incarnation::new(&config.replica.id).reading(record::FORMAT),
             Arc::clone(&rules),
             settings,
@@ -156,7 +156,7 @@ impl App {
             deliveries: Arc::default(),
             native_tools: Arc::default(),
             agreed: Agreed::default(),
-            holds: Arc::default(),
+            resumable: Arc::default(),
             facade: Facade::default(),
             stand_ins: StandIns::default(),
             companion: companion(&config),
@@ -397,8 +397,8 @@ fn watch(
 }
 
 /// What the runner is told.
-fn runner_settings(config: &Config, opened: &Opened, room: &Arc<Room>) -> runner::Settings {
-    runner::Settings {
+fn runner_settings(config: &Config, opened: &Opened, room: &Arc<Room>) -> runner::RunnerSettings {
+    runner::RunnerSettings {
         room: Arc::clone(room),
         calls_max: config.limits.calls,
         concurrency: config.upstream.concurrency,

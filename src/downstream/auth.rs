@@ -42,7 +42,7 @@ impl Callers {
 
     /// All requests without `Authorization` are one caller, the anonymous one.
     pub(super) fn of(&self, headers: &HeaderMap) -> Caller {
-        if !is_somebody(headers) {
+        if !has_credentials(headers) {
             return self.anonymous;
         }
         let mut context = hmac::Context::with_key(&self.key);
@@ -62,8 +62,8 @@ fn half(context: hmac::Context) -> [u8; 16] {
     half
 }
 
-/// Whether the request says who asks. All others are the anonymous caller together.
-pub(super) fn is_somebody(headers: &HeaderMap) -> bool {
+/// Whether the request says who asks. All requests without credentials are the anonymous caller's.
+pub(super) fn has_credentials(headers: &HeaderMap) -> bool {
     headers.contains_key(AUTHORIZATION)
 }
 

@@ -10,7 +10,7 @@ use futures_util::stream::BoxStream;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use crate::runner::seat::Guard;
+use crate::runner::responder::DeliveryGuard;
 use crate::upstream::http::ResponseBody;
 
 /// The body of a response to a client.
@@ -21,7 +21,7 @@ pub(super) enum Body {
         bytes: Option<Bytes>,
         /// Taken after the bytes were sent, see [`Body::hold_until_sent`].
         probe: Option<Bytes>,
-        guard: Option<Guard>,
+        guard: Option<DeliveryGuard>,
     },
     /// Server-sent events, read one by one as the client's socket takes them.
     Events(BoxStream<'static, Bytes>),

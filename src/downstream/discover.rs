@@ -8,23 +8,21 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hyper::Response;
-use hyper::header::HeaderValue;
-use hyper::http::request::Parts;
 use serde_json::value::RawValue;
 
 use super::body::Body;
 use super::call::Asked;
 use super::companion;
-use super::held::Piped;
+use super::inbound::requester::Requester;
 use super::intercept::Modern;
+use super::outbound::response::Rpc;
 use super::proxy::{Front, Shared};
-use super::reply::Rpc;
 use crate::mcp::error::code;
 use crate::mcp::json::{Object, Writer, is_object, raw};
 use crate::mcp::meta::TASKS_EXTENSION;
 use crate::mcp::result;
 use crate::mcp::version::{Era, MODERN};
-use crate::runner::seat::Answer;
+use crate::runner::responder::CallAnswer;
 use crate::task::id::Caller;
 use crate::task::policy::Rule;
 use crate::upstream::wrapped::{DiscoverError, Discovered};
@@ -54,38 +52,32 @@ const LISTS: [(&str, &str); 4] = [
 /// server's sessions passed through.
 const WITH_LEGACY: &str = r#"["2026-07-28","2025-11-25","2025-06-18","2025-03-26"]"#;
 
-pub(super) async fn answer(
-    front: &Shared,
-    parts: &Parts,
-    modern: &Modern<'_>,
-    caller: Caller,
-    credentials: Option<HeaderValue>,
-) -> Rpc {
+pub(super) async fn answer(front: &Shared, modern: &Modern<'_>, by: &Requester) -> Rpc {
     let id = modern.request.id.get();
     let capabilities = modern.meta.capabilities.get();
     let upstream = &front.upstream;
-    let is_piped = parts.extensions.get::<Piped>().is_some();
-    let is_known = upstream.last_discovered(*caller.as_bytes()).is_some();
+    let caller = *by.caller.as_bytes();
+    let is_known = upstream.last_discovered(caller).is_some();
     let patience = match (is_known, upstream.has_address()) {
         (true, false) => NEWS,
         // It may want other credentials by now.
         (true, true) | (false, false) => SOON,
-        (false, true) if is_piped => SOON,
+        (false, true) if by.is_piped => SOON,
         (false, true) => PATIENCE,
     };
-    let asked = upstream.discover(*caller.as_bytes(), credentials, capabilities);
+    let asked = upstream.discover(caller, by.credentials.clone(), capabilities);
     match tokio::time::timeout(patience, asked).await {
         Ok(Ok(discovered)) => Rpc::result(id, &result(&discovered, front.upstream.known_era())),
         // An OAuth client must see the challenge, not a guess.
         // Nor may what the server refuses to one caller be what it said to another.
         Ok(Err(DiscoverError::Unauthorized(error) | DiscoverError::Refused(error))) => {
-            Rpc::answer(id, Answer::Error(error))
+            Rpc::answer(id, CallAnswer::Error(error))
         }
         Ok(Err(DiscoverError::Failed(_))) | Err(_) => {
-            let known = upstream.last_discovered(*caller.as_bytes());
+            let known = upstream.last_discovered(caller);
             let known = known.map(|known| result(&known, upstream.known_era()));
             let text = known.unwrap_or_else(|| {
-                front.stand_ins.note(caller);
+                front.stand_ins.note(by.caller);
                 stand_in()
             });
             Rpc::result(id, &text)
@@ -96,18 +88,14 @@ pub(super) async fn answer(
 /// Remembers, after a legacy program's first answer, what the program said of itself when its session began, for
 /// the next client and the next run. Without this a client that probes one process and uses another, as the
 /// official client does over a pipe, never gets the instructions. The program is not asked again.
-pub(super) async fn learn(
-    front: &Shared,
-    modern: &Modern<'_>,
-    caller: Caller,
-    credentials: Option<HeaderValue>,
-) {
+pub(super) async fn learn(front: &Shared, modern: &Modern<'_>, by: &Requester) {
     let upstream = &front.upstream;
     let learns = upstream.known_era() == Some(Era::Legacy)
         && !front.stand_ins.has_learnt.swap(true, Ordering::Relaxed);
     if learns {
         let capabilities = modern.meta.capabilities.get();
-        let asked = upstream.discover(*caller.as_bytes(), credentials, capabilities);
+        let caller = *by.caller.as_bytes();
+        let asked = upstream.discover(caller, by.credentials.clone(), capabilities);
         // It goes on by itself.
         let _ = tokio::time::timeout(Duration::ZERO, asked).await;
     }
@@ -156,14 +144,15 @@ async fn list(front: &Shared, asked: &Asked<'_>, rule: Rule) -> Response<Body> {
     };
     let method = &*asked.modern.request.method;
     let answer = match answer {
-        Answer::Error(error)
+        CallAnswer::Error(error)
             if result::error_code(&error.error) == Some(code::METHOD_NOT_FOUND) =>
         {
-            empty(method).map_or(Answer::Error(error), Answer::Result)
+            empty(method).map_or(CallAnswer::Error(error), CallAnswer::Result)
         }
-        Answer::Result(_) | Answer::Error(_) | Answer::Failed(_) | Answer::StoreUnavailable(_) => {
-            answer
-        }
+        CallAnswer::Result(_)
+        | CallAnswer::Error(_)
+        | CallAnswer::Failed(_)
+        | CallAnswer::StoreUnavailable(_) => answer,
     };
     Rpc::answer(asked.modern.request.id.get(), answer).guarded(Some(client.into_guard()))
 }

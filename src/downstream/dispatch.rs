@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 use hyper::body::Incoming;
-use hyper::header::HeaderValue;
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 
@@ -12,20 +11,21 @@ use super::body::Body;
 use super::call::{self, Asked};
 use super::companion::desk::Desk;
 use super::discover::{self, Listed};
+use super::inbound::idempotency;
+use super::inbound::requester::Requester;
 use super::intake::{Read, read};
 use super::intercept::{self, Intercepted, Modern};
+use super::outbound::response::{self, Rpc, undecided};
 use super::proxy::{Front, Shared};
-use super::reply::{self, Rpc, undecided};
 use super::route::Door;
 use super::subscriptions::listen;
 use super::tasks::v2026::Answered;
-use super::tools::{Known, TOOLS_PATIENCE};
+use super::tools::{self, Known};
 use super::{claims, companion, door, legacy, pass, related, sent};
 use crate::mcp::error::RpcError;
 use crate::mcp::version::Era;
 use crate::mcp::{params, request};
 use crate::runner::Announce;
-use crate::task::id::Caller;
 use crate::task::policy::{Plan, Rule, plan};
 
 // The futures of what is rare are boxed, so that what passes through stays small.
@@ -50,7 +50,7 @@ async fn mcp(front: &Shared, parts: Parts, body: Incoming) -> Response<Body> {
     // Sessions are the legacy world.
     if parts.method != Method::POST || era == Some(Era::Legacy) {
         if era == Some(Era::Modern) {
-            return reply::not_allowed("POST");
+            return response::not_allowed("POST");
         }
         return legacy::answer(front, parts, body).await;
     }
@@ -66,11 +66,10 @@ async fn mcp(front: &Shared, parts: Parts, body: Incoming) -> Response<Body> {
 /// A message of a client, whose body was read.
 pub(super) async fn post(front: &Shared, parts: Parts, body: Bytes) -> Response<Body> {
     let era = intercept::era_by_headers(&parts.headers);
-    if era == Some(Era::Legacy) {
-        return Box::pin(legacy::post(front, parts, body)).await;
-    }
-    if era.is_none() && intercept::era_by_body(&body) == Era::Legacy {
-        return Box::pin(legacy::post(front, parts, body)).await;
+    let era = era.unwrap_or_else(|| intercept::era_by_body(&body));
+    let by = front.requester(&parts, era);
+    if era == Era::Legacy {
+        return Box::pin(legacy::post(front, &by, parts, body)).await;
     }
     if let Some(refusal) = front.refuses_headers(&parts.headers) {
         return refusal;
@@ -78,18 +77,18 @@ pub(super) async fn post(front: &Shared, parts: Parts, body: Bytes) -> Response<
     match intercept::modern(&body, &parts.headers) {
         Ok(Intercepted::Request(modern)) => {
             if modern.meta.names_tasks {
-                return Box::pin(answer_related(front, parts, &body, &modern)).await;
+                return Box::pin(answer_related(front, &by, parts, &body, &modern)).await;
             }
-            answer(front, &parts, &body, &modern).await
+            answer(front, &by, &parts, &body, &modern).await
         }
         // No notification is defined from clients on this transport; none needs an answer.
-        Ok(Intercepted::Notification) => reply::empty(StatusCode::ACCEPTED),
+        Ok(Intercepted::Notification) => response::empty(StatusCode::ACCEPTED),
         Err(request::Refused {
             id: Some(id),
             error,
         }) => Rpc::error(id.get(), &error).into_response(),
         Err(request::Refused { id: None, error }) => {
-            reply::refusal(StatusCode::BAD_REQUEST, &error)
+            response::refusal(StatusCode::BAD_REQUEST, &error)
         }
     }
 }
@@ -97,6 +96,7 @@ pub(super) async fn post(front: &Shared, parts: Parts, body: Bytes) -> Response<
 /// Answers a request of a modern client that names tasks, as one that names none of ours.
 async fn answer_related(
     front: &Shared,
+    by: &Requester,
     mut parts: Parts,
     body: &Bytes,
     modern: &Modern<'_>,
@@ -106,7 +106,7 @@ async fn answer_related(
     if let Some(edited) = edited
         && let Ok(Intercepted::Request(modern)) = intercept::modern(&edited, &parts.headers)
     {
-        return answer(front, &parts, &edited, &modern).await;
+        return answer(front, by, &parts, &edited, &modern).await;
     }
     let error = RpcError::internal("The request cannot be passed on");
     Rpc::error(modern.request.id.get(), &error).into_response()
@@ -114,36 +114,33 @@ async fn answer_related(
 
 async fn answer(
     front: &Shared,
+    by: &Requester,
     parts: &Parts,
     body: &Bytes,
     modern: &Modern<'_>,
 ) -> Response<Body> {
-    let caller = front.callers.of(&parts.headers);
-    let credentials = front.credentials(&parts.headers);
     match &*modern.request.method {
         "server/discover" => {
-            let answer = discover::answer(front, parts, modern, caller, credentials);
+            let answer = discover::answer(front, modern, by);
             Box::pin(answer).await.into_response()
         }
         method if method.starts_with("tasks/") => {
-            let answered = Box::pin(front.tasks(modern, caller, &parts.headers)).await;
+            let answered = Box::pin(front.tasks(modern, by, &parts.headers)).await;
             match answered {
                 Answered::Unknown(_) if front.passes_native_tasks() => {
-                    forward(front, parts, body, modern, caller, credentials).await
+                    forward(front, by, parts, body, modern).await
                 }
                 Answered::Known(rpc) | Answered::Unknown(rpc) => rpc.into_response(),
             }
         }
         "subscriptions/listen" => {
-            Box::pin(listen::answer(front, modern, caller, credentials)).await
+            let credentials = by.credentials.clone();
+            Box::pin(listen::answer(front, modern, by.caller, credentials)).await
         }
-        _ if front.upstream.has_address() => {
-            forward(front, parts, body, modern, caller, credentials).await
-        }
+        _ if front.upstream.has_address() => forward(front, by, parts, body, modern).await,
         _ => {
-            let answering = forward(front, parts, body, modern, caller, credentials.clone());
-            let answer = Box::pin(answering).await;
-            discover::learn(front, modern, caller, credentials).await;
+            let answer = Box::pin(forward(front, by, parts, body, modern)).await;
+            discover::learn(front, modern, by).await;
             answer
         }
     }
@@ -153,11 +150,10 @@ async fn answer(
 /// nothing has to be read, carried by the runner where not.
 async fn forward(
     front: &Shared,
+    by: &Requester,
     parts: &Parts,
     body: &Bytes,
     modern: &Modern<'_>,
-    caller: Caller,
-    credentials: Option<HeaderValue>,
 ) -> Response<Body> {
     let request = &modern.request;
     let is_call = request.method == "tools/call";
@@ -166,7 +162,7 @@ async fn forward(
         Err(error) => return Rpc::error(request.id.get(), &error).into_response(),
     };
     let rule = front.rules.for_tool(&name).0;
-    let desk = Box::pin(companion::desk(front, modern, caller, credentials.as_ref())).await;
+    let desk = Box::pin(companion::desk(front, modern, by)).await;
     if let Some(desk) = &desk
         && let Some(tool) = desk.tool(&name)
     {
@@ -176,15 +172,16 @@ async fn forward(
     if plan == Plan::Refuse {
         return Rpc::error(request.id.get(), &RpcError::tasks_required()).into_response();
     }
-    let claim = match claims::of(modern, &parts.headers, &caller, rule) {
-        Ok(claim) => claim,
+    let claim = is_call.then(|| idempotency::claim_of(modern, by, rule));
+    let claim = match claim.transpose() {
+        Ok(claim) => claim.flatten(),
         Err(error) => return Rpc::error(request.id.get(), &error).into_response(),
     };
-    let era = match front.upstream.era(credentials.clone()).await {
+    let era = match front.upstream.era(by.credentials.clone()).await {
         Ok(era) => era,
         Err(error) => return undecided(request.id, error),
     };
-    let listed = Listed::of(front, modern, &caller);
+    let listed = Listed::of(front, modern, &by.caller);
     let may_pass = if is_call {
         claim.is_none() && may_stream_past(front, modern, rule, &name)
     } else {
@@ -200,14 +197,13 @@ async fn forward(
     let mut asked = Asked {
         modern,
         headers: &parts.headers,
-        caller,
-        credentials,
+        by,
         client_headers: front.upstream.client_headers(&parts.headers),
         era,
         repeatable: false,
         // A task of ours must not become one of the server's.
         native_task: front.passes_native_tasks() && !matches!(plan, Plan::Always { .. }),
-        announce: desk.map_or(Announce::Task, |desk| desk.announce(&parts.headers)),
+        announce: desk.map_or(Announce::Task, |desk| desk.announce()),
     };
     if is_call {
         match Box::pin(check_params(front, &asked, &name)).await {
@@ -274,14 +270,9 @@ fn tool_name(request: &request::Request<'_>) -> Result<String, RpcError> {
 /// the call, so what the server would refuse must be found here first. What else is known of the
 /// tool.
 async fn check_params(front: &Shared, asked: &Asked<'_>, name: &str) -> Result<Known, RpcError> {
-    let capabilities = asked.modern.meta.capabilities.get().into();
-    let tools = front.upstream.tools(
-        *asked.caller.as_bytes(),
-        asked.credentials.clone(),
-        capabilities,
-    );
+    let capabilities = asked.modern.meta.capabilities.get();
     // A list that cannot be had leaves the check to the server itself.
-    let Ok(Ok(tools)) = tokio::time::timeout(TOOLS_PATIENCE, tools).await else {
+    let Some(tools) = tools::listed(front, asked.by, capabilities).await else {
         return Ok(Known::default());
     };
     let Some(tool) = tools.get(name) else {

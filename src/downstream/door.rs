@@ -9,8 +9,8 @@ use hyper::{Method, Response, StatusCode};
 use tracing::{error, warn};
 
 use super::body::Body;
+use super::outbound::response;
 use super::proxy::Shared;
-use super::reply;
 use super::route::{self, Door};
 use crate::mcp::error::RpcError;
 
@@ -37,9 +37,11 @@ pub(super) fn open(
     }
     let door = names.door(&parts.uri);
     let door = door.filter(|door| *door == Door::Mcp || front.upstream.has_address());
-    let door = door.ok_or_else(|| Box::new(reply::empty(StatusCode::NOT_FOUND)))?;
+    let door = door.ok_or_else(|| Box::new(response::empty(StatusCode::NOT_FOUND)))?;
     if !door.takes(&parts.method) {
-        return Err(Box::new(reply::closing(reply::not_allowed(door.methods()))));
+        return Err(Box::new(response::closing(response::not_allowed(
+            door.methods(),
+        ))));
     }
     framed(parts, body)?;
     if front.upstream.has_sent(&parts.headers) {
@@ -55,7 +57,7 @@ pub(super) fn open(
 }
 
 fn refused(status: StatusCode, error: &RpcError) -> Box<Response<Body>> {
-    Box::new(reply::refusal_and_close(status, error))
+    Box::new(response::refusal_and_close(status, error))
 }
 
 /// Refuses a body on a GET or DELETE: the body would go nowhere, and a server that got only the head could take the

@@ -8,8 +8,8 @@ use hyper::body::{Body as _, Incoming};
 use hyper::{Response, StatusCode};
 
 use super::body::Body;
+use super::outbound::response;
 use super::proxy::Front;
-use super::reply;
 use crate::mcp::error::RpcError;
 use crate::room::{Place, SMALL};
 
@@ -41,7 +41,7 @@ pub(super) async fn read(front: &Front, mut body: Incoming) -> Read {
         Ok(Ok(true)) => Read::Whole(gathered.end()),
         Ok(Ok(false)) => {
             let error = RpcError::invalid_request("Invalid request: the body is too large");
-            Read::Refused(reply::refusal_and_close(
+            Read::Refused(response::refusal_and_close(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 &error,
             ))
@@ -49,11 +49,11 @@ pub(super) async fn read(front: &Front, mut body: Incoming) -> Read {
         Ok(Err(Unread::NoRoom)) => no_room(),
         Ok(Err(Unread::Broken)) => {
             let error = RpcError::parse("Parse error: the body ended early");
-            Read::Refused(reply::refusal_and_close(StatusCode::BAD_REQUEST, &error))
+            Read::Refused(response::refusal_and_close(StatusCode::BAD_REQUEST, &error))
         }
         Err(_elapsed) => {
             let error = RpcError::invalid_request("Invalid request: the body came too slowly");
-            Read::Refused(reply::refusal_and_close(
+            Read::Refused(response::refusal_and_close(
                 StatusCode::REQUEST_TIMEOUT,
                 &error,
             ))
@@ -66,7 +66,7 @@ fn no_room() -> Read {
         "Too much is being sent at the same time (limits.buffer_bytes_max); try again",
     );
     let status = StatusCode::SERVICE_UNAVAILABLE;
-    Read::Refused(reply::refusal_and_close(status, &error))
+    Read::Refused(response::refusal_and_close(status, &error))
 }
 
 /// Why a body was not read to its end.

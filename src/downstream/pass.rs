@@ -6,8 +6,8 @@ use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
 
 use super::body::Body;
+use super::outbound::response;
 use super::proxy::Shared;
-use super::reply;
 use crate::mcp::error::{Failure, RpcError};
 use crate::upstream::http::{RequestBody, ResponseBody};
 
@@ -54,7 +54,7 @@ pub(super) fn unreachable_upstream(failure: Failure) -> Response<Body> {
         message,
         data,
     } = failure.to_error();
-    reply::refusal(
+    response::refusal(
         StatusCode::BAD_GATEWAY,
         &RpcError {
             code,

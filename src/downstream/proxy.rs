@@ -3,21 +3,22 @@
 use std::sync::Arc;
 
 use hyper::HeaderMap;
-use hyper::header::{AUTHORIZATION, HeaderValue};
+use hyper::http::request::Parts;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::auth::Callers;
+use super::calls::resumable::registry::ResumableCalls;
 use super::companion::state::Companion;
-use super::dialect::deliveries::Deliveries;
-use super::dialect::native::NativeTools;
 use super::facade::state::Facade;
-use super::held::live::Holds;
+use super::inbound::requester::Requester;
 use super::legacy::agreed::Agreed;
 use super::legacy::carried::Carried;
 use super::legacy::pushes::Pushes;
 use super::route::Names;
 use super::stand_ins::StandIns;
+use super::tasks::v2025::deliveries::Deliveries;
+use super::tasks::v2025::native::NativeTools;
 use super::way::RequestWay;
 use crate::mcp::version::Era;
 use crate::room::Room;
@@ -66,8 +67,8 @@ pub struct Front {
     pub deliveries: Arc<Deliveries>,
     pub native_tools: Arc<NativeTools>,
     pub agreed: Agreed,
-    /// The calls of legacy clients that are kept for them here.
-    pub holds: Arc<Holds>,
+    /// The calls of legacy clients that run here and outlive a dropped connection.
+    pub resumable: Arc<ResumableCalls>,
     pub facade: Facade,
     pub stand_ins: StandIns,
     /// Tools for clients without Tasks, where they are wanted.
@@ -82,17 +83,17 @@ impl Front {
         self.settings.pass_native_tasks && self.upstream.known_era() == Some(Era::Modern)
     }
 
-    /// What goes to the server of the headers of a client's request that is carried.
-    pub(super) fn forwarded(&self, headers: &HeaderMap) -> Forwarded {
-        Forwarded {
-            credentials: self.credentials(headers),
-            headers: self.upstream.client_headers(headers),
-        }
+    /// Who sent a request of a client of that era.
+    pub(super) fn requester(&self, parts: &Parts, era: Era) -> Requester {
+        let forwards_credentials = self.upstream.forwards_credentials();
+        Requester::of(&self.callers, parts, era, forwards_credentials)
     }
 
-    /// `Authorization` for the wrapped server: only where both are one resource.
-    pub(super) fn credentials(&self, headers: &HeaderMap) -> Option<HeaderValue> {
-        let forwards = self.upstream.forwards_credentials();
-        headers.get(AUTHORIZATION).filter(|_| forwards).cloned()
+    /// What goes to the server of the headers of a client's request that is carried.
+    pub(super) fn forwarded(&self, by: &Requester, headers: &HeaderMap) -> Forwarded {
+        Forwarded {
+            credentials: by.credentials.clone(),
+            headers: self.upstream.client_headers(headers),
+        }
     }
 }

@@ -10,7 +10,7 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use hyper::{Response, StatusCode, Version};
 
 use super::body::Body;
-use super::{patient, reply};
+use super::{outbound::response, patient};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::room::{Place, Room, SMALL};
 
@@ -83,7 +83,7 @@ impl Sent {
 fn no_room() -> Response<Body> {
     tracing::warn!("an answer was dropped: too much waits for clients (limits.buffer_bytes_max)");
     let failure = Failure::new(Reason::UpstreamTooLarge, SideEffect::Unknown);
-    reply::refusal(StatusCode::SERVICE_UNAVAILABLE, &failure.to_error())
+    response::refusal(StatusCode::SERVICE_UNAVAILABLE, &failure.to_error())
 }
 
 /// More waits for clients than may.

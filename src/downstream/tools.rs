@@ -1,11 +1,28 @@
-//! What the server's list of tools says of one of them, as far as it counts here.
+//! The server's list of tools, and what it says of one of them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::mcp::tools::Tool;
+use super::inbound::requester::Requester;
+use super::proxy::Shared;
+use crate::mcp::tools::{Tool, Tools};
 
-/// How long a call waits for the list of tools that its headers are checked against.
-pub(super) const TOOLS_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a call waits for the server's list of tools.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The server's tools, as a client with these capabilities may see them. `None`: the list cannot be had now.
+pub(super) async fn listed(
+    front: &Shared,
+    by: &Requester,
+    capabilities: &str,
+) -> Option<Arc<Tools>> {
+    let caller = *by.caller.as_bytes();
+    let listing = front
+        .upstream
+        .tools(caller, by.credentials.clone(), capabilities.into());
+    let listed = tokio::time::timeout(PATIENCE, listing).await;
+    listed.ok().and_then(Result::ok)
+}
 
 /// What the server says of a tool, as far as it counts here.
 #[derive(Debug, Default, Clone, Copy)]

@@ -7,8 +7,8 @@ use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 
 use super::body::Body;
+use super::outbound::response;
 use super::proxy::Front;
-use super::reply;
 use crate::mcp::error::{RpcError, code};
 use crate::mcp::request::check_on_session;
 use crate::mcp::scan::scan;
@@ -33,7 +33,7 @@ impl Front {
 
 fn refusal(checked: Result<(), RpcError>) -> Option<Response<Body>> {
     let error = checked.err()?;
-    Some(reply::refusal(StatusCode::BAD_REQUEST, &error))
+    Some(response::refusal(StatusCode::BAD_REQUEST, &error))
 }
 
 fn check_body(body: &[u8]) -> Result<(), RpcError> {

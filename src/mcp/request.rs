@@ -95,6 +95,11 @@ impl<'a> Message<'a> {
 }
 
 impl Request<'_> {
+    /// Whether JSON-RPC allows the id here: a string or an integer.
+    pub fn has_id(&self) -> bool {
+        self.id.get().starts_with('"') || self.id.get().parse::<i64>().is_ok()
+    }
+
     /// What `Mcp-Name` mirrors for this method (streamable-http, Standard Request Headers, and
     /// tasks.md, Routing Headers).
     pub fn name(&self) -> Option<Cow<'_, str>> {

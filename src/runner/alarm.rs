@@ -1,26 +1,26 @@
-//! Says why something fails: once with its cause, and not again at each attempt.
+//! Decides when a failure is logged: once with its cause, and not again at each attempt.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A failure that begins anew within so long is not told again: something that fails now and then
-/// would be told all the time.
+/// A failure that begins anew within this time is not logged again: something that fails now and then
+/// would fill the log.
 const QUIET: Duration = Duration::from_mins(1);
 
-/// What was told of one kind of failure: three lines a minute at most, with the one that it works.
+/// What was logged of one kind of failure: three lines a minute at most, with the line that it works.
 #[derive(Debug, Default)]
 pub(super) struct Alarm {
     told: Option<(Instant, String)>,
-    /// When the last but one was told: a second cause is told at once, a third a minute later.
+    /// When the last line but one was logged: a second cause is logged at once, a third a minute later.
     before: Option<Instant>,
-    /// The failure that was told goes on.
+    /// The logged failure goes on.
     is_on: bool,
     last: Option<Instant>,
 }
 
 impl Alarm {
-    /// It fails for this reason. True where that must be told.
+    /// Notes a failure. True: the caller must log it.
     pub(super) fn fails(&mut self, cause: &str, now: Instant) -> bool {
         let since = |then: Instant| now.saturating_duration_since(then);
         if self.last.is_none_or(|last| since(last) >= QUIET) {
@@ -42,7 +42,7 @@ impl Alarm {
         is_news
     }
 
-    /// It works. True where it was told that it does not.
+    /// Notes that it works. True: a failure was logged before.
     pub(super) fn works(&mut self) -> bool {
         std::mem::take(&mut self.is_on)
     }
@@ -90,7 +90,7 @@ mod tests {
         assert!(alarm.fails("gone", from));
         assert!(alarm.works());
         assert!(!alarm.fails("gone", from + Duration::from_secs(30)));
-        // And still fails: the last that was told is that it works.
+        // It still fails, and the last line said that it works.
         assert!(alarm.fails("gone", from + Duration::from_secs(61)));
     }
 }

@@ -6,18 +6,19 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 use super::call::Busy;
-use super::carrier::{Carrier, Charge};
+use super::carrier::Carrier;
+use super::custody::Custody;
 use super::state::Runner;
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::Reason;
 use crate::mcp::version::Era;
 use crate::store::StoreError;
 use crate::store::ledger::{Loaded, NotApplied};
-use crate::task::machine::{Effect, Event};
+use crate::task::machine::{Effect, TaskEvent};
 use crate::task::state::Leg;
 use crate::upstream::Forwarded;
 
-/// Why answers were not taken. Nothing was applied, or it is in doubt where the store is away.
+/// Why answers were not taken. Nothing was applied; with the store away that is in doubt.
 #[derive(Debug)]
 pub enum AnswerError {
     /// This replica cannot carry the call on now; another one, or this one later, can.
@@ -40,7 +41,7 @@ impl From<StoreError> for AnswerError {
 }
 
 impl Runner {
-    /// Takes the answers of an update. Whatever becomes of the client that sent it, what is
+    /// Takes the answers of an update. Whatever happens to the client that sent it, what is
     /// committed is carried out.
     pub async fn answer(
         self: &Arc<Self>,
@@ -57,35 +58,35 @@ impl Runner {
             .unwrap_or_else(|error| Err(AnswerError::Store(StoreError::Unavailable(error.into()))))
     }
 
-    /// Commits answers. Whoever carries the call sees them in the change log and passes them on;
-    /// where they complete the round of a modern server, nobody does: then this replica carries
-    /// the next leg, with the headers of this update.
+    /// Commits answers. The owner of the call sees them in the change log and passes them on. A parked call
+    /// has no owner: if the answers complete its round, this replica carries the next leg, with the headers
+    /// of this update.
     async fn take_answers(
         self: &Arc<Self>,
         loaded: &Loaded,
         answers: BTreeMap<Box<str>, Box<RawValue>>,
         from: Forwarded,
     ) -> Result<(), AnswerError> {
-        let answered = |waits| Event::Answered {
+        let answered = |waits| TaskEvent::Answered {
             answers,
             by: self.incarnation.clone(),
             waits,
         };
         if loaded.task.open_questions().next().is_none() {
-            // Nothing is asked that these could answer.
+            // No open question: there is nothing to answer.
             return Ok(());
         }
         if !matches!(loaded.task.leg, Leg::Parked(_)) {
             // A legacy call is open, and its owner passes the answers on. It asks no rounds.
             return self.apply_answers(loaded, answered(false)).await.map(drop);
         }
-        // What the next leg needs is had before anything is promised.
+        // Have what the next leg needs before the commit that promises the leg.
         let permit = self.permit()?;
         let request = self.ledger.load_request(loaded.task.id).await?;
         let request = request.ok_or(StoreError::Corrupt("a task without its request"))?;
-        let charge = Charge::of(self, &loaded.task);
-        let turn = self.gates.queue(&loaded.task.name);
-        let event = answered(turn.waits());
+        let custody = Custody::of(self, &loaded.task);
+        let admittance = self.admission.queue(&loaded.task.name);
+        let event = answered(admittance.is_queued());
         let Some(dispatched) = self.apply_answers(loaded, event).await? else {
             return Ok(());
         };
@@ -94,22 +95,22 @@ impl Runner {
         match Carrier::dispatched(
             runner,
             dispatched,
-            (charge, turn),
+            (custody, admittance),
             Era::Modern,
             &request,
             from,
         ) {
-            Ok(carrier) => self.spawn(carrier, permit),
+            Ok(carrier) => self.spawn(carrier.task_id(), carrier.run(), permit),
             Err(_unreadable) => self.abandon_by_id(id, Reason::StoreLost).await,
         }
         Ok(())
     }
 
-    /// The task, where the answers make this replica its owner.
+    /// Returns the task, if the answers make this replica its owner.
     async fn apply_answers(
         &self,
         loaded: &Loaded,
-        event: Event,
+        event: TaskEvent,
     ) -> Result<Option<Loaded>, AnswerError> {
         let applied = self.ledger.apply(loaded, event).await;
         match applied.inspect(|_| hit(Point::AnswerCommitted)) {

@@ -1,4 +1,5 @@
-//! How often progress may be written: it is welcome, and never worth slowing down what counts.
+//! How often this replica commits progress: often enough to be useful, and never so often that it slows
+//! other commits down.
 
 use std::time::Duration;
 
@@ -9,11 +10,11 @@ use crate::lock::Mutex;
 /// Commits of progress a second, over all calls of this replica.
 const COMMITS_MAX: u32 = 1_000;
 
-/// A new budget begins.
+/// After this time the budget is whole again.
 const WINDOW: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
-pub(super) struct Budget(Mutex<Spent>);
+pub(super) struct CommitBudget(Mutex<Spent>);
 
 #[derive(Debug)]
 struct Spent {
@@ -21,7 +22,7 @@ struct Spent {
     commits: u32,
 }
 
-impl Budget {
+impl CommitBudget {
     pub(super) fn new() -> Self {
         Self(Mutex::new(Spent {
             since: Instant::now(),
@@ -52,7 +53,7 @@ mod tests {
 
     #[test]
     fn a_second_has_a_thousand() {
-        let budget = Budget::new();
+        let budget = CommitBudget::new();
         let now = Instant::now();
         for _ in 0..COMMITS_MAX {
             budget.take(now).unwrap();

@@ -8,8 +8,9 @@ use tokio::sync::Notify;
 use crate::lock::Mutex;
 use crate::task::id::{Caller, TaskId};
 
+/// The registry of the carried tasks.
 #[derive(Debug, Default)]
-pub(super) struct Carried {
+pub(super) struct CarriedTasks {
     by_id: Mutex<HashMap<TaskId, Vec<Entry>>>,
 }
 
@@ -19,18 +20,19 @@ struct Entry {
     stop: Arc<Notify>,
 }
 
-/// Dropped when the call is carried no more.
+/// A task in the registry. Dropping it ends the entry.
 #[derive(Debug)]
-pub(super) struct Carrying {
-    carried: Arc<Carried>,
+pub(super) struct CarriedTask {
+    carried: Arc<CarriedTasks>,
     id: TaskId,
     /// Notified when the client wants the call stopped and the store cannot be asked.
     pub(super) stop: Arc<Notify>,
 }
 
-impl Carried {
-    /// Before the record says so, so that nobody takes the task for forgotten in between.
-    pub(super) fn enter(self: &Arc<Self>, id: TaskId, caller: Caller) -> Carrying {
+impl CarriedTasks {
+    /// Adds a task. The caller does so before the record names this replica: in between, the reconcile
+    /// would take the task for forgotten.
+    pub(super) fn enter(self: &Arc<Self>, id: TaskId, caller: Caller) -> CarriedTask {
         let stop = Arc::new(Notify::new());
         let entry = Entry {
             caller,
@@ -38,7 +40,7 @@ impl Carried {
         };
         // Two updates of one task may each be about to carry its next leg.
         self.entries().entry(id).or_default().push(entry);
-        Carrying {
+        CarriedTask {
             carried: Arc::clone(self),
             id,
             stop,
@@ -63,7 +65,7 @@ impl Carried {
     }
 }
 
-impl Drop for Carrying {
+impl Drop for CarriedTask {
     fn drop(&mut self) {
         let mut entries = self.carried.entries();
         if let Some(of_task) = entries.get_mut(&self.id) {
@@ -83,7 +85,7 @@ mod tests {
 
     #[test]
     fn only_its_caller_stops_a_call_and_the_next_leg_outlives_the_last() {
-        let carried = Arc::new(Carried::default());
+        let carried = Arc::new(CarriedTasks::default());
         let (id, caller) = (TaskId::random(), Caller::from_bytes([1; 16]));
         let first = carried.enter(id, caller);
         carried.stop(id, &Caller::from_bytes([2; 16]));

@@ -1,7 +1,7 @@
-//! The same call again: a name that stands for one call, whoever comes with it and however often.
+//! Claims: a name that stands for one call, however often the call comes, and from however many clients.
 //!
 //! A claim is a note that names the record of its call. The record is made under that id before
-//! anything is sent, and of two who make it one wins: so a call runs at most once, and a claim whose
+//! anything is sent, and of two replicas that make it one wins: so a call runs at most once, and a claim whose
 //! maker died before there was a record is carried out by whoever comes next. Where a call is over
 //! for its name, the next one is claimed under the name of its record.
 
@@ -11,33 +11,31 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use super::call::{Call, NotBegun};
-use super::carrier::{Begun, Carrier, Claimed};
-use super::seat::Client;
+use super::call::{CallSpec, NotAdmitted};
+use super::carrier::{Begun, Carrier, RecordTerms};
+use super::responder::Subscriber;
 use super::state::Runner;
-use super::terms::Terms;
+use super::terms::FollowTerms;
 use crate::mcp::error::says_not_run;
 use crate::store::StoreError;
 use crate::store::kv::{Kind, Name};
 use crate::store::ledger::NotCreated;
 use crate::task::id::{Caller, TaskId};
 use crate::task::policy::Rule;
-use crate::task::state::{Digest, Outcome, Task, WhenLeft};
+use crate::task::state::{Digest, OnDisconnect, Outcome, Task};
 
-/// How long an idempotency key stands for its call, at least.
+/// The shortest time for which an idempotency key stands for its call.
 const KEY_LIFETIME_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// A record outlives the claim that names it by so much: a claim without a record is one whose call
-/// was never begun.
+/// A record outlives its claim by this time, so that the call of a claim without a record was never begun.
 const MARGIN_MS: u64 = 60_000;
 
-/// Calls of one name that are looked through for the newest. Only replicas that race leave more than
-/// one to look through.
+/// The longest chain of calls of one name. Only replicas that race make a chain longer than one.
 const LINKS_MAX: usize = 32;
 
-/// What stands for a call.
+/// The name of a call, and for how long it stands for that call.
 #[derive(Debug, Clone, Copy)]
-pub struct Claim {
+pub struct CallClaim {
     name: Name,
     digest: Digest,
     terms: ClaimTerms,
@@ -47,7 +45,7 @@ pub struct Claim {
 enum ClaimTerms {
     /// The client chose a key.
     Key,
-    /// The call itself, while it runs and so long after.
+    /// The call itself is the name, while it runs and for a window after that.
     Call { window_ms: u64 },
 }
 
@@ -57,7 +55,7 @@ pub enum NotClaimed {
     /// The key stands for a call that asked for something else.
     OtherCall,
     StoreUnavailable,
-    NotBegun(NotBegun),
+    NotAdmitted(NotAdmitted),
 }
 
 impl From<StoreError> for NotClaimed {
@@ -66,14 +64,14 @@ impl From<StoreError> for NotClaimed {
     }
 }
 
-impl From<NotBegun> for NotClaimed {
-    fn from(why: NotBegun) -> Self {
-        Self::NotBegun(why)
+impl From<NotAdmitted> for NotClaimed {
+    fn from(why: NotAdmitted) -> Self {
+        Self::NotAdmitted(why)
     }
 }
 
-impl Claim {
-    /// A key of the client's choice. `digest` is of what it stands for.
+impl CallClaim {
+    /// The claim of a key that the client chose. `digest` is the digest of the call.
     pub fn of_key(caller: &Caller, key: &str, digest: Digest) -> Self {
         Self {
             name: Name::of(Kind::Claim, &["key", &hex(caller.as_bytes()), key]),
@@ -82,7 +80,7 @@ impl Claim {
         }
     }
 
-    /// The identical call of the same client, which is known as `whose`.
+    /// The claim of an identical call of the same client, which is known as `whose`.
     pub fn of_call(whose: &[u8; 16], digest: Digest, window_ms: u64) -> Self {
         let (whose, call) = (hex(whose), hex(digest.as_bytes()));
         Self {
@@ -99,7 +97,7 @@ impl Claim {
         }
     }
 
-    /// The name under which the call after this one is claimed.
+    /// The claim of the next call of this name, after the call with this id.
     fn after(self, id: TaskId) -> Self {
         let before = hex(&self.name.digest);
         Self {
@@ -108,18 +106,18 @@ impl Claim {
         }
     }
 
-    fn when_left(&self) -> WhenLeft {
+    fn on_disconnect(&self) -> OnDisconnect {
         match self.terms {
-            ClaimTerms::Key => WhenLeft::RunsOn,
-            ClaimTerms::Call { window_ms } => WhenLeft::RunsFor(window_ms),
+            ClaimTerms::Key => OnDisconnect::Keep,
+            ClaimTerms::Call { window_ms } => OnDisconnect::KeepFor(window_ms),
         }
     }
 
-    /// Whether the next call of this name is another one.
+    /// Whether the name no longer stands for this call: the next call of the name is a new one.
     fn is_over(&self, task: &Task, now_ms: u64) -> bool {
         let ended = match &task.outcome {
             None => return false,
-            // It did not run, so it may.
+            // The call did not run, so the next one may.
             Some(Outcome::Failed(error)) if says_not_run(error) => return true,
             Some(ended) => ended,
         };
@@ -136,7 +134,7 @@ impl Claim {
         Bytes::from([*self.digest.as_bytes(), *id.as_bytes()].concat())
     }
 
-    /// The call that a claim names, where it is one of this digest.
+    /// The id of the call that a stored claim names, if the digest is the same.
     fn read(&self, value: &[u8]) -> Result<TaskId, NotClaimed> {
         let (digest, id) = value
             .split_first_chunk::<16>()
@@ -150,32 +148,32 @@ impl Claim {
 }
 
 impl Runner {
-    /// Begins the call that the claim stands for, or joins it where it was begun before.
+    /// Begins the call that the claim stands for, or joins it if it was begun before.
     pub async fn call_once(
         self: &Arc<Self>,
-        head: Claim,
-        call: Call,
-    ) -> Result<Client, NotClaimed> {
+        head: CallClaim,
+        call: CallSpec,
+    ) -> Result<Subscriber, NotClaimed> {
         let lifetime_ms = head.lifetime_ms(&call.rule);
         let lifetime = Duration::from_millis(lifetime_ms);
-        let mut terms = Terms::of(&call, self.upstream.start_allowance());
+        let mut terms = FollowTerms::of(&call, self.upstream.start_allowance());
         let mut claim = head;
         for _ in 0..LINKS_MAX {
             if !self.ledger.has_room(&call.caller) {
-                // Else each try would leave a claim behind; a call that was begun can be joined.
-                let stands = self.notes.find(claim.name).await?;
+                // A new claim would stay behind without a call; a call that was begun can be joined.
+                let stands = self.kv.find(claim.name).await?;
                 if stands.is_none() {
-                    return Err(NotBegun::Quota.into());
+                    return Err(NotAdmitted::Quota.into());
                 }
             }
             let fresh = TaskId::random();
             let value = claim.value(fresh);
-            let stands = self.notes.claim(claim.name, value, lifetime).await?;
+            let stands = self.kv.claim(claim.name, value, lifetime).await?;
             let id = match &stands {
                 None => fresh,
                 Some(stands) => claim.read(stands)?,
             };
-            // Watched before it is read: no change is missed.
+            // The watch begins before the record is read: no change is missed.
             let watch = self.watches.watch(vec![id]);
             let known = match stands {
                 None => None,
@@ -187,22 +185,22 @@ impl Runner {
                 }
                 Some(loaded) => return Ok(self.follow(loaded, watch, terms)),
                 None => {
-                    let claimed = Claimed {
+                    let record = RecordTerms {
                         id,
                         ttl_ms: lifetime_ms.saturating_add(MARGIN_MS),
-                        when_left: claim.when_left(),
+                        on_disconnect: claim.on_disconnect(),
                         announced: terms.are_a_task_at_once(),
                     };
                     if claim.name != head.name {
-                        // So that nobody has to look through what is over.
-                        self.notes.put(head.name, head.value(id), lifetime).await?;
+                        // Later calls need not follow the chain of calls that are over.
+                        self.kv.put(head.name, head.value(id), lifetime).await?;
                     }
-                    match self.begin(call, claimed).await? {
+                    match self.begin(call, record).await? {
                         Begin::Made(begun) => {
                             terms = terms.first(begun.unauthorized);
                             return Ok(self.follow(begun.loaded, watch, terms));
                         }
-                        // Somebody else came between.
+                        // Another replica made the record first.
                         Begin::Taken => {
                             let loaded = self.ledger.load(id).await?;
                             let loaded = loaded.ok_or(NotClaimed::StoreUnavailable)?;
@@ -215,16 +213,20 @@ impl Runner {
         Err(NotClaimed::StoreUnavailable)
     }
 
-    /// Makes the record and sends the call, whatever becomes of the client.
-    async fn begin(self: &Arc<Self>, call: Call, claimed: Claimed) -> Result<Begin, NotClaimed> {
-        let (permit, turn) = self.admit(&call)?;
-        let (waiting, begun) = oneshot::channel();
-        let carrier = Carrier::for_claim(Arc::clone(self), call, turn, claimed, waiting);
-        self.spawn(carrier, permit);
+    /// Makes the record and sends the call, whatever happens to the client.
+    async fn begin(
+        self: &Arc<Self>,
+        call: CallSpec,
+        record: RecordTerms,
+    ) -> Result<Begin, NotClaimed> {
+        let (permit, admittance) = self.admit(&call)?;
+        let (begins, begun) = oneshot::channel();
+        let carrier = Carrier::for_claim(Arc::clone(self), call, admittance);
+        self.spawn(carrier.task_id(), carrier.run_claim(record, begins), permit);
         match begun.await {
             Ok(Ok(begun)) => Ok(Begin::Made(Box::new(begun))),
             Ok(Err(NotCreated::Taken)) => Ok(Begin::Taken),
-            Ok(Err(NotCreated::Quota)) => Err(NotBegun::Quota.into()),
+            Ok(Err(NotCreated::Quota)) => Err(NotAdmitted::Quota.into()),
             Ok(Err(NotCreated::Store(_))) | Err(_) => Err(NotClaimed::StoreUnavailable),
         }
     }

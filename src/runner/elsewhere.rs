@@ -1,6 +1,6 @@
-//! Answers to questions of a legacy server that come to another replica than the one whose call asked:
-//! they pass there, on the client's own session, and the server works on. A note tells the replica that
-//! asked.
+//! Answers to a legacy server's question that come to another replica than the one that carries the call.
+//! They pass from there to the server, on the client's own session. A note tells the replica that carries
+//! the call.
 
 use std::time::Duration;
 
@@ -10,23 +10,23 @@ use super::state::Runner;
 use crate::store::StoreError;
 use crate::store::kv::{Kind, Name};
 
-/// How long it is told: longer than clients wait for a call before it becomes a task.
+/// The life of the note: longer than clients wait for a call before it becomes a task.
 const LIFETIME: Duration = Duration::from_mins(10);
 
-/// By the client's session and the server's id, as JSON.
+/// The name of the note: the client's session and the server's JSON-RPC id.
 fn note(session: &[u8; 16], question: &str) -> Name {
     let session = Uuid::from_bytes(*session).to_string();
     Name::of(Kind::Answer, &["passed", &session, question])
 }
 
 impl Runner {
-    /// An answer to what no call asked here passes to the server.
+    /// Notes that an answer to a question that no call asked here passed to the server.
     pub async fn tell_passed(&self, session: &[u8; 16], question: &str) -> Result<(), StoreError> {
         let name = note(session, question);
-        self.notes.put(name, "1".into(), LIFETIME).await
+        self.kv.put(name, "1".into(), LIFETIME).await
     }
 
-    /// Whether the server has an answer from another replica. Asks the store once, and not where there
+    /// Whether the server has an answer from another replica. Asks the store once, and not at all if there
     /// is no other replica.
     pub(super) async fn has_passed(
         &self,

@@ -1,5 +1,5 @@
-//! Writes the end of a task. It exists nowhere else: a store that is away is asked again until the
-//! task's own deadline has passed.
+//! Writes the end of a task. Until it is written, the result exists in memory only: if the store is away,
+//! the write is tried again until the task's deadline has passed.
 
 use std::time::Duration;
 
@@ -15,20 +15,20 @@ use crate::mcp::result;
 use crate::store::StoreError;
 use crate::store::ledger::{INLINE_BYTES_MAX, Loaded, NotApplied};
 use crate::task::id::Fence;
-use crate::task::machine::{Event, OwnerEvent, Rejected};
+use crate::task::machine::{OwnerEvent, Rejected, TaskEvent};
 use crate::task::state::{Outcome, Payload, Progress, Task};
 
-/// So long a full store may make room for a result; then the task fails in a few bytes instead.
+/// The longest wait for a full store to make room for a result. Then the task fails, in a few bytes.
 const FULL_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Pauses between attempts.
+/// The first and the longest pause between attempts.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(5);
 
 /// A result, or a JSON-RPC error.
 pub(super) type End = Result<Box<RawValue>, Box<RawValue>>;
 
-/// The pauses between attempts to write what must not be lost.
+/// Attempts to write what must not be lost, with growing pauses.
 pub(super) struct Attempts<'a> {
     runner: &'a Runner,
     until_ms: u64,
@@ -36,8 +36,7 @@ pub(super) struct Attempts<'a> {
 }
 
 impl Runner {
-    /// Writes how the call ended, as the owner of that fence, and the last that was heard of its
-    /// progress.
+    /// Writes how the call ended, as the owner of that fence, together with its last progress.
     pub(super) async fn finish(
         &self,
         loaded: &Loaded,
@@ -78,7 +77,7 @@ impl Runner {
     pub(super) async fn finish_cancelled(&self, loaded: &Loaded) {
         let mut attempts = self.attempts(&loaded.task);
         loop {
-            let event = Event::Cancel { reason: None };
+            let event = TaskEvent::Cancel { reason: None };
             match self.ledger.apply(loaded, event).await {
                 Ok((cancelled, _)) => return self.note_told(&cancelled).await,
                 Err(NotApplied::Rejected(..) | NotApplied::Gone) => return,
@@ -126,7 +125,7 @@ impl Runner {
             message,
             progress: progress.cloned(),
         };
-        let event = Event::Owner(fence, ended);
+        let event = TaskEvent::Owner(fence, ended);
         hit(Point::EndBefore);
         match self.ledger.apply(loaded, event).await {
             Ok(_) => {
@@ -136,7 +135,7 @@ impl Runner {
             Err(NotApplied::Rejected(Rejected::Ended, stands))
                 if stands.task.must_tell && stands.task.fence == fence =>
             {
-                // The server itself has ended the call: nobody needs to tell it any more.
+                // The server itself has ended the call: it need not be told any more.
                 self.note_told(&stands).await;
                 Ok(())
             }
@@ -150,7 +149,7 @@ impl Runner {
 }
 
 impl Attempts<'_> {
-    /// Waits for the next attempt; a shutdown allows one last at once. False: there is none.
+    /// Waits for the next attempt; a shutdown allows one last attempt at once. False: there is none.
     pub(super) async fn another(&mut self) -> bool {
         let runner = self.runner;
         if runner.ledger.now_ms() > self.until_ms || runner.halt.is_cancelled() {

@@ -1,4 +1,5 @@
-//! Shows that this replica lives, and who else does: one command a second, however much it carries.
+//! The heartbeat: shows that this replica lives, and reads which others do. One command a second, however
+//! many calls the replica carries.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,34 +9,34 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::alarm::Alarm;
-use super::living::View;
+use super::liveness::Liveness;
 use super::state::Runner;
 use crate::store::{Beat, StoreError};
 use crate::task::id::Incarnation;
 
-/// Between two heartbeats, and the most that chance adds, so that replicas do not beat in step.
+/// The pause between two heartbeats, and the most that chance adds, so that replicas do not beat in step.
 const BEAT: Duration = Duration::from_secs(1);
 const JITTER_MS: u64 = 250;
 
 impl Runner {
-    /// Whether this is no incarnation that lives, as far as can be told by the last heartbeat: who
-    /// began to live since is not in it.
+    /// Whether this incarnation is not among the living by the last heartbeat. One that started after that
+    /// heartbeat is missing, too.
     pub fn misses(&self, incarnation: &Incarnation) -> bool {
-        let view = self.view();
-        let living = view.living.as_ref();
+        let liveness = self.liveness();
+        let living = liveness.living.as_ref();
         living.is_some_and(|living| !living.contains(incarnation))
     }
 
-    /// Whether no other replica uses the store, as far as can be told by the last heartbeat.
+    /// Whether no other replica uses the store, by the last heartbeat.
     pub fn is_alone(&self) -> bool {
-        let view = self.view();
+        let liveness = self.liveness();
         let is_me = |other: &Incarnation| *other == self.incarnation;
-        let living = view.living.as_ref();
+        let living = liveness.living.as_ref();
         self.settings.exclusive_store || living.is_some_and(|living| living.iter().all(is_me))
     }
 
-    pub(super) fn view(&self) -> watch::Ref<'_, View> {
-        self.view.borrow()
+    pub(super) fn liveness(&self) -> watch::Ref<'_, Liveness> {
+        self.liveness.borrow()
     }
 
     /// The first heartbeat, before the first call.
@@ -73,8 +74,8 @@ impl Runner {
         }
     }
 
-    /// A store that was away may have let every lease run out: nobody is declared dead before the
-    /// contact has held for one whole lease.
+    /// Sends one heartbeat. While the store was away every lease may have run out: no replica is declared
+    /// dead before the contact has held for one whole lease.
     async fn beat(&self) -> Result<(), StoreError> {
         let began = Instant::now();
         let store = self.ledger.store();
@@ -87,33 +88,32 @@ impl Runner {
         self.ledger.write_for(&beat.living);
         let since = *self.contact.lock().get_or_insert(began);
         let now = Instant::now();
-        // What took long may be old news.
+        // The answer of a slow command may be out of date.
         let held = now.saturating_duration_since(since) >= self.settings.lease
             && now.saturating_duration_since(began) <= BEAT;
-        self.view.send_replace(self.judge(beat, held));
+        self.liveness.send_replace(self.liveness_of(beat, held));
         Ok(())
     }
 
-    fn judge(&self, beat: Beat, held: bool) -> View {
+    fn liveness_of(&self, beat: Beat, held: bool) -> Liveness {
         let mut dead = beat.dead;
-        let can_judge = held || self.settings.exclusive_store;
-        if !can_judge {
+        let can_tell = held || self.settings.exclusive_store;
+        if !can_tell {
             dead.clear();
         }
         dead.retain(|dead| dead.incarnation != self.incarnation);
-        View {
+        Liveness {
             now_ms: beat.now_ms,
             dead,
-            living: can_judge.then_some(beat.living),
+            living: can_tell.then_some(beat.living),
         }
     }
 
-    /// A command failed or took too long: whoever seems dead may only have met the same. Wakes
-    /// nobody: the sweeper waits for the next heartbeat, and would else ask a failing store at once
-    /// and without end.
+    /// Notes that a command failed or took too long: a replica that seems dead may have met the same. Does
+    /// not wake the sweeper: it would ask a failing store again at once, without end.
     pub(super) fn contact_broke(&self) {
         *self.contact.lock() = None;
-        self.view.send_if_modified(|view| {
+        self.liveness.send_if_modified(|view| {
             view.dead.clear();
             view.living = None;
             false
@@ -121,7 +121,7 @@ impl Runner {
     }
 }
 
-/// Sixty-four random bits; where the system gives none, replicas beat in step.
+/// Sixty-four random bits. Without them replicas beat in step.
 fn chance() -> u64 {
     let mut bytes = [0; 8];
     let _ = getrandom::fill(&mut bytes);

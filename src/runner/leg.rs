@@ -1,4 +1,4 @@
-//! The stored request: what the next leg of a call needs, and never a credential.
+//! The stored request: what the next leg of a call needs. It never holds a credential.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::mcp::json::Writer;
 use crate::store::StoreError;
-use crate::task::state::{Stage, Task};
+use crate::task::state::{QuestionStage, Task};
 use crate::upstream::{Forwarded, Outgoing, Retry};
 
-/// A request as stored beside its task.
+/// A request as the store keeps it beside its task.
 #[derive(Debug, Serialize, Deserialize)]
 struct StoredRequest {
     method: Arc<str>,
@@ -49,8 +49,7 @@ pub(super) fn store(outgoing: &Outgoing) -> Result<Bytes, StoreError> {
         .map_err(|_| StoreError::Corrupt("task request"))
 }
 
-/// The next leg of a task whose round of questions is answered, with the headers of the request that
-/// answered last.
+/// The request of the next leg, with the headers of the request that brought the last answers.
 pub(super) fn next(stored: &Bytes, task: &Task, from: Forwarded) -> Result<Outgoing, StoreError> {
     let request: StoredRequest =
         serde_json::from_slice(stored).map_err(|_| StoreError::Corrupt("task request"))?;
@@ -80,11 +79,11 @@ pub(super) fn next(stored: &Bytes, task: &Task, from: Forwarded) -> Result<Outgo
     })
 }
 
-/// All answers of the round, under the server's own keys, with the server's own state.
+/// All answers of the round, under the server's own keys, and the server's own state.
 pub(super) fn retry(task: &Task) -> Retry {
     let mut responses = Writer::object();
     for question in &task.questions {
-        if let Stage::Answered(answer) = &question.stage {
+        if let QuestionStage::Answered(answer) = &question.stage {
             responses.raw(&question.origin, answer.get());
         }
     }

@@ -1,4 +1,4 @@
-//! WHO CARRIES A CALL: one tracked job a call, which outlives the client that made it.
+//! WHO CARRIES A CALL: one tracked job a call, which outlives the client that made the call.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, OnceLock};
@@ -14,56 +14,59 @@ use crate::room::Place;
 use crate::store::StoreError;
 use crate::store::ledger::{Loaded, NotApplied};
 use crate::task::id::TaskId;
-use crate::task::machine::{Event, Rejected};
+use crate::task::machine::{Rejected, TaskEvent};
 
+mod admission;
 mod alarm;
 mod answer;
-mod attended;
 mod budget;
 mod call;
 mod carried;
 mod carrier;
 pub mod claim;
+mod custody;
 mod elsewhere;
 mod finish;
+mod follower;
 mod heartbeat;
 mod leg;
-mod living;
+mod liveness;
 mod outcome;
-pub mod parked;
 pub mod pauses;
+mod presence;
 mod recovery;
 mod request_state;
-pub mod seat;
+pub mod responder;
+pub mod retry;
+pub mod server;
 mod state;
 mod sweeper;
 mod terms;
-mod turn;
 mod unsaved;
 pub mod watch;
 
+use admission::Admittance;
 use carrier::Carrier;
-use seat::Client;
-use turn::Turn;
+use responder::Subscriber;
 
 pub use answer::AnswerError;
-pub use call::{Announce, Busy, Call, NotBegun};
-pub use state::{Runner, Settings};
+pub use call::{Announce, Busy, CallSpec, NotAdmitted};
+pub use state::{Runner, RunnerSettings};
 
-/// What the limits are for; other requests are answered beside them.
+/// The method that the limits count; other requests pass them by.
 const TOOL_CALL: &str = "tools/call";
 
-/// What is left of the grace period when calls are ended: for their last commits.
+/// The rest of the grace period when calls are ended: time for their last commits.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
-/// A call's place among those under way, and that of what it asks with.
+/// The permit of a call under way, and the room of its params.
 #[derive(Debug)]
-struct Permit {
+struct CallPermit {
     _permit: OwnedSemaphorePermit,
     _params: Option<Place>,
 }
 
-impl Permit {
+impl CallPermit {
     fn with(self, params: Option<Place>) -> Self {
         Self {
             _params: params,
@@ -94,11 +97,11 @@ impl Runner {
     }
 
     /// Begins a call. The job runs until the call has ended, whatever becomes of the client.
-    pub fn call(self: &Arc<Self>, call: Call) -> Result<Client, NotBegun> {
-        let (permit, turn) = self.admit(&call)?;
-        let (seat, client) = seat::seat();
-        let carrier = Carrier::for_client(Arc::clone(self), call, Some(seat), turn);
-        self.spawn(carrier, permit);
+    pub fn call(self: &Arc<Self>, call: CallSpec) -> Result<Subscriber, NotAdmitted> {
+        let (permit, admittance) = self.admit(&call)?;
+        let (responder, client) = responder::pair();
+        let carrier = Carrier::for_client(Arc::clone(self), call, responder, admittance);
+        self.spawn(carrier.task_id(), carrier.run(), permit);
         Ok(client)
     }
 
@@ -107,36 +110,33 @@ impl Runner {
     /// not take it, the answer is the server's own result again.
     pub fn ask_in_task(
         self: &Arc<Self>,
-        call: Call,
+        call: CallSpec,
         asked: Box<RawValue>,
-    ) -> Result<(Client, Arc<OnceLock<TaskId>>), NotBegun> {
+    ) -> Result<(Subscriber, Arc<OnceLock<TaskId>>), NotAdmitted> {
         let permit = self.permit()?;
-        let (seat, client) = seat::seat();
-        // Nothing of it is at the server before it is answered.
-        let turn = Turn::free();
-        let carrier = Carrier::for_client(Arc::clone(self), call, Some(seat), turn);
-        let task = carrier.carried();
-        self.attend(async move {
-            carrier.ask_in_task(asked).await;
-            drop(permit);
-        });
+        let (responder, client) = responder::pair();
+        // Nothing of the call is at the server before it is answered.
+        let admittance = Admittance::unlimited();
+        let carrier = Carrier::for_client(Arc::clone(self), call, responder, admittance);
+        let task = carrier.task_id();
+        self.spawn(carrier.task_id(), carrier.ask_in_task(asked), permit);
         Ok((client, task))
     }
 
-    /// Room for one more call.
-    fn admit(&self, call: &Call) -> Result<(Permit, Turn), NotBegun> {
+    /// Makes room for one more call.
+    fn admit(&self, call: &CallSpec) -> Result<(CallPermit, Admittance), NotAdmitted> {
         let permit = self
             .permit()?
             .with(self.settings.room.count(call.outgoing.params.len()));
         let tool = call.outgoing.name.as_deref().unwrap_or_default();
-        let turn = match &*call.outgoing.method {
-            TOOL_CALL => self.gates.enter(tool)?,
-            _ => Turn::free(),
+        let admittance = match &*call.outgoing.method {
+            TOOL_CALL => self.admission.enter(tool)?,
+            _ => Admittance::unlimited(),
         };
-        Ok((permit, turn))
+        Ok((permit, admittance))
     }
 
-    /// No call begins here any more.
+    /// Refuses every new call from now on.
     pub fn refuse(&self) {
         self.permits.close();
     }
@@ -147,17 +147,17 @@ impl Runner {
         self.calls.close();
         self.draining.cancel();
         let last = LAST_WORDS.min(grace / 4);
-        // Either all ended, or the rest is told to.
+        // Either all calls ended, or the rest must end now.
         let _ = tokio::time::timeout(grace.saturating_sub(last), self.calls.wait()).await;
         self.halt.cancel();
-        // Whoever cannot reach the store or the server by then is found by others.
+        // Other replicas find the calls that could not reach the store or the server by then.
         let _ = tokio::time::timeout(last * 2 / 3, self.calls.wait()).await;
         self.services.close();
         let _ = tokio::time::timeout(last / 6, self.services.wait()).await;
         let _ = tokio::time::timeout(last / 6, self.part()).await;
     }
 
-    /// Takes this replica off the living. What is left in its index others may look at at once.
+    /// Takes this replica off the list of the living. Others may look at the rest of its index at once.
     async fn part(&self) -> Result<(), StoreError> {
         let store = self.ledger.store();
         if store.indexed(&self.incarnation).await?.is_empty() {
@@ -168,26 +168,27 @@ impl Runner {
         }
     }
 
-    fn permit(&self) -> Result<Permit, Busy> {
+    fn permit(&self) -> Result<CallPermit, Busy> {
         let permit = Arc::clone(&self.permits).try_acquire_owned();
-        permit.map_err(|_| Busy).map(|permit| Permit {
+        permit.map_err(|_| Busy).map(|permit| CallPermit {
             _permit: permit,
             _params: None,
         })
     }
 
-    fn spawn(self: &Arc<Self>, carrier: Carrier, permit: Permit) {
+    /// Spawns the job of a carrier. `task_id` names the record of the call, as soon as there is one.
+    fn spawn(
+        self: &Arc<Self>,
+        task_id: Arc<OnceLock<TaskId>>,
+        job: impl Future<Output = ()> + Send + 'static,
+        permit: CallPermit,
+    ) {
         let runner = Arc::clone(self);
-        let carried: Arc<OnceLock<TaskId>> = carrier.carried();
-        // Boxed: the runtime moves a future several times on its way into a task, and a carrier has 8 KiB.
+        // Boxed: the runtime moves a future several times on its way into a task, and a carrier is large.
         self.calls.spawn(Box::pin(async move {
-            if AssertUnwindSafe(carrier.run())
-                .catch_unwind()
-                .await
-                .is_err()
-            {
+            if AssertUnwindSafe(job).catch_unwind().await.is_err() {
                 error!("a call panicked; its task is ended as failed");
-                if let Some(id) = carried.get() {
+                if let Some(id) = task_id.get() {
                     runner.abandon_by_id(*id, Reason::OwnerLost).await;
                 }
             }
@@ -203,23 +204,23 @@ impl Runner {
         }
     }
 
-    /// Ends an open task that nobody can carry on; a terminal one that only waits to be told of
-    /// at the server leaves the index.
+    /// Ends an open task that no replica can carry on. A task that has ended, and waits only for the server
+    /// to be told, leaves the index.
     async fn abandon(&self, loaded: &Loaded, reason: Reason) {
-        let event = Event::Abandoned {
+        let event = TaskEvent::Abandoned {
             fence: loaded.task.fence,
             failure: loaded.task.failure(reason),
         };
         self.settle(loaded, event, reason).await;
     }
 
-    async fn settle(&self, loaded: &Loaded, event: Event, reason: Reason) {
+    async fn settle(&self, loaded: &Loaded, event: TaskEvent, reason: Reason) {
         match self.ledger.apply(loaded, event).await {
             Ok(_) => info!(task = ?loaded.task.id, reason = reason.word(), "task ended"),
             Err(NotApplied::Rejected(Rejected::Ended, stands)) if stands.task.must_tell => {
                 self.note_told(&stands).await;
             }
-            // Done by somebody else, or found again by the next sweep.
+            // Another replica did it, or the next sweep finds the task again.
             Err(NotApplied::Rejected(..) | NotApplied::Gone | NotApplied::Store(_)) => {}
         }
     }

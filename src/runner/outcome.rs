@@ -1,4 +1,4 @@
-//! How the wrapped server's answer becomes a task's end.
+//! What an answer of the wrapped server means for a task.
 
 use serde_json::value::RawValue;
 
@@ -6,47 +6,46 @@ use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::{input, result};
 use crate::upstream::UpstreamError;
 
-/// HTTP's words for credentials that are not accepted.
+/// The HTTP statuses of credentials that the server does not accept.
 const UNAUTHORIZED: [u16; 2] = [401, 403];
 
-/// What an answer of the server means for a task.
+/// How a leg ended.
 #[derive(Debug)]
-pub(super) enum Meaning {
+pub(super) enum LegOutcome {
     Completed(Box<RawValue>),
     Failed(Box<RawValue>),
-    /// A modern server asks before it goes on.
+    /// A modern server asks before the next leg.
     Asks(input::Requests),
 }
 
 /// Reads a result: complete, or a round of questions. A result type that raincheck does not know
 /// cannot be kept as the result of a task whose client never agreed to it.
-pub(super) fn of_result(result: Box<RawValue>) -> Meaning {
+pub(super) fn of_result(result: Box<RawValue>) -> LegOutcome {
     let invalid = || failed(Failure::new(Reason::UpstreamInvalid, SideEffect::Unknown));
     match result::result_type(&result) {
         Ok(result::ResultType::Complete) => {
-            result::for_task(result).map_or_else(|_| invalid(), Meaning::Completed)
+            result::for_task(result).map_or_else(|_| invalid(), LegOutcome::Completed)
         }
         Ok(result::ResultType::InputRequired) => {
-            input::requests_of(&result).map_or_else(|_| invalid(), Meaning::Asks)
+            input::requests_of(&result).map_or_else(|_| invalid(), LegOutcome::Asks)
         }
         Ok(result::ResultType::Other) | Err(_) => invalid(),
     }
 }
 
-/// An error of the server ends the task word for word; but one about credentials, which is for
-/// whoever holds them and may say what they are. `effect` is that of a call whose last leg was refused
-/// so.
-pub(super) fn of_error(error: UpstreamError, effect: SideEffect) -> Meaning {
+/// Reads an error: it ends the task word for word. An error about credentials does not, because it may say
+/// what they are; `effect` is the effect of a call whose last leg failed so.
+pub(super) fn of_error(error: UpstreamError, effect: SideEffect) -> LegOutcome {
     if is_unauthorized(&error) {
         return failed(Failure::new(Reason::UpstreamUnauthorized, effect));
     }
-    Meaning::Failed(result::error_for_task(error.error))
+    LegOutcome::Failed(result::error_for_task(error.error))
 }
 
 pub(super) fn is_unauthorized(error: &UpstreamError) -> bool {
     UNAUTHORIZED.contains(&error.status)
 }
 
-pub(super) fn failed(failure: Failure) -> Meaning {
-    Meaning::Failed(failure.to_error().to_raw())
+pub(super) fn failed(failure: Failure) -> LegOutcome {
+    LegOutcome::Failed(failure.to_error().to_raw())
 }

@@ -1,5 +1,4 @@
-//! Pauses between the requests of a call whose modern server has nothing to ask and wants to be called
-//! again.
+//! The pauses between the legs of a call whose modern server asks nothing and wants to be called again.
 
 use std::time::Duration;
 

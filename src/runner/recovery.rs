@@ -1,4 +1,5 @@
-//! Takes over what a lost owner left behind: claimed by a commit, so that of two finders one wins.
+//! Takes over the tasks of a lost owner. A finder claims a task by a commit, so that of two finders one
+//! wins.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,33 +9,34 @@ use futures_util::stream;
 use tokio::time::timeout;
 use tracing::info;
 
-use super::carrier::{Carrier, Charge};
-use super::living::View;
+use super::carrier::Carrier;
+use super::custody::Custody;
+use super::liveness::Liveness;
 use super::state::Runner;
-use super::sweeper::Look;
+use super::sweeper::IndexedRecord;
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason};
 use crate::store::ledger::{Loaded, NotApplied, Tried};
 use crate::store::seal::SealedField;
 use crate::store::{Dead, StoreError};
 use crate::task::id::TaskId;
-use crate::task::machine::{Event, OwnerEvent, Takeover};
-use crate::task::recovery::{Finder, Verdict, decide};
+use crate::task::machine::{OwnerEvent, Takeover, TaskEvent};
+use crate::task::recovery::{Finder, RecoveryStep, decide};
 use crate::task::state::{Reach, Task};
 use crate::upstream::{Exchange, Forwarded};
 
-/// Tasks of one lost owner that are looked at together.
+/// The number of tasks of one lost owner that are looked at together.
 const TOGETHER: usize = 16;
 
-/// How long the server may take to hear that nobody waits for a lost owner's call.
+/// The longest wait for the server to hear that no client waits for a lost owner's call.
 const TELL_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Under which name a resume point is sealed.
+/// The name of the field under which a resume point is sealed.
 const RESUME: &str = "resume";
 
 impl Runner {
-    /// Looks at everything that a lost owner must still do, then forgets the owner if nothing is
-    /// left. What can be done better later stays.
+    /// Looks at every task that a lost owner must still look after, then forgets the owner if no task is
+    /// left. A task stays if a later sweep may do better.
     pub(super) async fn recover(self: &Arc<Self>, dead: &Dead) -> Result<(), StoreError> {
         let store = self.ledger.store();
         let left_behind = store.indexed(&dead.incarnation).await?;
@@ -52,14 +54,14 @@ impl Runner {
 
     async fn recover_task(self: &Arc<Self>, id: TaskId, dead: &Dead) -> Result<(), StoreError> {
         // A frozen owner may have come back since.
-        if !self.view().lost(&dead.incarnation) {
+        if !self.liveness().lost(&dead.incarnation) {
             return Ok(());
         }
         let loaded = match self.look(id).await? {
-            Look::Record(loaded) => *loaded,
-            Look::Newer => return Ok(()),
-            // Left in the index, its owner would never be forgotten.
-            Look::Gone | Look::Unreadable => {
+            IndexedRecord::Record(loaded) => *loaded,
+            IndexedRecord::Newer => return Ok(()),
+            // An entry without a task would keep its owner in the list for ever.
+            IndexedRecord::Gone | IndexedRecord::Unreadable => {
                 let store = self.ledger.store();
                 return store.forget(id, Some(&dead.incarnation)).await;
             }
@@ -75,26 +77,27 @@ impl Runner {
             waited: self.has_waited(dead),
         };
         match decide(task, finder) {
-            Verdict::Leave | Verdict::Wait => {}
-            Verdict::Resume => self.resume(loaded, point).await,
-            Verdict::Dispatch => self.dispatch_again(loaded).await?,
-            Verdict::Tell => {
+            RecoveryStep::Leave | RecoveryStep::Wait => {}
+            RecoveryStep::Resume => self.resume(loaded, point).await,
+            RecoveryStep::Dispatch => self.dispatch_again(loaded).await?,
+            RecoveryStep::Tell => {
                 if let Some(exchange) = self.adopt(task, point) {
-                    // The sweep must go on.
+                    // A server that is slow to hear must not hold the sweep up.
                     let _ = timeout(TELL_PATIENCE, exchange.control.cancel()).await;
                     exchange.control.hold();
                 }
                 self.note_told(&loaded).await;
             }
-            Verdict::Untellable => self.note_told(&loaded).await,
-            Verdict::Fail(failure) => self.fail_lost(&loaded, failure).await,
+            RecoveryStep::Untellable => self.note_told(&loaded).await,
+            RecoveryStep::Fail(failure) => self.fail_lost(&loaded, failure).await,
         }
         Ok(())
     }
 
-    /// A record that changed since it was read has an owner that lives, or a better finder.
+    /// Fails the task of a lost owner. A record that changed since it was read has an owner that lives, or
+    /// another finder: then nothing happens.
     async fn fail_lost(&self, loaded: &Loaded, failure: Failure) {
-        let event = Event::Abandoned {
+        let event = TaskEvent::Abandoned {
             fence: loaded.task.fence,
             failure,
         };
@@ -105,18 +108,20 @@ impl Runner {
 
     /// Fetches the answer of a call that still runs at the server.
     async fn resume(self: &Arc<Self>, loaded: Loaded, point: Option<String>) {
-        // Without room here another replica may have some.
+        // Without room here the task waits for a replica that has some.
         let Ok(permit) = self.permit() else { return };
         let Some(exchange) = self.adopt(&loaded.task, point) else {
             return self.abandon(&loaded, Reason::OwnerLost).await;
         };
-        let charge = Charge::of(self, &loaded.task);
-        // Otherwise somebody else carries it, on the same session, which is not ours to close.
+        let custody = Custody::of(self, &loaded.task);
+        // Without the claim another replica carries the call, on the same session: this one must not close
+        // the session.
         if let Some(claimed) = self.claim(&loaded, Takeover::Resume).await {
             exchange.control.hold();
             info!(task = ?claimed.task.id, "a call is carried on for its lost owner");
             let runner = Arc::clone(self);
-            self.spawn(Carrier::adopted(runner, claimed, charge, exchange), permit);
+            let carrier = Carrier::adopted(runner, claimed, custody, exchange);
+            self.spawn(carrier.task_id(), carrier.run(), permit);
         }
     }
 
@@ -133,9 +138,9 @@ impl Runner {
             self.abandon(&loaded, Reason::OwnerLost).await;
             return Ok(());
         };
-        let charge = Charge::of(self, &loaded.task);
-        let turn = self.gates.queue(&loaded.task.name);
-        let takeover = if turn.waits() {
+        let custody = Custody::of(self, &loaded.task);
+        let admittance = self.admission.queue(&loaded.task.name);
+        let takeover = if admittance.is_queued() {
             Takeover::Queue
         } else {
             Takeover::Dispatch
@@ -149,36 +154,38 @@ impl Runner {
         match Carrier::dispatched(
             runner,
             claimed,
-            (charge, turn),
+            (custody, admittance),
             era,
             &request,
             Forwarded::default(),
         ) {
-            Ok(carrier) => self.spawn(carrier, permit),
+            Ok(carrier) => self.spawn(carrier.task_id(), carrier.run(), permit),
             Err(_unreadable) => self.abandon_by_id(id, Reason::OwnerLost).await,
         }
         Ok(())
     }
 
-    /// Dropped before it is held, it leaves no trace at the server.
+    /// Opens the exchange of a call that still runs. Dropped before it is held, the exchange leaves no trace
+    /// at the server.
     fn adopt(&self, task: &Task, point: Option<String>) -> Option<Exchange> {
         self.upstream.adopt(*task.caller.as_bytes(), &point?)
     }
 
-    /// Beside the sweep, which must not wait for a server that is away: it comes back to this task.
+    /// Asks for the era of the server in a job of its own: the sweep must not wait for a server that is away,
+    /// and comes back to the task.
     fn ask_era(self: &Arc<Self>) {
         let Ok(asking) = Arc::clone(&self.asking).try_acquire_owned() else {
             return;
         };
         let runner = Arc::clone(self);
         self.services.spawn(async move {
-            let asked = runner.halt.run_until_cancelled(runner.upstream.era(None));
+            let asked = runner.halt.run_until_cancelled(runner.upstream.ask_era());
             drop((asked.await, asking));
         });
     }
 
     async fn claim(&self, loaded: &Loaded, takeover: Takeover) -> Option<Loaded> {
-        let event = Event::Claimed {
+        let event = TaskEvent::Claimed {
             fence: loaded.task.fence,
             by: self.incarnation.clone(),
             reach: self.settings.reach.clone(),
@@ -189,32 +196,32 @@ impl Runner {
                 hit(Point::ClaimAfter);
                 Some(*claimed)
             }
-            // It changed since it was read: its owner lives, or somebody else was first. In doubt,
-            // the claim may stand: then the reconcile of this replica ends it.
+            // The record changed since it was read: its owner lives, or another finder was first. A claim
+            // in doubt may stand: then the reconcile of this replica ends the task.
             Ok(Tried::Conflict(_))
             | Err(NotApplied::Rejected(..) | NotApplied::Gone | NotApplied::Store(_)) => None,
         }
     }
 
-    /// The server was told that nobody waits, or nobody can tell it.
+    /// Commits that the server was told that no client waits, or that no replica can tell it.
     pub(super) async fn note_told(&self, loaded: &Loaded) {
-        let told = Event::Owner(loaded.task.fence, OwnerEvent::Told);
-        // Found again by the next sweep.
+        let told = TaskEvent::Owner(loaded.task.fence, OwnerEvent::Told);
+        // If the commit fails, the next sweep finds the task again.
         let _ = self.ledger.apply(loaded, told).await;
     }
 
-    /// Whether the task's server is one that this replica can get at.
+    /// Whether this replica reaches the task's server.
     pub(super) fn is_within_reach(&self, reach: &Reach) -> bool {
         self.settings.exclusive_store || *reach == self.settings.reach
     }
 
     fn has_waited(&self, dead: &Dead) -> bool {
-        let View { now_ms, .. } = *self.view();
+        let Liveness { now_ms, .. } = *self.liveness();
         let lease_ms = u64::try_from(self.settings.lease.as_millis()).unwrap_or(u64::MAX);
         now_ms.saturating_sub(dead.since_ms) >= lease_ms.saturating_mul(2)
     }
 
-    /// Whether somebody else may carry on at the server what is left here.
+    /// Whether another replica may carry on the calls that this one leaves.
     pub fn others_carry_on(&self) -> bool {
         let settings = &self.settings;
         settings.reach == Reach::Shared && !settings.exclusive_store && !self.is_alone()

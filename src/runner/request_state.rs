@@ -1,4 +1,4 @@
-//! The state that a parked call gives its client to come back with.
+//! The request state: a parked call gives it to its client to come back with.
 
 use crate::mcp::json::Writer;
 use crate::task::id::TaskId;
@@ -17,13 +17,13 @@ pub(super) fn input_required(task: &Task) -> String {
     out.end()
 }
 
-/// The call's id, a handle like any task's: random, bound to its caller and its request; and how
-/// much was asked so far, so that each round has a state of its own.
+/// The request state: the call's id, which is random and bound to its caller and its request, and the number
+/// of questions so far, so that each round has a state of its own.
 fn state_of(task: &Task) -> String {
     format!("{}.{}", task.id, task.questions.len())
 }
 
-/// The parked call that a request state names.
+/// The id of the parked call that a request state names.
 pub fn read_state(state: &str) -> Option<TaskId> {
     let (id, asked) = state.split_once('.')?;
     asked.parse::<u16>().ok()?;

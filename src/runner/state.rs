@@ -1,4 +1,4 @@
-//! The runner: what all of its parts work with.
+//! The state of the runner, which all of its parts share.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,10 +9,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::budget::Budget;
-use super::carried::Carried;
-use super::living::View;
-use super::turn::Gates;
+use super::admission::Admission;
+use super::budget::CommitBudget;
+use super::carried::CarriedTasks;
+use super::liveness::Liveness;
+use super::server::WrappedServer;
 use super::unsaved::Unsaved;
 use super::watch::Watches;
 use crate::clock::Anchored;
@@ -24,63 +25,62 @@ use crate::store::seal::Sealer;
 use crate::task::id::{Caller, Incarnation, TaskId};
 use crate::task::policy::{Limit, Rules};
 use crate::task::state::Reach;
-use crate::upstream::wrapped::Upstream;
 
-/// Creates whose outcome the store did not tell; beyond it the oldest are left to the due index.
+/// The most creates in doubt that are remembered; the oldest beyond it are left to the due index.
 const IN_DOUBT_MAX: usize = 1024;
 
-/// Calls without a client that are remembered here until nobody has come for them. One more runs on
-/// until its own deadline.
+/// The most calls without a client that are watched until their window is over. One more runs on until its
+/// own deadline.
 const LINGERING_MAX: usize = 1024;
 
-/// What the runner is told.
+/// The settings of the runner.
 #[derive(Debug, Clone)]
-pub struct Settings {
-    /// Calls under way at once; more are refused before anything is stored or sent.
+pub struct RunnerSettings {
+    /// The most calls under way at once. Further ones are refused before anything is stored or sent.
     pub calls_max: usize,
-    /// Where what calls ask with counts while they run.
+    /// The room in which the params of running calls count.
     pub room: Arc<Room>,
-    /// Tool calls at the server at once, whichever the tool.
+    /// The limit of tool calls at the server, for all tools together.
     pub concurrency: Option<Limit>,
-    /// How long this replica's lease runs without a heartbeat.
+    /// How long the lease of this replica runs without a heartbeat.
     pub lease: Duration,
-    /// Nobody else can use the store: what it says of dead owners is true at once.
+    /// Whether no other process can use the store: what it says of dead owners is true at once.
     pub exclusive_store: bool,
-    /// The clock that follows the store's own, where the store has one.
+    /// The clock that follows the store's own clock, if the store has one.
     pub shared_clock: Option<Arc<Anchored>>,
-    /// Who can get at the server that this replica wraps.
+    /// The replicas that reach the server that this replica wraps.
     pub reach: Reach,
-    /// Without it no other process can carry a call on.
+    /// Seals resume points. Without it no other process can carry a call on.
     pub sealer: Option<Sealer>,
 }
 
-/// Carries calls, and looks after the tasks of those who no longer can.
+/// Carries calls, and looks after the tasks of lost owners.
 #[derive(Debug)]
 pub struct Runner {
     pub(super) ledger: Ledger,
-    pub(super) notes: KeyValue,
-    pub(super) upstream: Arc<Upstream>,
+    pub(super) kv: KeyValue,
+    pub(super) upstream: Arc<dyn WrappedServer>,
     pub(super) watches: Arc<Watches>,
     pub(super) incarnation: Incarnation,
     pub(super) rules: Arc<Rules>,
-    pub(super) settings: Settings,
+    pub(super) settings: RunnerSettings,
     pub(super) calls: TaskTracker,
     pub(super) services: TaskTracker,
-    /// Cancelled when the grace period is over: what still runs fails as `shutdown`.
+    /// Cancelled when the grace period is over: a call that still runs fails as `shutdown`.
     pub(super) halt: CancellationToken,
-    /// Cancelled when the drain begins: what still waits for its turn is left to others.
+    /// Cancelled when the drain begins: calls that wait for their turn are left to other replicas.
     pub(super) draining: CancellationToken,
     pub(super) permits: Arc<Semaphore>,
-    pub(super) gates: Gates,
-    pub(super) carried: Arc<Carried>,
-    pub(super) progress: Budget,
+    pub(super) admission: Admission,
+    pub(super) carried: Arc<CarriedTasks>,
+    pub(super) progress: CommitBudget,
     pub(super) lingering: Arc<Semaphore>,
     pub(super) unsaved: Unsaved,
     pub(super) in_doubt: Mutex<VecDeque<TaskId>>,
     /// Since when no command to the store failed or took too long.
     pub(super) contact: Mutex<Option<Instant>>,
-    pub(super) view: watch_channel::Sender<View>,
-    /// The era of the server is asked for by one at a time.
+    pub(super) liveness: watch_channel::Sender<Liveness>,
+    /// One job at a time asks for the era of the server.
     pub(super) asking: Arc<Semaphore>,
     /// Whether the store answered when it was last asked.
     pub(super) store_answers: watch_channel::Sender<bool>,
@@ -89,19 +89,19 @@ pub struct Runner {
 impl Runner {
     pub fn new(
         ledger: Ledger,
-        notes: KeyValue,
-        upstream: Arc<Upstream>,
+        kv: KeyValue,
+        upstream: Arc<dyn WrappedServer>,
         incarnation: Incarnation,
         rules: Arc<Rules>,
-        settings: Settings,
+        settings: RunnerSettings,
     ) -> Arc<Self> {
         Arc::new(Self {
             ledger,
-            notes,
+            kv,
             upstream,
             watches: Arc::default(),
             incarnation,
-            gates: Gates::new(Arc::clone(&rules), settings.concurrency),
+            admission: Admission::new(Arc::clone(&rules), settings.concurrency),
             rules,
             draining: CancellationToken::new(),
             permits: Arc::new(Semaphore::new(settings.calls_max)),
@@ -110,12 +110,12 @@ impl Runner {
             services: TaskTracker::new(),
             halt: CancellationToken::new(),
             carried: Arc::default(),
-            progress: Budget::new(),
+            progress: CommitBudget::new(),
             lingering: Arc::new(Semaphore::new(LINGERING_MAX)),
             unsaved: Unsaved::new(),
             in_doubt: Mutex::default(),
             contact: Mutex::default(),
-            view: watch_channel::Sender::new(View::default()),
+            liveness: watch_channel::Sender::new(Liveness::default()),
             asking: Arc::new(Semaphore::new(1)),
             store_answers: watch_channel::Sender::new(true),
         })
@@ -145,10 +145,10 @@ impl Runner {
 
     /// Whether calls of this tool may have to wait for their turn.
     pub fn limits(&self, tool: &str) -> bool {
-        self.gates.limits(tool)
+        self.admission.limits(tool)
     }
 
-    /// Runs what a drain waits for as it does for calls, and which ends soon after [`Self::halt`].
+    /// Runs a job for which a drain waits as it does for calls. The job must end soon after [`Self::halt`].
     pub fn attend(&self, job: impl Future<Output = ()> + Send + 'static) {
         self.calls.spawn(job);
     }
@@ -164,7 +164,7 @@ impl Runner {
         self.carried.stop(id, caller);
     }
 
-    /// Remembers a create that may have happened although its caller was refused.
+    /// Remembers a create that may stand although its caller was refused.
     pub(super) fn doubt(&self, id: TaskId) {
         let mut in_doubt = self.in_doubt.lock();
         if in_doubt.len() == IN_DOUBT_MAX {

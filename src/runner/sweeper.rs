@@ -1,5 +1,5 @@
-//! Looks after tasks whose owner died, tasks that are overdue, and tasks that this replica should
-//! carry and does not: after each heartbeat, beside it.
+//! The sweeper: after each heartbeat it looks after tasks whose owner died, tasks that are overdue, and
+//! tasks that this replica should carry and does not.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,51 +15,51 @@ use crate::mcp::error::Reason;
 use crate::store::StoreError;
 use crate::store::ledger::Loaded;
 use crate::task::id::{Fence, Incarnation, TaskId};
-use crate::task::machine::Event;
+use crate::task::machine::TaskEvent;
 use crate::task::state::Task;
 
-/// Once a lease is this replica's own index gone through, and no more often than this: it may name
-/// tens of thousands of tasks.
+/// The shortest pause between two looks through this replica's own index, which may name tens of thousands
+/// of tasks. A longer lease makes the pause longer.
 const RECONCILE: Duration = Duration::from_secs(15);
 
-/// Tasks of the due index looked at in one sweep; the rest wait for the next.
+/// The number of tasks of the due index that one sweep looks at; the rest wait for the next.
 const DUE_MAX: usize = 256;
 
-/// Offered tasks that nobody had room for stand before those that are overdue: a sweep looks at so
-/// many more at most.
+/// The most tasks that a sweep looks at beyond that. Offered tasks for which no replica had room stand before
+/// those that are overdue.
 const PASSED_MAX: usize = 1024;
 
-/// What a sweep remembers of those before it.
+/// What a sweep remembers of the sweeps before it.
 struct Memory {
-    /// When this replica's own index was gone through.
+    /// When the sweeper last went through this replica's own index.
     reconciled: Instant,
-    /// The lost owners that were told of.
+    /// The lost owners that were logged.
     known: BTreeSet<Incarnation>,
-    /// Tasks that stayed in the due index although they were looked at.
+    /// The number of tasks that stayed in the due index although a sweep looked at them.
     passed: usize,
-    /// Why a sweep did not go through.
+    /// The failures of sweeps.
     alarm: Alarm,
 }
 
-/// A task of an index, as its record stands.
-pub(super) enum Look {
+/// What an index entry leads to.
+pub(super) enum IndexedRecord {
     Record(Box<Loaded>),
     Gone,
-    /// No raincheck can read it: nothing can be done for its task.
+    /// No raincheck can read the record: nothing can be done for its task.
     Unreadable,
-    /// A newer raincheck looks after it.
+    /// A newer raincheck wrote the record, and looks after its task.
     Newer,
 }
 
 impl Runner {
-    /// Before the first call: what a dead process of the same store left behind.
+    /// Looks after what a dead process of the same store left behind, before the first call.
     pub(super) async fn first_sweep(self: &Arc<Self>) -> Result<(), StoreError> {
         self.first_beat().await?;
         self.recover_all(&mut BTreeSet::new()).await
     }
 
     pub(super) async fn sweep_until_halted(self: Arc<Self>) {
-        let mut beats = self.view.subscribe();
+        let mut beats = self.liveness.subscribe();
         let mut memory = Memory {
             reconciled: Instant::now(),
             known: BTreeSet::new(),
@@ -69,7 +69,7 @@ impl Runner {
         let work = async {
             while beats.changed().await.is_ok() {
                 if let Err(error) = self.sweep(&mut memory).await {
-                    // That the store is away is told by the heartbeat.
+                    // The heartbeat logs that the store is away.
                     let is_news = memory.alarm.fails(error.kind(), Instant::now());
                     if is_news && *self.store_answers.borrow() {
                         warn!(%error, "the store did not answer the sweeper");
@@ -78,13 +78,13 @@ impl Runner {
                 }
             }
         };
-        // Every step is one commit, or is found again by whoever sweeps next.
+        // Every step is one commit, or the next sweep of any replica finds it again.
         self.halt.run_until_cancelled(work).await;
     }
 
     async fn sweep(self: &Arc<Self>, memory: &mut Memory) -> Result<(), StoreError> {
-        // A part of the store may fail by itself (a slot of a cluster, a right that was taken away):
-        // what can be done beside it is done.
+        // A part of the store may fail by itself (a slot of a cluster, a right that was taken away). The
+        // other steps are done all the same.
         let mut swept = self.recover_all(&mut memory.known).await;
         swept = swept.and(self.settle_doubts().await);
         swept = swept.and(self.look_at_due(&mut memory.passed).await);
@@ -96,12 +96,12 @@ impl Runner {
         swept
     }
 
-    /// `known` are the lost owners that were told of before.
+    /// Recovers the tasks of every lost owner. `known` are the owners that were logged before.
     async fn recover_all(
         self: &Arc<Self>,
         known: &mut BTreeSet<Incarnation>,
     ) -> Result<(), StoreError> {
-        let dead = self.view().dead.clone();
+        let dead = self.liveness().dead.clone();
         known.retain(|owner| dead.iter().any(|dead| dead.incarnation == *owner));
         for dead in &dead {
             if known.insert(dead.incarnation.clone()) {
@@ -115,47 +115,48 @@ impl Runner {
         Ok(())
     }
 
-    /// A record that cannot be read concerns nobody but its own task: what else is to be done is
-    /// done all the same.
-    pub(super) async fn look(&self, id: TaskId) -> Result<Look, StoreError> {
+    /// Reads the record of an index entry. A record that cannot be read is no error: the sweep goes on with
+    /// the other tasks.
+    pub(super) async fn look(&self, id: TaskId) -> Result<IndexedRecord, StoreError> {
         match self.ledger.load(id).await {
-            Ok(Some(loaded)) => Ok(Look::Record(Box::new(loaded))),
-            Ok(None) => Ok(Look::Gone),
+            Ok(Some(loaded)) => Ok(IndexedRecord::Record(Box::new(loaded))),
+            Ok(None) => Ok(IndexedRecord::Gone),
             Err(StoreError::Newer) => {
                 debug!(task = ?id, "a record is left to newer replicas");
-                Ok(Look::Newer)
+                Ok(IndexedRecord::Newer)
             }
             Err(error @ StoreError::Corrupt(_)) => {
                 warn!(task = ?id, %error, "a task cannot be looked after; it stays until it expires");
-                Ok(Look::Unreadable)
+                Ok(IndexedRecord::Unreadable)
             }
             Err(error @ (StoreError::Unavailable(_) | StoreError::Full)) => Err(error),
         }
     }
 
-    /// Ends overdue tasks, owned or not, because an owner that is frozen ends nothing; claims those
-    /// that a draining replica offers. `passed` is how many stayed in the index at the last look.
+    /// Ends overdue tasks, owned or not, because an owner that is frozen ends nothing. Claims the tasks that a
+    /// draining replica offers. `passed` is the number of tasks that stayed in the index at the last sweep.
     async fn look_at_due(self: &Arc<Self>, passed: &mut usize) -> Result<(), StoreError> {
         let store = self.ledger.store();
         let limit = DUE_MAX + (*passed).min(PASSED_MAX);
         *passed = 0;
         for id in store.due(self.ledger.now_ms(), limit).await? {
             match self.look(id).await? {
-                Look::Record(loaded)
+                IndexedRecord::Record(loaded)
                     if loaded.task.is_offered() && !self.is_overdue(&loaded.task) =>
                 {
                     *passed += 1;
-                    // A replica that drains itself begins no calls, and may be the one that offers.
+                    // A replica that drains begins no calls; the offer may be its own.
                     if !self.draining.is_cancelled() {
                         self.dispatch_again(*loaded).await?;
                     }
                 }
-                Look::Record(loaded) => {
-                    self.settle(&loaded, Event::Tick, Reason::Deadline).await;
+                IndexedRecord::Record(loaded) => {
+                    self.settle(&loaded, TaskEvent::Tick, Reason::Deadline)
+                        .await;
                 }
-                Look::Newer => *passed += 1,
-                // At the head of the index it would keep others waiting.
-                Look::Gone | Look::Unreadable => store.forget(id, None).await?,
+                IndexedRecord::Newer => *passed += 1,
+                // At the head of the index the entry would keep others waiting.
+                IndexedRecord::Gone | IndexedRecord::Unreadable => store.forget(id, None).await?,
             }
         }
         Ok(())
@@ -175,14 +176,17 @@ impl Runner {
                 continue;
             }
             match self.look(id).await? {
-                Look::Record(loaded) if loaded.task.owner.as_ref() != Some(&self.incarnation) => {}
-                // Entered between the index and the record.
-                Look::Record(_) if self.carried.contains(id) => {}
-                // A drain left it to other replicas, which find it here or in the due index.
-                Look::Record(loaded) if loaded.task.released => {}
-                Look::Record(loaded) => self.abandon(&loaded, Reason::StoreLost).await,
-                Look::Newer => {}
-                Look::Gone | Look::Unreadable => store.forget(id, Some(&self.incarnation)).await?,
+                IndexedRecord::Record(loaded)
+                    if loaded.task.owner.as_ref() != Some(&self.incarnation) => {}
+                // The task was entered between the reads of the index and of the record.
+                IndexedRecord::Record(_) if self.carried.contains(id) => {}
+                // A drain left the task to other replicas, which find it here or in the due index.
+                IndexedRecord::Record(loaded) if loaded.task.released => {}
+                IndexedRecord::Record(loaded) => self.abandon(&loaded, Reason::StoreLost).await,
+                IndexedRecord::Newer => {}
+                IndexedRecord::Gone | IndexedRecord::Unreadable => {
+                    store.forget(id, Some(&self.incarnation)).await?;
+                }
             }
         }
         Ok(())
@@ -193,12 +197,12 @@ impl Runner {
         loop {
             let next = self.in_doubt.lock().front().copied();
             let Some(id) = next else { return Ok(()) };
-            // Under a claimed id another call may stand in the place of the one in doubt.
-            if let Look::Record(loaded) = self.look(id).await?
+            // Under a claimed id the record may be that of another call.
+            if let IndexedRecord::Record(loaded) = self.look(id).await?
                 && loaded.task.owner.as_ref() == Some(&self.incarnation)
                 && !self.carried.contains(id)
             {
-                let event = Event::Abandoned {
+                let event = TaskEvent::Abandoned {
                     fence: Fence(1),
                     failure: not_sent(Reason::StoreLost),
                 };

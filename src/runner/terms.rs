@@ -1,4 +1,4 @@
-//! How one client waits for a call: what it is told, after how long, in whose words.
+//! How one client waits for a call that has a record: what it is told, when, and in which words.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
-use super::call::{Announce, Call};
+use super::call::{Announce, CallSpec};
 use crate::mcp::version::Era;
 use crate::task::policy::{InputWhen, Plan};
 use crate::task::ticket::Ticket;
@@ -14,34 +14,35 @@ use crate::upstream::UpstreamError;
 
 /// How one client waits.
 #[derive(Debug)]
-pub(super) struct Terms {
-    /// After how long it is told of a task, and how; never, where it is held.
+pub(super) struct FollowTerms {
+    /// After how long the client is told of a task, and how; `None`: never.
     pub(super) announce: Option<(Duration, Announce)>,
-    /// A question before that is its own to answer.
+    /// Whether the client is asked before it is told of a task.
     pub(super) input: InputWhen,
-    /// Whose words it speaks. A legacy client is asked while it waits.
-    pub(super) face: Era,
+    /// The era of the client. A legacy client is asked while it waits.
+    pub(super) client_era: Era,
     pub(super) progress_token: Option<Box<RawValue>>,
-    /// What it declares. `None`: it made the call, and the server knows what it can be asked.
+    /// What the client declares. `None`: it made the call, and the server knows what it can be asked.
     pub(super) declared: Option<Arc<str>>,
-    /// It made the call, and hears what no record keeps.
+    /// Tells the client that made the call what no record keeps: that the server refused its
+    /// credentials.
     pub(super) unauthorized: Option<oneshot::Receiver<UpstreamError>>,
 }
 
-impl Terms {
+impl FollowTerms {
     /// For a client that is told the end or the next question, and never of a task.
     pub(super) fn held() -> Self {
         Self {
             announce: None,
             input: InputWhen::BeforeTask,
-            face: Era::Modern,
+            client_era: Era::Modern,
             progress_token: None,
             declared: None,
             unauthorized: None,
         }
     }
 
-    /// For a client that waits for so long, and then has a ticket.
+    /// For a client that waits for `patience`, and then has a ticket.
     pub(super) fn by_ticket(patience: Duration, ticket: Ticket) -> Self {
         Self {
             announce: Some((patience, Announce::Ticket(ticket))),
@@ -49,20 +50,16 @@ impl Terms {
         }
     }
 
-    pub(super) fn of(call: &Call, start_allowance: Duration) -> Self {
-        let grace = Duration::from_millis(call.rule.grace_window_ms);
-        let (after, input) = match call.plan {
-            Plan::Held | Plan::Refuse => (None, InputWhen::BeforeTask),
-            Plan::Auto { window_ms, input } => (Some(Duration::from_millis(window_ms)), input),
-            Plan::Always {
-                input: InputWhen::InTask,
-            } => (Some(Duration::ZERO), InputWhen::InTask),
-            Plan::Always { input } => (Some(grace + start_allowance), input),
+    pub(super) fn of(call: &CallSpec, start_allowance: Duration) -> Self {
+        let input = match call.plan {
+            Plan::Held | Plan::Refuse => InputWhen::BeforeTask,
+            Plan::Auto { input, .. } | Plan::Always { input } => input,
         };
+        let after = call.window(start_allowance);
         Self {
             announce: after.map(|after| (after, call.announce.clone())),
             input,
-            face: call.face,
+            client_era: call.client_era,
             progress_token: call.progress_token.clone(),
             declared: Some(Arc::clone(&call.outgoing.capabilities)),
             unauthorized: None,

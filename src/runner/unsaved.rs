@@ -1,10 +1,10 @@
-//! Results, and what servers ask, that wait in memory for a store that is away: bounded in all.
+//! The bound of what waits in memory for a store that is away: results, and questions of servers.
 
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// KiB that wait; beyond it a call fails with `store_lost` instead.
+/// The most KiB that wait. A call beyond that fails with `store_lost`.
 const KIB_MAX: usize = 256 * 1024;
 
 #[derive(Debug)]
@@ -15,7 +15,7 @@ impl Unsaved {
         Self(Arc::new(Semaphore::new(KIB_MAX)))
     }
 
-    /// Room for one of them while it waits; given back when dropped. `None`: there is none.
+    /// Takes room for a result or a round of questions, until it is dropped. `None`: there is none.
     pub(super) fn hold(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
         let kib = u32::try_from(bytes.div_ceil(1024)).ok()?;
         Arc::clone(&self.0).try_acquire_many_owned(kib).ok()

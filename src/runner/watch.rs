@@ -1,7 +1,7 @@
-//! Who wants to know when a task changes: dirty marks, never bodies.
+//! Watches: they tell that a task changed, by a dirty mark. They never carry the change itself.
 //!
-//! One follower reads the store's change log and marks; whoever watches reads the state itself
-//! when it can use it. Cost does not grow with the size of what changed.
+//! One task per process follows the store's change log and sets the marks. The component that watches
+//! reads the record itself, when it can use it: the cost does not grow with the size of the change.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, MutexGuard};
@@ -105,7 +105,7 @@ impl Watch {
         by_task.entry(id).or_default().push(Arc::clone(&self.marks));
     }
 
-    /// Of the tasks that it watches it goes on with these only.
+    /// Goes on with these of its tasks only.
     pub fn keep_only(&mut self, kept: &[TaskId]) {
         let kept: BTreeSet<TaskId> = kept.iter().copied().collect();
         for id in std::mem::take(&mut self.tasks) {
@@ -116,7 +116,7 @@ impl Watch {
         self.tasks = kept.into_iter().collect();
     }
 
-    /// Watches this task no more.
+    /// No longer watches this task.
     pub fn no_more(&mut self, id: TaskId) {
         self.tasks.retain(|task| *task != id);
         self.watches.remove(id, &self.marks);

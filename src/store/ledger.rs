@@ -17,7 +17,7 @@ use super::{Changes, Commit, Nonce, Store, Stored, Version, Write, record};
 use crate::clock::Clock;
 use crate::failpoint::{Point, hit};
 use crate::task::id::{Caller, Fence, Incarnation, TaskId};
-use crate::task::machine::{Effect, Event, Rejected, step};
+use crate::task::machine::{Effect, Rejected, TaskEvent, step};
 use crate::task::state::{Outcome, Payload, Task};
 
 /// Results up to this size are part of the record. Larger results have an entry of their own, so that
@@ -227,7 +227,7 @@ impl Ledger {
     pub async fn apply(
         &self,
         loaded: &Loaded,
-        event: Event,
+        event: TaskEvent,
     ) -> Result<(Loaded, Option<Effect>), NotApplied> {
         let mut current = loaded.clone();
         loop {
@@ -239,11 +239,11 @@ impl Ledger {
     }
 
     /// Applies the event unless another write came first. For events that may be lost, like progress.
-    pub async fn try_apply(&self, loaded: &Loaded, event: Event) -> Result<Tried, NotApplied> {
+    pub async fn try_apply(&self, loaded: &Loaded, event: TaskEvent) -> Result<Tried, NotApplied> {
         if loaded.read_only {
             return Err(NotApplied::Store(StoreError::Newer));
         }
-        let answers = matches!(event, Event::Answered { .. });
+        let answers = matches!(event, TaskEvent::Answered { .. });
         let decided = match step(&loaded.task, event, self.now_ms()) {
             Ok(decided) => decided,
             Err(why) => return Err(NotApplied::Rejected(why, Box::new(loaded.clone()))),

@@ -1,4 +1,4 @@
-//! The names that must not be swapped by mistake.
+//! Identifiers as types of their own, so that the compiler finds one in the place of another.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ impl TaskId {
         Self(Uuid::new_v4())
     }
 
-    /// Only the one spelling that was given out is a task id.
+    /// Accepts only the spelling that [`fmt::Display`] writes: one task has one id.
     pub fn parse(text: &str) -> Option<Self> {
         let id = Uuid::try_parse(text).ok()?;
         let mut buffer = Uuid::encode_buffer();
@@ -39,13 +39,13 @@ impl fmt::Display for TaskId {
 }
 
 impl fmt::Debug for TaskId {
-    /// A task id is a handle: logs get its first bytes, enough to find it again.
+    /// Writes the first bytes only: a task id is a handle, and logs must not hold one.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:08x}..", self.0.as_fields().0)
     }
 }
 
-/// To whom a task belongs: a keyed hash, so that the store never holds a credential.
+/// The owner of a task among the clients: a keyed hash, so that the store never holds a credential.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Caller([u8; 16]);
@@ -72,8 +72,9 @@ impl fmt::Debug for Caller {
 pub struct Incarnation(Box<str>);
 
 impl Incarnation {
-    /// `<replica>/<random>`: the replica is stable over restarts, the rest is not. With the newest
-    /// record format that it reads behind, where others must know: `<replica>/<random>/<format>`.
+    /// Makes `<replica>/<random>`. The name of the replica survives a restart, the random part does not.
+    /// [`Self::reading`] adds a third part, which tells other replicas the newest record format that this
+    /// one reads.
     pub fn new(replica: &str) -> Self {
         Self(format!("{replica}/{}", Uuid::new_v4().simple()).into())
     }
@@ -83,7 +84,7 @@ impl Incarnation {
         Self(format!("{}/{format}", self.0).into())
     }
 
-    /// The newest record format that it reads, where it says so.
+    /// The newest record format that this incarnation reads, if it says so.
     pub fn reads(&self) -> Option<u32> {
         self.0.splitn(3, '/').nth(2)?.parse().ok()
     }
@@ -97,12 +98,12 @@ impl Incarnation {
     }
 }
 
-/// Grows with each commit of a task; the first commit makes it 1.
+/// Counts the commits of a task, from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Revision(pub u64);
 
-/// Grows with each claim of a task and names its result, so that a late owner cannot replace its
-/// successor's.
+/// Counts the owners of a task, from 1. The fence names the entry of a result, so that a late owner cannot
+/// replace the result of its successor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Fence(pub u64);

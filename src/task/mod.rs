@@ -1,4 +1,5 @@
-//! THE RULES: the task machine, its policy, what is seen of it. Nothing here awaits.
+//! THE RULES: what a task is, what may happen to it, and what clients see of it. All of it is pure:
+//! nothing here awaits.
 
 pub mod id;
 pub mod machine;

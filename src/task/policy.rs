@@ -1,9 +1,9 @@
-//! Which calls become tasks, and on what terms: the operator's rules, checked and ready to ask.
+//! The operator's rules: which calls become tasks, when, and for how long.
 
 use globset::GlobSet;
 use serde::{Deserialize, Serialize};
 
-/// Poll intervals stop growing here: a client must still notice the end of a long task soon.
+/// The longest poll interval that age leads to: a client must still notice the end of a long task soon.
 const POLL_INTERVAL_CEILING_MS: u64 = 15_000;
 
 /// Whether the calls of a tool become tasks, for clients that declare Tasks.
@@ -17,7 +17,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// As it is spelled in the configuration.
+    /// The word for it in the configuration.
     pub fn word(self) -> &'static str {
         match self {
             Self::Always => "always",
@@ -37,7 +37,7 @@ pub enum InputWhen {
 }
 
 impl InputWhen {
-    /// As it is spelled in the configuration.
+    /// The word for it in the configuration.
     pub fn word(self) -> &'static str {
         match self {
             Self::InTask => "in_task",
@@ -46,21 +46,21 @@ impl InputWhen {
     }
 }
 
-/// What may be done for a call whose owner is lost.
+/// What another replica may do for a call whose owner is lost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnOwnerLost {
-    /// Its answer is fetched where the server lets another replica do that; it is never run again.
+    /// It fetches the answer, if the server lets it. It never runs the call again.
     #[default]
     Resume,
-    /// Resumed, or else run again: for tools that are safe to repeat.
+    /// It fetches the answer, or else runs the call again: for tools that are safe to repeat.
     Rerun,
-    /// It fails, and says that its effect is unknown.
+    /// It ends the call as failed, with the effect unknown.
     Fail,
 }
 
 impl OnOwnerLost {
-    /// As it is spelled in the configuration.
+    /// The word for it in the configuration.
     pub fn word(self) -> &'static str {
         match self {
             Self::Resume => "resume",
@@ -82,9 +82,9 @@ pub struct Limit {
 /// Which calls a rule's limit counts together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Concurrency {
-    /// Those of one tool, whatever others the rule is for.
+    /// The calls of each tool by themselves.
     EachTool(Limit),
-    /// Those of all tools that the `[[tools]]` entry matches.
+    /// The calls of all tools that the `[[tools]]` entry matches.
     Together(Limit),
 }
 
@@ -92,7 +92,7 @@ pub enum Concurrency {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     pub mode: Mode,
-    /// How long a plain answer is waited for before a task is made.
+    /// How long a call may stay unanswered before it becomes a task.
     pub grace_window_ms: u64,
     /// How long a client without Tasks waits on its call before it gets a ticket, where there are
     /// companion tools.
@@ -100,28 +100,28 @@ pub struct Rule {
     /// Clients that do not declare Tasks are refused.
     pub require_tasks: bool,
     pub input: InputWhen,
-    /// How long a finished task stays, at least.
+    /// The shortest time that a finished task stays.
     pub retention_ms: u64,
-    /// From creation to the end, waiting for answers included.
+    /// The longest time from creation to the end, waiting for answers included.
     pub max_duration_ms: u64,
     pub poll_interval_ms: u64,
-    /// How long a question waits for its answer; `None`: what is left of `max_duration_ms`.
+    /// The longest wait for the answer to a question; `None`: what is left of `max_duration_ms`.
     pub input_timeout_ms: Option<u64>,
     pub result_bytes_max: u64,
     pub on_owner_lost: OnOwnerLost,
-    /// `None`: as many as come.
+    /// How many calls run at once; `None`: no limit.
     pub concurrency: Option<Concurrency>,
-    /// Who waits for the answer, and asked for progress, hears that the call runs while the server
-    /// says nothing.
+    /// Tells a client that waits, and that asked for progress, that the call runs while the server says
+    /// nothing.
     pub heartbeat: bool,
-    /// How long after its end, or after its client went away, the identical call of the same caller
-    /// is still the same call. `None`: each call is one of its own.
+    /// An identical call of the same caller joins this call for so long after its end, or after its client
+    /// went away. `None`: no call joins another.
     pub attach_window_ms: Option<u64>,
 }
 
 impl Rule {
-    /// `ttlMs`, fixed at creation: a working task never expires, and a finished one stays at least
-    /// its retention.
+    /// `ttlMs`, fixed at creation: a working task never expires, and a finished one stays at least for its
+    /// retention.
     pub fn ttl_ms(&self) -> u64 {
         self.max_duration_ms.saturating_add(self.retention_ms)
     }
@@ -133,7 +133,7 @@ impl Rule {
 }
 
 impl Default for Rule {
-    /// What applies where the operator says nothing.
+    /// The rule of an operator who says nothing.
     fn default() -> Self {
         Self {
             mode: Mode::Auto,
@@ -154,8 +154,8 @@ impl Default for Rule {
     }
 }
 
-/// Grows with age, doubling from `base_ms` to 15 s, so that long tasks are polled less: always the
-/// largest doubling that the task is at least as old as. A base above 15 s stays as it is.
+/// The poll interval of a task of this age: the largest doubling of `base_ms` that is not longer than the
+/// age, up to 15 s. Clients poll long tasks less. A base above 15 s stays as it is.
 pub fn poll_interval_at(base_ms: u64, age_ms: u64) -> u64 {
     let ceiling = base_ms.max(POLL_INTERVAL_CEILING_MS);
     let mut interval = base_ms.max(1);
@@ -165,7 +165,7 @@ pub fn poll_interval_at(base_ms: u64, age_ms: u64) -> u64 {
     interval
 }
 
-/// The operator's rules: the first one whose globs match a tool's name, else the defaults.
+/// All rules: a tool has the first one whose globs match its name, or else the defaults.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
     defaults: Rule,
@@ -223,15 +223,15 @@ impl Rules {
 pub enum Plan {
     /// The tool runs as a task only, and this client cannot follow one.
     Refuse,
-    /// Kept open for the client until it is answered.
+    /// The client waits until the call is answered.
     Held,
-    /// Raced against the grace window.
+    /// The call becomes a task if it is not answered within the window.
     Auto { window_ms: u64, input: InputWhen },
-    /// A task from the start.
+    /// The call is a task from the start.
     Always { input: InputWhen },
 }
 
-/// Decides from what *this* request declares, never from what a session once said.
+/// The plan of a call, from what *this* request declares, never from what a session once said.
 pub fn plan(rule: &Rule, declares_tasks: bool, is_retry: bool) -> Plan {
     if !declares_tasks {
         return if rule.require_tasks {
@@ -240,8 +240,8 @@ pub fn plan(rule: &Rule, declares_tasks: bool, is_retry: bool) -> Plan {
             Plan::Held
         };
     }
-    // The retry brings the answers that the call was sent back for: from here on it is a task, and
-    // what the upstream still asks is asked in it.
+    // A retry brings the answers to questions before the task. From here on it is a task, and further
+    // questions are the task's.
     let input = if is_retry {
         InputWhen::InTask
     } else {
@@ -257,9 +257,8 @@ pub fn plan(rule: &Rule, declares_tasks: bool, is_retry: bool) -> Plan {
     }
 }
 
-/// The same for a client that follows tasks by companion tools only: what it would be held for
-/// becomes a task when its patience is over. What the upstream asks before that is asked as `input`
-/// says.
+/// The plan of a call whose client follows tasks by companion tools only: instead of waiting longer than
+/// `fallback_after_ms`, the client has a ticket. `input` says how the client is asked before that.
 pub fn with_companion(rule: &Rule, input: InputWhen) -> Plan {
     match (rule.require_tasks, rule.mode) {
         (true, _) => Plan::Refuse,

@@ -1,7 +1,7 @@
 //! What a task is: the record that every replica agrees on.
 //!
-//! A status is never stored: it follows from the outcome and the open questions, so that
-//! "input required, but nothing asked" cannot be written down.
+//! The record holds no status: the status follows from the outcome and the open questions, so that no
+//! record says "input required" without a question.
 
 use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -26,41 +26,44 @@ pub struct Task {
     pub name: Box<str>,
     pub created_ms: u64,
     pub updated_ms: u64,
-    /// The call is ended at this time, whatever it waits for.
+    /// Raincheck ends the call at this time, whatever the call waits for.
     pub deadline_ms: u64,
-    /// From creation to when the record may be forgotten. Fixed at creation.
+    /// The life of the record, from its creation. Fixed at creation.
     pub ttl_ms: u64,
     /// The shortest poll interval; what clients are told grows with the task's age.
     pub poll_interval_ms: u64,
     /// How long one question may stay unanswered; `None`: until the deadline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_timeout_ms: Option<u64>,
-    /// False for a call parked with a question before any client heard of a task.
+    /// Whether a client heard of the task. False for a call that is parked with a question before that.
     pub announced: bool,
-    /// Its caller can have it listed, once it is announced.
+    /// Whether the caller can have the task listed, once it is announced.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub listed: bool,
-    /// What becomes of the call when a client that waits for it goes away.
-    #[serde(default, skip_serializing_if = "WhenLeft::is_default")]
-    pub when_left: WhenLeft,
-    /// Digest of what the parked call was asked to do; a retry must ask the same.
+    #[serde(
+        rename = "when_left",
+        default,
+        skip_serializing_if = "OnDisconnect::is_default"
+    )]
+    pub on_disconnect: OnDisconnect,
+    /// The digest of the parked call; a retry must ask for the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
-    /// Who carries the call. Nobody while a modern call waits for answers.
+    /// The replica that carries the call. None while a modern call waits for answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<Incarnation>,
     pub fence: Fence,
-    /// Who can get at the server that runs it.
+    /// The replicas that reach the server of this call.
     #[serde(default, skip_serializing_if = "Reach::is_shared")]
     pub reach: Reach,
-    /// What may be done when the owner is lost. Decided at creation, so that every finder decides
+    /// What a finder may do when the owner is lost. Decided at creation, so that every finder decides
     /// alike.
     #[serde(default)]
     pub on_owner_lost: OnOwnerLost,
-    /// How often it was run again.
+    /// How often the call was run again.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub attempts: u32,
-    /// The owner left it to others in good order: nobody carries it, and whoever finds it may.
+    /// Whether the owner left the call to other replicas: no replica carries it, and any finder may.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub released: bool,
     pub leg: Leg,
@@ -70,8 +73,8 @@ pub struct Task {
     /// Rounds of questions of a modern server.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub round: u32,
-    /// Where the answer of a call under way can be had by somebody else, sealed: the session and
-    /// the last event of a legacy server's resumable stream.
+    /// The point from which another process can fetch the answer, sealed: the session and the last event
+    /// of a legacy server's resumable stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resume: Option<Box<str>>,
     /// A modern server's own state, private to raincheck.
@@ -87,7 +90,7 @@ pub struct Task {
     pub progress: Option<Progress>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
-    /// The task has ended, but the server was not told yet that nobody waits.
+    /// Whether the task has ended and the server still has to hear that no client waits.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub must_tell: bool,
 }
@@ -121,22 +124,24 @@ impl Status {
     }
 }
 
-/// What becomes of a call whose client goes away before it has its answer.
+/// What happens to a call when its client disconnects before it has its answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum WhenLeft {
-    /// Nobody can ask for it again (streamable-http, Cancellation).
+pub enum OnDisconnect {
+    /// The call is cancelled: no client can ask for it again (streamable-http, Cancellation).
     #[default]
-    Cancelled,
-    /// The same call again may come within so many milliseconds.
-    RunsFor(u64),
-    /// Its client has a key to come back with.
-    RunsOn,
+    #[serde(rename = "cancelled")]
+    Cancel,
+    /// The call runs on for so many milliseconds, in which the same call may come again.
+    #[serde(rename = "runs_for")]
+    KeepFor(u64),
+    /// The call runs on: its client has a key to come back with.
+    #[serde(rename = "runs_on")]
+    Keep,
 }
 
-impl WhenLeft {
+impl OnDisconnect {
     fn is_default(&self) -> bool {
-        *self == Self::Cancelled
+        *self == Self::Cancel
     }
 }
 
@@ -144,23 +149,23 @@ impl WhenLeft {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Leg {
-    /// Nothing is in flight: it waits for its turn. What was sent before has come to its end.
+    /// The leg waits for its turn. Nothing is in flight: earlier legs have come to their end.
     Queued,
-    /// The n-th dispatch was begun: the server may have run it.
+    /// The n-th dispatch was begun: the server may have run the call.
     Sent(u32),
-    /// Nothing is in flight: a modern server waits for the next dispatch with answers.
+    /// A modern server waits for the next dispatch, with answers. Nothing is in flight.
     Parked(u32),
 }
 
-/// Who can get at a task's server: resuming, answering and cancelling there need it, running the
-/// call again does not.
+/// The replicas that reach a task's server. To resume, answer or cancel the call a replica must reach it;
+/// to run the call again it need not.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reach {
     /// Every replica.
     #[default]
     Shared,
-    /// The replica of this id only: the server is its own, as in a sidecar.
+    /// Only the replica of this id: the server is its own, as in a sidecar.
     Instance(Box<str>),
 }
 
@@ -175,24 +180,24 @@ impl Reach {
 pub struct Question {
     /// Unique for the life of the task (tasks.md, Task Update Requests).
     pub key: Box<str>,
-    /// The server's own name for it: a modern input key, or a legacy JSON-RPC id as JSON. Empty
-    /// when the run that asked is over: the next run's names may be the same.
+    /// The server's own name for the question: a modern input key, or a legacy JSON-RPC id as JSON. Empty
+    /// when the run that asked is over: the next run may use the name again.
     pub origin: Box<str>,
     pub asked_ms: u64,
-    pub stage: Stage,
+    pub stage: QuestionStage,
 }
 
 /// How far a question has come.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Stage {
-    /// Waits for the client. The request as JSON: method and params.
+pub enum QuestionStage {
+    /// The question waits for the client. The request as JSON: method and params.
     Open(Box<RawValue>),
-    /// Answered by the client, not yet passed on.
+    /// The client answered; the server does not have the answer yet.
     Answered(Box<RawValue>),
-    /// Passed on; what was answered is remembered by digest only.
+    /// The server has the answer. The record keeps its digest only.
     Delivered(Digest),
-    /// The run that asked is over, and nobody waits for an answer.
+    /// The run that asked is over: no server waits for an answer.
     Withdrawn,
 }
 
@@ -209,7 +214,7 @@ impl Digest {
     pub fn of(parts: &[&str]) -> Self {
         let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
         for part in parts {
-            // The length first, so that no two lists of parts read the same.
+            // With the length first, no two lists of parts have the same bytes.
             context.update(&(part.len() as u64).to_le_bytes());
             context.update(part.as_bytes());
         }
@@ -247,7 +252,7 @@ impl Progress {
     }
 }
 
-/// Refuses a number that would be read back as `null`.
+/// Refuses a number that JSON does not have: it would be read back as `null`.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
 fn finite<S: Serializer>(number: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     if number.is_finite() {
@@ -280,7 +285,7 @@ pub enum Outcome {
 #[serde(rename_all = "snake_case")]
 pub enum Payload {
     Inline(Box<RawValue>),
-    /// In an entry of its own, named by the fence under which it was written.
+    /// In an entry of its own, which the fence of its writer names.
     Kept {
         fence: Fence,
         bytes: u64,
@@ -307,22 +312,26 @@ impl Task {
         self.questions
             .iter()
             .filter_map(|question| match &question.stage {
-                Stage::Open(request) => Some((question, &**request)),
-                Stage::Answered(_) | Stage::Delivered(_) | Stage::Withdrawn => None,
+                QuestionStage::Open(request) => Some((question, &**request)),
+                QuestionStage::Answered(_)
+                | QuestionStage::Delivered(_)
+                | QuestionStage::Withdrawn => None,
             })
     }
 
-    /// The answers that were not passed on yet.
+    /// The answers that the server does not have yet.
     pub fn undelivered(&self) -> impl Iterator<Item = (&Question, &RawValue)> {
         self.questions
             .iter()
             .filter_map(|question| match &question.stage {
-                Stage::Answered(answer) => Some((question, &**answer)),
-                Stage::Open(_) | Stage::Delivered(_) | Stage::Withdrawn => None,
+                QuestionStage::Answered(answer) => Some((question, &**answer)),
+                QuestionStage::Open(_) | QuestionStage::Delivered(_) | QuestionStage::Withdrawn => {
+                    None
+                }
             })
     }
 
-    /// When somebody must look at this task again; `None` once it has ended.
+    /// When a replica must look at this task again; `None` once it has ended.
     pub fn due_ms(&self) -> Option<u64> {
         if self.is_ended() {
             return None;
@@ -334,7 +343,7 @@ impl Task {
         Some(unanswered.min().unwrap_or(u64::MAX).min(self.deadline_ms))
     }
 
-    /// Left to others by its owner's drain before it was sent: any replica may claim it at once. A
+    /// Whether any replica may claim the task at once: its owner's drain left it before it was sent. A
     /// call that was sent waits until its owner has let go of the server.
     pub fn is_offered(&self) -> bool {
         self.released && self.leg == Leg::Queued && !self.is_ended()
@@ -351,7 +360,7 @@ impl Task {
         })
     }
 
-    /// When the record may be forgotten, with time to spare for skewed clocks; half a minute after
+    /// When the store may forget the record, with time to spare for skewed clocks. Half a minute after
     /// `ttlMs` nothing of a task is left.
     pub fn expires_ms(&self) -> u64 {
         self.created_ms
@@ -359,17 +368,17 @@ impl Task {
             .saturating_add(20_000)
     }
 
-    /// True once `ttlMs` has passed: to clients an unknown task.
+    /// Whether `ttlMs` has passed: to clients the task is unknown.
     pub fn is_expired(&self, now_ms: u64) -> bool {
         now_ms >= self.created_ms.saturating_add(self.ttl_ms)
     }
 
-    /// Somebody can still ask for its end: its client heard of it, or may come with the same call.
+    /// Whether a client can still ask for the end: it heard of the task, or may come with the same call.
     pub fn is_wanted(&self) -> bool {
-        self.announced || self.when_left != WhenLeft::Cancelled
+        self.announced || self.on_disconnect != OnDisconnect::Cancel
     }
 
-    /// In whose index the task must stand: whoever still has to do something about it.
+    /// The replica in whose index the task must stand: the one that still has to do something about it.
     pub fn indexed_for(&self) -> Option<&Incarnation> {
         if self.is_ended() && !self.must_tell {
             None
@@ -378,8 +387,8 @@ impl Task {
         }
     }
 
-    /// What raincheck may say of a call that it gives up: only a call that was never sent is known
-    /// not to have run.
+    /// The failure of a call that raincheck gives up: only a call that was never sent is known not to have
+    /// run.
     pub fn failure(&self, reason: Reason) -> Failure {
         let effect = match self.leg {
             Leg::Queued if self.round == 0 && self.attempts == 0 => SideEffect::None,
@@ -388,7 +397,7 @@ impl Task {
         Failure::new(reason, effect)
     }
 
-    /// Whether this caller may see the task: the same answer for foreign as for unknown.
+    /// Whether this caller may see the task. Clients hear the same of a foreign and of an unknown task.
     pub fn belongs_to(&self, caller: &Caller) -> bool {
         aws_lc_rs::constant_time::verify_slices_are_equal(self.caller.as_bytes(), caller.as_bytes())
             .is_ok()

@@ -1,6 +1,6 @@
 //! What a client without Tasks sees of a task: a ticket and how to follow it, as results of tools.
 //!
-//! The texts are read by models, so each says which tool to call next.
+//! Models read the texts, so each text says which tool to call next.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use crate::mcp::version::Era;
 
 /// The tools by which a ticket is followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tool {
+pub enum CompanionTool {
     Status,
     Result,
     Cancel,
     Answer,
 }
 
-impl Tool {
+impl CompanionTool {
     pub const ALL: [Self; 4] = [Self::Status, Self::Result, Self::Cancel, Self::Answer];
 
-    /// Its name, where the server has no tool of that name.
+    /// The name of the tool, if the server has no tool of that name.
     pub fn word(self) -> &'static str {
         match self {
             Self::Status => "task_status",
@@ -33,41 +33,45 @@ impl Tool {
     }
 }
 
-/// What the tools are called for one caller.
+/// The names of the tools for one caller.
 #[derive(Debug, Clone)]
-pub struct Names {
+pub struct CompanionNames {
     prefix: Arc<str>,
 }
 
-impl Names {
-    /// Without a prefix where none of the plain names is taken, else with it. `None`: those are
-    /// taken, too.
+impl CompanionNames {
+    /// The plain names, if none is taken, or else the names with the prefix. `None`: one of those is taken,
+    /// too.
     pub fn free(prefix: &Arc<str>, is_taken: impl Fn(&str) -> bool) -> Option<Self> {
         let plain = Self { prefix: "".into() };
         let prefixed = Self {
             prefix: Arc::clone(prefix),
         };
-        [plain, prefixed]
-            .into_iter()
-            .find(|names| !Tool::ALL.into_iter().any(|tool| is_taken(&names.of(tool))))
+        [plain, prefixed].into_iter().find(|names| {
+            !CompanionTool::ALL
+                .into_iter()
+                .any(|tool| is_taken(&names.of(tool)))
+        })
     }
 
-    pub fn of(&self, tool: Tool) -> String {
+    pub fn of(&self, tool: CompanionTool) -> String {
         [&self.prefix, tool.word()].concat()
     }
 
-    pub fn tool(&self, name: &str) -> Option<Tool> {
+    pub fn tool(&self, name: &str) -> Option<CompanionTool> {
         let word = name.strip_prefix(&*self.prefix)?;
-        Tool::ALL.into_iter().find(|tool| tool.word() == word)
+        CompanionTool::ALL
+            .into_iter()
+            .find(|tool| tool.word() == word)
     }
 }
 
-/// How a call is answered that became a task for a client without Tasks.
+/// The answer to a call that became a task for a client without Tasks.
 #[derive(Debug, Clone)]
 pub struct Ticket {
-    pub names: Names,
-    /// Whose words the client speaks.
-    pub face: Era,
+    pub names: CompanionNames,
+    /// The era of the client.
+    pub client_era: Era,
     /// The client takes an event on a stream, however large it is.
     pub takes_large_events: bool,
 }
@@ -84,16 +88,21 @@ pub struct Moment {
 impl Ticket {
     /// The answer to the call.
     pub fn issued(&self, task: &Task, now_ms: u64) -> String {
-        status(&self.names, self.face, task, Moment { now_ms, round: 1 })
+        status(
+            &self.names,
+            self.client_era,
+            task,
+            Moment { now_ms, round: 1 },
+        )
     }
 }
 
-/// How the task stands, and what to do next. Some clients show a model the text, others only what is
-/// structured, so both say everything.
-pub fn status(names: &Names, face: Era, task: &Task, at: Moment) -> String {
+/// The state of the task, and what to do next. Some clients show a model the text, others only the
+/// structured content, so both say everything.
+pub fn status(names: &CompanionNames, client_era: Era, task: &Task, at: Moment) -> String {
     let next = match task.status() {
-        Status::Working | Status::Completed | Status::Failed => Some(Tool::Result),
-        Status::InputRequired => Some(Tool::Answer),
+        Status::Working | Status::Completed | Status::Failed => Some(CompanionTool::Result),
+        Status::InputRequired => Some(CompanionTool::Answer),
         Status::Cancelled => None,
     };
     let next = next.map(|tool| names.of(tool));
@@ -124,10 +133,10 @@ pub fn status(names: &Names, face: Era, task: &Task, at: Moment) -> String {
         let params = request.get("params").map_or("{}", |params| params.get());
         let _ = write!(text, "\n{} ({method}): {params}", question.key);
     }
-    said(face, &text, Some(&out.end()), IsError::No)
+    said(client_era, &text, Some(&out.end()), IsError::No)
 }
 
-/// What a model must know to go on: the state, the ticket and the next call.
+/// The text for a model: the state, the ticket and the next call.
 fn words(task: &Task, next: Option<&str>, (age_s, round): (u64, u64)) -> String {
     let mut text = sentence(task).to_owned();
     if let Some(message) = &task.status_message {
@@ -155,9 +164,9 @@ fn words(task: &Task, next: Option<&str>, (age_s, round): (u64, u64)) -> String 
     text
 }
 
-/// What went wrong with a call of one of the tools, for the model.
-pub fn refusal(face: Era, text: &str) -> String {
-    said(face, text, None, IsError::Yes)
+/// Tells a model what went wrong with its call of a companion tool.
+pub fn refusal(client_era: Era, text: &str) -> String {
+    said(client_era, text, None, IsError::Yes)
 }
 
 fn sentence(task: &Task) -> &'static str {
@@ -177,11 +186,11 @@ enum IsError {
 }
 
 /// A `CallToolResult`.
-fn said(face: Era, text: &str, structured: Option<&str>, is_error: IsError) -> String {
+fn said(client_era: Era, text: &str, structured: Option<&str>, is_error: IsError) -> String {
     let mut content = Writer::with_capacity(text.len() + 48);
     content.str("type", "text").str("text", text);
     let mut out = Writer::with_capacity(text.len() + 256);
-    if face == Era::Modern {
+    if client_era == Era::Modern {
         out.str("resultType", "complete");
     }
     out.raw("content", &format!("[{}]", content.end()));
@@ -200,13 +209,17 @@ mod tests {
 
     #[test]
     fn names_never_clash() {
-        let names = |taken: &[&str]| Names::free(&"our_".into(), |name| taken.contains(&name));
+        let names =
+            |taken: &[&str]| CompanionNames::free(&"our_".into(), |name| taken.contains(&name));
         let plain = names(&["other"]).unwrap();
-        assert_eq!(plain.tool("task_status"), Some(Tool::Status));
+        assert_eq!(plain.tool("task_status"), Some(CompanionTool::Status));
         assert_eq!(plain.tool("our_task_status"), None);
         let prefixed = names(&["task_answer"]).unwrap();
         assert_eq!(prefixed.tool("task_status"), None);
-        assert_eq!(prefixed.tool("our_task_status"), Some(Tool::Status));
+        assert_eq!(
+            prefixed.tool("our_task_status"),
+            Some(CompanionTool::Status)
+        );
         assert_eq!(prefixed.tool("our_task_statu"), None);
         assert!(names(&["task_answer", "our_task_result"]).is_none());
     }

@@ -1,5 +1,5 @@
-//! What a client sees of a task, in the exact shapes that strict clients accept: integer `ttlMs`
-//! and `pollIntervalMs`, RFC 3339 dates, absent instead of null.
+//! A task as a client sees it, in the exact shapes that strict clients accept: integer `ttlMs` and
+//! `pollIntervalMs`, RFC 3339 dates, no `null`.
 
 use serde_json::value::RawValue;
 
@@ -15,7 +15,7 @@ pub fn create_result(task: &Task, now_ms: u64) -> String {
     out.end()
 }
 
-/// The result of `tasks/get`. `kept` is the result where the record only names it.
+/// The result of `tasks/get`. `kept` is the result of the call, if the record only names it.
 pub fn get_result(task: &Task, kept: Option<&str>, now_ms: u64) -> String {
     let mut out = Writer::with_capacity(512);
     out.str("resultType", "complete");
@@ -103,7 +103,8 @@ fn common(out: &mut Writer, task: &Task, now_ms: u64) {
     out.number("pollIntervalMs", poll_interval_ms(task, now_ms));
 }
 
-/// Grows as the task ages, and no more once it has ended: then every answer is the same.
+/// The poll interval: it grows as the task ages, and not after the end, so that every answer is the same
+/// then.
 pub(super) fn poll_interval_ms(task: &Task, now_ms: u64) -> u64 {
     let until_ms = match task.outcome {
         Some(_) => task.updated_ms,

@@ -1,8 +1,8 @@
-//! What a client of revision 2025-11-25 sees of a task: the record in the words of its `Task`.
+//! A task as a client of revision 2025-11-25 sees it: the record as that revision's `Task`.
 //!
-//! The status is the extension's, so that both dialects tell one story: a tool that says `isError`
-//! has completed. The old text calls that failed, but clients that hear `failed` do not fetch the
-//! result, and the tool's words would be lost on them.
+//! The status is that of the extension: a tool that says `isError` has completed. The text of 2025-11-25
+//! calls that failed, but clients that hear `failed` do not fetch the result, and would miss what the tool
+//! says.
 
 use super::id::TaskId;
 use super::state::Task;
@@ -11,7 +11,7 @@ use crate::mcp::input;
 use crate::mcp::json::Writer;
 use crate::mcp::tasks_2025;
 
-/// What the JSON-RPC ids of our questions begin with.
+/// The JSON-RPC ids of raincheck's questions begin with this.
 const QUESTION_IDS: &str = "raincheck/";
 
 /// The bare `Task`: the result of `tasks/get` and `tasks/cancel`, an entry of `tasks/list`, and the
@@ -35,8 +35,8 @@ pub fn questions(task: &Task) -> impl Iterator<Item = (&str, String)> {
     requests(task, Some(task.id.to_string()), None)
 }
 
-/// The same for a client that waits for the call and knows of no task: those that it can be asked,
-/// with the capabilities that it declares. `None`: it may be asked anything.
+/// The open questions as requests to a client that waits for the call and knows of no task: only those
+/// that the declared capabilities allow. `None`: the client may be asked anything.
 pub fn questions_of_call<'a>(
     task: &'a Task,
     declared: Option<&'a str>,
@@ -60,7 +60,7 @@ fn requests<'a>(
         })
 }
 
-/// The task and the key of the question that has this JSON-RPC id. `None`: it is none of ours.
+/// The task and the key of the question that has this JSON-RPC id. `None`: raincheck did not make the id.
 pub fn question_of(id: &str) -> Option<(TaskId, &str)> {
     let (task, key) = id.strip_prefix(QUESTION_IDS)?.split_once('/')?;
     Some((TaskId::parse(task)?, key))

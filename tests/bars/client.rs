@@ -88,10 +88,6 @@ impl Client {
         Self::of(self.address)
     }
 
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.address
-    }
-
     pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Heard {
         let params = json!({"name": tool, "arguments": arguments});
         self.ask("tools/call", Some(tool), params).await

@@ -11,9 +11,9 @@ use raincheck::store::Store;
 use raincheck::store::ledger::{Ledger, Loaded, NotApplied};
 use raincheck::store::patience::Patience;
 use raincheck::task::id::{Caller, Fence, Incarnation, TaskId};
-use raincheck::task::machine::{Effect, Event, OwnerEvent, Rejected, Takeover};
+use raincheck::task::machine::{Effect, OwnerEvent, Rejected, Takeover, TaskEvent};
 use raincheck::task::policy::OnOwnerLost;
-use raincheck::task::state::{self, Outcome, Payload, Progress, Reach, Stage};
+use raincheck::task::state::{self, Outcome, Payload, Progress, QuestionStage, Reach};
 use serde_json::value::RawValue;
 
 use crate::faulty::Faulty;
@@ -112,9 +112,9 @@ impl Subject {
         verdict
     }
 
-    async fn event(&self, task: usize, op: &Op) -> Event {
+    async fn event(&self, task: usize, op: &Op) -> TaskEvent {
         let now = &self.tasks[task].now.task;
-        let owner = |event| Event::Owner(now.fence, event);
+        let owner = |event| TaskEvent::Owner(now.fence, event);
         let ended = |outcome| {
             owner(OwnerEvent::Ended {
                 outcome,
@@ -122,7 +122,7 @@ impl Subject {
                 progress: None,
             })
         };
-        let claimed = |by: &usize, takeover| Event::Claimed {
+        let claimed = |by: &usize, takeover| TaskEvent::Claimed {
             fence: now.fence,
             by: self.replicas[*by].clone(),
             reach: Reach::Shared,
@@ -140,7 +140,7 @@ impl Subject {
                     .collect(),
                 request_state: Some("state".into()),
             }),
-            Op::Answer { which, by, waits } => Event::Answered {
+            Op::Answer { which, by, waits } => TaskEvent::Answered {
                 answers: self.keys(task, *which),
                 by: self.replicas[*by].clone(),
                 waits: *waits,
@@ -161,9 +161,9 @@ impl Subject {
             }),
             Op::Finish { large } => ended(Outcome::Completed(self.payload(now, *large).await)),
             Op::Fail => ended(Outcome::Failed(raw(r#"{"code":1,"message":"no"}"#))),
-            Op::Cancel => Event::Cancel { reason: None },
-            Op::Tick => Event::Tick,
-            Op::Announce => Event::Announced,
+            Op::Cancel => TaskEvent::Cancel { reason: None },
+            Op::Tick => TaskEvent::Tick,
+            Op::Announce => TaskEvent::Announced,
             Op::Resumable => owner(OwnerEvent::Resumable("sealed".into())),
             Op::Release => owner(OwnerEvent::Released),
             Op::Repeat => owner(OwnerEvent::Repeated),
@@ -171,12 +171,12 @@ impl Subject {
             Op::Dispatch { by } => claimed(by, Takeover::Dispatch),
             Op::Queue { by } => claimed(by, Takeover::Queue),
             Op::Turn => owner(OwnerEvent::Dispatched),
-            Op::Abandon => Event::Abandoned {
+            Op::Abandon => TaskEvent::Abandoned {
                 fence: now.fence,
                 failure: Failure::new(Reason::OwnerLost, SideEffect::Unknown),
             },
             Op::Told => owner(OwnerEvent::Told),
-            Op::Late => Event::Owner(Fence(now.fence.0 - 1), OwnerEvent::Released),
+            Op::Late => TaskEvent::Owner(Fence(now.fence.0 - 1), OwnerEvent::Released),
         }
     }
 
@@ -205,7 +205,7 @@ impl Subject {
             let of_stage = now
                 .questions
                 .iter()
-                .filter(move |q| matches!(q.stage, Stage::Open(_)) == open);
+                .filter(move |q| matches!(q.stage, QuestionStage::Open(_)) == open);
             of_stage.map(|q| q.key.clone())
         };
         let keys: Vec<Box<str>> = match which {
@@ -233,7 +233,7 @@ impl Subject {
             input_timeout_ms: None,
             announced,
             listed: false,
-            when_left: state::WhenLeft::Cancelled,
+            on_disconnect: state::OnDisconnect::Cancel,
             digest: None,
             owner: Some(self.replicas[0].clone()),
             fence: Fence(1),
@@ -371,12 +371,12 @@ fn same(real: &Loaded, expected: &reference::Task) {
     }
 }
 
-fn stage(stage: &Stage) -> reference::Stage {
+fn stage(stage: &QuestionStage) -> reference::Stage {
     match stage {
-        Stage::Open(_) => reference::Stage::Open,
-        Stage::Answered(_) => reference::Stage::Answered,
-        Stage::Delivered(_) => reference::Stage::Delivered,
-        Stage::Withdrawn => reference::Stage::Withdrawn,
+        QuestionStage::Open(_) => reference::Stage::Open,
+        QuestionStage::Answered(_) => reference::Stage::Answered,
+        QuestionStage::Delivered(_) => reference::Stage::Delivered,
+        QuestionStage::Withdrawn => reference::Stage::Withdrawn,
     }
 }
 

@@ -192,7 +192,7 @@ async fn a_store_that_was_full_before_the_stop_costs_no_call() {
     primed(&mut stream).await;
     let second = steps(&mut stream, 1..=2).await;
     allow_bytes(&pair.redis, 1);
-    let failed = "the store did not take what a held call said";
+    let failed = "the store did not take the events of a resumable call";
     pair.a.until_said(failed, 1).await;
     allow_bytes(&pair.redis, 0);
     assert!(pair.a.stop().await.success());

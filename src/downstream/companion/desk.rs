@@ -2,75 +2,53 @@
 
 use std::sync::Arc;
 
-use hyper::HeaderMap;
-use hyper::header::HeaderValue;
-
 use super::state::Companion;
-use crate::downstream::patience;
+use crate::downstream::inbound::requester::Requester;
 use crate::downstream::proxy::Shared;
-use crate::downstream::tools::{Known, TOOLS_PATIENCE};
+use crate::downstream::tools::{self, Known};
 use crate::mcp::tools::Tools;
 use crate::mcp::version::Era;
 use crate::runner::Announce;
-use crate::task::id::Caller;
 use crate::task::policy::{InputWhen, Plan, Rule, with_companion};
-use crate::task::ticket::{Names, Ticket, Tool};
+use crate::task::ticket::{CompanionNames, CompanionTool, Ticket};
 
 /// Where one caller's tickets are taken.
 pub(in crate::downstream) struct Desk<'a> {
     pub(super) front: &'a Shared,
     pub(super) companion: &'a Companion,
-    pub(super) who: Who,
-    pub(super) names: Names,
+    pub(super) by: &'a Requester,
+    pub(super) names: CompanionNames,
     tools: Option<Arc<Tools>>,
 }
 
-/// A caller, and how it is spoken to.
-#[derive(Clone)]
-pub(in crate::downstream) struct Who {
-    pub(in crate::downstream) caller: Caller,
-    pub(in crate::downstream) credentials: Option<HeaderValue>,
-    pub(in crate::downstream) capabilities: Arc<str>,
-    /// Whose words it speaks.
-    pub(in crate::downstream) face: Era,
-}
-
-impl Who {
-    /// The server's tools, as this caller may see them. `None`: the list cannot be had now.
-    pub(in crate::downstream) async fn tools(&self, front: &Shared) -> Option<Arc<Tools>> {
-        let listed = front.upstream.tools(
-            *self.caller.as_bytes(),
-            self.credentials.clone(),
-            Arc::clone(&self.capabilities),
-        );
-        let listed = tokio::time::timeout(TOOLS_PATIENCE, listed).await;
-        listed.ok().and_then(Result::ok)
-    }
-}
-
 impl<'a> Desk<'a> {
-    /// `None`: there is none, or the server has tools of all our names.
-    pub(in crate::downstream) async fn open(front: &'a Shared, who: Who) -> Option<Self> {
+    /// For a client that can be asked what its capabilities say. `None`: there are no companion tools, or the
+    /// server has tools of all our names.
+    pub(in crate::downstream) async fn open(
+        front: &'a Shared,
+        by: &'a Requester,
+        capabilities: &str,
+    ) -> Option<Self> {
         let companion = front.companion.as_ref()?;
         // Without the list, neither raincheck nor the client can know of a name that clashes.
-        let tools = who.tools(front).await;
+        let tools = tools::listed(front, by, capabilities).await;
         let is_taken = |name: &str| {
             tools
                 .as_ref()
                 .is_some_and(|tools| tools.get(name).is_some())
         };
-        let names = Names::free(&companion.prefix, is_taken)?;
+        let names = CompanionNames::free(&companion.prefix, is_taken)?;
         Some(Self {
             front,
             companion,
-            who,
+            by,
             names,
             tools,
         })
     }
 
     /// The tool of ours that has this name.
-    pub(in crate::downstream) fn tool(&self, name: &str) -> Option<Tool> {
+    pub(in crate::downstream) fn tool(&self, name: &str) -> Option<CompanionTool> {
         self.names.tool(name)
     }
 
@@ -84,7 +62,7 @@ impl<'a> Desk<'a> {
     pub(in crate::downstream) fn plan(&self, rule: &Rule) -> Plan {
         with_companion(
             rule,
-            match self.who.face {
+            match self.by.era {
                 // Its client answers by coming back.
                 Era::Modern => InputWhen::BeforeTask,
                 Era::Legacy => InputWhen::InTask,
@@ -92,12 +70,12 @@ impl<'a> Desk<'a> {
         )
     }
 
-    /// How its client, whose request has these headers, hears that it became a task.
-    pub(in crate::downstream) fn announce(&self, headers: &HeaderMap) -> Announce {
+    /// How the client hears that its call became a task.
+    pub(in crate::downstream) fn announce(&self) -> Announce {
         Announce::Ticket(Ticket {
             names: self.names.clone(),
-            face: self.who.face,
-            takes_large_events: patience::takes_large_events(headers),
+            client_era: self.by.era,
+            takes_large_events: self.by.takes_large_events,
         })
     }
 }

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use super::schema::or_ticket;
 use crate::mcp::json::{Object, Writer, place_of, raw, set};
-use crate::task::ticket::{Names, Tool};
+use crate::task::ticket::{CompanionNames, CompanionTool};
 
 const TICKET: &str =
     r#"{"type":"string","description":"The ticket that the call was answered with."}"#;
@@ -63,14 +63,18 @@ fn admitting_ticket(tool: &RawValue, may_be_ticket: impl Fn(&str) -> bool) -> Op
 
 /// The page with our tools behind the server's. `None`: it is no list of tools. A call of ours waits
 /// for at most `wait_max`.
-pub(super) fn with(page: &RawValue, names: &Names, wait_max: Duration) -> Option<Box<RawValue>> {
+pub(super) fn with(
+    page: &RawValue,
+    names: &CompanionNames,
+    wait_max: Duration,
+) -> Option<Box<RawValue>> {
     let tools = Object::parse(page.get()).ok()?.get("tools")?.get();
     let theirs = tools.strip_prefix('[')?.strip_suffix(']')?;
     let mut all = String::with_capacity(tools.len() + 2048);
     all.push('[');
     all.push_str(theirs);
     let mut is_first = theirs.trim_ascii().is_empty();
-    for tool in Tool::ALL {
+    for tool in CompanionTool::ALL {
         if !std::mem::take(&mut is_first) {
             all.push(',');
         }
@@ -80,21 +84,21 @@ pub(super) fn with(page: &RawValue, names: &Names, wait_max: Duration) -> Option
     set(page.get(), "tools", &all).and_then(raw).ok()
 }
 
-fn definition(tool: Tool, name: &str, wait_max: Duration) -> String {
+fn definition(tool: CompanionTool, name: &str, wait_max: Duration) -> String {
     let (description, annotations) = match tool {
-        Tool::Status => (
+        CompanionTool::Status => (
             "How a call that was answered with a ticket stands, as soon as there is news.",
             r#"{"readOnlyHint":true,"openWorldHint":false}"#,
         ),
-        Tool::Result => (
+        CompanionTool::Result => (
             "Waits for the result of a call that was answered with a ticket, as the tool gives it.",
             r#"{"readOnlyHint":true,"openWorldHint":false}"#,
         ),
-        Tool::Cancel => (
+        CompanionTool::Cancel => (
             "Cancels a call that was answered with a ticket.",
             r#"{"readOnlyHint":false,"destructiveHint":true,"idempotentHint":true,"openWorldHint":false}"#,
         ),
-        Tool::Answer => (
+        CompanionTool::Answer => (
             "Answers a question of a call that was answered with a ticket.",
             r#"{"readOnlyHint":false,"destructiveHint":false,"openWorldHint":false}"#,
         ),
@@ -107,18 +111,18 @@ fn definition(tool: Tool, name: &str, wait_max: Duration) -> String {
     out.end()
 }
 
-fn schema(tool: Tool, wait_max: Duration) -> String {
+fn schema(tool: CompanionTool, wait_max: Duration) -> String {
     let mut properties = Writer::object();
     properties.raw("ticket", TICKET);
     let required = match tool {
-        Tool::Status | Tool::Result => {
+        CompanionTool::Status | CompanionTool::Result => {
             properties
                 .raw("round", ROUND)
                 .raw("wait_seconds", &wait(wait_max));
             r#"["ticket"]"#
         }
-        Tool::Cancel => r#"["ticket"]"#,
-        Tool::Answer => {
+        CompanionTool::Cancel => r#"["ticket"]"#,
+        CompanionTool::Answer => {
             properties
                 .raw("key", KEY)
                 .raw("action", ACTION)
@@ -156,8 +160,8 @@ mod tests {
         raw(text.to_owned()).unwrap()
     }
 
-    fn names() -> Names {
-        Names::free(&"our_".into(), |_| false).unwrap()
+    fn names() -> CompanionNames {
+        CompanionNames::free(&"our_".into(), |_| false).unwrap()
     }
 
     #[test]

@@ -3,25 +3,20 @@
 //!
 //! Requests that declare tasks never meet them. Where they are switched off nothing is read for them.
 
-use hyper::header::HeaderValue;
 use hyper::{HeaderMap, Response};
 use serde_json::value::RawValue;
 
-use super::accept::accepts_events;
 use super::body::Body;
 use super::call::{self, Asked};
+use super::inbound::requester::Requester;
 use super::intercept::Modern;
-use super::legacy::words::Request as LegacyRequest;
-use super::patience;
+use super::outbound::response::Rpc;
 use super::proxy::{Front, Shared};
-use super::reply::Rpc;
 use crate::mcp::request::Request;
 use crate::mcp::tools::Tools;
-use crate::mcp::version::Era;
-use crate::runner::seat::{Answer, Client, Reply};
-use crate::task::id::Caller;
+use crate::runner::responder::{CallAnswer, Reply, Subscriber};
 use crate::task::policy::{InputWhen, Plan, Rule, with_companion};
-use crate::task::ticket::{Names, Tool};
+use crate::task::ticket::{CompanionNames, CompanionTool};
 
 mod answers;
 pub(super) mod desk;
@@ -32,19 +27,18 @@ pub(super) mod state;
 
 pub use state::Companion;
 
-use desk::{Desk, Who};
+use desk::Desk;
 
 /// Where a modern client's calls are concerned. `None`: it follows tasks itself, or there is none.
 pub(super) async fn desk<'a>(
     front: &'a Shared,
     modern: &Modern<'_>,
-    caller: Caller,
-    credentials: Option<&HeaderValue>,
+    by: &'a Requester,
 ) -> Option<Desk<'a>> {
     if !is_for(front, modern, "tools/call") {
         return None;
     }
-    Desk::open(front, who(modern, caller, credentials.cloned())).await
+    Desk::open(front, by, modern.meta.capabilities.get()).await
 }
 
 /// Whether the answer to this request has our tools in it.
@@ -56,19 +50,10 @@ fn is_for(front: &Front, modern: &Modern<'_>, method: &str) -> bool {
     front.companion.is_some() && modern.request.method == method && !modern.meta.declares_tasks
 }
 
-fn who(modern: &Modern<'_>, caller: Caller, credentials: Option<HeaderValue>) -> Who {
-    Who {
-        caller,
-        credentials,
-        capabilities: modern.meta.capabilities.get().into(),
-        face: Era::Modern,
-    }
-}
-
 /// A modern client calls one of our tools.
 pub(super) async fn call(
     desk: &Desk<'_>,
-    tool: Tool,
+    tool: CompanionTool,
     request: &Request<'_>,
     headers: &HeaderMap,
 ) -> Response<Body> {
@@ -76,7 +61,7 @@ pub(super) async fn call(
         tool,
         id: request.id,
         arguments: request.params.get("arguments"),
-        streams: patience::takes_large_events(headers),
+        streams: desk.by.takes_large_events,
         headers,
         words: Rpc::answer,
     };
@@ -86,15 +71,15 @@ pub(super) async fn call(
 /// A legacy client does.
 pub(super) async fn legacy_call(
     desk: &Desk<'_>,
-    tool: Tool,
-    request: &LegacyRequest<'_>,
+    tool: CompanionTool,
+    request: &Request<'_>,
     headers: &HeaderMap,
 ) -> Response<Body> {
     let asked = respond::Asked {
         tool,
         id: request.id,
         arguments: request.params.get("arguments"),
-        streams: accepts_events(headers) && patience::takes_large_events(headers),
+        streams: desk.by.reads_events && desk.by.takes_large_events,
         headers,
         words: |id, answer| Rpc::legacy_answer(id, answer).on_session(),
     };
@@ -109,12 +94,12 @@ pub(super) async fn list(front: &Shared, asked: &Asked<'_>, rule: Rule) -> Respo
         Err(refused) => return refused,
     };
     let answer = match answer {
-        Answer::Result(result) => {
+        CallAnswer::Result(result) => {
             let is_whole = !asked.modern.request.params.contains("cursor");
-            let who = who(asked.modern, asked.caller, asked.credentials.clone());
-            Answer::Result(with_ours(front, who, result, is_whole).await)
+            let capabilities = asked.modern.meta.capabilities.get();
+            CallAnswer::Result(with_ours(front, asked.by, capabilities, result, is_whole).await)
         }
-        Answer::Error(_) | Answer::Failed(_) | Answer::StoreUnavailable(_) => answer,
+        CallAnswer::Error(_) | CallAnswer::Failed(_) | CallAnswer::StoreUnavailable(_) => answer,
     };
     Rpc::answer(id, answer).guarded(Some(client.into_guard()))
 }
@@ -124,7 +109,7 @@ pub(super) async fn listed(
     front: &Shared,
     asked: &Asked<'_>,
     rule: Rule,
-) -> Result<(Answer, Client), Response<Body>> {
+) -> Result<(CallAnswer, Subscriber), Response<Body>> {
     let id = asked.modern.request.id.get();
     let mut client = call::begin(front, asked, Plan::Held, rule)
         .map_err(|refused| Rpc::not_begun(id, refused.reason()).into_response())?;
@@ -135,7 +120,7 @@ pub(super) async fn listed(
 }
 
 /// The answer alone.
-async fn answer_of(client: &mut Client) -> Option<Answer> {
+async fn answer_of(client: &mut Subscriber) -> Option<CallAnswer> {
     loop {
         match client.next().await? {
             Reply::Relay(_) => {}
@@ -148,7 +133,8 @@ async fn answer_of(client: &mut Client) -> Option<Answer> {
 /// one. `is_first`: it may be the only one.
 pub(super) async fn with_ours(
     front: &Shared,
-    who: Who,
+    by: &Requester,
+    capabilities: &str,
     page: Box<RawValue>,
     is_first: bool,
 ) -> Box<RawValue> {
@@ -167,11 +153,13 @@ pub(super) async fn with_ours(
         // All that there is to clash with is here.
         let mut tools = Tools::default();
         match tools.add_page(&page) {
-            Ok(_) => Names::free(&companion.prefix, |name| tools.get(name).is_some()),
+            Ok(_) => CompanionNames::free(&companion.prefix, |name| tools.get(name).is_some()),
             Err(_) => None,
         }
     } else {
-        Desk::open(front, who).await.map(|desk| desk.names)
+        Desk::open(front, by, capabilities)
+            .await
+            .map(|desk| desk.names)
     };
     let edited = names.and_then(|names| list::with(&page, &names, companion.wait_max));
     edited.unwrap_or(page)

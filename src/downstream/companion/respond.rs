@@ -5,28 +5,28 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use futures_util::stream::{self, StreamExt as _};
 use hyper::{HeaderMap, Response};
 use serde_json::value::RawValue;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use super::super::body::Body;
-use super::super::keep_alive::keep_alive;
-use super::super::patience;
+use super::super::inbound::requester::Requester;
+use super::super::outbound::patience;
+use super::super::outbound::response::Rpc;
+use super::super::outbound::stream::respond;
 use super::super::proxy::Shared;
-use super::super::reply::{self, Rpc};
 use super::super::tasks::service::{CallerTasks, CancelOutcome, TaskError};
 use super::answers;
-use super::desk::{Desk, Who};
+use super::desk::Desk;
 use crate::mcp::error::SideEffect;
 use crate::mcp::json::{Object, raw};
+use crate::mcp::result;
 use crate::mcp::version::Era;
-use crate::mcp::{result, sse};
-use crate::runner::seat::Answer;
+use crate::runner::responder::CallAnswer;
 use crate::store::ledger::Loaded;
 use crate::task::id::TaskId;
 use crate::task::state::{Outcome, Payload, Status, Task};
-use crate::task::ticket::{self, Moment, Names, Tool};
+use crate::task::ticket::{self, CompanionNames, CompanionTool, Moment};
 use crate::upstream::{Forwarded, UpstreamError};
 
 const NO_TICKET: Refused = Refused::Said(Cow::Borrowed(
@@ -68,27 +68,27 @@ impl Refused {
 
 /// A call of one of our tools, and how it is answered.
 pub(in super::super) struct Asked<'a> {
-    pub(in super::super) tool: Tool,
+    pub(in super::super) tool: CompanionTool,
     pub(in super::super) id: &'a RawValue,
     pub(in super::super) arguments: Option<&'a RawValue>,
     /// The client reads event streams, whatever they carry.
     pub(in super::super) streams: bool,
     pub(in super::super) headers: &'a HeaderMap,
-    pub(in super::super) words: fn(&str, Answer) -> Rpc,
+    pub(in super::super) words: fn(&str, CallAnswer) -> Rpc,
 }
 
 impl Desk<'_> {
-    /// Answers with one JSON body where the answer comes soon, else with a stream: nothing on the way
-    /// to a client that waits long must take the connection for a dead one. Dropped before it
-    /// resolves, what was committed stays.
+    /// Calls one of the companion tools. Dropped before it resolves, what was committed stays.
     pub(in super::super) async fn respond(&self, asked: Asked<'_>) -> Response<Body> {
         let clerk = Clerk {
             front: Shared::clone(self.front),
-            who: self.who.clone(),
+            by: self.by.clone(),
             names: self.names.clone(),
             from: match asked.tool {
-                Tool::Answer => self.front.forwarded(asked.headers),
-                Tool::Status | Tool::Result | Tool::Cancel => Forwarded::default(),
+                CompanionTool::Answer => self.front.forwarded(self.by, asked.headers),
+                CompanionTool::Status | CompanionTool::Result | CompanionTool::Cancel => {
+                    Forwarded::default()
+                }
             },
             wait_max: if asked.streams {
                 self.companion.wait_max
@@ -102,22 +102,10 @@ impl Desk<'_> {
             let answer = clerk.answer(tool, arguments.as_deref()).await;
             words(id.get(), answer)
         };
-        let mut answering = answering.boxed();
-        if !asked.streams {
-            return answering.await.into_response();
-        }
-        if let Ok(rpc) = timeout(patience::MODERN, &mut answering).await {
-            return rpc.into_response();
-        }
-        let events = stream::unfold((Some(answering), keep_alive()), |state| async {
-            let (answering, mut beat) = state;
-            let mut answering = answering?;
-            tokio::select! {
-                rpc = &mut answering => Some((sse::event(&rpc.json), (None, beat))),
-                _ = beat.tick() => Some((sse::COMMENT, (Some(answering), beat))),
-            }
-        });
-        reply::event_stream(Body::Events(events.boxed()))
+        // A client that waits long gets a stream with comments, so that nothing on the way takes the connection
+        // for a dead one.
+        let patience = asked.streams.then_some(patience::MODERN);
+        respond(answering.boxed(), patience, None).await
     }
 }
 
@@ -127,38 +115,42 @@ const SILENT_WAIT_MAX: Duration = Duration::from_secs(30);
 /// Answers for one caller.
 struct Clerk {
     front: Shared,
-    who: Who,
-    names: Names,
+    by: Requester,
+    names: CompanionNames,
     /// For the next leg of a call whose question is answered.
     from: Forwarded,
     wait_max: Duration,
 }
 
 impl Clerk {
-    async fn answer(&self, tool: Tool, arguments: Option<&RawValue>) -> Answer {
+    async fn answer(&self, tool: CompanionTool, arguments: Option<&RawValue>) -> CallAnswer {
         let arguments = arguments.and_then(|raw| Object::parse(raw.get()).ok());
         let answered = Box::pin(self.take(tool, &arguments.unwrap_or_default())).await;
         let text = match answered {
             Ok(answer) => return answer,
-            Err(refused) => ticket::refusal(self.who.face, refused.text()),
+            Err(refused) => ticket::refusal(self.by.era, refused.text()),
         };
         answer_of(text)
     }
 
-    async fn take(&self, tool: Tool, arguments: &Object<'_>) -> Result<Answer, Refused> {
+    async fn take(
+        &self,
+        tool: CompanionTool,
+        arguments: &Object<'_>,
+    ) -> Result<CallAnswer, Refused> {
         let ticket = arguments.get_str("ticket").ok_or(NO_TICKET)?;
         let id = TaskId::parse(ticket.trim()).ok_or(TaskError::Unknown)?;
         let task = match tool {
-            Tool::Status => self.wait(id, arguments).await?.task,
-            Tool::Result => {
+            CompanionTool::Status => self.wait(id, arguments).await?.task,
+            CompanionTool::Result => {
                 let found = self.wait(id, arguments).await?;
                 if let Some(outcome) = &found.task.outcome {
                     return self.result(&found.task, outcome).await;
                 }
                 found.task
             }
-            Tool::Cancel => self.cancel(id).await?,
-            Tool::Answer => self.pass_answer(id, arguments).await?,
+            CompanionTool::Cancel => self.cancel(id).await?,
+            CompanionTool::Answer => self.pass_answer(id, arguments).await?,
         };
         let at = Moment {
             now_ms: self.front.runner.ledger().now_ms(),
@@ -166,14 +158,14 @@ impl Clerk {
         };
         Ok(answer_of(ticket::status(
             &self.names,
-            self.who.face,
+            self.by.era,
             &task,
             at,
         )))
     }
 
     fn tasks(&self) -> CallerTasks<'_> {
-        self.front.tasks_of(&self.who.caller)
+        self.front.tasks_of(&self.by.caller)
     }
 
     /// The task as soon as there is something to tell: it has ended or asks, the wait is over, or
@@ -195,7 +187,7 @@ impl Clerk {
     }
 
     /// What the tool gave, as if it had been waited for.
-    async fn result(&self, task: &Task, outcome: &Outcome) -> Result<Answer, Refused> {
+    async fn result(&self, task: &Task, outcome: &Outcome) -> Result<CallAnswer, Refused> {
         let result = match outcome {
             Outcome::Completed(Payload::Inline(result)) => result.clone(),
             Outcome::Completed(Payload::Kept { .. }) => {
@@ -206,7 +198,7 @@ impl Clerk {
                 kept.ok_or(TaskError::StoreUnavailable)?
             }
             Outcome::Failed(error) => {
-                return Ok(Answer::Error(UpstreamError {
+                return Ok(CallAnswer::Error(UpstreamError {
                     error: error.clone(),
                     status: 200,
                     www_authenticate: None,
@@ -215,10 +207,10 @@ impl Clerk {
             Outcome::Cancelled => return Err(Refused::Said("The call was cancelled.".into())),
         };
         let upstream = &self.front.upstream;
-        let fit = match (self.who.face, upstream.known_era()) {
+        let fit = match (self.by.era, upstream.known_era()) {
             (Era::Legacy, _) => result::for_legacy(result.get()).and_then(raw),
             (Era::Modern, Some(Era::Legacy)) => {
-                let known = upstream.last_discovered(*self.who.caller.as_bytes());
+                let known = upstream.last_discovered(*self.by.caller.as_bytes());
                 let info = known
                     .as_ref()
                     .and_then(|known| known.server_info.as_deref());
@@ -226,7 +218,7 @@ impl Clerk {
             }
             (Era::Modern, Some(Era::Modern) | None) => Ok(result.clone()),
         };
-        Ok(Answer::Result(fit.unwrap_or(result)))
+        Ok(CallAnswer::Result(fit.unwrap_or(result)))
     }
 
     async fn cancel(&self, id: TaskId) -> Result<Task, Refused> {
@@ -257,9 +249,9 @@ fn round_of(arguments: &Object<'_>) -> u64 {
     round.and_then(|raw| raw.get().parse().ok()).unwrap_or(1)
 }
 
-fn answer_of(text: String) -> Answer {
+fn answer_of(text: String) -> CallAnswer {
     raw(text).map_or(
-        Answer::StoreUnavailable(SideEffect::Unknown),
-        Answer::Result,
+        CallAnswer::StoreUnavailable(SideEffect::Unknown),
+        CallAnswer::Result,
     )
 }

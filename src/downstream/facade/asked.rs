@@ -11,18 +11,18 @@ use tokio::time::Instant;
 use super::patience::Patience;
 use super::session::Session;
 use super::words;
-use crate::downstream::auth::is_somebody;
-use crate::downstream::claims;
 use crate::downstream::companion::desk::Desk;
-use crate::downstream::dialect::{Edit, Sent};
-use crate::downstream::legacy::words::Request;
+use crate::downstream::inbound::idempotency;
+use crate::downstream::inbound::requester::Requester;
 use crate::downstream::proxy::Shared;
-use crate::downstream::tools::TOOLS_PATIENCE;
+use crate::downstream::tasks::v2025::{Edit, Sent};
+use crate::downstream::tools;
 use crate::mcp::error::{RpcError, code};
 use crate::mcp::params;
+use crate::mcp::request::Request;
 use crate::mcp::tasks_2025::Wish;
 use crate::mcp::version::Era;
-use crate::runner::{Announce, Call};
+use crate::runner::{Announce, CallSpec};
 use crate::task::policy::{Plan, Rule, plan};
 use crate::task::state::Digest;
 use crate::upstream::{ClientHeaders, Forwarded, Outgoing, Retry};
@@ -30,6 +30,7 @@ use crate::upstream::{ClientHeaders, Forwarded, Outgoing, Retry};
 /// A request with everything that its legs need.
 pub(super) struct Asked {
     pub(super) front: Shared,
+    pub(super) by: Requester,
     pub(super) session: Session,
     pub(super) id: Box<RawValue>,
     pub(super) method: Arc<str>,
@@ -41,9 +42,6 @@ pub(super) struct Asked {
     pub(super) from: Forwarded,
     progress_token: Option<Box<RawValue>>,
     pub(super) rule: Rule,
-    listed: bool,
-    /// Questions can be put where the answer goes.
-    pub(super) streams: bool,
     /// What raincheck says in the answer beside the server.
     pub(super) edit: Option<Edit>,
     /// When the call is given up, whatever it waits for.
@@ -57,7 +55,7 @@ pub(super) struct Asked {
 impl Asked {
     pub(super) fn new(
         front: &Shared,
-        headers: &HeaderMap,
+        (by, headers): (&Requester, &HeaderMap),
         session: Session,
         request: &Request<'_>,
     ) -> Result<Self, RpcError> {
@@ -92,16 +90,15 @@ impl Asked {
             arguments: request.params.get("arguments").map(ToOwned::to_owned),
             name: name.as_deref().map(Into::into),
             param_headers: [].into(),
-            from: front.forwarded(headers),
+            from: front.forwarded(by, headers),
             progress_token: meta.get("progressToken").map(ToOwned::to_owned),
             rule,
-            listed: is_somebody(headers),
-            streams: false,
             edit: None,
             deadline: Instant::now() + longest,
             patience: None,
             repeatable: false,
             front: Arc::clone(front),
+            by: by.clone(),
             session,
         })
     }
@@ -111,9 +108,9 @@ impl Asked {
     }
 
     /// Its client has a ticket of that desk when its patience is over.
-    pub(super) fn with_tickets(mut self, desk: &Desk<'_>, headers: &HeaderMap) -> Self {
+    pub(super) fn with_tickets(mut self, desk: &Desk<'_>) -> Self {
         let name = self.name.as_deref().unwrap_or_default();
-        self.patience = Patience::of(&self.rule, desk, headers);
+        self.patience = Patience::of(&self.rule, desk);
         self.repeatable = desk.known(name).repeatable && self.front.settings.trust_annotations;
         self
     }
@@ -121,7 +118,7 @@ impl Asked {
     /// As a call that becomes a task.
     pub(super) async fn sent(mut self) -> Sent {
         self.param_headers = self.mirrored().await;
-        let Call { era, outgoing, .. } = self.call(None);
+        let CallSpec { era, outgoing, .. } = self.call(None);
         let outgoing = Outgoing {
             wants_progress: true,
             ..outgoing
@@ -130,12 +127,12 @@ impl Asked {
     }
 
     /// As a call that others may join.
-    pub(super) async fn joined(mut self, digest: Digest) -> Call {
+    pub(super) async fn joined(mut self, digest: Digest) -> CallSpec {
         self.param_headers = self.mirrored().await;
         let mut call = self.call(None);
         call.digest = digest;
         call.outgoing.wants_progress = true;
-        claims::hide_key(&mut call.outgoing);
+        idempotency::hide_key(&mut call.outgoing);
         call
     }
 
@@ -144,16 +141,10 @@ impl Asked {
         let Some(name) = self.name.as_deref().filter(|_| self.is_call()) else {
             return [].into();
         };
-        let listing = self.front.upstream.tools(
-            *self.session.caller.as_bytes(),
-            self.from.credentials.clone(),
-            self.capabilities(),
-        );
+        let capabilities = self.session.entry.capabilities.get();
+        let tools = tools::listed(&self.front, &self.by, capabilities).await;
         // Without the list the server may refuse the call, and says why.
-        let Ok(Ok(tools)) = tokio::time::timeout(TOOLS_PATIENCE, listing).await else {
-            return [].into();
-        };
-        let Some(tool) = tools.get(name) else {
+        let Some(tool) = tools.as_ref().and_then(|tools| tools.get(name)) else {
             return [].into();
         };
         params::mirrored(tool, self.arguments.as_deref())
@@ -177,7 +168,7 @@ impl Asked {
         self.is_call() || matches!(&*self.method, "prompts/get" | "resources/read")
     }
 
-    pub(super) fn call(&self, retry: Option<Retry>) -> Call {
+    pub(super) fn call(&self, retry: Option<Retry>) -> CallSpec {
         let log_level = words::log_level(&self.session.entry);
         let (params, retry) = match (&self.patience, retry) {
             // What may become a record is stored as it is here, the answers so far in it.
@@ -205,10 +196,10 @@ impl Asked {
             pin: None,
             answer_patience: self.rule.input_timeout_ms.map(Duration::from_millis),
         };
-        Call {
+        CallSpec {
             caller: self.session.caller,
             era: Era::Modern,
-            face: Era::Legacy,
+            client_era: Era::Legacy,
             outgoing,
             rule: Rule {
                 max_duration_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
@@ -220,7 +211,7 @@ impl Asked {
             // Never parked: it becomes a ticket instead.
             digest: Digest::of(&[]),
             repeatable: self.repeatable,
-            listed: self.listed,
+            listed: self.by.has_credentials,
             session: None,
         }
     }

@@ -10,18 +10,19 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use super::super::cancels;
+use super::super::outbound::response::Rpc;
 use super::super::proxy::Shared;
-use super::super::reply::Rpc;
 use super::asked::Asked;
-use super::said::{Said, tell};
 use super::session::Session;
 use super::table::{Entered, Refused};
 use super::{companion, words};
+use crate::downstream::outbound::send::notify;
+use crate::downstream::outbound::stream::ResponseEvent;
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::input;
 use crate::mcp::result::{self, ResultType};
 use crate::runner::pauses::Pauses;
-use crate::runner::seat::{Answer, Reply};
+use crate::runner::responder::{CallAnswer, Reply};
 use crate::upstream::Retry;
 
 /// Messages that wait for the client, beside the answer.
@@ -36,10 +37,8 @@ const LOOK: Duration = Duration::from_secs(16);
 
 impl Asked {
     /// Begins it. What is said ends with the answer, or without one where the client cancels. Dropped
-    /// before, the call runs on, as legacy calls do. `streams`: the client can hear more than the
-    /// answer.
-    pub(super) fn begin(mut self, streams: bool) -> Result<mpsc::Receiver<Said>, Rpc> {
-        self.streams = streams;
+    /// before, the call runs on, as legacy calls do.
+    pub(super) fn begin(self) -> Result<mpsc::Receiver<ResponseEvent>, Rpc> {
         let front = Arc::clone(&self.front);
         let cancelled = CancellationToken::new();
         let running = Arc::clone(&front.facade.running);
@@ -60,7 +59,7 @@ impl Asked {
 
     async fn run(
         mut self,
-        said: mpsc::Sender<Said>,
+        said: mpsc::Sender<ResponseEvent>,
         cancelled: CancellationToken,
         _entered: Entered<CancellationToken>,
     ) {
@@ -85,12 +84,12 @@ impl Asked {
             if &*self.method == "tools/list" {
                 rpc.json = companion::listed(&self, rpc.json).await;
             }
-            answer.send(Said::Answer(rpc.on_session()));
+            answer.send(ResponseEvent::Answer(rpc.on_session()));
         }
     }
 
     /// From the first leg to the answer.
-    async fn legs(&self, said: &mpsc::Sender<Said>) -> Rpc {
+    async fn legs(&self, said: &mpsc::Sender<ResponseEvent>) -> Rpc {
         let id = self.id.get();
         let invalid = || Failure::new(Reason::UpstreamInvalid, SideEffect::Unknown);
         let mut retry = None;
@@ -157,7 +156,7 @@ impl Asked {
     /// One request to the server: its result, or what the client is answered instead.
     async fn leg(
         &self,
-        said: &mpsc::Sender<Said>,
+        said: &mpsc::Sender<ResponseEvent>,
         retry: Option<Retry>,
     ) -> Result<Box<RawValue>, Rpc> {
         let id = self.id.get();
@@ -175,20 +174,20 @@ impl Asked {
         loop {
             match client.next().await {
                 Some(Reply::Relay(notification)) => {
-                    tell(said, notification, &mut is_slow).await;
+                    notify(said, notification, &mut is_slow).await;
                 }
                 Some(Reply::Answer(answer)) => {
                     client.into_guard().announce();
                     return match answer {
-                        Answer::Result(result) => Ok(result),
-                        Answer::Error(mut error) => {
+                        CallAnswer::Result(result) => Ok(result),
+                        CallAnswer::Error(mut error) => {
                             error.error = words::error(&self.method, error.error);
                             Err(Rpc::error_as_it_is(id, error))
                         }
-                        Answer::Failed(Failure { reason, effect }) => {
+                        CallAnswer::Failed(Failure { reason, effect }) => {
                             Err(Rpc::failure(id, Failure::new(reason, effect_of(effect))))
                         }
-                        Answer::StoreUnavailable(effect) => {
+                        CallAnswer::StoreUnavailable(effect) => {
                             Err(Rpc::store_lost(id, effect_of(effect)))
                         }
                     };

@@ -1,66 +1,59 @@
 //! A call with a key, or of a rule that attaches: it has a record, whose questions are put to whoever
 //! waits for it, and goes its way as any such call of a legacy session.
 
-use hyper::Response;
-use hyper::http::request::Parts;
+use hyper::{HeaderMap, Response};
 
-use super::super::auth::is_somebody;
 use super::super::body::Body;
-use super::super::claims::{self, Claimant};
 use super::super::companion::desk::Desk;
+use super::super::inbound::idempotency;
+use super::super::inbound::requester::Requester;
 use super::super::legacy::calls::{Carry, carry};
-use super::super::legacy::words::Request;
+use super::super::outbound::response::Rpc;
 use super::super::proxy::Shared;
-use super::super::reply::Rpc;
 use super::asked::Asked;
 use super::session::Session;
 use super::words;
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
-use crate::runner::seat::Answer;
+use crate::mcp::request::Request;
+use crate::runner::responder::CallAnswer;
 
 const METHOD: &str = "tools/call";
 
 /// `None`: it stands for nothing but itself.
 pub(super) async fn answer(
     front: &Shared,
-    parts: &Parts,
+    (by, headers): (&Requester, &HeaderMap),
     session: &Session,
     request: &Request<'_>,
     desk: Option<&Desk<'_>>,
 ) -> Option<Response<Body>> {
-    let headers = &parts.headers;
     if request.method != METHOD {
         return None;
     }
     let name = request.params.get_str("name")?;
     let rule = front.rules.for_tool(&name).0;
-    if !claims::may_be(request, headers, rule) {
+    if !idempotency::may_claim(request, by, rule) {
         return None;
     }
     let refuse = |error: &RpcError| {
         let refused = Rpc::error(request.id.get(), error).on_session();
         Some(refused.into_response())
     };
-    let by = Claimant {
-        caller: &session.caller,
-        is_somebody: is_somebody(headers),
-        session: Some(session.key()),
-        in_header: &claims::in_header(headers),
-    };
-    let claim = match claims::of_legacy(request, &by, rule) {
+    let claim = match idempotency::claim_of_legacy(request, by, rule) {
         Ok(claim) => claim?,
         Err(error) => return refuse(&error),
     };
-    let mut asked = match Asked::new(front, headers, session.clone(), request) {
+    let mut asked = match Asked::new(front, (by, headers), session.clone(), request) {
         Ok(asked) => asked,
         Err(error) => return refuse(&error),
     };
     if let Some(desk) = desk {
-        asked = asked.with_tickets(desk, headers);
+        asked = asked.with_tickets(desk);
     }
-    let call = asked.joined(request.digest()).await;
+    let call = asked.joined(idempotency::digest(request)).await;
     let how = Carry {
-        parts,
+        by,
+        headers,
         request,
         session: Some(session.key()),
         words: answer_in_words,
@@ -68,20 +61,20 @@ pub(super) async fn answer(
     Some(carry(front, &how, (Some(claim), call)).await)
 }
 
-fn answer_in_words(id: &str, answer: Answer) -> Rpc {
+fn answer_in_words(id: &str, answer: CallAnswer) -> Rpc {
     let rpc = match answer {
-        Answer::Result(result) => words::result(METHOD, &result).map_or_else(
+        CallAnswer::Result(result) => words::result(METHOD, &result).map_or_else(
             |_| {
                 let failure = Failure::new(Reason::UpstreamInvalid, SideEffect::Unknown);
                 Rpc::failure(id, failure)
             },
             |result| Rpc::result(id, &result),
         ),
-        Answer::Error(mut error) => {
+        CallAnswer::Error(mut error) => {
             error.error = words::error(METHOD, error.error);
             Rpc::error_as_it_is(id, error)
         }
-        Answer::Failed(_) | Answer::StoreUnavailable(_) => Rpc::answer(id, answer),
+        CallAnswer::Failed(_) | CallAnswer::StoreUnavailable(_) => Rpc::answer(id, answer),
     };
     rpc.on_session()
 }

@@ -1,24 +1,23 @@
 //! Companion tools on these sessions: a call that outlasts its client's patience is answered with a
 //! ticket, also where its server asked something that the client left open.
 
-use hyper::header::HeaderValue;
 use hyper::{HeaderMap, Response};
 
 use super::super::body::Body;
 use super::super::companion;
-use super::super::companion::desk::{Desk, Who};
-use super::super::legacy::words::Request;
+use super::super::companion::desk::Desk;
+use super::super::inbound::requester::Requester;
 use super::super::proxy::Shared;
 use super::asked::Asked;
 use super::session::Session;
 use crate::mcp::json::{Object, set};
+use crate::mcp::request::Request;
 use crate::mcp::tasks_2025::Wish;
-use crate::mcp::version::Era;
 
 /// Where the session's calls are concerned. `None`: there is none, or the call is to be a task.
 pub(super) async fn desk<'a>(
     front: &'a Shared,
-    headers: &HeaderMap,
+    by: &'a Requester,
     session: &Session,
     request: &Request<'_>,
 ) -> Option<Desk<'a>> {
@@ -27,16 +26,7 @@ pub(super) async fn desk<'a>(
     if !is_call || front.companion.is_none() {
         return None;
     }
-    Desk::open(front, who(session, front.credentials(headers))).await
-}
-
-fn who(session: &Session, credentials: Option<HeaderValue>) -> Who {
-    Who {
-        caller: session.caller,
-        credentials,
-        capabilities: session.entry.capabilities.get().into(),
-        face: Era::Legacy,
-    }
+    Desk::open(front, by, session.entry.capabilities.get()).await
 }
 
 /// The answer to a call of one of our tools. `None`: it is the server's.
@@ -55,8 +45,8 @@ pub(super) async fn listed(asked: &Asked, json: String) -> String {
     let Some(result) = message.get("result").map(ToOwned::to_owned) else {
         return json;
     };
-    let who = who(&asked.session, asked.from.credentials.clone());
+    let capabilities = asked.session.entry.capabilities.get();
     let is_first = Object::parse(&asked.params).is_ok_and(|params| !params.contains("cursor"));
-    let page = companion::with_ours(&asked.front, who, result, is_first).await;
+    let page = companion::with_ours(&asked.front, &asked.by, capabilities, result, is_first).await;
     set(&json, "result", page.get()).unwrap_or(json)
 }

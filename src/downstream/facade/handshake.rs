@@ -5,20 +5,20 @@ use std::time::Duration;
 
 use hyper::Response;
 use hyper::header::HeaderValue;
-use hyper::http::request::Parts;
 use serde_json::value::RawValue;
 
 use super::super::body::Body;
-use super::super::dialect::Edit;
-use super::super::legacy::words::Request;
+use super::super::inbound::requester::Requester;
+use super::super::outbound::response::Rpc;
 use super::super::proxy::Shared;
-use super::super::reply::Rpc;
+use super::super::tasks::v2025::Edit;
 use super::session::{Entry, NotBegun, Session};
 use super::words;
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::{Object, is_object, raw};
-use crate::runner::seat::Answer;
+use crate::mcp::request::Request;
+use crate::runner::responder::CallAnswer;
 use crate::upstream::UpstreamError;
 use crate::upstream::wrapped::DiscoverError;
 
@@ -31,11 +31,15 @@ const DECLARED_BYTES_MAX: usize = 16 * 1024;
 /// Of what a client says of itself so much is remembered.
 const INFO_BYTES_MAX: usize = 2 * 1024;
 
-pub(super) async fn answer(front: &Shared, parts: &Parts, request: &Request<'_>) -> Response<Body> {
-    match begin(front, parts, request).await {
+pub(super) async fn answer(
+    front: &Shared,
+    by: &Requester,
+    request: &Request<'_>,
+) -> Response<Body> {
+    match begin(front, by, request).await {
         Ok((session, result)) => {
             let mut rpc = Rpc::result(request.id.get(), &result);
-            if let Some(edit) = Edit::of(front, &parts.headers, request) {
+            if let Some(edit) = Edit::of(front, by, request) {
                 rpc.json = edit.apply(rpc.json);
             }
             let mut response = rpc.into_response();
@@ -53,12 +57,12 @@ fn refused(id: &str, error: UpstreamError) -> Rpc {
         error: words::error("initialize", error.error),
         ..error
     };
-    Rpc::answer(id, Answer::Error(error))
+    Rpc::answer(id, CallAnswer::Error(error))
 }
 
 async fn begin(
     front: &Shared,
-    parts: &Parts,
+    by: &Requester,
     request: &Request<'_>,
 ) -> Result<(Session, String), Rpc> {
     let id = request.id.get();
@@ -84,12 +88,12 @@ async fn begin(
     }
     let capabilities = declared.map_or_else(|| "{}".to_owned(), words::client_capabilities);
 
-    let caller = front.callers.of(&parts.headers);
+    let caller = by.caller;
     let now_ms = front.runner.ledger().now_ms();
     if !front.facade.stays.has_room(&caller, now_ms) {
         return Err(Rpc::busy(id));
     }
-    let credentials = front.credentials(&parts.headers);
+    let credentials = by.credentials.clone();
     let discovering = front
         .upstream
         .discover(*caller.as_bytes(), credentials, &capabilities);
@@ -102,7 +106,7 @@ async fn begin(
     let discovered = match discovered {
         Ok(Ok(discovered)) => discovered,
         Ok(Err(DiscoverError::Unauthorized(error))) => {
-            return Err(Rpc::answer(id, Answer::Error(error)));
+            return Err(Rpc::answer(id, CallAnswer::Error(error)));
         }
         Ok(Err(DiscoverError::Refused(error))) => return Err(refused(id, error)),
         Ok(Err(DiscoverError::Failed(failure))) => return Err(Rpc::failure(id, failure)),

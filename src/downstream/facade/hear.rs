@@ -7,15 +7,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _};
 use hyper::Response;
-use hyper::http::request::Parts;
 use tokio::sync::broadcast;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::super::body::Body;
-use super::super::keep_alive::keep_alive;
+use super::super::inbound::requester::Requester;
 use super::super::legacy::pushes::{Pushed, SessionKey};
+use super::super::outbound::keepalive::comments;
+use super::super::outbound::response;
 use super::super::proxy::Shared;
-use super::super::reply;
 use super::super::subscriptions::at_server::{
     Change, LISTS, RESOURCES, ServerSubscription, Subscriber,
 };
@@ -27,13 +27,13 @@ use crate::mcp::sse;
 /// Between looks at a session that another replica may have changed.
 const LOOK: Duration = Duration::from_secs(5);
 
-pub(super) async fn answer(front: &Shared, parts: &Parts, session: Session) -> Response<Body> {
+pub(super) async fn answer(front: &Shared, by: &Requester, session: Session) -> Response<Body> {
     let key = session.key();
     // From here on: what changes meanwhile is heard.
     let changes = front.facade.changes.subscribe();
     // The newest stream is the one: a dead one is noticed late.
     let pushed = front.pushes.open(key);
-    let credentials = front.credentials(&parts.headers);
+    let credentials = by.credentials.clone();
     // The server must be known to be modern before it is listened to.
     let _ = front.upstream.era_soon(credentials.clone()).await;
     let mut look = tokio::time::interval_at(Instant::now() + LOOK, LOOK);
@@ -52,7 +52,7 @@ pub(super) async fn answer(front: &Shared, parts: &Parts, session: Session) -> R
         // What the stream before this one said may never have arrived.
         at_server: ServerSubscription::new(subscriber, pushed.replaces),
         pushed,
-        beat: keep_alive(),
+        beat: comments(),
         look,
     };
     hearing.ask();
@@ -60,7 +60,7 @@ pub(super) async fn answer(front: &Shared, parts: &Parts, session: Session) -> R
         let bytes = hearing.next().await?;
         Some((bytes, hearing))
     });
-    reply::event_stream(Body::Events(events.boxed()))
+    response::event_stream(Body::Events(events.boxed()))
 }
 
 struct Hearing {

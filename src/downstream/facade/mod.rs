@@ -8,18 +8,19 @@ use bytes::Bytes;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Response, StatusCode};
 
-use super::accept::accepts_events;
 use super::body::Body;
-use super::dialect::{self, Asker, Edit};
+use super::inbound::requester::Requester;
 use super::intercept::is_translated;
-use super::legacy::words::{Request, Words};
+use super::legacy::words::Words;
+use super::outbound::response::{self, Rpc};
 use super::proxy::Shared;
-use super::reply::{self, Rpc};
-use super::{cancels, held};
+use super::tasks::v2025::{self, Edit};
+use super::{calls::resumable, cancels, outbound::patience as head_patience};
 use crate::mcp::error::RpcError;
 use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::json::Object;
 use crate::mcp::meta;
+use crate::mcp::request::Request;
 use crate::mcp::tasks_2025::Wish;
 use crate::mcp::version::Era;
 
@@ -32,11 +33,9 @@ mod hear;
 mod patience;
 mod questions;
 mod round;
-pub(super) mod said;
 mod session;
 pub(super) mod state;
 mod stays;
-pub(super) mod stream;
 mod table;
 mod words;
 
@@ -52,39 +51,44 @@ const URI_BYTES_MAX: usize = 2048;
 
 /// Whether a legacy client's request is answered here: it names one of our sessions, or the server is
 /// known to have none.
-pub(super) async fn serves(front: &Shared, headers: &HeaderMap) -> bool {
+pub(super) async fn serves(front: &Shared, by: &Requester, headers: &HeaderMap) -> bool {
     let id = headers.get(SESSION_ID).and_then(|id| id.to_str().ok());
     if id.is_some_and(|id| id.starts_with(PREFIX)) {
         return true;
     }
-    let credentials = front.credentials(headers);
-    front.upstream.refuses_sessions(credentials.as_ref()).await
+    front
+        .upstream
+        .refuses_sessions(by.credentials.as_ref())
+        .await
 }
 
 /// The same, where a client was refused and it may not be known yet what the server is.
-pub(super) async fn turns_out_to_serve(front: &Shared, headers: &HeaderMap) -> bool {
-    let credentials = front.credentials(headers);
+pub(super) async fn turns_out_to_serve(
+    front: &Shared,
+    by: &Requester,
+    headers: &HeaderMap,
+) -> bool {
     // It may have been another server when it was asked.
-    front.upstream.doubt_era(credentials.clone()).await;
-    let era = front.upstream.era_soon(credentials).await;
-    era == Some(Era::Modern) && serves(front, headers).await
+    front.upstream.doubt_era(by.credentials.clone()).await;
+    let era = front.upstream.era_soon(by.credentials.clone()).await;
+    era == Some(Era::Modern) && serves(front, by, headers).await
 }
 
 /// GET and DELETE.
-pub(super) async fn other(front: &Shared, parts: &Parts) -> Response<Body> {
+pub(super) async fn other(front: &Shared, by: &Requester, parts: &Parts) -> Response<Body> {
     let is_get = parts.method == Method::GET;
     if !is_get && parts.method != Method::DELETE {
-        return reply::empty(StatusCode::METHOD_NOT_ALLOWED);
+        return response::empty(StatusCode::METHOD_NOT_ALLOWED);
     }
-    let session = match Session::find(front, &parts.headers).await {
+    let session = match Session::find(front, by, &parts.headers).await {
         Ok(session) => session,
         Err(unfound) => return unfound.into_response(None),
     };
     if is_get {
-        if !accepts_events(&parts.headers) {
-            return reply::empty(StatusCode::NOT_ACCEPTABLE);
+        if !by.reads_events {
+            return response::empty(StatusCode::NOT_ACCEPTABLE);
         }
-        return hear::answer(front, parts, session).await;
+        return hear::answer(front, by, session).await;
     }
     if let Err(error) = session.end(front).await {
         return Unfound::from(error).into_response(None);
@@ -94,35 +98,40 @@ pub(super) async fn other(front: &Shared, parts: &Parts) -> Response<Body> {
     }
     front.carried.end(session.key());
     front.facade.note_change(&session);
-    reply::empty(StatusCode::OK)
+    response::empty(StatusCode::OK)
 }
 
 /// A message of the client.
-pub(super) async fn post(front: &Shared, parts: &Parts, body: Bytes) -> Response<Body> {
+pub(super) async fn post(
+    front: &Shared,
+    by: &Requester,
+    parts: &Parts,
+    body: Bytes,
+) -> Response<Body> {
     if let Some(version) = parts.headers.get(PROTOCOL_VERSION)
         && !version.to_str().is_ok_and(words::is_known_version)
     {
-        return reply::refuse(
+        return response::refuse(
             StatusCode::BAD_REQUEST,
             "Bad request: MCP-Protocol-Version is none that is spoken here",
         );
     }
     match Words::of(&body) {
-        Words::Request(request) if !request.has_id() => reply::refuse(
+        Words::Request(request) if !request.has_id() => response::refuse(
             StatusCode::BAD_REQUEST,
             "Invalid request: id must be a string or an integer",
         ),
         Words::Request(request)
             if request.method == "initialize" && !parts.headers.contains_key(SESSION_ID) =>
         {
-            Box::pin(handshake::answer(front, parts, &request)).await
+            Box::pin(handshake::answer(front, by, &request)).await
         }
-        Words::Request(request) => match Session::find(front, &parts.headers).await {
-            Ok(session) => Box::pin(answer(front, parts, session, &request)).await,
+        Words::Request(request) => match Session::find(front, by, &parts.headers).await {
+            Ok(session) => Box::pin(answer(front, by, &parts.headers, session, &request)).await,
             Err(unfound) => unfound.into_response(Some(request.id)),
         },
         Words::Notification(method, params) => {
-            let session = match Session::find(front, &parts.headers).await {
+            let session = match Session::find(front, by, &parts.headers).await {
                 Ok(session) => session,
                 Err(unfound) => return unfound.into_response(None),
             };
@@ -131,31 +140,31 @@ pub(super) async fn post(front: &Shared, parts: &Parts, body: Bytes) -> Response
                 && let Some(id) = params.get("requestId")
             {
                 if front.carried.cancel(session.key(), id) {
-                    return reply::empty(StatusCode::ACCEPTED);
+                    return response::empty(StatusCode::ACCEPTED);
                 }
                 let runs_here = call::cancel(front, &session, id);
-                let is_held_here = held::cancelled(front, &parts.headers, id);
+                let is_held_here = resumable::cancelled(front, by, id);
                 if !runs_here && !is_held_here {
                     cancels::pass_on(front, session.key(), id);
                 }
             }
-            reply::empty(StatusCode::ACCEPTED)
+            response::empty(StatusCode::ACCEPTED)
         }
         Words::Answer(id, message) => {
-            let session = match Session::find(front, &parts.headers).await {
+            let session = match Session::find(front, by, &parts.headers).await {
                 Ok(session) => session,
                 Err(unfound) => return unfound.into_response(None),
             };
-            if let Some(taken) = dialect::answered(front, &parts.headers, id, &message).await {
+            if let Some(taken) = v2025::answered(front, by, &parts.headers, id, &message).await {
                 return taken;
             }
             match questions::answer(front, &session, id, body.clone()).await {
-                Ok(()) => reply::empty(StatusCode::ACCEPTED),
+                Ok(()) => response::empty(StatusCode::ACCEPTED),
                 Err(error) => Unfound::from(error).into_response(None),
             }
         }
         // 2025-06-18 removed batches, and no client that is known sends any.
-        Words::Other => reply::refuse(
+        Words::Other => response::refuse(
             StatusCode::BAD_REQUEST,
             "Invalid request: not one JSON-RPC message",
         ),
@@ -164,21 +173,22 @@ pub(super) async fn post(front: &Shared, parts: &Parts, body: Bytes) -> Response
 
 async fn answer(
     front: &Shared,
-    parts: &Parts,
+    by: &Requester,
+    headers: &HeaderMap,
     session: Session,
     request: &Request<'_>,
 ) -> Response<Body> {
     let id = request.id.get();
-    let desk = Box::pin(companion::desk(front, &parts.headers, &session, request)).await;
+    let desk = Box::pin(companion::desk(front, by, &session, request)).await;
     if let Some(desk) = &desk
-        && let Some(answer) = Box::pin(companion::answer(desk, request, &parts.headers)).await
+        && let Some(answer) = Box::pin(companion::answer(desk, request, headers)).await
     {
         return answer;
     }
-    if let Some(response) = Box::pin(tasks(front, parts, &session, request)).await {
+    if let Some(response) = Box::pin(tasks(front, by, headers, &session, request)).await {
         return response;
     }
-    let claimed = claimed::answer(front, parts, &session, request, desk.as_ref());
+    let claimed = claimed::answer(front, (by, headers), &session, request, desk.as_ref());
     if let Some(response) = Box::pin(claimed).await {
         return response;
     }
@@ -188,20 +198,26 @@ async fn answer(
         "resources/subscribe" => subscribe(front, &session, &request.params, true).await,
         "resources/unsubscribe" => subscribe(front, &session, &request.params, false).await,
         method if is_translated(method) => {
-            let streams = accepts_events(&parts.headers);
-            let edit = session
-                .has_tasks()
-                .then(|| Edit::of(front, &parts.headers, request));
-            let begun = Asked::new(front, &parts.headers, session, request)
+            let edit = session.has_tasks().then(|| Edit::of(front, by, request));
+            let begun = Asked::new(front, (by, headers), session, request)
                 .map_err(|error| Rpc::error(id, &error))
                 .map(|asked| match &desk {
-                    Some(desk) => asked.with_tickets(desk, &parts.headers),
+                    Some(desk) => asked.with_tickets(desk),
                     None => asked,
                 })
-                .and_then(|asked| asked.edited(edit.flatten()).begin(streams));
-            let held = held::Call::of(front, parts, request.id, method, &request.params);
+                .and_then(|asked| asked.edited(edit.flatten()).begin());
+            let held = resumable::ResumableCall::of(
+                front,
+                by,
+                headers,
+                request.id,
+                method,
+                &request.params,
+            );
             return match begun {
-                Ok(said) => stream::answer(front, held, said, &parts.headers).await,
+                Ok(events) => {
+                    resumable::respond(front, by, held, events, head_patience::LEGACY).await
+                }
                 Err(refused) => refused.on_session().into_response(),
             };
         }
@@ -222,7 +238,8 @@ async fn answer(
 /// What is of the tasks of 2025-11-25.
 async fn tasks(
     front: &Shared,
-    parts: &Parts,
+    by: &Requester,
+    headers: &HeaderMap,
     session: &Session,
     request: &Request<'_>,
 ) -> Option<Response<Body>> {
@@ -231,13 +248,12 @@ async fn tasks(
         return None;
     }
     let sent = if is_call && Wish::is_in(&request.params) {
-        let asked = Asked::new(front, &parts.headers, session.clone(), request);
+        let asked = Asked::new(front, (by, headers), session.clone(), request);
         Some(asked.ok()?.sent().await)
     } else {
         None
     };
-    let asker = Asker::of(front, &parts.headers);
-    dialect::answer(front, &asker, request, || sent).await
+    v2025::answer(front, by, request, || sent).await
 }
 
 /// Why a session was not changed.

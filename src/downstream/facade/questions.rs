@@ -14,10 +14,11 @@ use uuid::Uuid;
 use super::super::legacy::pushes::{Pushes, SessionKey};
 use super::super::proxy::Shared;
 use super::asked::Asked;
-use super::said::{Said, say};
 use super::session::Session;
 use super::state::Answered;
 use super::words;
+use crate::downstream::outbound::send::send;
+use crate::downstream::outbound::stream::ResponseEvent;
 use crate::lock::Mutex;
 use crate::mcp::envelope;
 use crate::mcp::error::RpcError;
@@ -72,7 +73,7 @@ impl Given {
 /// the answers, and those that were `given` are there.
 pub(super) async fn put(
     asked: &Asked,
-    said: &mpsc::Sender<Said>,
+    said: &mpsc::Sender<ResponseEvent>,
     requests: &[(Box<str>, Box<RawValue>)],
     given: &Given,
 ) -> Result<String, Unanswered> {
@@ -89,7 +90,7 @@ pub(super) async fn put(
 
 async fn put_one(
     asked: &Asked,
-    said: &mpsc::Sender<Said>,
+    said: &mpsc::Sender<ResponseEvent>,
     (key, request): (&str, &RawValue),
     given: &Given,
 ) -> Result<Box<RawValue>, Unanswered> {
@@ -112,7 +113,7 @@ async fn put_one(
     let version = &session.entry.version;
     let question = words::question(&id, &number, version, &method, object.get("params"));
     // A client that left its stream may still read the session's.
-    let is_said = asked.streams && say(said, question.clone()).await;
+    let is_said = asked.by.reads_events && send(said, question.clone()).await;
     let mut open = Open {
         pushes: &front.pushes,
         key: session.key(),
@@ -155,7 +156,7 @@ async fn put_one(
 struct Open<'a> {
     pushes: &'a Pushes,
     key: SessionKey,
-    said: &'a mpsc::Sender<Said>,
+    said: &'a mpsc::Sender<ResponseEvent>,
     id: &'a str,
     question: String,
     /// The session's stream that it is on, where it is on one.
@@ -199,8 +200,8 @@ impl Drop for Open<'_> {
             .str("requestId", self.id)
             .str("reason", "No answer came in time");
         let cancelled = envelope::notification("notifications/cancelled", &params.end());
-        if let Err(unsaid) = self.said.try_send(Said::Message(cancelled))
-            && let Said::Message(cancelled) = unsaid.into_inner()
+        if let Err(unsaid) = self.said.try_send(ResponseEvent::Message(cancelled))
+            && let ResponseEvent::Message(cancelled) = unsaid.into_inner()
         {
             self.pushes.push(self.key, cancelled);
         }

@@ -8,12 +8,12 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::super::reply::Rpc;
+use super::super::outbound::response::Rpc;
 use super::asked::Asked;
 use super::questions::{self, Given, Unanswered};
-use super::said::Said;
+use crate::downstream::outbound::stream::ResponseEvent;
 use crate::mcp::error::{Failure, Reason, SideEffect};
-use crate::runner::seat::{Answer, Client, Reply};
+use crate::runner::responder::{CallAnswer, Reply, Subscriber};
 use crate::task::id::TaskId;
 use crate::upstream::UpstreamError;
 
@@ -23,7 +23,7 @@ const TICKET_AGAIN: Duration = Duration::from_secs(1);
 /// The answer in place of the one that the call waits for, until it is announced.
 struct Ticket {
     rpc: Rpc,
-    client: Client,
+    client: Subscriber,
     task: TaskId,
 }
 
@@ -31,7 +31,7 @@ impl Asked {
     /// What the client answers; else what its request is answered with.
     pub(super) async fn ask(
         &self,
-        said: &mpsc::Sender<Said>,
+        said: &mpsc::Sender<ResponseEvent>,
         result: &RawValue,
         requests: &[(Box<str>, Box<RawValue>)],
     ) -> Result<String, Rpc> {
@@ -83,7 +83,7 @@ impl Asked {
         loop {
             match client.next().await? {
                 Reply::Relay(_) => {}
-                Reply::Answer(Answer::Result(ticket)) if ticket.get() != result.get() => {
+                Reply::Answer(CallAnswer::Result(ticket)) if ticket.get() != result.get() => {
                     return Some(Ticket {
                         rpc: Rpc::result(self.id.get(), ticket.get()),
                         client,

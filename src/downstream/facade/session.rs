@@ -12,9 +12,10 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use super::super::body::Body;
+use super::super::inbound::requester::Requester;
 use super::super::legacy::pushes::SessionKey;
+use super::super::outbound::response::{self, Rpc};
 use super::super::proxy::Shared;
-use super::super::reply::{self, Rpc};
 use super::stays;
 use crate::mcp::error::RpcError;
 use crate::mcp::headers::SESSION_ID;
@@ -98,14 +99,14 @@ impl From<StoreError> for Unfound {
 impl Unfound {
     pub(super) fn into_response(self, id: Option<&RawValue>) -> hyper::Response<Body> {
         match (self, id) {
-            (Self::Unnamed, _) => reply::refuse(
+            (Self::Unnamed, _) => response::refuse(
                 StatusCode::BAD_REQUEST,
                 "Bad request: Mcp-Session-Id is missing",
             ),
             // Whoever hears this begins anew.
-            (Self::Unknown, _) => reply::refuse(StatusCode::NOT_FOUND, "Session not found"),
+            (Self::Unknown, _) => response::refuse(StatusCode::NOT_FOUND, "Session not found"),
             (Self::Store, Some(id)) => Rpc::store_unavailable(id.get()).into_response(),
-            (Self::Store, None) => reply::refusal(
+            (Self::Store, None) => response::refusal(
                 StatusCode::SERVICE_UNAVAILABLE,
                 &RpcError::internal("The session store does not answer; try again later"),
             ),
@@ -145,7 +146,11 @@ impl Session {
     }
 
     /// The session that the request names.
-    pub(super) async fn find(front: &Shared, headers: &HeaderMap) -> Result<Self, Unfound> {
+    pub(super) async fn find(
+        front: &Shared,
+        by: &Requester,
+        headers: &HeaderMap,
+    ) -> Result<Self, Unfound> {
         let id = headers.get(SESSION_ID).ok_or(Unfound::Unnamed)?;
         let id = id.to_str().unwrap_or_default();
         // A server that has sessions by now has the client's, too.
@@ -153,8 +158,7 @@ impl Session {
         if has_sessions || !id.starts_with(PREFIX) {
             return Err(Unfound::Unknown);
         }
-        let caller = front.callers.of(headers);
-        let mut session = Self::load(front, id, caller)
+        let mut session = Self::load(front, id, by.caller)
             .await?
             .ok_or(Unfound::Unknown)?;
         session.renew(front).await?;

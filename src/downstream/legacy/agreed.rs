@@ -6,10 +6,10 @@ use hyper::HeaderMap;
 use hyper::header::HeaderValue;
 use hyper::http::request::Parts;
 
-use super::super::auth::Callers;
+use super::super::inbound::requester::Requester;
 use super::pushes::SessionKey;
 use crate::lock::Mutex;
-use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
+use crate::mcp::headers::PROTOCOL_VERSION;
 use crate::mcp::json::Object;
 use crate::task::id::Caller;
 
@@ -18,7 +18,7 @@ const SESSIONS_MAX: usize = 10_000;
 
 /// What the sessions that were opened here agreed on. Another replica does not know, and reads such a
 /// client as one of the oldest version, as the server does, unless a message says otherwise
-/// (`dialect::complete_version`).
+/// (`tasks::v2025::complete_version`).
 #[derive(Debug, Default)]
 pub struct Agreed(Mutex<Known>);
 
@@ -62,14 +62,11 @@ impl Agreed {
 
     /// A request on a session with the version that its client left out. From here on it is read as if the
     /// client had said so, and so it reaches the server.
-    pub(super) fn completed(&self, callers: &Callers, mut parts: Parts) -> Parts {
-        let headers = &parts.headers;
-        if headers.contains_key(PROTOCOL_VERSION) || !headers.contains_key(SESSION_ID) {
+    pub(super) fn completed(&self, by: &Requester, mut parts: Parts) -> Parts {
+        if parts.headers.contains_key(PROTOCOL_VERSION) {
             return parts;
         }
-        let session = SessionKey::named(&callers.of(headers), headers);
-        let version = session.and_then(|session| self.find(session));
-        if let Some(version) = version {
+        if let Some(version) = by.session.and_then(|session| self.find(session)) {
             parts.headers.insert(PROTOCOL_VERSION, version);
         }
         parts

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::pushes::SessionKey;
 use crate::lock::Mutex;
 use crate::mcp::json::quote;
-use crate::runner::seat::Answered;
+use crate::runner::responder::RelayedAnswer;
 use crate::upstream::Answer;
 
 /// Calls carried at once, those among them that wait for another's: these take no place among the
@@ -40,7 +40,7 @@ struct Call {
     cancelled: CancellationToken,
     /// Questions that were relayed to the client, by the server's id; bounded by those that a call
     /// may ask.
-    asked: HashMap<Box<str>, mpsc::Sender<Answered>>,
+    asked: HashMap<Box<str>, mpsc::Sender<RelayedAnswer>>,
 }
 
 /// One of them. Dropped, it is carried no more.
@@ -169,7 +169,7 @@ impl Carried {
         let answers = of_session.find_map(|call| call.asked.remove(id.get()));
         let id = id.get().into();
         // There is room for the answers to all questions that may be asked.
-        answers.is_some_and(|answers| answers.try_send(Answered { id, answer }).is_ok())
+        answers.is_some_and(|answers| answers.try_send(RelayedAnswer { id, answer }).is_ok())
     }
 }
 
@@ -193,7 +193,7 @@ impl Calls {
 
 impl Carrying {
     /// The client is asked that, and its answer goes there.
-    pub(in crate::downstream) fn asks(&self, id: &RawValue, answers: mpsc::Sender<Answered>) {
+    pub(in crate::downstream) fn asks(&self, id: &RawValue, answers: mpsc::Sender<RelayedAnswer>) {
         let mut calls = self.all.calls();
         let of_session = calls.of_sessions.get_mut(&self.session);
         if let Some(call) = of_session.and_then(|calls| calls.get_mut(&self.number)) {

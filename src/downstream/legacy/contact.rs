@@ -11,9 +11,10 @@ use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 
 use super::super::body::Body;
-use super::super::dialect::Edit;
+use super::super::inbound::requester::Requester;
 use super::super::proxy::Shared;
-use super::super::{facade, held, pass};
+use super::super::tasks::v2025::Edit;
+use super::super::{calls::resumable, facade, pass};
 use super::on_http::{held_call, pass_on};
 use super::words::Words;
 use super::{lines, stream};
@@ -26,15 +27,16 @@ const REFUSAL_BYTES_MAX: u64 = 64 * 1024;
 
 pub(super) async fn post(
     front: &Shared,
+    by: &Requester,
     parts: Parts,
     body: Bytes,
     edit: Option<Edit>,
 ) -> Response<Body> {
     let again = edit.clone();
-    let response = match held_call(front, &parts, Words::of(&body)) {
+    let response = match held_call(front, by, &parts.headers, Words::of(&body)) {
         // Of a session that began at another replica, or before a restart.
-        Some(call) => held::post(front, parts.clone(), body.clone(), call).await,
-        None => pass_on(front, parts.clone(), body.clone(), edit).await,
+        Some(call) => resumable::post(front, by, parts.clone(), body.clone(), call).await,
+        None => pass_on(front, by, parts.clone(), body.clone(), edit).await,
     };
     if matches!(response.body(), Body::Events(_)) {
         // Our own words: the server may have said none yet.
@@ -42,15 +44,15 @@ pub(super) async fn post(
     }
     if is_answer(&response) {
         front.upstream.answered_over_http();
-    } else if turns_out_old(front, &parts, response.status()).await {
-        return lines::post(front, &parts, &body, again).await;
+    } else if turns_out_old(front, by, response.status()).await {
+        return lines::post(front, by, &parts, &body, again).await;
     }
     if !is_initialize(&parts, &body) {
         return response;
     }
     let (response, is_refused) = look_for_refusal(response).await;
-    if is_refused && facade::turns_out_to_serve(front, &parts.headers).await {
-        return facade::post(front, &parts, body).await;
+    if is_refused && facade::turns_out_to_serve(front, by, &parts.headers).await {
+        return facade::post(front, by, &parts, body).await;
     }
     response
 }
@@ -121,31 +123,30 @@ fn is_small_json(response: &Response<Body>) -> bool {
 }
 
 /// Whether it is decided by now how the server is spoken to: asked where a client opens a stream that is read here.
-pub(super) async fn is_decided_now(front: &Shared, parts: &Parts) -> bool {
+pub(super) async fn is_decided_now(front: &Shared, by: &Requester, parts: &Parts) -> bool {
     if !stream::is_read(parts) {
         return false;
     }
     // From before raincheck was started: who has a session was answered already.
-    let credentials = front.credentials(&parts.headers);
-    let known = front.upstream.era_soon(credentials).await;
+    let known = front.upstream.era_soon(by.credentials.clone()).await;
     known.is_some() && front.upstream.is_decided()
 }
 
 /// GET and DELETE.
-pub(super) async fn other(front: &Shared, parts: Parts) -> Response<Body> {
+pub(super) async fn other(front: &Shared, by: &Requester, parts: Parts) -> Response<Body> {
     let response = pass::bare(front, parts.clone()).await;
-    if turns_out_old(front, &parts, response.status()).await {
-        return lines::answer(front, &parts);
+    if turns_out_old(front, by, response.status()).await {
+        return lines::answer(front, by, &parts);
     }
     response
 }
 
-async fn turns_out_old(front: &Shared, parts: &Parts, status: StatusCode) -> bool {
+async fn turns_out_old(front: &Shared, by: &Requester, status: StatusCode) -> bool {
     let may_be = matches!(
         status,
         StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED
     );
-    let credentials = front.credentials(&parts.headers);
+    let credentials = by.credentials.clone();
     may_be && front.upstream.era_soon(credentials).await.is_some() && !front.upstream.speaks_http()
 }
 

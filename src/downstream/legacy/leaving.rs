@@ -8,8 +8,9 @@ use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 
 use super::super::body::Body;
+use super::super::inbound::requester::Requester;
+use super::super::outbound::response;
 use super::super::proxy::Shared;
-use super::super::reply;
 use crate::mcp::headers::SESSION_ID;
 use crate::upstream::client_session::ClientSession;
 use crate::upstream::http::RequestBody;
@@ -19,11 +20,11 @@ const END_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Answers at once where calls that became tasks run on the session, and ends it behind them: servers
 /// cancel what runs on a session that ends. `None`: nothing is needed of it.
-pub(super) fn answer(front: &Shared, parts: &Parts) -> Option<Response<Body>> {
+pub(super) fn answer(front: &Shared, by: &Requester, parts: &Parts) -> Option<Response<Body>> {
     if !parts.headers.contains_key(SESSION_ID) {
         return None;
     }
-    let caller = *front.callers.of(&parts.headers).as_bytes();
+    let caller = *by.caller.as_bytes();
     let session = front.upstream.client_session(&parts.headers, caller)?;
     if !session.is_needed() {
         return None;
@@ -32,7 +33,7 @@ pub(super) fn answer(front: &Shared, parts: &Parts) -> Option<Response<Body>> {
         let job = end(Arc::clone(front), parts.clone(), session);
         front.runner.attend(job);
     }
-    Some(reply::empty(StatusCode::OK))
+    Some(response::empty(StatusCode::OK))
 }
 
 /// Waits for the calls, which have a time limit, and ends the session.

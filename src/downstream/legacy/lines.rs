@@ -5,32 +5,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::stream::{self, StreamExt as _};
 use hyper::header::HeaderValue;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Response, StatusCode};
 use tokio::sync::mpsc;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::super::accept::accepts_events;
 use super::super::body::Body;
-use super::super::dialect::Edit;
-use super::super::keep_alive::keep_alive;
+use super::super::inbound::requester::Requester;
+use super::super::outbound::response::{self, Rpc, undecided};
+use super::super::outbound::stream::{ResponseEvent, ResponseSource};
 use super::super::proxy::Shared;
-use super::super::reply::{self, Rpc, undecided};
-use super::super::{facade, held, patience};
+use super::super::tasks::v2025::Edit;
+use super::super::{calls::resumable, facade, outbound::patience};
 use super::stream::{Place, Source, read};
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Object;
 use crate::mcp::scan::scan;
-use crate::mcp::sse;
 use crate::upstream::channel::session::{Asked, Said, Session, Untaken};
 use crate::upstream::channel::sessions::Line;
 use crate::upstream::wrapped::DiscoverError;
-
-/// An answer that comes within this is one JSON body; a stream is begun for what takes longer.
-const HEAD_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long a server may take to answer `initialize`: `npx -y` may have to fetch it first.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_mins(1);
@@ -38,46 +33,47 @@ const HANDSHAKE_PATIENCE: Duration = Duration::from_mins(1);
 const RESERVED: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
 
 /// GET and DELETE. Everything else is not allowed.
-pub(super) fn answer(front: &Shared, parts: &Parts) -> Response<Body> {
+pub(super) fn answer(front: &Shared, by: &Requester, parts: &Parts) -> Response<Body> {
     let is_get = parts.method == Method::GET;
     if !is_get && parts.method != Method::DELETE {
-        return reply::empty(StatusCode::METHOD_NOT_ALLOWED);
+        return response::empty(StatusCode::METHOD_NOT_ALLOWED);
     }
-    let session = match find(front, &parts.headers) {
+    let session = match find(front, by, &parts.headers) {
         Ok(session) => session,
         Err(unfound) => return unfound.into_response(),
     };
     if !is_get {
         session.close();
-        return reply::empty(StatusCode::OK);
+        return response::empty(StatusCode::OK);
     }
-    if !accepts_events(&parts.headers) {
-        return reply::empty(StatusCode::NOT_ACCEPTABLE);
+    if !by.reads_events {
+        return response::empty(StatusCode::NOT_ACCEPTABLE);
     }
-    let Some(place) = Place::of(front, &parts.headers) else {
+    let Some(place) = Place::of(front, by, &parts.headers) else {
         return Unfound::Unnamed.into_response();
     };
     // The newest stream is the one: a dead one is noticed late.
     let events = read(Source::Line(session.news()), place, front.closing.clone());
-    reply::event_stream(Body::Events(events))
+    response::event_stream(Body::Events(events))
 }
 
 /// A message of the client.
 pub(super) async fn post(
     front: &Shared,
+    by: &Requester,
     parts: &Parts,
     body: &Bytes,
     edit: Option<Edit>,
 ) -> Response<Body> {
     let Ok(text) = scan(body) else {
         let error = RpcError::parse("Parse error: not JSON");
-        return reply::refusal(StatusCode::BAD_REQUEST, &error);
+        return response::refusal(StatusCode::BAD_REQUEST, &error);
     };
     let object = match Object::parse(text) {
         Ok(object) if !object.is_ambiguous(&RESERVED) => object,
         // Revision 2025-06-18 removed batches, and over a pipe nobody ever answered one.
         Ok(_) | Err(_) => {
-            return reply::refuse(
+            return response::refuse(
                 StatusCode::BAD_REQUEST,
                 "Invalid request: not one JSON-RPC message",
             );
@@ -85,7 +81,7 @@ pub(super) async fn post(
     };
     let (Some(id), Some(method)) = (object.get("id"), object.get_str("method")) else {
         // A notification, or the answer to a question.
-        let session = match find(front, &parts.headers) {
+        let session = match find(front, by, &parts.headers) {
             Ok(session) => session,
             Err(unfound) => return unfound.into_response(),
         };
@@ -97,14 +93,14 @@ pub(super) async fn post(
             session.cancelled(id);
         }
         return if told {
-            reply::empty(StatusCode::ACCEPTED)
+            response::empty(StatusCode::ACCEPTED)
         } else {
             Unfound::Unknown.into_response()
         };
     };
     let is_id = id.get().starts_with('"') || id.get().parse::<i64>().is_ok();
     if !is_id {
-        return reply::refuse(
+        return response::refuse(
             StatusCode::BAD_REQUEST,
             "Invalid request: id must be a string or an integer",
         );
@@ -114,44 +110,44 @@ pub(super) async fn post(
         method: &method,
         params: object.get_object("params"),
         text,
-        streams: accepts_events(&parts.headers),
+        streams: by.reads_events,
     };
-    // A drain waits for it.
-    let answer = front.passing.token();
+    // A drain waits for the answer.
+    let _passing = front.passing.token();
     if method == "initialize" && !parts.headers.contains_key(SESSION_ID) {
-        return initialize(front, parts, &asked, edit.as_ref()).await;
+        return initialize(front, by, parts, &asked, edit.as_ref()).await;
     }
-    let session = match find(front, &parts.headers) {
+    let session = match find(front, by, &parts.headers) {
         Ok(session) => session,
         Err(unfound) => return unfound.into_response(),
     };
-    let patience = patience::of_legacy(&parts.headers, HEAD_PATIENCE);
-    match session.ask(&asked).await {
-        Ok(said) => match held_call(front, parts, &asked, session) {
-            Some(call) => {
-                let patience = call.head_patience(&parts.headers, HEAD_PATIENCE);
-                hold(front, call, said, patience).await
-            }
-            None => respond(said, asked.streams.then_some(patience), answer, edit).await,
-        },
-        Err(untaken) => refused(&asked, untaken),
-    }
+    let said = match session.ask(&asked).await {
+        Ok(said) => said,
+        Err(untaken) => return refused(&asked, untaken),
+    };
+    let call = held_call(front, by, &parts.headers, &asked, session);
+    let source = LineAnswer {
+        said,
+        edit,
+        // A resumable call has a job, for which a drain waits.
+        _passing: call.is_none().then(|| front.passing.token()),
+    };
+    resumable::respond(front, by, call, source, patience::LINE).await
 }
 
 /// Begins a session. It has an id once the server has agreed to it.
 async fn initialize(
     front: &Shared,
+    by: &Requester,
     parts: &Parts,
     asked: &Asked<'_>,
     edit: Option<&Edit>,
 ) -> Response<Body> {
-    let caller = *front.callers.of(&parts.headers).as_bytes();
+    let caller = *by.caller.as_bytes();
     let failed = |failure| Rpc::failure(asked.id.get(), failure).into_response();
-    let credentials = front.credentials(&parts.headers);
+    let credentials = by.credentials.as_ref();
     let open = async |line| {
-        let opened = front
-            .upstream
-            .open_session(caller, credentials.as_ref(), line);
+        let opened = front.upstream.open_session(caller, credentials, line);
         let (id, session) = opened.await?;
         // Dropped before the server has answered, nobody will ever know of this session.
         let unknown = Unknown(Some(Arc::clone(&session)));
@@ -176,16 +172,15 @@ async fn initialize(
             return failed(Failure::new(Reason::UpstreamUnreachable, SideEffect::None));
         }
     };
-    if !agreed && facade::turns_out_to_serve(front, &parts.headers).await {
+    if !agreed && facade::turns_out_to_serve(front, by, &parts.headers).await {
         let again = Bytes::copy_from_slice(asked.text.as_bytes());
-        return Box::pin(facade::post(front, parts, again)).await;
+        return Box::pin(facade::post(front, by, parts, again)).await;
     }
     let said = edited(edit, answer);
-    let mut response = reply::passed(said.clone());
+    let mut response = Rpc::passed(said.clone()).into_response();
     if agreed && let Ok(id) = HeaderValue::try_from(&*id) {
         response.headers_mut().insert(SESSION_ID, id);
-        let caller = front.callers.of(&parts.headers);
-        front.agreed.note(&caller, response.headers(), &said);
+        front.agreed.note(&by.caller, response.headers(), &said);
         unknown.becomes_known();
     }
     response
@@ -237,11 +232,11 @@ impl Drop for Unknown {
     }
 }
 
-fn find(front: &Shared, headers: &HeaderMap) -> Result<Arc<Session>, Unfound> {
+fn find(front: &Shared, by: &Requester, headers: &HeaderMap) -> Result<Arc<Session>, Unfound> {
     let Some(id) = headers.get(SESSION_ID) else {
         return Err(Unfound::Unnamed);
     };
-    let caller = *front.callers.of(headers).as_bytes();
+    let caller = *by.caller.as_bytes();
     let id = id.to_str().unwrap_or_default();
     let session = front.upstream.session(id, caller);
     session.ok_or(Unfound::Unknown)
@@ -256,12 +251,12 @@ enum Unfound {
 impl Unfound {
     fn into_response(self) -> Response<Body> {
         match self {
-            Self::Unnamed => reply::refuse(
+            Self::Unnamed => response::refuse(
                 StatusCode::BAD_REQUEST,
                 "Bad request: Mcp-Session-Id is missing",
             ),
             // Whoever hears this begins anew.
-            Self::Unknown => reply::refuse(StatusCode::NOT_FOUND, "Session not found"),
+            Self::Unknown => response::refuse(StatusCode::NOT_FOUND, "Session not found"),
         }
     }
 }
@@ -287,12 +282,13 @@ fn edited(edit: Option<&Edit>, answer: String) -> String {
 /// The call that a request is, if it can be held.
 fn held_call(
     front: &Shared,
-    parts: &Parts,
+    by: &Requester,
+    headers: &HeaderMap,
     asked: &Asked<'_>,
     session: Arc<Session>,
-) -> Option<held::Call> {
+) -> Option<resumable::ResumableCall> {
     let params = asked.params.as_ref()?;
-    let call = held::Call::of(front, parts, asked.id, asked.method, params)?;
+    let call = resumable::ResumableCall::of(front, by, headers, asked.id, asked.method, params)?;
     let id = asked.id.to_owned();
     Some(call.stopped_by(|text| async move {
         session.tell(text).await;
@@ -301,55 +297,22 @@ fn held_call(
     }))
 }
 
-/// The same for a call that can be held: its stream outlives the connection.
-async fn hold(
-    front: &Shared,
-    call: held::Call,
-    mut said: mpsc::Receiver<Said>,
-    patience: Duration,
-) -> Response<Body> {
-    let first = match tokio::time::timeout(patience, said.recv()).await {
-        Ok(Some(Said::Answer(answer))) => return reply::passed(answer),
-        Ok(first) => first,
-        Err(_elapsed) => None,
-    };
-    let rest = stream::unfold(said, |mut said| async {
-        let next = said.recv().await?;
-        Some((next, said))
-    });
-    held::hold(front, call, stream::iter(first).chain(rest).boxed())
+/// What a server over a line says about one request.
+struct LineAnswer {
+    said: mpsc::Receiver<Said>,
+    edit: Option<Edit>,
+    /// A drain waits for the answer.
+    _passing: Option<TaskTrackerToken>,
 }
 
-/// One JSON body where the answer comes soon and alone, else a stream. Without a limit to the patience
-/// the client reads no streams.
-async fn respond(
-    mut said: mpsc::Receiver<Said>,
-    patience: Option<Duration>,
-    answer: TaskTrackerToken,
-    edit: Option<Edit>,
-) -> Response<Body> {
-    let patience = patience.unwrap_or(Duration::MAX);
-    let first = match tokio::time::timeout(patience, said.recv()).await {
-        Ok(Some(Said::Answer(answer))) => return reply::passed(edited(edit.as_ref(), answer)),
-        Ok(Some(Said::Message(message))) => Some(message),
-        Ok(None) | Err(_) => None,
-    };
-    let first = stream::iter(first.map(|message| sse::event(&message)));
-    let under_way = Some((said, answer, edit));
-    let rest = stream::unfold((under_way, keep_alive()), |(under_way, mut beat)| async {
-        let (mut said, answer, edit) = under_way?;
-        tokio::select! {
-            next = said.recv() => match next? {
-                Said::Message(message) => {
-                    Some((sse::event(&message), (Some((said, answer, edit)), beat)))
-                }
-                Said::Answer(text) => {
-                    let text = edited(edit.as_ref(), text);
-                    Some((sse::event(&text), (None, beat)))
-                }
-            },
-            _ = beat.tick() => Some((sse::COMMENT, (Some((said, answer, edit)), beat))),
-        }
-    });
-    reply::event_stream(Body::Events(first.chain(rest).boxed()))
+impl ResponseSource for LineAnswer {
+    async fn next(&mut self) -> Option<ResponseEvent> {
+        Some(match self.said.recv().await? {
+            Said::Message(message) => ResponseEvent::Message(message),
+            Said::Answer(answer) => {
+                let answer = edited(self.edit.as_ref(), answer);
+                ResponseEvent::Answer(Rpc::passed(answer))
+            }
+        })
+    }
 }

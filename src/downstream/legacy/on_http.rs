@@ -1,39 +1,44 @@
 //! A message for a server that speaks Streamable HTTP: a call is held where it can be, all else passes.
 
 use bytes::Bytes;
-use hyper::Response;
 use hyper::http::request::Parts;
+use hyper::{HeaderMap, Response};
 
-use super::pushes::SessionKey;
 use super::words::Words;
 use crate::downstream::body::Body;
-use crate::downstream::dialect::Edit;
+use crate::downstream::inbound::requester::Requester;
 use crate::downstream::proxy::Shared;
-use crate::downstream::{cancels, dialect, held, pass};
+use crate::downstream::tasks::v2025::Edit;
+use crate::downstream::{calls::resumable, cancels, pass, tasks::v2025};
 
 pub(super) async fn pass_on(
     front: &Shared,
+    by: &Requester,
     parts: Parts,
     body: Bytes,
     edit: Option<Edit>,
 ) -> Response<Body> {
     match edit {
-        Some(edit) => Box::pin(dialect::relay(front, parts, body, edit)).await,
+        Some(edit) => Box::pin(v2025::relay(front, by, parts, body, edit)).await,
         None => pass::bytes(front, parts, body).await,
     }
 }
 
 /// The call that a message for a server over HTTP is, if it can be held.
-pub(super) fn held_call(front: &Shared, parts: &Parts, words: Words<'_>) -> Option<held::Call> {
+pub(super) fn held_call(
+    front: &Shared,
+    by: &Requester,
+    headers: &HeaderMap,
+    words: Words<'_>,
+) -> Option<resumable::ResumableCall> {
     match words {
         Words::Request(asked) => {
-            held::Call::of(front, parts, asked.id, &asked.method, &asked.params)
+            resumable::ResumableCall::of(front, by, headers, asked.id, &asked.method, &asked.params)
         }
         Words::Notification(method, Some(params)) if method == "notifications/cancelled" => {
             if let Some(id) = params.get("requestId")
-                && !held::cancelled(front, &parts.headers, id)
-                && let Some(session) =
-                    SessionKey::named(&front.callers.of(&parts.headers), &parts.headers)
+                && !resumable::cancelled(front, by, id)
+                && let Some(session) = by.session
             {
                 cancels::pass_on(front, session, id);
             }

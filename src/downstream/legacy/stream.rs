@@ -12,10 +12,11 @@ use hyper::{HeaderMap, Method, Response, StatusCode};
 use tokio_util::sync::CancellationToken;
 
 use super::super::body::Body;
-use super::super::keep_alive::keep_alive;
+use super::super::inbound::requester::Requester;
+use super::super::outbound::keepalive::comments;
+use super::super::outbound::response;
 use super::super::pass;
 use super::super::proxy::Shared;
-use super::super::reply;
 use super::pushes::{Pushed, Pushes, SessionKey};
 use crate::mcp::headers::{LAST_EVENT_ID, PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::sse;
@@ -43,11 +44,10 @@ pub(super) fn is_read(parts: &Parts) -> bool {
 }
 
 /// The stream of a server with sessions of its own.
-pub(super) async fn answer(front: &Shared, parts: Parts) -> Response<Body> {
-    let caller = front.callers.of(&parts.headers);
+pub(super) async fn answer(front: &Shared, by: &Requester, parts: Parts) -> Response<Body> {
     let session = front
         .upstream
-        .client_session(&parts.headers, *caller.as_bytes());
+        .client_session(&parts.headers, *by.caller.as_bytes());
     let Some(session) = session else {
         return pass::bare(front, parts).await;
     };
@@ -61,13 +61,13 @@ pub(super) async fn answer(front: &Shared, parts: Parts) -> Response<Body> {
         Err(Unheard::Refused(refusal)) => return pass::response(*refusal),
         Err(Unheard::Failed(failure)) => return pass::unreachable_upstream(failure),
     };
-    let Some(place) = Place::of(front, &headers) else {
-        return reply::empty(StatusCode::BAD_REQUEST);
+    let Some(place) = Place::of(front, by, &headers) else {
+        return response::empty(StatusCode::BAD_REQUEST);
     };
     let events = Body::Events(read(source, place, front.closing.clone()));
     match head {
         Some(head) => Response::from_parts(head, events),
-        None => reply::event_stream(events),
+        None => response::event_stream(events),
     }
 }
 
@@ -80,8 +80,8 @@ pub(super) struct Place {
 
 impl Place {
     /// `None`: the session is not named.
-    pub(super) fn of(front: &Shared, headers: &HeaderMap) -> Option<Self> {
-        let key = SessionKey::named(&front.callers.of(headers), headers)?;
+    pub(super) fn of(front: &Shared, by: &Requester, headers: &HeaderMap) -> Option<Self> {
+        let key = by.session?;
         // The rest of a cut POST is asked for in the same way, and takes nothing from the stream that
         // is there.
         let resumes = headers.get(LAST_EVENT_ID).is_some_and(is_the_server_s);
@@ -128,7 +128,7 @@ pub(super) fn read(
     place: Place,
     closing: CancellationToken,
 ) -> BoxStream<'static, Bytes> {
-    let reading = (source, place, keep_alive(), closing);
+    let reading = (source, place, comments(), closing);
     let said = stream::unfold(reading, |reading| async {
         let (mut source, mut place, mut beat, closing) = reading;
         let event = tokio::select! {

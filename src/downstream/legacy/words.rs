@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 
 use crate::mcp::json::Object;
+use crate::mcp::request::Request;
 use crate::mcp::scan::scan;
-use crate::task::state::Digest;
 
 /// The members of an envelope. A message in which one stands twice is the server's to refuse.
 const RESERVED: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
@@ -19,28 +19,6 @@ pub(in crate::downstream) enum Words<'a> {
     Answer(&'a RawValue, Object<'a>),
     /// A batch, or nothing that can be read: the server's own business.
     Other,
-}
-
-#[derive(Debug)]
-pub(in crate::downstream) struct Request<'a> {
-    pub(in crate::downstream) id: &'a RawValue,
-    pub(in crate::downstream) method: Cow<'a, str>,
-    pub(in crate::downstream) params: Object<'a>,
-    pub(in crate::downstream) params_text: &'a str,
-}
-
-impl Request<'_> {
-    /// Whether its id is one that JSON-RPC allows here: a string or an integer.
-    pub(in crate::downstream) fn has_id(&self) -> bool {
-        self.id.get().starts_with('"') || self.id.get().parse::<i64>().is_ok()
-    }
-
-    /// What it asks for, as of a request of any era.
-    pub(in crate::downstream) fn digest(&self) -> Digest {
-        let name = self.params.get_str("name").unwrap_or_default();
-        let arguments = self.params.get("arguments").map_or("", RawValue::get);
-        Digest::of(&[&self.method, &name, arguments])
-    }
 }
 
 impl<'a> Words<'a> {

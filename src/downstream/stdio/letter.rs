@@ -5,10 +5,10 @@ use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request};
 
-use super::super::held::Piped;
+use super::super::inbound::requester::Piped;
 use super::super::intercept::era_by_body;
 use super::super::proxy::Shared;
-use super::super::tools::TOOLS_PATIENCE;
+use super::super::tools;
 use crate::mcp::json::Object;
 use crate::mcp::meta::{CLIENT_CAPABILITIES, PROTOCOL_VERSION};
 use crate::mcp::scan::scan;
@@ -79,13 +79,10 @@ impl Letter {
             && let Some(name) = &named
         {
             let capabilities = meta.get(CLIENT_CAPABILITIES).map_or("{}", |raw| raw.get());
-            let caller = *front.callers.of(&HeaderMap::new()).as_bytes();
-            let listed = front.upstream.tools(caller, None, capabilities.into());
-            // A list that cannot be had leaves the headers to whoever checks them.
-            let listed = tokio::time::timeout(TOOLS_PATIENCE, listed);
-            if let Ok(Ok(tools)) = listed.await
-                && let Some(tool) = tools.get(name)
-            {
+            let by = front.requester(&parts(Method::POST, HeaderMap::new()), Era::Modern);
+            let tools = tools::listed(front, &by, capabilities).await;
+            // Without the list the check of these headers is left to the server.
+            if let Some(tool) = tools.as_ref().and_then(|tools| tools.get(name)) {
                 for (header, value) in params::mirrored(tool, params.get("arguments")) {
                     put(header, Some(&value));
                 }

@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::dispatch::post;
+use super::outbound::response::Rpc;
 use super::proxy::Front;
-use super::reply::Rpc;
 use crate::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::version::Era;

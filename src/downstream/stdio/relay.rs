@@ -7,7 +7,7 @@ use hyper::header::HeaderValue;
 use hyper::{Method, Response, StatusCode};
 
 use super::super::body::Body;
-use super::super::{legacy, reply};
+use super::super::{legacy, outbound::response};
 use super::answer::{MESSAGE_BYTES_MAX, is_answer, is_stream, named};
 use super::client::Client;
 use super::letter::parts;
@@ -46,7 +46,7 @@ impl Client {
         };
         let answer = named(&bytes, id).unwrap_or_else(|| {
             let message = self.instead(status);
-            reply::Rpc::error(id, &RpcError::new(code::INTERNAL, message)).json
+            response::Rpc::error(id, &RpcError::new(code::INTERNAL, message)).json
         });
         seen(&answer);
         self.say(answer.clone()).await;

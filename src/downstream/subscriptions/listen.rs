@@ -18,9 +18,9 @@ use tokio_util::sync::CancellationToken;
 use super::at_server::{Change, ServerSubscription, Subscriber};
 use crate::downstream::body::Body;
 use crate::downstream::intercept::Modern;
-use crate::downstream::keep_alive::keep_alive;
+use crate::downstream::outbound::keepalive::comments;
+use crate::downstream::outbound::response::{self, Rpc};
 use crate::downstream::proxy::Shared;
-use crate::downstream::reply::{self, Rpc};
 use crate::downstream::sent;
 use crate::mcp::envelope;
 use crate::mcp::error::RpcError;
@@ -85,12 +85,12 @@ pub(in crate::downstream) async fn answer(
         owed: Vec::new(),
         read_again: None,
         at_server,
-        beat: keep_alive(),
+        beat: comments(),
         closing: front.closing.clone(),
         ended: false,
     };
     let events = Body::Events(subscription.into_stream().boxed());
-    sent::asked_with(kept, reply::event_stream(events))
+    sent::asked_with(kept, response::event_stream(events))
 }
 
 /// What a client wants to hear of.

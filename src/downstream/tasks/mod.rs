@@ -3,4 +3,5 @@
 pub(super) mod cursor;
 pub(super) mod refusal;
 pub(super) mod service;
+pub mod v2025;
 pub(super) mod v2026;

@@ -17,7 +17,7 @@ use crate::runner::{AnswerError, Runner};
 use crate::store::StoreError;
 use crate::store::ledger::{Loaded, NotApplied};
 use crate::task::id::{Caller, TaskId};
-use crate::task::machine::{CancelReason, Event};
+use crate::task::machine::{CancelReason, TaskEvent};
 use crate::task::state::Task;
 use crate::upstream::Forwarded;
 
@@ -169,7 +169,7 @@ impl CallerTasks<'_> {
         loaded: &Loaded,
         reason: Option<CancelReason>,
     ) -> Result<CancelOutcome, TaskError> {
-        let event = Event::Cancel { reason };
+        let event = TaskEvent::Cancel { reason };
         match self.runner.ledger().apply(loaded, event).await {
             // The owner sees the change and tells the server.
             Ok((cancelled, _)) => Ok(CancelOutcome::Cancelled(cancelled.task)),

@@ -7,9 +7,10 @@ use serde_json::value::RawValue;
 
 use super::refusal::{Refusal, task_id};
 use super::service::{ANSWER_BYTES_MAX, TaskError};
+use crate::downstream::inbound::requester::Requester;
 use crate::downstream::intercept::Modern;
+use crate::downstream::outbound::response::Rpc;
 use crate::downstream::proxy::Front;
-use crate::downstream::reply::Rpc;
 use crate::mcp::error::RpcError;
 use crate::mcp::input;
 use crate::mcp::json::Object;
@@ -30,7 +31,7 @@ impl Front {
     pub(in crate::downstream) async fn tasks(
         &self,
         modern: &Modern<'_>,
-        caller: Caller,
+        by: &Requester,
         headers: &HeaderMap,
     ) -> Answered {
         let id = modern.request.id.get();
@@ -40,9 +41,9 @@ impl Front {
         }
         let params = &modern.request.params;
         let answered = match &*modern.request.method {
-            "tasks/get" => self.get(params, &caller).await,
-            "tasks/update" => self.update(params, &caller, headers).await,
-            "tasks/cancel" => self.cancel(params, &caller).await,
+            "tasks/get" => self.get(params, &by.caller).await,
+            "tasks/update" => self.update(params, by, headers).await,
+            "tasks/cancel" => self.cancel(params, &by.caller).await,
             _ => Err(RpcError::method_not_found().into()),
         };
         Answered::Known(match answered {
@@ -66,14 +67,14 @@ impl Front {
     async fn update(
         &self,
         params: &Object<'_>,
-        caller: &Caller,
+        by: &Requester,
         headers: &HeaderMap,
     ) -> Result<String, Refusal> {
         let answers = answers(params)?;
-        let tasks = self.tasks_of(caller);
+        let tasks = self.tasks_of(&by.caller);
         let loaded = tasks.get(task_id(params)?).await?;
         check_shapes(&loaded.task, &answers)?;
-        let from = self.forwarded(headers);
+        let from = self.forwarded(by, headers);
         tasks.answer(loaded, answers, from).await?;
         Ok(ACKNOWLEDGED.to_owned())
     }

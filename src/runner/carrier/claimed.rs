@@ -1,67 +1,43 @@
-//! A call that stands for a claim: its record comes first, and clients follow that, whoever made
-//! the call.
+//! A call that stands for a claim: its record comes first, and clients follow that, the client that
+//! made the call too.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::super::call::{Announce, Call};
-use super::super::state::Runner;
-use super::super::turn::Turn;
-use super::Carrier;
-use super::begun::{Begun, Claimed, Waiting};
-use crate::task::policy::Plan;
-use crate::task::state::WhenLeft;
+use super::record_terms::{Begun, RecordTerms};
+use super::{Audience, CallStage, Carrier};
+use crate::store::ledger::NotCreated;
+use crate::task::state::OnDisconnect;
 
 impl Carrier {
-    pub(in crate::runner) fn for_claim(
-        runner: Arc<Runner>,
-        call: Call,
-        turn: Turn,
-        claimed: Claimed,
-        waiting: Waiting,
-    ) -> Self {
-        // Whoever follows the record decides when and how it is announced, if it is not from the start.
-        let call = Call {
-            plan: Plan::Held,
-            announce: Announce::Task,
-            ..call
+    /// Makes the record, says so to `begun`, and carries the call. Without a record nothing is sent.
+    pub(in crate::runner) async fn run_claim(
+        mut self,
+        terms: RecordTerms,
+        begun: oneshot::Sender<Result<Begun, NotCreated>>,
+    ) {
+        if let Err(why) = self.record(Vec::new(), terms).await {
+            let _ = begun.send(Err(why));
+            return;
+        }
+        let CallStage::Recorded(recorded) = &self.stage else {
+            return;
         };
-        Self {
-            claimed: Some(claimed),
-            begun: Some(waiting),
-            ..Self::for_client(runner, call, None, turn)
+        let loaded = recorded.loaded.clone();
+        let (maker, unauthorized) = oneshot::channel();
+        self.audience = Audience::Maker(maker);
+        let answer = Begun {
+            loaded,
+            unauthorized,
+        };
+        if begun.send(Ok(answer)).is_err()
+            && let OnDisconnect::KeepFor(window_ms) = terms.on_disconnect
+        {
+            // A client that went away meanwhile may come back with the same call, as any later.
+            let window = Duration::from_millis(window_ms);
+            self.runner.cancel_if_abandoned(terms.id, window);
         }
-    }
-
-    /// Makes the record. False: there is none, and nothing is sent.
-    pub(super) async fn begin(&mut self, waiting: Waiting) -> bool {
-        // A client that went away meanwhile may come back with the same call, as any later.
-        let announced = self
-            .claimed
-            .as_ref()
-            .is_some_and(|claimed| claimed.announced);
-        if let Err(why) = self.keep(Vec::new(), announced).await {
-            let _ = waiting.send(Err(why));
-            return false;
-        }
-        if let Some(kept) = &self.kept {
-            let (first, unauthorized) = oneshot::channel();
-            let loaded = kept.loaded.clone();
-            let (id, when_left) = (loaded.task.id, loaded.task.when_left);
-            self.first = Some(first);
-            let begun = Begun {
-                loaded,
-                unauthorized,
-            };
-            if waiting.send(Ok(begun)).is_err()
-                && let WhenLeft::RunsFor(window_ms) = when_left
-            {
-                let window = Duration::from_millis(window_ms);
-                self.runner.linger(id, window);
-            }
-        }
-        true
+        self.run().await;
     }
 }

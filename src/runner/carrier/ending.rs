@@ -8,20 +8,21 @@ use tracing::warn;
 
 use super::super::call::not_sent;
 use super::super::outcome;
-use super::super::seat::Answer;
-use super::super::turn::Turn;
-use super::{Carrier, Flow};
+use super::super::responder::CallAnswer;
+use super::dispatch::{Dispatch, OpenLeg};
+use super::{Audience, CallStage, Carrier, Flow};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::store::ledger::NotApplied;
-use crate::task::machine::Event;
+use crate::task::machine::TaskEvent;
 use crate::upstream::{CANCELLING, Exchange};
 
 impl Carrier {
-    /// Nothing more to carry, but a client that never heard of the task must not leave it behind.
+    /// Waits until the client heard of the task or went away: a client that never heard of it must not
+    /// leave it behind.
     pub(super) async fn wait_for_settlement(&mut self) -> Flow {
-        self.end_turn();
-        if let Some(seat) = self.seat.take()
-            && !seat.settled().await
+        self.end_dispatch();
+        if let Audience::Client(client) = &self.audience
+            && !client.settled().await
         {
             self.commit_cancel().await;
         }
@@ -32,44 +33,57 @@ impl Carrier {
     pub(super) async fn on_gone(&mut self) -> Flow {
         self.cancel_upstream().await;
         self.commit_cancel().await;
-        self.told().await;
+        self.commit_told().await;
         Flow::Done
     }
 
-    pub(super) async fn on_due(&mut self) -> Flow {
-        let Some(kept) = &mut self.kept else {
+    /// The client cancels while the store is away: the server is told now, the record when the
+    /// store is back.
+    pub(super) async fn on_stopped(&mut self) -> Flow {
+        self.cancel_upstream().await;
+        if let Some(recorded) = self.stage.recorded() {
+            self.runner.finish_cancelled(&recorded.loaded).await;
+        }
+        Flow::Done
+    }
+
+    pub(super) async fn on_deadline(&mut self) -> Flow {
+        let Some(recorded) = self.stage.recorded_mut() else {
             return self.give_up(Reason::Deadline).await;
         };
-        match self.runner.ledger.apply(&kept.loaded, Event::Tick).await {
+        let ticked = self.runner.ledger.apply(&recorded.loaded, TaskEvent::Tick);
+        match ticked.await {
             Ok((loaded, _)) => {
-                kept.loaded = loaded;
+                recorded.loaded = loaded;
                 self.cancel_upstream().await;
-                self.told().await;
+                self.commit_told().await;
                 Flow::Done
             }
             Err(NotApplied::Rejected(_, stands)) => self.see(*stands).await,
             // With the store away the sweeper ends the record when it is back.
-            Err(NotApplied::Gone | NotApplied::Store(_)) => self.lost().await,
+            Err(NotApplied::Gone | NotApplied::Store(_)) => self.on_record_gone().await,
         }
     }
 
     /// Ends the call on raincheck's own account.
     pub(super) async fn give_up(&mut self, reason: Reason) -> Flow {
-        let opened = self.exchange.is_some();
+        let was_open = self.dispatch.exchange().is_some();
         self.cancel_upstream().await;
-        match &self.kept {
-            Some(kept) => {
-                let failure = kept.loaded.task.failure(reason);
+        match &self.stage {
+            CallStage::Recorded(recorded) => {
+                let failure = recorded.task().failure(reason);
                 let end = Err(failure.to_error().to_raw());
                 self.runner
-                    .finish(&kept.loaded, kept.fence, end, None)
+                    .finish(&recorded.loaded, recorded.fence, end, None)
                     .await;
             }
-            None if opened => {
-                self.answer(Answer::Failed(Failure::new(reason, SideEffect::Unknown)))
-                    .await;
+            CallStage::Plain(_) if was_open => {
+                self.answer(CallAnswer::Failed(Failure::new(
+                    reason,
+                    SideEffect::Unknown,
+                )));
             }
-            None => self.answer(Answer::Failed(not_sent(reason))).await,
+            CallStage::Plain(_) => self.answer(CallAnswer::Failed(not_sent(reason))),
         }
         Flow::Done
     }
@@ -78,50 +92,50 @@ impl Carrier {
     pub(super) async fn end_unanswered(&mut self, failure: Failure) -> Flow {
         self.cancel_upstream().await;
         let failure = Failure::new(failure.reason, SideEffect::Unknown);
-        self.on_end(outcome::failed(failure), Answer::Failed(failure))
+        self.on_end(outcome::failed(failure), CallAnswer::Failed(failure))
             .await
     }
 
-    /// The store no longer has the record: nobody can ever ask for the result.
-    pub(super) async fn lost(&mut self) -> Flow {
+    /// The store no longer has the record: no client can ever ask for the result.
+    pub(super) async fn on_record_gone(&mut self) -> Flow {
         warn!("the record of a running call is gone; the call is cancelled");
         self.cancel_upstream().await;
         Flow::Done
     }
 
+    /// Tells the server that the call is cancelled, if a leg is there.
     pub(super) async fn cancel_upstream(&mut self) {
-        if let Some(exchange) = self.exchange.take() {
-            // A server that is slow to hear is told beside: else its call would run on for nobody. Its
-            // place is not free before.
-            let places = std::mem::replace(&mut self.turn, Turn::Over);
+        if let Dispatch::Open(leg) = self.dispatch.take() {
+            // A job of its own tells a server that is slow to hear: else the call would run on there.
+            // The permits are not free before.
+            let OpenLeg {
+                exchange, permits, ..
+            } = leg;
             let telling = self.runner.services.spawn(async {
-                call_off(exchange).await;
-                drop(places);
+                cancel(exchange).await;
+                drop(permits);
             });
             let _ = timeout(CANCEL_PATIENCE, telling).await;
         }
-        self.end_turn();
+        self.end_dispatch();
     }
 
-    #[expect(
-        clippy::unused_async,
-        reason = "an end of a call may wait; this one has its place in the queue"
-    )]
-    pub(super) async fn answer(&mut self, answer: Answer) {
-        // A slow client keeps nobody waiting.
-        self.exchange = None;
-        self.end_turn();
-        if let Some(seat) = self.seat.take() {
-            seat.answer(answer);
+    /// Answers the client that waits on its connection. The leg ends first: a slow client holds up no
+    /// other call.
+    pub(super) fn answer(&mut self, answer: CallAnswer) {
+        self.end_dispatch();
+        if let Audience::Client(client) = &self.audience {
+            client.answer(answer);
         }
     }
 }
 
-/// How long what follows a cancel waits for the server to hear of it.
+/// The longest wait for the server to hear of a cancel, before what follows a cancel.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Polled meanwhile: a call that is on its way must be at the server before the server can cancel it.
-async fn call_off(exchange: Exchange) {
+/// Cancels a call, and polls it meanwhile: a request that is on its way must be at the server before
+/// the server can cancel it.
+async fn cancel(exchange: Exchange) {
     let Exchange {
         mut events,
         control,

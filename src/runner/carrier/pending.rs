@@ -1,21 +1,77 @@
-//! What a carrier does later: progress that is not written yet, and the next leg.
+//! News of a running call that its record does not have yet. Pure.
 
+use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::super::pauses::Pauses;
+use crate::mcp::json::Object;
 use crate::task::state::Progress;
 
 /// The newest progress, committed at most once a poll interval.
 #[derive(Default)]
 pub(super) struct PendingProgress {
-    pub(super) newest: Option<(Option<Box<str>>, Option<Progress>)>,
-    /// Not written again before.
+    pub(super) newest: Option<News>,
+    /// The earliest time of the next commit.
     pub(super) not_before: Option<Instant>,
 }
 
-/// When the next leg goes of the call of a server that has nothing to ask.
-#[derive(Default)]
-pub(super) struct NextLeg {
-    pub(super) at: Option<Instant>,
-    pub(super) pauses: Pauses,
+pub(super) struct News {
+    pub(super) message: Box<str>,
+    pub(super) progress: Option<Progress>,
+}
+
+/// The longest number of progress, in digits; raincheck ignores a longer one.
+const DIGITS_MAX: usize = 64;
+
+impl News {
+    /// What a poller may see of a progress notification. A number that no record can hold (1e999, or four
+    /// hundred digits) is none.
+    pub(super) fn read(params: &RawValue) -> Option<Self> {
+        let object = Object::parse(params.get()).ok()?;
+        let number = |key| {
+            let text = object.get(key)?.get();
+            let number: f64 = text.parse().ok()?;
+            (text.len() <= DIGITS_MAX && number.is_finite()).then_some(number)
+        };
+        let progress = Progress {
+            progress: number("progress")?,
+            total: number("total"),
+        };
+        let message = object.get_str("message").map_or_else(
+            || match progress.total {
+                Some(total) => format!("{} of {total}", progress.progress).into(),
+                None => format!("progress {}", progress.progress).into(),
+            },
+            |text| Box::from(&*text),
+        );
+        Some(Self {
+            message,
+            progress: Some(progress),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn progress(params: &str) -> Option<Progress> {
+        let params = RawValue::from_string(params.to_owned()).unwrap();
+        News::read(&params)?.progress
+    }
+
+    #[test]
+    fn only_numbers_that_a_record_can_hold_are_progress() {
+        let known = progress(r#"{"progress":1.5,"total":3}"#).unwrap();
+        assert_eq!((known.progress, known.total), (1.5, Some(3.0)));
+        let long = "9".repeat(400);
+        for none in ["1e999", "-1e999", "\"1\"", "null", &long] {
+            assert_eq!(
+                progress(&format!(r#"{{"progress":{none}}}"#)),
+                None,
+                "{none}"
+            );
+            let known = progress(&format!(r#"{{"progress":1,"total":{none}}}"#)).unwrap();
+            assert_eq!(known.total, None, "{none}");
+        }
+    }
 }

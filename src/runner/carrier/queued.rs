@@ -1,32 +1,31 @@
-//! A call that waits for its turn: nothing of it is at the server, and its record says so.
+//! A leg that waits for its permits: nothing of it is at the server, and the record says so.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::super::seat::Seat;
-use super::super::turn::{Places, Turn};
-use super::{Carrier, Flow};
+use super::super::admission::{Admittance, Permits};
+use super::dispatch::Dispatch;
+use super::{Audience, Carrier, Flow, Timer};
 use crate::store::ledger::NotApplied;
 use crate::task::machine::{OwnerEvent, Rejected};
 use crate::task::state::Leg;
 
-/// A store that did not take that a leg goes out is asked again after so long.
-const TURN_AGAIN: Duration = Duration::from_secs(1);
+/// The pause before a leg lines up again, where the store did not take that it goes out.
+const REQUEUE: Duration = Duration::from_secs(1);
 
 impl Carrier {
-    /// The record says `sent` before the first byte goes out.
-    pub(super) async fn on_turn(&mut self, places: Places) -> Flow {
-        self.turn = Turn::Has(places);
-        self.look_ahead = None;
-        self.progress.newest = None;
-        if self.kept.is_none() {
+    /// The leg has its permits. The record says `sent` before the first byte goes out.
+    pub(super) async fn on_permits(&mut self, permits: Permits) -> Flow {
+        self.dispatch = Dispatch::Ready(permits);
+        self.timers.disarm(Timer::QueueMessage);
+        self.forget_progress();
+        let Some(recorded) = self.stage.recorded() else {
             self.open();
             return Flow::Continue;
-        }
-        let leg = self.kept.as_ref().map(|kept| kept.leg);
+        };
         // A run of before came to nothing, where the leg was sent already.
-        let is_again = matches!(leg, Some(Leg::Sent(_)));
+        let is_again = matches!(recorded.leg, Leg::Sent(_));
         let goes_out = if is_again {
             OwnerEvent::Repeated
         } else {
@@ -38,64 +37,58 @@ impl Carrier {
                 self.open();
                 Flow::Continue
             }
-            // A commit of before whose answer was lost: nobody but this carrier sends the leg.
+            // A commit of before whose answer was lost: no other carrier sends the leg.
             Err(NotApplied::Rejected(Rejected::Unchanged, stands)) => {
-                if let Some(kept) = &mut self.kept {
-                    kept.leg = stands.task.leg;
-                    kept.loaded = *stands;
+                if let Some(recorded) = self.stage.recorded_mut() {
+                    recorded.changed(*stands);
                 }
                 self.open();
                 Flow::Continue
             }
             Err(NotApplied::Rejected(_, stands)) => self.see(*stands).await,
-            Err(NotApplied::Gone) => self.lost().await,
-            // Others need no store: they have the places until it is back.
+            Err(NotApplied::Gone) => self.on_record_gone().await,
+            // Other calls need no store: they have the permits until it is back.
             Err(NotApplied::Store(_)) => {
-                self.turn = Turn::Again(Instant::now() + TURN_AGAIN);
+                self.dispatch = Dispatch::Requeues;
+                self.timers.arm(Timer::Requeue, Instant::now() + REQUEUE);
                 Flow::Continue
             }
         }
     }
 
-    /// Tells pollers how long the queue is, as often as they are to poll.
-    pub(super) fn on_look_ahead(&mut self) -> Flow {
-        self.look_ahead = None;
-        let (Some(message), Some(kept)) = (self.turn.message(), &self.kept) else {
-            return Flow::Continue;
-        };
-        let task = &kept.loaded.task;
-        if task.status_message.as_deref() != Some(&*message) {
-            self.progress.newest = Some((Some(message), None));
+    pub(super) async fn requeue(&mut self) -> Flow {
+        let tool = self.server.outgoing.name.as_deref().unwrap_or_default();
+        match self.runner.admission.queue(tool) {
+            Admittance::Now(permits) => self.on_permits(permits).await,
+            Admittance::Queued(leg) => {
+                self.dispatch = Dispatch::Queued(leg);
+                Flow::Continue
+            }
         }
-        self.look_ahead_later();
-        Flow::Continue
-    }
-
-    pub(super) fn look_ahead_later(&mut self) {
-        let Some(kept) = self.kept.as_ref().filter(|_| self.turn.waits()) else {
-            return;
-        };
-        let task = &kept.loaded.task;
-        let age_ms = (self.runner.ledger.now_ms()).saturating_sub(task.created_ms);
-        let pause = self.call.rule.poll_interval_at(age_ms);
-        self.look_ahead = Some(Instant::now() + Duration::from_millis(pause));
     }
 
     /// Whether another replica can send the call in this one's place: its client knows of it, and
     /// nothing that it needs is known here only.
     pub(super) fn may_hand_over(&self) -> bool {
-        let Some(kept) = &self.kept else { return false };
-        let task = &kept.loaded.task;
+        let Some(recorded) = self.stage.recorded() else {
+            return false;
+        };
+        let was_told = match &self.audience {
+            Audience::Client(client) => client.was_told(),
+            Audience::Maker(_) | Audience::Nobody => true,
+        };
+        let task = recorded.task();
         task.leg == Leg::Queued
             && task.is_wanted()
-            && self.seat.as_ref().is_none_or(Seat::was_told)
-            && self.call.outgoing.is_anybodys()
+            && was_told
+            && self.server.outgoing.is_anybodys()
             && !self.runner.settings.exclusive_store
     }
 
-    /// Nothing of the call is at the server any more, and nothing will be: its place is free.
-    pub(super) fn end_turn(&mut self) {
-        self.turn = Turn::Over;
-        self.look_ahead = None;
+    /// Nothing of the call is at the server any more, and nothing will be: its permits are free.
+    pub(super) fn end_dispatch(&mut self) {
+        self.dispatch = Dispatch::Over;
+        self.timers.disarm(Timer::QueueMessage);
+        self.timers.disarm(Timer::Requeue);
     }
 }

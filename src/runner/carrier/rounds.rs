@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::super::leg;
-use super::{Carrier, Flow, stopped};
+use super::{Carrier, Flow, Timer};
 use crate::mcp::error::Reason;
 use crate::mcp::input;
 use crate::store::ledger::NotApplied;
@@ -18,21 +18,21 @@ impl Carrier {
     /// A modern server ended the leg with questions.
     pub(super) async fn on_round(&mut self, asked: input::Requests) -> Flow {
         if !asked.requests.is_empty() {
-            // Nothing of it is at the server before they are answered.
-            self.end_turn();
+            // Nothing of the call is at the server before they are answered.
+            self.end_dispatch();
         }
         match self.keep_round(asked).await {
             Ok(Some(Effect::Dispatch)) => self.next_leg_later(),
-            Ok(_) => self.round_kept().await,
+            Ok(_) => self.on_round_recorded().await,
             // A commit of before whose answer was lost.
             Err(NotApplied::Rejected(Rejected::NotOwner, stands)) if self.asks(&stands.task) => {
-                self.round_kept().await
+                self.on_round_recorded().await
             }
             Err(NotApplied::Rejected(Rejected::NotOwner | Rejected::Ended, stands)) => {
                 Box::pin(self.see(*stands)).await
             }
             Err(NotApplied::Rejected(..)) => self.give_up(Reason::UpstreamInvalid).await,
-            Err(NotApplied::Gone) => self.lost().await,
+            Err(NotApplied::Gone) => self.on_record_gone().await,
             Err(NotApplied::Store(_)) => self.give_up(Reason::StoreLost).await,
         }
     }
@@ -50,11 +50,12 @@ impl Carrier {
             applied => return applied,
         };
         let runner = Arc::clone(&self.runner);
-        let (Some(kept), Some(_room)) = (&self.kept, runner.unsaved.hold(bytes)) else {
+        let (Some(recorded), Some(_room)) = (self.stage.recorded(), runner.unsaved.hold(bytes))
+        else {
             return Err(NotApplied::Store(away));
         };
         warn!(error = %away, "a round of questions waits for the store");
-        let mut attempts = runner.attempts(&kept.loaded.task);
+        let mut attempts = runner.attempts(recorded.task());
         let mut away = away;
         while attempts.another().await {
             match self.apply(round.clone()).await {
@@ -65,10 +66,11 @@ impl Carrier {
         Err(NotApplied::Store(away))
     }
 
-    async fn round_kept(&mut self) -> Flow {
-        // The client cancelled while the store was away.
-        let charge = self.kept.as_ref().map(|kept| &kept.charge);
-        if stopped(charge).now_or_never().is_some() {
+    async fn on_round_recorded(&mut self) -> Flow {
+        let recorded = self.stage.recorded();
+        // The client may have cancelled while the store was away.
+        let stopped = recorded.and_then(|recorded| recorded.custody.stopped().now_or_never());
+        if stopped.is_some() {
             return self.on_stopped().await;
         }
         self.wait_for_settlement().await
@@ -76,23 +78,22 @@ impl Carrier {
 
     /// Whether it is this carrier's leg that ended with what the record asks.
     fn asks(&self, task: &Task) -> bool {
-        let fence = self.kept.as_ref().map(|kept| kept.fence);
+        let fence = self.stage.recorded().map(|recorded| recorded.fence);
         fence == Some(task.fence) && matches!(task.leg, Leg::Parked(_))
     }
 
-    /// The server has nothing to ask: it works on the call, which keeps its place meanwhile.
+    /// The server has nothing to ask: it works on the call, which keeps its permits meanwhile.
     pub(super) fn next_leg_later(&mut self) -> Flow {
-        let pause = self.next_leg.pauses.longer();
-        self.next_leg.at = Some(Instant::now() + pause);
-        self.exchange = None;
+        self.dispatch.end_leg();
+        let at = Instant::now() + self.pauses.longer();
+        self.timers.arm(Timer::NextLeg, at);
         Flow::Continue
     }
 
     pub(super) fn next_leg(&mut self) -> Flow {
-        self.next_leg.at = None;
-        if let Some(kept) = &self.kept {
-            let task = &kept.loaded.task;
-            self.call.outgoing.retry = (task.round > 0).then(|| leg::retry(task));
+        if let Some(recorded) = self.stage.recorded() {
+            let task = recorded.task();
+            self.server.outgoing.retry = (task.round > 0).then(|| leg::retry(task));
             self.open();
         }
         Flow::Continue

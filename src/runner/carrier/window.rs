@@ -6,53 +6,58 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::super::call::grace;
-use super::{Carrier, Flow};
+use super::{CallStage, Carrier, Flow, RecordTerms, Timer};
 use crate::task::policy::{InputWhen, Plan};
 
-/// A task that the store did not take at the end of its window is made after so long, as soon as the
-/// store answers.
+/// The pause before a task is made again that the store did not take at the end of its window.
 const WINDOW_AGAIN: Duration = Duration::from_secs(1);
 
 impl Carrier {
-    /// A call that asks before its task has its grace window from here on.
+    /// The server has the request: the grace window of a call that asks before its task begins.
     pub(super) fn on_sent(&mut self) -> Flow {
         let asks_before = Plan::Always {
             input: InputWhen::BeforeTask,
         };
-        if self.window.is_some() && self.call.plan == asks_before {
-            self.window = Some(Instant::now() + grace(&self.call));
+        if matches!(&self.stage, CallStage::Plain(plain) if plain.client.plan == asks_before) {
+            let at = Instant::now() + grace(&self.server.rule);
+            self.timers.arm(Timer::GraceWindow, at);
         }
         Flow::Continue
     }
 
-    /// The grace window is over: from here on it is a task.
+    /// The grace window is over: from here on the call is a task.
     pub(super) async fn on_window(&mut self) -> Flow {
-        // Questions that were just asked make the record, unless none of them can be kept.
-        self.window = self.gather;
-        if self.kept.is_some() || self.gather.is_some() {
+        if let Some(at) = self.timers.at(Timer::Gather) {
+            // Questions that were just asked make the record, unless no record can hold them.
+            self.timers.arm(Timer::GraceWindow, at);
             return Flow::Continue;
         }
-        if self.window_failed && !*self.runner.store_answers.borrow() {
-            // What the server says would wait for a store that is known to be away.
-            self.window = Some(Instant::now() + WINDOW_AGAIN);
+        let CallStage::Plain(plain) = &self.stage else {
+            return Flow::Continue;
+        };
+        if plain.window_failed && !*self.runner.store_answers.borrow() {
+            // An attempt would hold up what the server says, for a store that is known to be away.
+            self.window_again();
             return Flow::Continue;
         }
         self.forget_passed().await;
-        // Relayed and not answered yet: asked in the task from here on.
-        let events = self.events_of_asked().await;
-        match self.keep(events, true).await {
-            Ok(()) => {
-                self.asked.clear();
-                self.announce().await;
-            }
-            // The call stays held on this connection: it runs already.
-            Err(why) => {
-                if !std::mem::replace(&mut self.window_failed, true) {
-                    warn!(error = %why, "a call could not become a task yet and stays held");
-                }
-                self.window = Some(Instant::now() + WINDOW_AGAIN);
-            }
+        // A question that was relayed and not answered yet is asked in the task from here on.
+        let events = self.record_questions().await;
+        let Err(why) = self.record(events, RecordTerms::of_call(true)).await else {
+            return Flow::Continue;
+        };
+        // The call runs already: it stays held on this connection.
+        if let CallStage::Plain(plain) = &mut self.stage
+            && !std::mem::replace(&mut plain.window_failed, true)
+        {
+            warn!(error = %why, "a call could not become a task yet and stays held");
         }
+        self.window_again();
         Flow::Continue
+    }
+
+    fn window_again(&mut self) {
+        let at = Instant::now() + WINDOW_AGAIN;
+        self.timers.arm(Timer::GraceWindow, at);
     }
 }

@@ -1,25 +1,25 @@
 //! The one function that decides what may happen to a task.
 //!
-//! Pure: no clock, no randomness, no IO. Whoever loses a compare-and-set loads again and asks
-//! again; the answer depends on nothing but the record, the event and the time.
+//! It is pure: no clock, no randomness, no IO. A caller that loses a compare-and-set loads the record and
+//! asks again; the answer depends on nothing but the record, the event and the time.
 
 use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
 
 use super::id::{Fence, Incarnation};
-use super::state::{Digest, Leg, Outcome, Progress, Question, Reach, Stage, Task};
+use super::state::{Digest, Leg, Outcome, Progress, Question, QuestionStage, Reach, Task};
 use crate::mcp::error::{Failure, Reason};
 use crate::mcp::input::QUESTIONS_MAX;
 
 /// What may happen to a task.
 #[derive(Debug, Clone)]
-pub enum Event {
-    /// From the owner of that fence; a late owner's events are refused.
+pub enum TaskEvent {
+    /// The owner of that fence reports. The events of a late owner are refused.
     Owner(Fence, OwnerEvent),
-    /// The client's answers, by key. Answers to unknown or answered keys are ignored
-    /// (tasks.md, Task Update Requests). Where they complete a modern server's round, `by`
-    /// becomes the owner and must dispatch the next leg, which `waits` for its turn or not.
+    /// The client answers, by key. Answers to unknown or answered keys are ignored (tasks.md, Task Update
+    /// Requests). Where they complete a modern server's round, `by` becomes the owner and must dispatch the
+    /// next leg; `waits` says whether that leg waits for its turn.
     Answered {
         answers: BTreeMap<Box<str>, Box<RawValue>>,
         by: Incarnation,
@@ -27,11 +27,11 @@ pub enum Event {
     },
     /// A parked call becomes a task that the client hears of.
     Announced,
-    /// The client asked for it; or the reason why it is cancelled without that.
+    /// The call is cancelled: the client asked for it, or else `reason` says why.
     Cancel { reason: Option<CancelReason> },
     /// Time has passed.
     Tick,
-    /// The owner of that fence carries the call no more, and nobody else can.
+    /// The owner of that fence no longer carries the call, and no other replica can.
     Abandoned { fence: Fence, failure: Failure },
     /// A finder takes over from the owner of that fence, which is lost.
     Claimed {
@@ -42,23 +42,23 @@ pub enum Event {
     },
 }
 
-/// Why a call is cancelled that its client did not cancel.
+/// Why raincheck cancels a call that its client did not cancel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CancelReason {
     /// The client went away before it heard of the task.
     Disconnect,
-    /// The client refused to answer a question, and the server waits for answers only: the call fails.
+    /// The client refused to answer a question of a server that accepts answers only: the call fails.
     AnswerRefused,
 }
 
 /// How a finder carries a lost owner's call on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Takeover {
-    /// The call still runs at the server; its answer is fetched.
+    /// The finder fetches the answer of the call, which still runs at the server.
     Resume,
-    /// It is dispatched: for the first time, or again where that is safe.
+    /// The finder dispatches the call: for the first time, or again where that is safe.
     Dispatch,
-    /// It will be, when it has its turn.
+    /// The finder dispatches the call when it has its turn.
     Queue,
 }
 
@@ -68,12 +68,12 @@ pub enum OwnerEvent {
     Progressed {
         message: Option<Box<str>>,
         progress: Option<Progress>,
-        /// Where to resume from now on, where that has moved.
+        /// The new resume point, if it has moved.
         resume: Option<Box<str>>,
     },
-    /// The leg has had its turn and goes to the server now.
+    /// The leg has its turn and goes to the server now.
     Dispatched,
-    /// The answer can be fetched by somebody else from here.
+    /// Another process can fetch the answer from this point.
     Resumable(Box<str>),
     /// The owner shuts down and leaves the call to others.
     Released,
@@ -94,23 +94,23 @@ pub enum OwnerEvent {
     Ended {
         outcome: Outcome,
         message: Option<Box<str>>,
-        /// What was heard last and not written down yet.
+        /// The last progress that was not committed before.
         progress: Option<Progress>,
     },
-    /// The server was told that nobody waits.
+    /// The server was told that no client waits.
     Told,
 }
 
-/// What to do once the step is committed. Derivable from the record by whoever loads it next.
+/// What to do once the step is committed. The record says it, too, to the next replica that loads it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// Pass the undelivered answers on to the open legacy call.
+    /// Pass the undelivered answers on to the open call of a legacy server.
     Deliver,
     /// Dispatch a leg: the next of a modern call with all answers of the round, or the same again.
     Dispatch,
     /// Fetch the answer of the call that still runs at the server.
     Resume,
-    /// Tell the server that nobody waits.
+    /// Tell the server that no client waits.
     CancelUpstream,
 }
 
@@ -126,26 +126,26 @@ pub struct Step {
 pub enum Rejected {
     /// The task has ended; that never changes.
     Ended,
-    /// Somebody else carries the call now.
+    /// Another owner carries the call now.
     NotOwner,
-    /// There is nothing to change, and that is no fault.
+    /// There is nothing to change. This is no fault.
     Unchanged,
-    /// The server asks more than may be asked.
+    /// The server asks more questions than a task may have.
     TooManyQuestions,
-    /// The server ended its leg with questions while others of that leg are open, which no era
-    /// does; or nothing was sent that it could ask about.
+    /// The server ended its leg with questions while questions of that leg are open, which no revision
+    /// allows; or it asks although nothing was sent.
     OutOfTurn,
 }
 
 /// The status message of a task that was cancelled because its client went away.
 const LEFT: &str = "The client went away before it heard of this task";
 
-/// Decides what `event` does to `task` at `now_ms`. The revision is the store's business.
-pub fn step(task: &Task, event: Event, now_ms: u64) -> Result<Step, Rejected> {
+/// Decides what `event` does to `task` at `now_ms`. The store counts the revision.
+pub fn step(task: &Task, event: TaskEvent, now_ms: u64) -> Result<Step, Rejected> {
     let mut next = task.clone();
     let effect = match event {
-        Event::Owner(fence, _) if fence != task.fence => return Err(Rejected::NotOwner),
-        Event::Owner(_, OwnerEvent::Told) if task.must_tell => {
+        TaskEvent::Owner(fence, _) if fence != task.fence => return Err(Rejected::NotOwner),
+        TaskEvent::Owner(_, OwnerEvent::Told) if task.must_tell => {
             // The client sees no change: the task ended when it ended.
             next.must_tell = false;
             next.resume = None;
@@ -155,43 +155,45 @@ pub fn step(task: &Task, event: Event, now_ms: u64) -> Result<Step, Rejected> {
             });
         }
         _ if task.is_ended() => return Err(Rejected::Ended),
-        // Nothing is in flight, or it was given up: who carried it has nothing more to say.
-        Event::Owner(..) if task.owner.is_none() || task.released => {
+        // Nothing is in flight, or the owner gave the call up: it has nothing more to report.
+        TaskEvent::Owner(..) if task.owner.is_none() || task.released => {
             return Err(Rejected::NotOwner);
         }
-        Event::Owner(_, event) => owner_step(&mut next, event, now_ms)?,
-        Event::Answered { answers, by, waits } => answer(&mut next, answers, by, waits)?,
-        Event::Announced if task.announced => return Err(Rejected::Unchanged),
-        Event::Announced => {
+        TaskEvent::Owner(_, event) => owner_step(&mut next, event, now_ms)?,
+        TaskEvent::Answered { answers, by, waits } => answer(&mut next, answers, by, waits)?,
+        TaskEvent::Announced if task.announced => return Err(Rejected::Unchanged),
+        TaskEvent::Announced => {
             next.announced = true;
             None
         }
-        Event::Cancel {
+        TaskEvent::Cancel {
             reason: Some(CancelReason::AnswerRefused),
         } => fail(&mut next, task.failure(Reason::AnswerRefused)),
-        Event::Cancel { reason } => {
+        TaskEvent::Cancel { reason } => {
             next.status_message = reason.map(|_| LEFT.into());
             end(&mut next, Outcome::Cancelled)
         }
-        Event::Tick if task.due_ms().is_some_and(|due| due <= now_ms) => {
+        TaskEvent::Tick if task.due_ms().is_some_and(|due| due <= now_ms) => {
             fail(&mut next, task.failure(Reason::Deadline))
         }
-        Event::Tick => return Err(Rejected::Unchanged),
-        Event::Abandoned { fence, .. } | Event::Claimed { fence, .. } if fence != task.fence => {
+        TaskEvent::Tick => return Err(Rejected::Unchanged),
+        TaskEvent::Abandoned { fence, .. } | TaskEvent::Claimed { fence, .. }
+            if fence != task.fence =>
+        {
             return Err(Rejected::NotOwner);
         }
-        // A parked modern call has nothing in flight: whoever gets the answers carries it on.
-        Event::Abandoned { .. } | Event::Claimed { .. } if task.owner.is_none() => {
+        // A parked modern call has nothing in flight: the replica that gets the answers carries it on.
+        TaskEvent::Abandoned { .. } | TaskEvent::Claimed { .. } if task.owner.is_none() => {
             return Err(Rejected::Unchanged);
         }
-        Event::Abandoned { failure, .. } => {
+        TaskEvent::Abandoned { failure, .. } => {
             fail(&mut next, failure);
-            // Whoever finds this cannot reach the lost owner's call: there is nobody to tell.
+            // No replica reaches the lost owner's call: none can tell the server.
             next.must_tell = false;
             next.resume = None;
             None
         }
-        Event::Claimed {
+        TaskEvent::Claimed {
             by,
             reach,
             takeover,
@@ -201,22 +203,26 @@ pub fn step(task: &Task, event: Event, now_ms: u64) -> Result<Step, Rejected> {
             next.fence = Fence(task.fence.0 + 1);
             next.reach = reach;
             next.released = false;
-            match takeover {
-                Takeover::Resume => Some(Effect::Resume),
-                Takeover::Dispatch => {
-                    dispatch(&mut next);
-                    Some(Effect::Dispatch)
-                }
-                Takeover::Queue => {
-                    queue(&mut next);
-                    None
-                }
-            }
+            take_over(&mut next, takeover)
         }
     };
-    // Never twice the same time, so that a client that compares times sees each change.
+    // No two revisions have the same time, so that a client that compares times sees each change.
     next.updated_ms = now_ms.max(task.updated_ms + 1);
     Ok(Step { task: next, effect })
+}
+
+fn take_over(task: &mut Task, takeover: Takeover) -> Option<Effect> {
+    match takeover {
+        Takeover::Resume => Some(Effect::Resume),
+        Takeover::Dispatch => {
+            dispatch(task);
+            Some(Effect::Dispatch)
+        }
+        Takeover::Queue => {
+            queue(task);
+            None
+        }
+    }
 }
 
 fn owner_step(task: &mut Task, event: OwnerEvent, now_ms: u64) -> Result<Option<Effect>, Rejected> {
@@ -297,10 +303,10 @@ fn delivered(task: &mut Task, key: &str) -> Result<Option<Effect>, Rejected> {
     let Some(question) = question else {
         return Err(Rejected::Unchanged);
     };
-    let Stage::Answered(answer) = &question.stage else {
+    let QuestionStage::Answered(answer) = &question.stage else {
         return Err(Rejected::Unchanged);
     };
-    question.stage = Stage::Delivered(Digest::of(&[answer.get()]));
+    question.stage = QuestionStage::Delivered(Digest::of(&[answer.get()]));
     Ok(None)
 }
 
@@ -319,7 +325,7 @@ fn ask(
         key,
         origin,
         asked_ms: now_ms,
-        stage: Stage::Open(request),
+        stage: QuestionStage::Open(request),
     });
     Ok(None)
 }
@@ -330,11 +336,11 @@ fn dispatch(task: &mut Task) {
     send(task);
 }
 
-/// The leg that waited for its turn goes to the server. Each round and each attempt before it was
-/// a leg.
+/// The leg that waited for its turn goes to the server. Its number counts the legs before it: one for each
+/// round and each attempt.
 fn send(task: &mut Task) {
     task.leg = Leg::Sent(task.round + task.attempts + 1);
-    // What was said of waiting.
+    // The message said that the call waits.
     task.status_message = None;
 }
 
@@ -345,15 +351,18 @@ fn queue(task: &mut Task) {
         Leg::Sent(_) | Leg::Parked(_) => task.attempts += 1,
     }
     task.leg = Leg::Queued;
-    // What a run asked went with that run; only a modern leg goes out again with its answers.
+    // The questions of a run end with it; only a modern leg goes out again with its answers.
     for question in &mut task.questions {
-        let goes_along = task.round > 0 && matches!(question.stage, Stage::Answered(_));
+        let goes_along = task.round > 0 && matches!(question.stage, QuestionStage::Answered(_));
         if !goes_along {
             question.origin = "".into();
-            question.stage = match std::mem::replace(&mut question.stage, Stage::Withdrawn) {
-                Stage::Open(_) | Stage::Withdrawn => Stage::Withdrawn,
-                Stage::Answered(answer) => Stage::Delivered(Digest::of(&[answer.get()])),
-                Stage::Delivered(digest) => Stage::Delivered(digest),
+            question.stage = match std::mem::replace(&mut question.stage, QuestionStage::Withdrawn)
+            {
+                QuestionStage::Open(_) | QuestionStage::Withdrawn => QuestionStage::Withdrawn,
+                QuestionStage::Answered(answer) => {
+                    QuestionStage::Delivered(Digest::of(&[answer.get()]))
+                }
+                QuestionStage::Delivered(digest) => QuestionStage::Delivered(digest),
             };
         }
     }
@@ -361,7 +370,8 @@ fn queue(task: &mut Task) {
     task.progress = None;
 }
 
-/// Progress only ever grows (progress, Progress Flow): less is what a resumed stream tells again.
+/// Whether the progress is less than the known one. Progress only grows (progress, Progress Flow): a resumed
+/// stream repeats what it said before.
 fn falls(task: &Task, progress: Option<&Progress>) -> bool {
     let (Some(known), Some(new)) = (&task.progress, progress) else {
         return false;
@@ -379,21 +389,21 @@ fn ask_round(
     task.round += 1;
     for question in &mut task.questions {
         // The leg that carried these answers has come to its end.
-        if let Stage::Answered(answer) = &question.stage {
-            question.stage = Stage::Delivered(Digest::of(&[answer.get()]));
+        if let QuestionStage::Answered(answer) = &question.stage {
+            question.stage = QuestionStage::Delivered(Digest::of(&[answer.get()]));
         }
     }
     task.request_state = request_state;
     let sent = task.round + task.attempts;
     if requests.is_empty() {
-        // Only a state to come back with (mrtr, Client Requirements): the next leg asks nobody.
+        // Only a state to come back with (mrtr, Client Requirements): the next leg goes without answers.
         task.leg = Leg::Sent(sent + 1);
         return Some(Effect::Dispatch);
     }
     for (origin, request) in requests {
         // The server's keys repeat from round to round; the client's must not.
         let key = format!("r{}-{origin}", task.round).into();
-        let stage = Stage::Open(request);
+        let stage = QuestionStage::Open(request);
         task.questions.push(Question {
             key,
             origin,
@@ -414,10 +424,10 @@ fn answer(
 ) -> Result<Option<Effect>, Rejected> {
     let mut changed = false;
     for question in &mut task.questions {
-        if matches!(question.stage, Stage::Open(_))
+        if matches!(question.stage, QuestionStage::Open(_))
             && let Some(answer) = answers.remove(&question.key)
         {
-            question.stage = Stage::Answered(answer);
+            question.stage = QuestionStage::Answered(answer);
             changed = true;
         }
     }
@@ -448,7 +458,7 @@ fn fail(task: &mut Task, failure: Failure) -> Option<Effect> {
 fn end(task: &mut Task, outcome: Outcome) -> Option<Effect> {
     task.outcome = Some(outcome);
     task.questions
-        .retain(|q| matches!(q.stage, Stage::Delivered(_)));
+        .retain(|q| matches!(q.stage, QuestionStage::Delivered(_)));
     task.request_state = None;
     task.must_tell = task.owner.is_some() && matches!(task.leg, Leg::Sent(_));
     if !task.must_tell {
@@ -457,17 +467,17 @@ fn end(task: &mut Task, outcome: Outcome) -> Option<Effect> {
     task.must_tell.then_some(Effect::CancelUpstream)
 }
 
-/// True where every answer that names a question already answered repeats the answer given: the
-/// same request again, not another one under the same handle.
+/// Whether every answer to an answered question repeats the answer given: then the request is the same one
+/// again, not another one under the same handle.
 pub fn repeats(task: &Task, answers: &BTreeMap<Box<str>, Box<RawValue>>) -> bool {
     answers.iter().all(|(key, answer)| {
         let Some(question) = task.questions.iter().find(|q| q.key == *key) else {
             return true;
         };
         match &question.stage {
-            Stage::Open(_) | Stage::Withdrawn => true,
-            Stage::Answered(given) => given.get() == answer.get(),
-            Stage::Delivered(digest) => *digest == Digest::of(&[answer.get()]),
+            QuestionStage::Open(_) | QuestionStage::Withdrawn => true,
+            QuestionStage::Answered(given) => given.get() == answer.get(),
+            QuestionStage::Delivered(digest) => *digest == Digest::of(&[answer.get()]),
         }
     })
 }

@@ -8,7 +8,7 @@ use super::*;
 use crate::mcp::error::SideEffect;
 use crate::task::id::{Caller, TaskId};
 use crate::task::policy::OnOwnerLost;
-use crate::task::state::{Payload, Status, WhenLeft};
+use crate::task::state::{OnDisconnect, Payload, Status};
 
 const NOW: u64 = 1_000_000;
 const DURATION: u64 = 1_000;
@@ -31,7 +31,7 @@ pub(in crate::task) fn task(leg: Leg, announced: bool) -> Task {
         input_timeout_ms: Some(300),
         announced,
         listed: false,
-        when_left: WhenLeft::Cancelled,
+        on_disconnect: OnDisconnect::Cancel,
         digest: None,
         owner: Some(Incarnation::from_text("a/1")),
         fence: Fence(1),
@@ -105,9 +105,9 @@ const ALPHABET: [Letter; 22] = [
 ];
 
 impl Letter {
-    fn event(self, task: &Task) -> Event {
-        let owner = |event| Event::Owner(task.fence, event);
-        let answers = |keys: Vec<Box<str>>| Event::Answered {
+    fn event(self, task: &Task) -> TaskEvent {
+        let owner = |event| TaskEvent::Owner(task.fence, event);
+        let answers = |keys: Vec<Box<str>>| TaskEvent::Answered {
             answers: keys
                 .into_iter()
                 .map(|key| (key, raw("{\"action\":\"accept\"}")))
@@ -153,10 +153,10 @@ impl Letter {
             }),
             Self::Complete => end(Outcome::Completed(Payload::Inline(raw("{}")))),
             Self::Fail => end(Outcome::Failed(raw("{}"))),
-            Self::Cancel => Event::Cancel { reason: None },
-            Self::Tick => Event::Tick,
-            Self::Announce => Event::Announced,
-            Self::LateOwner => Event::Owner(
+            Self::Cancel => TaskEvent::Cancel { reason: None },
+            Self::Tick => TaskEvent::Tick,
+            Self::Announce => TaskEvent::Announced,
+            Self::LateOwner => TaskEvent::Owner(
                 Fence(task.fence.0.wrapping_sub(1)),
                 OwnerEvent::Ended {
                     outcome: Outcome::Cancelled,
@@ -164,7 +164,7 @@ impl Letter {
                     progress: None,
                 },
             ),
-            Self::Abandon => Event::Abandoned {
+            Self::Abandon => TaskEvent::Abandoned {
                 fence: task.fence,
                 failure: task.failure(Reason::OwnerLost),
             },
@@ -191,8 +191,8 @@ fn run_questions(task: &Task) -> usize {
         .count()
 }
 
-fn claimed(task: &Task, takeover: Takeover) -> Event {
-    Event::Claimed {
+fn claimed(task: &Task, takeover: Takeover) -> TaskEvent {
+    TaskEvent::Claimed {
         fence: task.fence,
         by: Incarnation::from_text("c/3"),
         reach: Reach::Instance("c".into()),
@@ -307,7 +307,7 @@ fn check(before: &Task, next: &Task, effect: Option<Effect>, letter: Letter, see
     // Whoever takes over has a fence of its own, and the one before is heard no more.
     if matches!(letter, Letter::Adopt | Letter::Rerun | Letter::Requeue) {
         assert!(next.fence > before.fence && !next.released);
-        let late = Event::Owner(before.fence, OwnerEvent::Released);
+        let late = TaskEvent::Owner(before.fence, OwnerEvent::Released);
         assert_eq!(step(next, late, NOW).unwrap_err(), Rejected::NotOwner);
     }
     // Where to resume is known only while there is something to resume, or to cancel there.
@@ -361,7 +361,7 @@ fn every_history_of_a_task_that_waits_for_its_turn_keeps_the_promises() {
 fn a_late_owner_changes_nothing() {
     let mut task = task(Leg::Sent(1), true);
     task.fence = Fence(2);
-    let late = Event::Owner(Fence(1), OwnerEvent::Told);
+    let late = TaskEvent::Owner(Fence(1), OwnerEvent::Told);
     assert_eq!(step(&task, late, NOW).unwrap_err(), Rejected::NotOwner);
 }
 
@@ -374,8 +374,8 @@ fn an_unanswered_question_ends_the_task_at_its_own_deadline() {
     );
     let asked = asked.unwrap().task;
     assert_eq!(asked.due_ms(), Some(NOW + 300));
-    assert!(step(&asked, Event::Tick, NOW + 299).is_err());
-    let ended = step(&asked, Event::Tick, NOW + 300).unwrap();
+    assert!(step(&asked, TaskEvent::Tick, NOW + 299).is_err());
+    let ended = step(&asked, TaskEvent::Tick, NOW + 300).unwrap();
     assert_eq!(ended.task.status(), Status::Failed);
     assert_eq!(ended.effect, Some(Effect::CancelUpstream));
 }
@@ -389,7 +389,7 @@ fn the_same_retry_repeats_and_another_does_not() {
     let by = Incarnation::from_text("b/2");
     let answered = step(
         &asked,
-        Event::Answered {
+        TaskEvent::Answered {
             answers: with("{\"a\":1}"),
             by,
             waits: false,
@@ -400,7 +400,7 @@ fn the_same_retry_repeats_and_another_does_not() {
     .task;
     assert!(repeats(&answered, &with("{\"a\":1}")));
     assert!(!repeats(&answered, &with("{\"a\":2}")));
-    let delivered = Event::Owner(Fence(1), OwnerEvent::Delivered { key: "q1".into() });
+    let delivered = TaskEvent::Owner(Fence(1), OwnerEvent::Delivered { key: "q1".into() });
     let delivered = step(&answered, delivered, NOW).unwrap().task;
     assert!(repeats(&delivered, &with("{\"a\":1}")));
     assert!(!repeats(&delivered, &with("{\"a\":2}")));
@@ -420,7 +420,7 @@ fn questions_are_bounded_over_a_life() {
 fn a_question_told_again_by_a_resumed_stream_is_the_same_question() {
     let start = task(Leg::Sent(1), true);
     let ask = |origin: &str| {
-        Event::Owner(
+        TaskEvent::Owner(
             Fence(1),
             OwnerEvent::Asked {
                 origin: origin.into(),
@@ -438,7 +438,7 @@ fn a_question_told_again_by_a_resumed_stream_is_the_same_question() {
         on_owner_lost: OnOwnerLost::Rerun,
         ..asked
     };
-    let repeated = Event::Owner(Fence(1), OwnerEvent::Repeated);
+    let repeated = TaskEvent::Owner(Fence(1), OwnerEvent::Repeated);
     let again = step(&again, repeated.clone(), NOW).unwrap();
     assert_eq!(again.effect, Some(Effect::Dispatch));
     assert_eq!(again.task.status(), Status::Working);

@@ -18,6 +18,7 @@ mod r11;
 mod r12;
 mod r13;
 mod r14;
+mod r16;
 mod r2;
 mod r20;
 mod r3;
@@ -85,6 +86,9 @@ pub(crate) const ALL: &[Bar] = &[
     }),
     bar("r14", 10_000, 900, |asked, report| {
         Box::pin(r14::run(asked, report))
+    }),
+    bar("r16", 5_000, 400, |asked, report| {
+        Box::pin(r16::run(asked, report))
     }),
     bar("r20", 30, 400, |asked, report| {
         Box::pin(r20::run(asked, report))

@@ -1,6 +1,7 @@
 //! R2: the replicas are killed in turns while tasks are created without pause. No announced task is lost, run twice or
 //! given a wrong result.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -12,6 +13,7 @@ use super::Call;
 use crate::book::{Book, Entry};
 use crate::client::{Client, Heard};
 use crate::rig::follow::{Seen, follow, judge, look_again};
+use crate::rig::replica;
 use crate::rig::{LEASE, MAX_DURATION, Plan, SLACK};
 use crate::seed::Seed;
 use crate::upstream::Flavour;
@@ -23,7 +25,12 @@ const PACE: Duration = Duration::from_millis(11);
 /// Tasks followed at once: what a kill leaves open for a while must not let the load grow without bound.
 const OPEN_MAX: usize = 200;
 
-pub(super) async fn run(mut asked: Asked, report: &mut Report) {
+pub(super) async fn run(asked: Asked, report: &mut Report) {
+    kill_in_turns(asked, report, &[replica::program()]).await;
+}
+
+/// Each replica that was killed comes back as one of these programs, at random.
+pub(super) async fn kill_in_turns(mut asked: Asked, report: &mut Report, programs: &[PathBuf]) {
     let flavour = Flavour::ALL[usize::try_from(asked.seed.between(0, 3)).unwrap_or_default()];
     let mut rig = Plan::of(flavour).start().await;
     rig.settle().await;
@@ -43,6 +50,10 @@ pub(super) async fn run(mut asked: Asked, report: &mut Report) {
         let replica = &mut rig.replicas[turn as usize % 2];
         replica.kill();
         tokio::time::sleep(asked.seed.millis(0, 300)).await;
+        let program = asked.seed.between(0, programs.len() as u64);
+        let program = usize::try_from(program).unwrap_or_default();
+        replica.set_program(programs[program].clone());
+        report.count(&format!("starts_of_program_{program}"), 1_u32);
         replica.restart().await;
         turn += 1;
     }

@@ -26,6 +26,13 @@ pub(crate) struct Replica {
     address: SocketAddr,
     /// Each of its processes writes its id here before it begins.
     processes: Option<PathBuf>,
+    program: PathBuf,
+}
+
+/// The program that the bars are about: the one that `RAINCHECK_BIN` names, else the one built with them.
+pub(crate) fn program() -> PathBuf {
+    let named = std::env::var_os("RAINCHECK_BIN");
+    named.map_or_else(|| env!("CARGO_BIN_EXE_raincheck").into(), PathBuf::from)
 }
 
 impl Replica {
@@ -52,6 +59,7 @@ impl Replica {
             upstream: upstream.map(ToOwned::to_owned),
             address: free_address(),
             processes: limit.map(MemoryLimit::processes),
+            program: program(),
         };
         replica.restart().await;
         replica
@@ -74,6 +82,11 @@ impl Replica {
         if let Some(mut child) = self.child.take() {
             process::kill(&mut child);
         }
+    }
+
+    /// The program that the next restart starts.
+    pub(crate) fn set_program(&mut self, program: PathBuf) {
+        self.program = program;
     }
 
     /// Starts it, and waits until it takes connections.
@@ -131,16 +144,13 @@ impl Replica {
             .append(true)
             .open(self.folder.join("log"))
             .expect("a log file");
-        let binary = std::env::var_os("RAINCHECK_BIN");
-        let built = || env!("CARGO_BIN_EXE_raincheck").into();
-        let binary = binary.unwrap_or_else(built);
         let mut command = match &self.processes {
-            None => Command::new(binary),
+            None => Command::new(&self.program),
             Some(processes) => {
                 // The shell becomes the program, so that its id stays the same and all that the program does counts.
                 let mut shell = Command::new("/bin/sh");
                 shell.args(["-c", r#"echo $$ >"$0" && exec "$@""#]);
-                shell.arg(processes).arg(binary);
+                shell.arg(processes).arg(&self.program);
                 shell
             }
         };

@@ -4,35 +4,37 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::Response;
 use hyper::http::request::Parts;
+use hyper::{HeaderMap, Response};
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
-use super::super::super::accept::accepts_events;
 use super::super::super::body::Body;
 use super::super::super::companion::desk::Desk;
 use super::super::super::companion::state::Companion;
-use super::super::super::facade::said::{self, Said};
-use super::super::super::facade::stream;
+use super::super::super::inbound::idempotency;
+use super::super::super::inbound::requester::Requester;
+use super::super::super::outbound::response::{Rpc, undecided};
 use super::super::super::proxy::Shared;
-use super::super::super::reply::{Rpc, undecided};
-use super::super::super::tools::Known;
-use super::super::super::{cancels, claims, companion, dialect, held};
+use super::super::super::tools::{self, Known};
+use super::super::super::{
+    calls::resumable, cancels, claims, companion, outbound::patience, tasks::v2025,
+};
 use super::super::carried::{Carrying, Ids, Refused};
 use super::super::pushes::SessionKey;
-use super::super::words::Request;
-use super::sender::Sender;
+use crate::downstream::outbound::send::notify;
+use crate::downstream::outbound::stream::ResponseEvent;
 use crate::mcp::error::RpcError;
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Object;
 use crate::mcp::meta::PROGRESS_TOKEN;
+use crate::mcp::request::Request;
 use crate::mcp::tools::Tool;
 use crate::mcp::version::Era;
-use crate::runner::claim::{Claim, NotClaimed};
-use crate::runner::seat::{Answer, Client, Reply};
-use crate::runner::{Announce, Call};
+use crate::runner::claim::{CallClaim, NotClaimed};
+use crate::runner::responder::{CallAnswer, Reply, Subscriber};
+use crate::runner::{Announce, CallSpec};
 use crate::task::policy::{Mode, Plan, Rule};
 use crate::upstream::{Outgoing, Pin};
 
@@ -42,38 +44,38 @@ const MESSAGES_MAX: usize = 64;
 /// `None`: it passes.
 pub(super) async fn answer(
     front: &Shared,
+    by: &Requester,
     parts: &Parts,
     request: &Request<'_>,
 ) -> Option<Response<Body>> {
     let name = request.params.get_str("name")?;
-    let from = Sender::of(front, parts);
-    let is_native = is_native(front, &from, &name).await;
+    let is_native = is_native(front, by, &parts.headers, &name).await;
     let rule = front.rules.for_tool(&name).0;
     // What passes waits for no turn.
     let is_limited = front.runner.limits(&name);
     let may_be_ours = is_native || is_limited || front.companion.is_some();
-    if !may_be_ours && !claims::may_be(request, &parts.headers, rule) {
+    if !may_be_ours && !idempotency::may_claim(request, by, rule) {
         return None;
     }
     let id = request.id.get();
     let refuse = |error: &RpcError| Some(Rpc::error(id, error).on_session().into_response());
-    let claim = match claims::of_legacy(request, &from.claimant(), rule) {
+    let claim = match idempotency::claim_of_legacy(request, by, rule) {
         Ok(claim) => claim,
         Err(error) => return refuse(&error),
     };
     if claim.is_some() || is_limited {
         // What passes to a server that is not known yet would not be claimed, and not be counted.
-        if let Err(error) = front.upstream.era(from.who.credentials.clone()).await {
+        if let Err(error) = front.upstream.era(by.credentials.clone()).await {
             return Some(undecided(request.id, error));
         }
     } else if !may_be_ours || !front.upstream.is_decided() {
         return None;
     }
-    let is_unknown = |it: &Companion| it.is_unknown_to(&from.name());
+    let is_unknown = |it: &Companion| it.is_unknown_to(&by.name());
     let desk = if front.companion.as_ref().is_some_and(is_unknown) {
         None
     } else {
-        Desk::open(front, from.who.clone()).await
+        Desk::open(front, by, by.session_capabilities()).await
     };
     if let Some(desk) = &desk
         && let Some(tool) = desk.tool(&name)
@@ -81,9 +83,9 @@ pub(super) async fn answer(
         return Some(companion::legacy_call(desk, tool, request, &parts.headers).await);
     }
     let terms = match &desk {
-        Some(desk) => Terms::of(desk, &from, rule, &name),
+        Some(desk) => Terms::of(desk, rule, &name),
         None if claim.is_none() && !is_native => Terms::only_held(rule, Known::default()),
-        None => Terms::held(&from, front, (&name, rule)).await,
+        None => Terms::held(by, front, (&name, rule)).await,
     };
     if claim.is_none() {
         let is_natives = is_native && terms.known.requires_task;
@@ -92,41 +94,41 @@ pub(super) async fn answer(
             return None;
         }
     } else if terms.plan == Plan::Refuse {
-        return refuse(&dialect::only_as_task());
+        return refuse(&v2025::only_as_task());
     }
-    let pin = match pin(front, &from) {
+    let pin = match pin(front, by, &parts.headers) {
         Ok(pin) => pin,
         // The server says so best.
         Err(Unpinned::Unknown) => return None,
         Err(Unpinned::Busy) if claim.is_none() && !is_limited => return None,
         Err(Unpinned::Busy) => return Some(Rpc::busy(id).into_response()),
     };
-    let mut call = call(&from, request, (terms, rule), pin);
+    let mut call = call(by, request, (terms, rule), pin);
     call.repeatable &= front.settings.trust_annotations;
     call.outgoing.headers = front.upstream.client_headers(&parts.headers);
     let how = Carry {
-        parts,
+        by,
+        headers: &parts.headers,
         request,
-        session: from.session,
+        session: by.session,
         words: Rpc::legacy_answer,
     };
     Some(carry(front, &how, (claim, call)).await)
 }
 
 /// Whether the server runs the tool as a task of its own only, which its client was not told.
-async fn is_native(front: &Shared, from: &Sender<'_>, tool: &str) -> bool {
-    if front.settings.pass_native_tasks || !dialect::speaks(&from.parts.headers) {
+async fn is_native(front: &Shared, by: &Requester, headers: &HeaderMap, tool: &str) -> bool {
+    if front.settings.pass_native_tasks || !v2025::speaks(headers) {
         return false;
     }
     if let Some(requires_task) = front.native_tools.requires_task(tool) {
         return requires_task;
     }
-    let is_piped = from.parts.extensions.get::<held::Piped>().is_some();
-    if is_piped || !front.upstream.speaks_http() {
+    if by.is_piped || !front.upstream.speaks_http() {
         // Such a session is this process's alone: the lists that its client has passed here.
         return false;
     }
-    let tools = from.who.tools(front).await;
+    let tools = tools::listed(front, by, by.session_capabilities()).await;
     let known = tools.as_ref().and_then(|tools| tools.get(tool));
     known.is_some_and(Tool::requires_task)
 }
@@ -139,17 +141,17 @@ struct Terms {
 }
 
 impl Terms {
-    fn of(desk: &Desk<'_>, from: &Sender<'_>, rule: &Rule, tool: &str) -> Self {
+    fn of(desk: &Desk<'_>, rule: &Rule, tool: &str) -> Self {
         Self {
             plan: desk.plan(rule),
-            announce: desk.announce(&from.parts.headers),
+            announce: desk.announce(),
             known: desk.known(tool),
         }
     }
 
     /// Without tickets.
-    async fn held(from: &Sender<'_>, front: &Shared, (tool, rule): (&str, &Rule)) -> Self {
-        let tools = from.who.tools(front).await;
+    async fn held(by: &Requester, front: &Shared, (tool, rule): (&str, &Rule)) -> Self {
+        let tools = tools::listed(front, by, by.session_capabilities()).await;
         let known = tools.as_ref().and_then(|tools| tools.get(tool));
         Self::only_held(rule, known.map(Known::of).unwrap_or_default())
     }
@@ -171,18 +173,19 @@ impl Terms {
 
 /// A request that is carried, and how its client is spoken to.
 pub(in crate::downstream) struct Carry<'a> {
-    pub(in crate::downstream) parts: &'a Parts,
+    pub(in crate::downstream) by: &'a Requester,
+    pub(in crate::downstream) headers: &'a HeaderMap,
     pub(in crate::downstream) request: &'a Request<'a>,
     /// `None`: nobody can name its calls.
     pub(in crate::downstream) session: Option<SessionKey>,
     /// The answer to the request of that id.
-    pub(in crate::downstream) words: fn(&str, Answer) -> Rpc,
+    pub(in crate::downstream) words: fn(&str, CallAnswer) -> Rpc,
 }
 
 pub(in crate::downstream) async fn carry(
     front: &Shared,
     how: &Carry<'_>,
-    (claim, call): (Option<Claim>, Call),
+    (claim, call): (Option<CallClaim>, CallSpec),
 ) -> Response<Body> {
     let request = how.request;
     let nobodys = || SessionKey::of(&call.caller, &Uuid::new_v4().to_string());
@@ -207,7 +210,7 @@ pub(in crate::downstream) async fn carry(
         session: how.session,
         answer: sender.clone().try_reserve_owned().ok(),
         messages: sender,
-        streams: accepts_events(&how.parts.headers),
+        streams: how.by.reads_events,
         runs_on: claim.is_none(),
         question_patience: question_patience(&call.rule),
     };
@@ -223,8 +226,8 @@ pub(in crate::downstream) async fn carry(
         Err(_) => return Rpc::abandoned(request.id.get()).into_response(),
     }
     let (method, params) = (&request.method, &request.params);
-    let held = held::Call::of(front, how.parts, request.id, method, params);
-    stream::answer(front, held, said, &how.parts.headers).await
+    let held = resumable::ResumableCall::of(front, how.by, how.headers, request.id, method, params);
+    resumable::respond(front, how.by, held, said, patience::LEGACY).await
 }
 
 /// For so long an answer may be waited for.
@@ -235,7 +238,7 @@ fn question_patience(rule: &Rule) -> Duration {
 /// A client that goes away before its call has begun leaves it as any other.
 async fn begin(
     front: Shared,
-    (claim, call): (Option<Claim>, Call),
+    (claim, call): (Option<CallClaim>, CallSpec),
     carrying: Carrying,
     saying: Saying,
     begun: oneshot::Sender<Result<(), NotClaimed>>,
@@ -272,12 +275,11 @@ enum Unpinned {
 }
 
 /// The session that the call goes out on: the client's own, or any where servers have none.
-fn pin(front: &Shared, from: &Sender<'_>) -> Result<Option<Pin>, Unpinned> {
-    let headers = &from.parts.headers;
+fn pin(front: &Shared, by: &Requester, headers: &HeaderMap) -> Result<Option<Pin>, Unpinned> {
     if !headers.contains_key(SESSION_ID) {
         return Ok(None);
     }
-    let caller = *from.who.caller.as_bytes();
+    let caller = *by.caller.as_bytes();
     let session = front.upstream.client_session(headers, caller);
     match session {
         Some(session) => Ok(Some(session.pin())),
@@ -287,19 +289,19 @@ fn pin(front: &Shared, from: &Sender<'_>) -> Result<Option<Pin>, Unpinned> {
 }
 
 fn call(
-    from: &Sender<'_>,
+    by: &Requester,
     request: &Request<'_>,
     (terms, rule): (Terms, &Rule),
     pin: Option<Pin>,
-) -> Call {
+) -> CallSpec {
     let name = request.params.get_str("name").unwrap_or_default();
     let meta = request.params.get_object("_meta").unwrap_or_default();
     let mut outgoing = Outgoing {
-        caller: *from.who.caller.as_bytes(),
-        credentials: from.who.credentials.clone(),
+        caller: *by.caller.as_bytes(),
+        credentials: by.credentials.clone(),
         method: request.method.as_ref().into(),
         params: request.params_text.into(),
-        capabilities: Arc::clone(&from.who.capabilities),
+        capabilities: by.session_capabilities().into(),
         name: Some(name.as_ref().into()),
         param_headers: [].into(),
         headers: [].into(),
@@ -310,20 +312,20 @@ fn call(
         native_task: terms.known.requires_task,
         pin,
     };
-    claims::hide_key(&mut outgoing);
-    Call {
-        caller: from.who.caller,
+    idempotency::hide_key(&mut outgoing);
+    CallSpec {
+        caller: by.caller,
         era: Era::Legacy,
-        face: Era::Legacy,
+        client_era: Era::Legacy,
         outgoing,
         rule: rule.clone(),
         plan: terms.plan,
         announce: terms.announce,
         progress_token: meta.get(PROGRESS_TOKEN).map(ToOwned::to_owned),
-        digest: request.digest(),
+        digest: idempotency::digest(request),
         repeatable: terms.known.repeatable,
-        listed: from.is_somebody,
-        session: from.session.map(|session| *session.as_bytes()),
+        listed: by.has_credentials,
+        session: by.session.map(|session| *session.as_bytes()),
     }
 }
 
@@ -331,8 +333,8 @@ fn call(
 struct Saying {
     id: Box<RawValue>,
     session: Option<SessionKey>,
-    words: fn(&str, Answer) -> Rpc,
-    messages: mpsc::Sender<Said>,
+    words: fn(&str, CallAnswer) -> Rpc,
+    messages: mpsc::Sender<ResponseEvent>,
     /// The client hears more than the answer.
     streams: bool,
     /// Whether a client that went away is still there, as legacy clients know it. A call that others
@@ -341,7 +343,7 @@ struct Saying {
     /// How long a question waits for a client that does not read.
     question_patience: Duration,
     /// So that no message takes its room.
-    answer: Option<mpsc::OwnedPermit<Said>>,
+    answer: Option<mpsc::OwnedPermit<ResponseEvent>>,
 }
 
 impl Saying {
@@ -357,16 +359,16 @@ impl Saying {
     /// A question waits for a slow client, a notification hardly.
     async fn say(&self, message: String, is_question: bool, is_slow: &mut bool) {
         if !is_question {
-            return said::tell(&self.messages, message, is_slow).await;
+            return notify(&self.messages, message, is_slow).await;
         }
-        let saying = self.messages.send(Said::Message(message));
+        let saying = self.messages.send(ResponseEvent::Message(message));
         // Of a client that went away it is decided elsewhere what becomes of its call.
         let _ = tokio::time::timeout(self.question_patience, saying).await;
     }
 }
 
 /// Takes what is said to the client.
-async fn follow(mut client: Client, carrying: Carrying, saying: Saying) {
+async fn follow(mut client: Subscriber, carrying: Carrying, saying: Saying) {
     let mut is_slow = false;
     loop {
         let reply = tokio::select! {
@@ -394,7 +396,7 @@ async fn follow(mut client: Client, carrying: Carrying, saying: Saying) {
                 drop(carrying);
                 let rpc = (saying.words)(saying.id.get(), answer);
                 if let Some(room) = saying.answer {
-                    room.send(Said::Answer(rpc));
+                    room.send(ResponseEvent::Answer(rpc));
                 }
                 client.into_guard().announce();
                 return;

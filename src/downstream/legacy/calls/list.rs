@@ -11,17 +11,16 @@ use hyper::http::request::Parts;
 use serde_json::value::RawValue;
 
 use super::super::super::body::Body;
-use super::super::super::companion::desk::Who;
-use super::super::super::dialect::Edit;
-use super::super::super::keep_alive::keep_alive;
+use super::super::super::inbound::requester::Requester;
+use super::super::super::outbound::keepalive::comments;
+use super::super::super::outbound::response::Rpc;
 use super::super::super::proxy::Shared;
-use super::super::super::reply::{self, Rpc};
+use super::super::super::tasks::v2025::Edit;
 use super::super::super::{companion, pass};
-use super::super::words::Request;
-use super::sender::Sender;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::{Object, set, string};
+use crate::mcp::request::Request;
 use crate::mcp::sse;
 use crate::upstream::channel::session::{Asked, Said};
 use crate::upstream::http::RequestBody;
@@ -30,7 +29,7 @@ use crate::upstream::relay::{self, Relayed};
 /// A list that was asked for.
 pub(super) struct Page {
     front: Shared,
-    who: Who,
+    by: Requester,
     id: Box<RawValue>,
     /// It may be all there is.
     is_first: bool,
@@ -41,13 +40,13 @@ pub(super) struct Page {
 impl Page {
     pub(super) fn of(
         front: &Shared,
-        from: &Sender<'_>,
+        by: &Requester,
         request: &Request<'_>,
         edit: Option<Edit>,
     ) -> Self {
         Self {
             front: Arc::clone(front),
-            who: from.who.clone(),
+            by: by.clone(),
             id: request.id.to_owned(),
             is_first: !request.params.contains("cursor"),
             edit,
@@ -70,8 +69,9 @@ impl Page {
         let Some(result) = result() else {
             return text;
         };
-        let who = self.who.clone();
-        let page = companion::with_ours(&self.front, who, result.to_owned(), self.is_first).await;
+        let (by, capabilities) = (&self.by, self.by.session_capabilities());
+        let result = result.to_owned();
+        let page = companion::with_ours(&self.front, by, capabilities, result, self.is_first).await;
         set(&text, "result", page.get()).unwrap_or(text)
     }
 
@@ -104,7 +104,7 @@ pub(super) async fn over_http(page: Page, parts: &Parts, body: &Bytes) -> Respon
     head.headers.remove(CONTENT_LENGTH);
     if answering.is_stream() {
         let events = stream::unfold(
-            (page, answering, keep_alive(), token),
+            (page, answering, comments(), token),
             |(page, mut answering, mut beat, token)| async {
                 // A stream that broke ends, as it would have without us.
                 let event = tokio::select! {
@@ -129,15 +129,13 @@ pub(super) async fn over_http(page: Page, parts: &Parts, body: &Bytes) -> Respon
 /// `None`: the session does not take it, and says why to whoever passes it on.
 pub(super) async fn over_lines(
     page: Page,
-    from: &Sender<'_>,
+    parts: &Parts,
     body: &Bytes,
     request: &Request<'_>,
 ) -> Option<Response<Body>> {
-    let id = from.parts.headers.get(SESSION_ID)?.to_str().ok()?;
-    let session = page
-        .front
-        .upstream
-        .session(id, *from.who.caller.as_bytes())?;
+    let id = parts.headers.get(SESSION_ID)?.to_str().ok()?;
+    let caller = *page.by.caller.as_bytes();
+    let session = page.front.upstream.session(id, caller)?;
     let _answer = page.front.passing.token();
     let asked = Asked {
         id: request.id,
@@ -150,7 +148,7 @@ pub(super) async fn over_lines(
     let mut said = session.ask(&asked).await.ok()?;
     while let Some(said) = said.recv().await {
         if let Said::Answer(text) = said {
-            return Some(reply::passed(page.edited(text).await));
+            return Some(Rpc::passed(page.edited(text).await).into_response());
         }
     }
     let failure = Failure::new(Reason::UpstreamReset, SideEffect::Unknown);

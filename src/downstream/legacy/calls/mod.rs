@@ -12,10 +12,11 @@ use hyper::{Response, StatusCode};
 use serde_json::value::RawValue;
 
 use super::super::body::Body;
-use super::super::claims::{self};
-use super::super::dialect::{self, Edit};
+use super::super::inbound::idempotency;
+use super::super::inbound::requester::Requester;
+use super::super::outbound::response::{self, Rpc};
 use super::super::proxy::Shared;
-use super::super::reply::{self, Rpc};
+use super::super::tasks::v2025::{self, Edit};
 use super::pushes::SessionKey;
 use super::words::Words;
 use crate::mcp::error::RpcError;
@@ -23,15 +24,14 @@ use crate::upstream::Answer;
 
 mod call;
 mod list;
-mod sender;
 
 pub(in crate::downstream) use call::{Carry, carry};
 use list::Page;
-use sender::Sender;
 
 /// The answer to a message that what is carried here has to do with. `None`: it passes.
 pub(super) async fn post(
     front: &Shared,
+    by: &Requester,
     parts: &Parts,
     body: &Bytes,
     words: &Words<'_>,
@@ -43,24 +43,23 @@ pub(super) async fn post(
             if request.method == "tools/list"
                 && let Some(companion) = &front.companion =>
         {
-            let from = Sender::of(front, parts);
-            let has_ours = is_decided(front, &from).await;
-            companion.note_list(from.name(), has_ours);
+            let has_ours = is_decided(front, by).await;
+            companion.note_list(by.name(), has_ours);
             if !has_ours {
                 return None;
             }
-            let page = Page::of(front, &from, request, edit.cloned());
+            let page = Page::of(front, by, request, edit.cloned());
             if front.upstream.speaks_http() {
                 return Some(list::over_http(page, parts, body).await);
             }
-            list::over_lines(page, &from, body, request).await
+            list::over_lines(page, parts, body, request).await
         }
         Words::Request(request) if request.method == "tools/call" => {
-            if !dialect::wishes(&parts.headers, &request.params) {
-                return call::answer(front, parts, request).await;
+            if !v2025::wishes(&parts.headers, &request.params) {
+                return call::answer(front, by, parts, request).await;
             }
             // Who declares a task that is not ours gets the server's, which no key stands for.
-            claims::has_key(request, &parts.headers).then(|| {
+            idempotency::has_key(request, by).then(|| {
                 let why = "Invalid params: a task of the server's own can have no idempotency key";
                 let error = RpcError::invalid_params(why);
                 Rpc::error(request.id.get(), &error)
@@ -69,13 +68,13 @@ pub(super) async fn post(
             })
         }
         Words::Notification(method, Some(params)) if method == "notifications/cancelled" => {
-            let session = Sender::of(front, parts).session?;
+            let session = by.session?;
             let id = params.get("requestId")?;
             let is_ours = front.carried.cancel(session, id);
-            is_ours.then(|| reply::empty(StatusCode::ACCEPTED))
+            is_ours.then(|| response::empty(StatusCode::ACCEPTED))
         }
         Words::Answer(id, message) => {
-            if let Some(taken) = dialect::answered(front, &parts.headers, id, message).await {
+            if let Some(taken) = v2025::answered(front, by, &parts.headers, id, message).await {
                 return Some(taken);
             }
             let answer = match (message.get("result"), message.get("error")) {
@@ -83,9 +82,9 @@ pub(super) async fn post(
                 (None, Some(error)) => Answer::Refused(error.get().into()),
                 _ => return None,
             };
-            let session = Sender::of(front, parts).session?;
+            let session = by.session?;
             if front.carried.answer(session, id, answer) {
-                return Some(reply::empty(StatusCode::ACCEPTED));
+                return Some(response::empty(StatusCode::ACCEPTED));
             }
             passes(front, session, id);
             None
@@ -96,10 +95,10 @@ pub(super) async fn post(
 
 /// Whether it is decided how the server is spoken to, and so whether its list can be read. It is asked
 /// where nobody did so before: a client lists the tools once.
-async fn is_decided(front: &Shared, from: &Sender<'_>) -> bool {
+async fn is_decided(front: &Shared, by: &Requester) -> bool {
     let upstream = &front.upstream;
     if !upstream.is_decided() {
-        upstream.era_soon(from.who.credentials.clone()).await;
+        upstream.era_soon(by.credentials.clone()).await;
     }
     upstream.is_decided()
 }

@@ -29,6 +29,19 @@ pub(super) struct Calls {
     pub(super) failed: Vec<String>,
 }
 
+impl Calls {
+    fn note(&mut self, flooded: Timed, elsewhere: Timed) {
+        self.answered += 1;
+        self.slowest = self.slowest.max(flooded.took);
+        self.slowest_elsewhere = self.slowest_elsewhere.max(elsewhere.took);
+        for heard in [flooded.heard, elsewhere.heard] {
+            if !matches!(heard, Heard::Result(_)) {
+                self.failed.push(format!("{heard:?}"));
+            }
+        }
+    }
+}
+
 impl Neighbour {
     /// One of the replica at the first address, which is to be flooded, and of the one at the second.
     pub(super) fn start(flooded: SocketAddr, elsewhere: SocketAddr) -> Self {
@@ -48,34 +61,36 @@ impl Neighbour {
     }
 }
 
-/// One call at a time: of either replica in turns, one that is passed on or one that may become a task, on a connection
-/// that is open or on a new one.
+/// Calls of both replicas at the same time, so that what holds up the machine or the server holds up both: one that is
+/// passed on or one that may become a task, on a connection that is open or on a new one.
 async fn make_calls(flooded: SocketAddr, elsewhere: SocketAddr, calls: &Mutex<Calls>) {
     let kept = [Client::of(flooded), Client::of(elsewhere)];
     for turn in 0_u64.. {
         let tool = ["plain", "work"][usize::from(turn.is_multiple_of(2))];
-        for client in &kept {
+        let [flooded, elsewhere] = kept.each_ref().map(|client| {
             let client = if turn % 4 < 2 {
                 client.clone()
             } else {
                 client.anew()
             };
-            let began = Instant::now();
-            let heard = client.call(tool, json!({})).await;
-            let took = began.elapsed();
-            let mut calls = lock(calls);
-            if client.address() == flooded {
-                calls.answered += 1;
-                calls.slowest = calls.slowest.max(took);
-            } else {
-                calls.slowest_elsewhere = calls.slowest_elsewhere.max(took);
-            }
-            if !matches!(heard, Heard::Result(_)) {
-                calls.failed.push(format!("{heard:?}"));
-            }
-        }
+            timed(client, tool)
+        });
+        let (flooded, elsewhere) = tokio::join!(flooded, elsewhere);
+        lock(calls).note(flooded, elsewhere);
         tokio::time::sleep(PAUSE).await;
     }
+}
+
+struct Timed {
+    heard: Heard,
+    took: Duration,
+}
+
+async fn timed(client: Client, tool: &str) -> Timed {
+    let began = Instant::now();
+    let heard = client.call(tool, json!({})).await;
+    let took = began.elapsed();
+    Timed { heard, took }
 }
 
 fn lock(calls: &Mutex<Calls>) -> std::sync::MutexGuard<'_, Calls> {

@@ -16,6 +16,7 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use serde_json::json;
+use socket2::SockRef;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
@@ -96,12 +97,17 @@ impl Results {
     }
 }
 
+/// What the kernel takes of a result before raincheck reads it. With the kernel's own choice the large results of one flood
+/// are copied at once, and small calls of either replica wait for this server for some 300 ms.
+const SEND_BUFFER: usize = 64 << 10;
+
 async fn accept(listener: TcpListener, results: Arc<Results>) {
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             continue;
         };
         let _ = stream.set_nodelay(true);
+        let _ = SockRef::from(&stream).set_send_buffer_size(SEND_BUFFER);
         let results = Arc::clone(&results);
         tokio::spawn(async move {
             let service = service_fn(move |request| {

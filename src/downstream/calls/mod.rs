@@ -1,0 +1,3 @@
+//! CALLS THAT ARE CARRIED: what runs here for a client, however its connection fares.
+
+pub mod resumable;

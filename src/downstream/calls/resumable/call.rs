@@ -1,0 +1,130 @@
+//! A call that can be resumed: who made it, and how the server is told that no client waits.
+
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use hyper::HeaderMap;
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::legacy::pushes::SessionKey;
+use crate::downstream::proxy::Shared;
+use crate::downstream::tasks::v2025;
+use crate::mcp::envelope;
+use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
+use crate::mcp::json::{Object, Writer};
+use crate::mcp::meta::PROGRESS_TOKEN;
+use crate::task::id::Caller;
+use crate::task::policy::Rule;
+
+/// The first revision in which events may have no data. Clients of earlier ones read such an event as a message
+/// that is no JSON.
+const FIRST_WITH_PRIMING: &str = "2025-11-25";
+
+/// A session of a caller: only the same caller on the same session can come back to a call.
+#[derive(Debug, Clone)]
+pub(super) struct CallerSession {
+    pub(super) caller: Caller,
+    pub(super) id: Box<str>,
+}
+
+impl CallerSession {
+    pub(super) fn of(by: &Requester, headers: &HeaderMap) -> Option<Self> {
+        let id = headers.get(SESSION_ID)?.to_str().ok()?.into();
+        let caller = by.caller;
+        Some(Self { caller, id })
+    }
+
+    pub(super) fn key(&self) -> SessionKey {
+        SessionKey::of(&self.caller, &self.id)
+    }
+}
+
+/// A call that can be resumed: it goes on when its connection is cut.
+pub(in crate::downstream) struct ResumableCall {
+    pub(super) session: CallerSession,
+    /// The id of the request.
+    pub(super) id: Box<RawValue>,
+    pub(super) progress_token: Option<Box<RawValue>>,
+    /// Since when the client waits.
+    pub(super) began: Instant,
+    pub(super) rule: Rule,
+    pub(super) primes: bool,
+    pub(super) stop: Stop,
+}
+
+/// Tells the server that no client waits. Polled only when that is so.
+pub(super) type Stop = BoxFuture<'static, ()>;
+
+impl ResumableCall {
+    /// `None`: the request is no call on a session, its client reads no event streams, or the call becomes a
+    /// task.
+    pub(in crate::downstream) fn of(
+        front: &Shared,
+        by: &Requester,
+        headers: &HeaderMap,
+        id: &RawValue,
+        method: &str,
+        params: &Object<'_>,
+    ) -> Option<Self> {
+        let cannot_be = method != "tools/call"
+            || v2025::wishes(headers, params)
+            || by.is_piped
+            || !by.reads_events;
+        if cannot_be {
+            return None;
+        }
+        let meta = params.get_object("_meta");
+        let token = meta.and_then(|meta| meta.get(PROGRESS_TOKEN));
+        let tool = params.get_str("name").unwrap_or_default();
+        Some(Self {
+            session: CallerSession::of(by, headers)?,
+            id: id.to_owned(),
+            progress_token: token.map(ToOwned::to_owned),
+            began: Instant::now(),
+            rule: front.rules.for_tool(&tool).0.clone(),
+            stop: std::future::ready(()).boxed(),
+            primes: primes(headers),
+        })
+    }
+
+    /// The largest message that the server may send.
+    pub(super) fn bytes_max(&self) -> usize {
+        usize::try_from(self.rule.result_bytes_max).unwrap_or(usize::MAX)
+    }
+
+    /// How long the head of the response waits for the first event. A client that is sent progress while the
+    /// server is silent gets its stream early.
+    pub(in crate::downstream) fn head_patience(&self, by: &Requester, usual: Duration) -> Duration {
+        if self.rule.heartbeat && self.progress_token.is_some() {
+            return usual;
+        }
+        by.head_patience(usual)
+    }
+
+    /// How the server is told that no client waits: `tell` sends a `notifications/cancelled` on the client's
+    /// session.
+    pub(in crate::downstream) fn stopped_by<F>(self, tell: impl FnOnce(String) -> F) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let stop = tell(cancel_of(&self.id)).boxed();
+        Self { stop, ..self }
+    }
+}
+
+/// Tells a server that a call takes too long.
+pub(super) fn cancel_of(id: &RawValue) -> String {
+    let mut params = Writer::object();
+    params.raw("requestId", id.get());
+    params.str("reason", "The call did not end within its time limit");
+    envelope::notification("notifications/cancelled", &params.end())
+}
+
+/// Whether the client understands events without data.
+pub(super) fn primes(headers: &HeaderMap) -> bool {
+    let version = headers.get(PROTOCOL_VERSION);
+    version.is_some_and(|version| version.as_bytes() >= FIRST_WITH_PRIMING.as_bytes())
+}

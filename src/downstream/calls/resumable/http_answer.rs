@@ -1,0 +1,221 @@
+//! The answer of a server over Streamable HTTP to one call, also behind a stream that broke, where the server
+//! keeps its events.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::{self, BoxStream, StreamExt as _};
+use hyper::http::request::Parts;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::item::StreamItem;
+use crate::downstream::outbound::response::Rpc;
+use crate::mcp::envelope;
+use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::mcp::json::Object;
+use crate::upstream::relay::{self, Answering, Relayed, ResumePoint, error_of};
+use crate::upstream::wrapped::Upstream;
+
+pub(super) type Relaying = BoxFuture<'static, Result<Relayed, Failure>>;
+
+/// How far the answer was read.
+pub(super) enum ReadState {
+    Waiting(Relaying),
+    Reading(Box<Answering>),
+    /// The stream ended before the answer. `lost`: the error if the server does not resume the stream.
+    Cut {
+        point: ResumePoint,
+        lost: Reason,
+    },
+    Answered,
+}
+
+/// The answer of a server to one call.
+pub(super) struct HttpAnswer {
+    upstream: Arc<Upstream>,
+    /// The head of a request of the client on the call's session.
+    parts: Parts,
+    id: Box<RawValue>,
+    bytes_max: usize,
+    state: ReadState,
+    /// The server's last event id.
+    event_id: Option<String>,
+}
+
+impl HttpAnswer {
+    pub(super) fn new(
+        upstream: &Arc<Upstream>,
+        parts: &Parts,
+        id: &RawValue,
+        bytes_max: usize,
+        state: ReadState,
+    ) -> Self {
+        Self {
+            upstream: Arc::clone(upstream),
+            parts: parts.clone(),
+            id: id.to_owned(),
+            bytes_max,
+            state,
+            event_id: None,
+        }
+    }
+
+    pub(super) fn with_state(self, state: ReadState) -> Self {
+        Self { state, ..self }
+    }
+
+    /// What the server says, and an error under the client's own id where the server never answers.
+    pub(super) fn items(self) -> BoxStream<'static, StreamItem> {
+        stream::unfold(self, |mut answer| async {
+            let item = answer.next().await?;
+            Some((item, answer))
+        })
+        .boxed()
+    }
+
+    async fn next(&mut self) -> Option<StreamItem> {
+        loop {
+            match std::mem::replace(&mut self.state, ReadState::Answered) {
+                ReadState::Answered => return None,
+                ReadState::Reading(answering) => {
+                    if let Some(item) = self.read(answering).await {
+                        return Some(item);
+                    }
+                }
+                ReadState::Cut { point, lost } => {
+                    let rest = self
+                        .upstream
+                        .relay_rest(&self.parts, &point, self.bytes_max);
+                    let Some(rest) = rest.await else {
+                        return Some(self.failed(unknown(lost)));
+                    };
+                    self.event_id = Some(point.event_id);
+                    self.state = ReadState::Reading(rest);
+                }
+                ReadState::Waiting(relaying) => match relaying.await {
+                    Ok(Relayed::Answer(answering)) => self.state = ReadState::Reading(answering),
+                    Ok(Relayed::Passed(refusal)) => {
+                        let error = error_of(refusal).await;
+                        return Some(self.refused(&error));
+                    }
+                    Err(failure) => return Some(self.failed(failure)),
+                },
+            }
+        }
+    }
+
+    /// `None`: the item is nothing for the client, and reading goes on.
+    async fn read(&mut self, mut answering: Box<Answering>) -> Option<StreamItem> {
+        let is_stream = answering.is_stream();
+        match answering.next().await {
+            Ok(Some(said)) if is_stream => self.event(answering, said),
+            Ok(Some(said)) => {
+                self.upstream.finish(*answering);
+                Some(self.body(said.text))
+            }
+            Ok(None) => {
+                let Some(event_id) = self.event_id.clone() else {
+                    return Some(self.failed(unknown(Reason::UpstreamReset)));
+                };
+                let retry = answering.retry();
+                self.state = ReadState::Cut {
+                    point: ResumePoint { event_id, retry },
+                    lost: Reason::UpstreamReset,
+                };
+                None
+            }
+            Err(failure) => Some(self.failed(failure)),
+        }
+    }
+
+    fn event(&mut self, answering: Box<Answering>, said: relay::Said) -> Option<StreamItem> {
+        let relay::Said { text, event_id } = said;
+        if event_id.is_some() {
+            self.event_id.clone_from(&event_id);
+        }
+        if is_answer(&text, &self.id) {
+            self.upstream.finish(*answering);
+            return Some(StreamItem::Answer(text));
+        }
+        self.state = ReadState::Reading(answering);
+        if text.is_empty() {
+            return event_id.map(StreamItem::EventId);
+        }
+        let json = text;
+        Some(StreamItem::Message { json, event_id })
+    }
+
+    /// A body is one message, and so the answer. A server that could not read the id has none in it.
+    fn body(&self, text: String) -> StreamItem {
+        if is_answer(&text, &self.id) {
+            return StreamItem::Answer(text);
+        }
+        let body = Object::parse(&text).ok();
+        let error = body.as_ref().and_then(|body| body.get("error"));
+        error.map_or_else(
+            || self.failed(unknown(Reason::UpstreamInvalid)),
+            |error| self.refused(error),
+        )
+    }
+
+    fn failed(&self, failure: Failure) -> StreamItem {
+        StreamItem::Answer(Rpc::failure(self.id.get(), failure).json)
+    }
+
+    fn refused(&self, error: &RawValue) -> StreamItem {
+        StreamItem::Answer(envelope::error(self.id.get(), error.get()))
+    }
+}
+
+/// Whether a message is the response to the request with that id.
+pub(super) fn is_answer(message: &str, id: &RawValue) -> bool {
+    Object::parse(message).is_ok_and(|message| {
+        !message.contains("method")
+            && (message.contains("result") || message.contains("error"))
+            && message.get("id").is_some_and(|other| is_same(other, id))
+    })
+}
+
+/// Servers may write an id in their own way: `7` for `7.0`, a character for its escape.
+fn is_same(one: &RawValue, other: &RawValue) -> bool {
+    if one.get() == other.get() {
+        return true;
+    }
+    let read = |id: &RawValue| serde_json::from_str::<Value>(id.get()).ok();
+    match (read(one), read(other)) {
+        (Some(Value::Number(one)), Some(Value::Number(other))) => {
+            one.as_f64().map(f64::to_bits) == other.as_f64().map(f64::to_bits)
+        }
+        (Some(one), Some(other)) => one == other,
+        (None, _) | (_, None) => false,
+    }
+}
+
+fn unknown(reason: Reason) -> Failure {
+    Failure::new(reason, SideEffect::Unknown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_response_to_the_request_is_its_answer() {
+        let id = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
+        let answers = [
+            (r#"{"id":7,"result":{}}"#, "7", true),
+            (r#"{"id":7,"error":{}}"#, "7.0", true),
+            (r#"{"id":"\u0061","result":{}}"#, r#""a""#, true),
+            (r#"{"id":8,"result":{}}"#, "7", false),
+            (r#"{"id":"7","result":{}}"#, "7", false),
+            (r#"{"id":null,"error":{}}"#, "7", false),
+            (r#"{"error":{}}"#, "7", false),
+            (r#"{"id":7,"method":"ping"}"#, "7", false),
+            ("junk", "7", false),
+        ];
+        for (message, asked, expected) in answers {
+            assert_eq!(is_answer(message, &id(asked)), expected, "{message}");
+        }
+    }
+}

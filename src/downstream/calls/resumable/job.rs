@@ -1,0 +1,268 @@
+//! The job of one resumable call: reads the server's events, writes them into the log, shows them to readers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::{BoxStream, StreamExt as _};
+use serde_json::value::RawValue;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::call::{ResumableCall, Stop};
+use super::entry::EntryKind;
+use super::item::StreamItem;
+use super::log::EventLog;
+use super::owner::{CallLimits, LogOwner};
+use super::recent::RecentEvents;
+use super::registry::Registration;
+use super::writer::{LogWriter, RETRY};
+use crate::downstream::cancels;
+use crate::downstream::legacy::pushes::SessionKey;
+use crate::downstream::outbound::keepalive::Keepalive;
+use crate::downstream::outbound::response::Rpc;
+use crate::downstream::proxy::Shared;
+use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::store::StoreError;
+
+/// The longest time for a timer: later ends overflow the clock.
+const LASTS_MAX: Duration = Duration::from_hours(24 * 365);
+
+/// How long a server may take to accept the news that no client waits.
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long an answer waits in memory for the store.
+const ANSWER_WAITS: Duration = Duration::from_mins(10);
+
+/// How long a server may take to answer a cancelled call. Many never answer one.
+const CANCELLED_PATIENCE: Duration = Duration::from_secs(30);
+
+/// How often a call looks for a new owner, and for a cancel that came to another replica.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How often the store is asked to take the error in place of an answer that is no longer kept.
+const ASKED_AGAIN: Duration = Duration::from_secs(5);
+
+/// The events of a call as readers here see them, and the clock of its client.
+type Begun = (watch::Receiver<RecentEvents>, Option<Keepalive>);
+
+/// Begins the job. `Err`: there is no room for it; here is the source.
+pub(super) fn begin(
+    front: &Shared,
+    call: ResumableCall,
+    log: EventLog,
+    source: BoxStream<'static, StreamItem>,
+) -> Result<Begun, BoxStream<'static, StreamItem>> {
+    let (recent, shown) = watch::channel(RecentEvents::default());
+    let session = call.session.key();
+    let registration = front
+        .resumable
+        .begin(log.name(), session, &call.id, shown.clone());
+    let Some(registration) = registration else {
+        tracing::warn!("too many resumable calls: one more ends with its client's connection");
+        return Err(source);
+    };
+    let token = call.progress_token.clone();
+    let token = token.filter(|_| call.rule.heartbeat);
+    let age = Instant::now().saturating_duration_since(call.began);
+    let age_ms = u64::try_from(age.as_millis()).unwrap_or_default();
+    let began_ms = log.now_ms().saturating_sub(age_ms);
+    let owner = LogOwner {
+        incarnation: front.runner.incarnation().as_str().into(),
+        id: call.id.clone(),
+        began_ms,
+        limits: CallLimits {
+            ends_ms: began_ms.saturating_add(call.rule.max_duration_ms),
+            retention_ms: call.rule.retention_ms,
+            bytes_max: call.bytes_max(),
+        },
+        point: None,
+        heartbeat: token.clone(),
+        is_over: false,
+    };
+    let job = CallJob::new(
+        front,
+        LogWriter::new(log, owner, recent, 0, Instant::now()),
+        registration,
+        session,
+        call.stop,
+    );
+    front.runner.attend(job.run(source));
+    Ok((
+        shown,
+        token.map(|token| Keepalive::since(call.began, token)),
+    ))
+}
+
+pub(super) struct CallJob {
+    front: Shared,
+    writer: LogWriter,
+    registration: Registration,
+    session: SessionKey,
+    stop: Option<Stop>,
+    deadline: Instant,
+    /// When to look what other replicas did, however many events come until then.
+    next_look: Instant,
+    is_cancelled: bool,
+}
+
+impl CallJob {
+    pub(super) fn new(
+        front: &Shared,
+        writer: LogWriter,
+        registration: Registration,
+        session: SessionKey,
+        stop: Stop,
+    ) -> Self {
+        let left_ms = writer
+            .owner()
+            .limits
+            .ends_ms
+            .saturating_sub(writer.log().now_ms());
+        Self {
+            front: Arc::clone(front),
+            writer,
+            registration,
+            session,
+            stop: Some(stop),
+            deadline: Instant::now() + Duration::from_millis(left_ms).min(LASTS_MAX),
+            next_look: Instant::now() + LOOK,
+            is_cancelled: false,
+        }
+    }
+
+    pub(super) async fn run(mut self, mut source: BoxStream<'static, StreamItem>) {
+        self.writer.begin().await;
+        let (kind, answer) = loop {
+            if self.writer.is_lost() {
+                return;
+            }
+            match self.listen(&mut source).await {
+                Some(StreamItem::Message { json, event_id }) => {
+                    let event_id = event_id.as_deref();
+                    self.writer.say(EntryKind::Message, json, event_id).await;
+                }
+                Some(StreamItem::EventId(event_id)) => self.writer.resumes_at(&event_id).await,
+                Some(StreamItem::Answer(json)) => break (EntryKind::Answer, json),
+                Some(StreamItem::End) => break (EntryKind::End, String::new()),
+                None => {}
+            }
+        };
+        drop(source);
+        let gave_up = Instant::now() >= self.deadline || self.front.runner.halt().is_cancelled();
+        let must_tell = gave_up && !self.is_cancelled;
+        let size = answer.len();
+        let (log, limits) = (self.writer.log(), self.writer.owner().limits);
+        let (name, now_ms) = (log.name(), log.now_ms());
+        let large_answers = &self.front.resumable.large_answers;
+        let lasts_ms = large_answers.add(name, size, now_ms, limits.retention_ms);
+        self.writer.keep_for(lasts_ms);
+        self.writer.end(kind, answer).await;
+        if self.writer.is_lost() {
+            return;
+        }
+        if let Some(stop) = self.stop.take().filter(|_| must_tell) {
+            let _ = tokio::time::timeout(STOP_PATIENCE, stop).await;
+        }
+        if !self.writer.is_written_down() {
+            let halt = self.front.runner.halt().clone();
+            halt.run_until_cancelled(self.wait_for_the_store(size))
+                .await;
+        }
+    }
+
+    /// The next item of the source, or what ends the call instead. `None`: another replica may carry the call.
+    async fn listen(&mut self, source: &mut BoxStream<'static, StreamItem>) -> Option<StreamItem> {
+        let halt = self.front.runner.halt().clone();
+        loop {
+            let retries_at = self.writer.retries_at();
+            let retry = async {
+                match retries_at {
+                    Some(then) => tokio::time::sleep_until(then).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                item = source.next() => return Some(item.unwrap_or(StreamItem::End)),
+                () = halt.cancelled() => {
+                    let is_left = self.front.runner.others_carry_on() && self.writer.leave().await;
+                    if !is_left {
+                        return Some(failed(&self.writer.owner().id, Reason::Shutdown));
+                    }
+                }
+                () = tokio::time::sleep_until(self.deadline) => {
+                    // No client waits for a cancelled call, and the server was told.
+                    if self.is_cancelled {
+                        return Some(StreamItem::End);
+                    }
+                    return Some(failed(&self.writer.owner().id, Reason::Deadline));
+                }
+                () = self.registration.cancelled.cancelled(), if !self.is_cancelled => {
+                    self.is_cancelled = true;
+                    self.deadline = self.deadline.min(Instant::now() + CANCELLED_PATIENCE);
+                }
+                () = retry => self.writer.write_down().await,
+                () = tokio::time::sleep_until(self.next_look), if retries_at.is_none() => {
+                    self.next_look = Instant::now() + LOOK;
+                    if let Err(error) = self.look_around().await {
+                        self.writer.store_failed(&error);
+                    }
+                }
+            }
+            if self.writer.is_lost() {
+                return None;
+            }
+        }
+    }
+
+    /// Looks whether another replica took the call over, or was told to cancel it.
+    async fn look_around(&mut self) -> Result<(), StoreError> {
+        self.writer.check_owner().await?;
+        if self.is_cancelled {
+            return Ok(());
+        }
+        let LogOwner { id, began_ms, .. } = self.writer.owner();
+        if cancels::is_told(&self.front, self.session, id, *began_ms).await? {
+            self.registration.cancelled.cancel();
+        }
+        Ok(())
+    }
+
+    /// Keeps the answer in memory until the store takes it: a client that comes back to this replica gets it.
+    /// When the answer is kept no longer, clients on other replicas get an error as soon as the store takes that.
+    async fn wait_for_the_store(&mut self, answer_bytes: usize) {
+        if let Some(_room) = self.front.resumable.memory_for(answer_bytes) {
+            let retention = Duration::from_millis(self.writer.owner().limits.retention_ms);
+            let write = write_until_taken(&mut self.writer, RETRY);
+            let _ = tokio::time::timeout(retention.min(ANSWER_WAITS), write).await;
+        }
+        if self.writer.is_written_down() {
+            return;
+        }
+        tracing::warn!("an answer that the store did not take is kept no longer");
+        let failure = Failure::new(Reason::StoreLost, SideEffect::Unknown);
+        let instead = Rpc::failure(self.writer.owner().id.get(), failure).json;
+        self.writer.end_instead(instead).await;
+        // Until the store has nothing of the call any more.
+        let CallLimits {
+            ends_ms,
+            retention_ms,
+            ..
+        } = self.writer.owner().limits;
+        let forgotten_ms = ends_ms.saturating_add(retention_ms);
+        let left = Duration::from_millis(forgotten_ms.saturating_sub(self.writer.log().now_ms()));
+        let write = write_until_taken(&mut self.writer, ASKED_AGAIN);
+        let _ = tokio::time::timeout(left.min(LASTS_MAX), write).await;
+    }
+}
+
+async fn write_until_taken(writer: &mut LogWriter, pause: Duration) {
+    while !writer.is_written_down() {
+        tokio::time::sleep(pause).await;
+        writer.write_again().await;
+    }
+}
+
+fn failed(id: &RawValue, reason: Reason) -> StreamItem {
+    let failure = Failure::new(reason, SideEffect::Unknown);
+    StreamItem::Answer(Rpc::failure(id.get(), failure).json)
+}

@@ -1,0 +1,141 @@
+//! RESUMABLE CALLS: calls of legacy clients that outlive a dropped connection (2025-11-25, Resumability and
+//! Redelivery), whether or not the server can resume its streams.
+//!
+//! A job reads the server's events, writes them into a log in the store, and shows them to the readers on this
+//! replica: the client that called, and the client each time that it comes back.
+
+use std::time::Duration;
+
+use hyper::http::request::Parts;
+use hyper::{Method, Response, StatusCode};
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use crate::downstream::body::Body;
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::outbound::response;
+use crate::downstream::proxy::Shared;
+use crate::mcp::error::RpcError;
+use crate::mcp::headers::LAST_EVENT_ID;
+use crate::task::id::TaskId;
+
+mod call;
+mod entry;
+mod event_id;
+mod event_source;
+mod http_answer;
+mod item;
+mod job;
+mod large_answers;
+mod log;
+mod log_budget;
+mod over_http;
+mod owner;
+mod point_seal;
+mod reader;
+mod recent;
+pub mod registry;
+mod respond;
+mod takeover;
+mod writer;
+
+pub(in crate::downstream) use call::ResumableCall;
+use call::{CallerSession, primes};
+use entry::{EntryKind, LogEntry};
+use event_id::PREFIX;
+use log::EventLog;
+pub(in crate::downstream) use over_http::post;
+use reader::LogReader;
+pub(in crate::downstream) use respond::respond;
+use takeover::Takeover;
+
+/// How long a client that comes back waits for a store that is away.
+const STORE_PATIENCE: Duration = Duration::from_secs(5);
+const STORE_PAUSE: Duration = Duration::from_millis(500);
+
+/// The client says that it no longer waits for a request. `false`: no such call runs here.
+pub(in crate::downstream) fn cancelled(front: &Shared, by: &Requester, id: &RawValue) -> bool {
+    by.session
+        .is_some_and(|session| front.resumable.cancelled(session, id))
+}
+
+/// Responds to a client that comes back to a call, on any replica. `None`: the client asks for a stream of the
+/// server's.
+pub(in crate::downstream) async fn resume(
+    front: &Shared,
+    by: &Requester,
+    parts: &Parts,
+) -> Option<Response<Body>> {
+    if parts.method != Method::GET {
+        return None;
+    }
+    let last = parts.headers.get(LAST_EVENT_ID)?.to_str().ok()?;
+    let behind = last.strip_prefix(PREFIX)?;
+    Some(Box::pin(replay(front, by, parts, behind)).await)
+}
+
+async fn replay(front: &Shared, by: &Requester, parts: &Parts, behind: &str) -> Response<Body> {
+    let headers = &parts.headers;
+    let read = || {
+        let (call, number) = behind.split_once('/')?;
+        Some((TaskId::parse(call)?, number.parse::<u64>().ok()?))
+    };
+    let (Some((call, number)), Some(session)) = (read(), CallerSession::of(by, headers)) else {
+        return unknown();
+    };
+    let log = EventLog::of(front, &session, call);
+    let recent = front.resumable.find(log.name());
+    let owner = match patiently(|| log.owner()).await {
+        Ok(owner) => owner,
+        // A call that runs here can be read without the store.
+        Err(_) if recent.is_some() => None,
+        Err(error) => {
+            tracing::warn!(%error, "a client came back while the store does not answer");
+            let error = RpcError::internal("The task store does not answer; try again later");
+            return response::refusal(StatusCode::SERVICE_UNAVAILABLE, &error);
+        }
+    };
+    let heartbeat = match &owner {
+        Some(owner) => log.heartbeat(owner).await,
+        None => None,
+    };
+    if recent.is_none() && owner.as_ref().is_some_and(|owner| owner.is_over) {
+        let behind = patiently(|| log.behind(number)).await.unwrap_or_default();
+        let is_shown = |(_, entry): &(u64, LogEntry)| entry.kind() != EntryKind::End;
+        if !behind.iter().any(is_shown) {
+            // A client comes back again and again to a stream that ends at once.
+            return unknown();
+        }
+    }
+    let mut reader = LogReader::new(front, call, log, heartbeat).behind(number);
+    if primes(headers) {
+        reader = reader.resumed();
+    }
+    let reader = match (recent, owner) {
+        (Some(recent), _) => reader.of_local(recent),
+        (None, Some(_)) => reader.of_remote(Takeover::new(front, parts, session)),
+        (None, None) => return unknown(),
+    };
+    response::event_stream(Body::Events(reader.events()))
+}
+
+/// Not 404, because 404 says that the session and all its calls are lost. After any other refusal real clients
+/// try twice more, and keep the session.
+fn unknown() -> Response<Body> {
+    let error =
+        RpcError::invalid_request("Invalid request: Last-Event-ID names no event that is kept");
+    response::refusal(StatusCode::BAD_REQUEST, &error)
+}
+
+async fn patiently<T, E, F>(mut ask: impl FnMut() -> F) -> Result<T, E>
+where
+    F: Future<Output = Result<T, E>>,
+{
+    let until = Instant::now() + STORE_PATIENCE;
+    loop {
+        match ask().await {
+            Err(_) if Instant::now() < until => tokio::time::sleep(STORE_PAUSE).await,
+            answered => return answered,
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Calls to a server that speaks Streamable HTTP: passed on as they are, and made resumable here where the
+//! server itself does not resume them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use http_body_util::Full;
+use hyper::Response;
+use hyper::header::CONTENT_LENGTH;
+use hyper::http::request::Parts;
+use hyper::http::response::Parts as ResponseHead;
+use serde_json::value::RawValue;
+use tokio::time::timeout;
+
+use super::call::ResumableCall;
+use super::http_answer::{HttpAnswer, ReadState, Relaying, is_answer};
+use super::reader::RETRY_MS;
+use super::respond::hold;
+use crate::downstream::body::Body;
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::outbound::patience;
+use crate::downstream::pass::unreachable_upstream;
+use crate::downstream::proxy::Shared;
+use crate::mcp::headers::SESSION_ID;
+use crate::mcp::sse;
+use crate::upstream::http::{RequestBody, ResponseBody};
+use crate::upstream::relay::{Answering, Relayed};
+
+/// How long a stream that began may take to show that the server can resume it.
+const FIRST_PATIENCE: Duration = Duration::from_millis(500);
+
+pub(in crate::downstream) async fn post(
+    front: &Shared,
+    by: &Requester,
+    parts: Parts,
+    body: Bytes,
+    call: ResumableCall,
+) -> Response<Body> {
+    let patience = call.head_patience(by, patience::LEGACY);
+    let call = stoppable(front, &parts, call);
+    let upstream = Arc::clone(&front.upstream);
+    let bytes_max = call.bytes_max();
+    let (server, state) = (&front.upstream, ReadState::Answered);
+    let answer = HttpAnswer::new(server, &parts, &call.id, bytes_max, state);
+    let body = RequestBody::Ready(Full::new(body));
+    let passing = front.passing.token();
+    let mut relaying: Relaying =
+        async move { upstream.relay(parts, body, bytes_max).await }.boxed();
+    let Ok(relayed) = timeout(patience, &mut relaying).await else {
+        let answer = answer.with_state(ReadState::Waiting(relaying));
+        return hold(front, call, answer.items());
+    };
+    match relayed {
+        Err(failure) => unreachable_upstream(failure),
+        Ok(Relayed::Passed(response)) => response.map(|body| Body::Passed {
+            begun: None,
+            body,
+            _answer: Some(passing),
+        }),
+        Ok(Relayed::Answer(mut answering)) => {
+            front.upstream.answered_over_http();
+            if !needs_log(&mut answering, &call.id).await {
+                let (head, begun, body) = untouched(*answering);
+                let body = Body::Passed {
+                    begun: Some(begun).filter(|begun| !begun.is_empty()),
+                    body,
+                    _answer: Some(passing),
+                };
+                return Response::from_parts(head, body);
+            }
+            let session = answering.head.headers.get(SESSION_ID).cloned();
+            let answer = answer.with_state(ReadState::Reading(answering));
+            let mut response = hold(front, call, answer.items());
+            if let Some(session) = session {
+                response.headers_mut().insert(SESSION_ID, session);
+            }
+            response
+        }
+    }
+}
+
+fn stoppable(front: &Shared, parts: &Parts, call: ResumableCall) -> ResumableCall {
+    let (upstream, parts) = (Arc::clone(&front.upstream), parts.clone());
+    call.stopped_by(|text| async move {
+        let told = upstream.tell_as(parts, text).await;
+        if told.is_err() {
+            tracing::debug!("a server could not be told that no client waits");
+        }
+    })
+}
+
+/// The server's own stream, with a `retry` of at least a second: clients come back only a few times, and would
+/// give up before a restart of raincheck is over.
+fn untouched(answering: Answering) -> (ResponseHead, Bytes, ResponseBody) {
+    let pause = answering.retry();
+    let (head, begun, body) = answering.untouched();
+    let is_short = pause.is_some_and(|pause| pause < Duration::from_millis(RETRY_MS));
+    // A body with a length is no stream that goes on.
+    if is_short && !head.headers.contains_key(CONTENT_LENGTH) {
+        return (head, sse::with_retry(&begun, RETRY_MS).into(), body);
+    }
+    (head, begun, body)
+}
+
+/// Whether raincheck must make the stream resumable: the answer does not come at once, and the server gives no
+/// event ids.
+async fn needs_log(answering: &mut Answering, id: &RawValue) -> bool {
+    if !answering.is_stream() {
+        return false;
+    }
+    match timeout(FIRST_PATIENCE, answering.first()).await {
+        Ok(Ok(Some((message, has_id)))) => !has_id && !is_answer(message, id),
+        // A stream that cannot be read here passes as it is.
+        Ok(Err(_)) => false,
+        Ok(Ok(None)) | Err(_) => true,
+    }
+}

@@ -1,0 +1,187 @@
+//! The stream of a resumable call to one client, from the event that the client has to the answer.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::stream::{self, BoxStream, StreamExt as _};
+use tokio::sync::watch;
+use tokio::time::Interval;
+
+use super::entry::{EntryKind, LogEntry};
+use super::event_id::event_id;
+use super::event_source::{EventSource, Found};
+use super::log::EventLog;
+use super::recent::RecentEvents;
+use super::takeover::Takeover;
+use crate::downstream::outbound::keepalive::comments;
+use crate::downstream::outbound::keepalive::{self, Keepalive};
+use crate::downstream::proxy::Shared;
+use crate::mcp::sse;
+use crate::task::id::TaskId;
+
+/// When a client whose connection was cut should come back.
+pub(super) const RETRY_MS: u64 = 1000;
+
+pub(super) struct LogReader {
+    front: Shared,
+    call: TaskId,
+    log: EventLog,
+    /// The last entry that the client has.
+    after: u64,
+    ready: VecDeque<Bytes>,
+    source: EventSource,
+    heartbeat: Option<Keepalive>,
+    beat: Interval,
+    primes: bool,
+    has_answer: bool,
+}
+
+impl LogReader {
+    pub(super) fn new(
+        front: &Shared,
+        call: TaskId,
+        log: EventLog,
+        heartbeat: Option<Keepalive>,
+    ) -> Self {
+        Self {
+            front: Arc::clone(front),
+            call,
+            log,
+            after: 0,
+            ready: VecDeque::new(),
+            source: EventSource::Over,
+            heartbeat,
+            beat: comments(),
+            primes: false,
+            has_answer: false,
+        }
+    }
+
+    /// Begins behind this entry.
+    pub(super) fn behind(self, after: u64) -> Self {
+        Self { after, ..self }
+    }
+
+    /// Reads a call that this replica carries.
+    pub(super) fn of_local(self, recent: watch::Receiver<RecentEvents>) -> Self {
+        let source = EventSource::NotBegun(recent);
+        Self { source, ..self }
+    }
+
+    /// Reads a call that another replica carries. `takeover` continues the call here if that replica is lost.
+    pub(super) fn of_remote(self, takeover: Takeover) -> Self {
+        let source = EventSource::remote(takeover);
+        Self { source, ..self }
+    }
+
+    /// Begins with an event that tells the client where to come back to.
+    pub(super) fn primed(self) -> Self {
+        Self {
+            primes: true,
+            ..self
+        }
+    }
+
+    /// The same for a client that came back: it looks for its place on the stream that was cut last.
+    pub(super) fn resumed(mut self) -> Self {
+        let id = event_id(self.call, self.after);
+        self.ready.push_back(sse::priming(&id, RETRY_MS));
+        self
+    }
+
+    /// Dropped, the client is gone, and the call goes on.
+    pub(super) fn events(self) -> BoxStream<'static, Bytes> {
+        let events = stream::unfold(self, |mut reader| async {
+            let Some(event) = reader.next().await else {
+                reader.delivered();
+                return None;
+            };
+            Some((event, reader))
+        });
+        events.boxed()
+    }
+
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(event);
+            }
+            let found = tokio::select! {
+                found = self.source.next(&self.front, &self.log, &mut self.after) => found,
+                _ = self.beat.tick() => return Some(sse::COMMENT),
+                () = keepalive::due(self.heartbeat.as_ref()) => {
+                    let beat = self.heartbeat.as_mut().map(Keepalive::beat)?;
+                    return Some(sse::event(&beat));
+                }
+            };
+            match found {
+                Found::Begun(recent) => {
+                    self.source = EventSource::Local(recent);
+                    if self.primes {
+                        let id = event_id(self.call, 0);
+                        return Some(sse::priming(&id, RETRY_MS));
+                    }
+                }
+                Found::Local(recent) => self.source = EventSource::Local(recent),
+                Found::Events(entries) => entries
+                    .into_iter()
+                    .for_each(|(number, entry)| self.take(number, &entry)),
+                Found::Lost(answer) => {
+                    let id = event_id(self.call, self.after + 1);
+                    self.ready.push_back(sse::event_with_id(&id, &answer));
+                    self.source = EventSource::Over;
+                }
+                Found::Over if self.ready.is_empty() => return None,
+                Found::Over => self.source = EventSource::Over,
+            }
+        }
+    }
+
+    /// The connection asks for what comes after the answer: as far as raincheck can know, the client has the
+    /// answer.
+    fn delivered(self) {
+        let Self {
+            front,
+            log,
+            after,
+            has_answer,
+            ..
+        } = self;
+        if !has_answer {
+            return;
+        }
+        let large_answers = &front.resumable.large_answers;
+        let Some(expires_ms) = large_answers.delivered(log.name(), log.now_ms()) else {
+            return;
+        };
+        front.runner.attend(async move {
+            // An entry behind the answer says that nothing follows. The append makes the whole log expire sooner.
+            let end = LogEntry::new(EntryKind::End, String::new());
+            if let Err(error) = log.append(after + 1, &end, expires_ms).await {
+                tracing::debug!(%error, "an answer that its client has stays as long as others");
+            }
+        });
+    }
+
+    fn take(&mut self, number: u64, entry: &LogEntry) {
+        self.after = number;
+        match entry.kind() {
+            EntryKind::Message => {}
+            EntryKind::Answer => {
+                self.source = EventSource::Over;
+                self.has_answer = true;
+            }
+            EntryKind::End => {
+                self.source = EventSource::Over;
+                return;
+            }
+            EntryKind::Omitted => return,
+        }
+        if let Some(heartbeat) = &mut self.heartbeat {
+            heartbeat.saw(entry.json());
+        }
+        let id = event_id(self.call, number);
+        self.ready.push_back(sse::event_with_id(&id, entry.json()));
+    }
+}

@@ -1,0 +1,82 @@
+//! Responds to a request of a legacy client. A call that can be resumed goes on when the connection is cut.
+
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::{self, BoxStream, StreamExt as _};
+use hyper::Response;
+
+use super::call::ResumableCall;
+use super::item::StreamItem;
+use super::job;
+use super::log::EventLog;
+use super::reader::LogReader;
+use crate::downstream::body::Body;
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::outbound::response::{self, Rpc};
+use crate::downstream::outbound::stream::{
+    self as outbound, Head, ResponseEvent, ResponseSource, head,
+};
+use crate::downstream::proxy::Shared;
+use crate::task::id::TaskId;
+
+/// Responds with one JSON body where the answer comes soon, else with a stream, which the client can resume
+/// where there is a `call`. `usual`: how long the head waits for a client that takes large events.
+pub(in crate::downstream) fn respond<'a>(
+    front: &'a Shared,
+    by: &'a Requester,
+    call: Option<ResumableCall>,
+    mut source: impl ResponseSource,
+    usual: Duration,
+) -> BoxFuture<'a, Response<Body>> {
+    let Some(call) = call else {
+        let patience = by.reads_events.then(|| by.head_patience(usual));
+        return outbound::respond(source, patience, None);
+    };
+    Box::pin(async move {
+        let patience = call.head_patience(by, usual);
+        let (first, source) = match head(&mut source, patience, None).await {
+            Head::Answer(answer) => return answer.into_response(),
+            Head::Message(message) => (Some(ResponseEvent::Message(message)), Some(source)),
+            Head::Nothing => (None, Some(source)),
+            Head::End => (None, None),
+        };
+        let rest = stream::unfold(source, |source| async {
+            let mut source = source?;
+            let event = source.next().await?;
+            Some((event, Some(source)))
+        });
+        let items = stream::iter(first).chain(rest).map(StreamItem::from);
+        hold(front, call, items.boxed())
+    })
+}
+
+/// Reads the items whether or not the client is there, and responds with the stream of the call. The items end
+/// after the answer, or without one if the client cancelled the call.
+///
+/// Without room for another such call, the call ends with the client's connection.
+pub(super) fn hold(
+    front: &Shared,
+    call: ResumableCall,
+    items: BoxStream<'static, StreamItem>,
+) -> Response<Body> {
+    let id = TaskId::random();
+    let log = EventLog::of(front, &call.session, id);
+    let primes = call.primes;
+    let (recent, heartbeat) = match job::begin(front, call, log.clone(), items) {
+        Ok(begun) => begun,
+        Err(items) => return outbound::stream_of(without_ids(items), None, None),
+    };
+    let reader = LogReader::new(front, id, log, heartbeat).of_local(recent);
+    let reader = if primes { reader.primed() } else { reader };
+    response::event_stream(Body::Events(reader.events()))
+}
+
+fn without_ids(items: BoxStream<'static, StreamItem>) -> BoxStream<'static, ResponseEvent> {
+    let events = items.filter_map(async |item| match item {
+        StreamItem::Message { json, .. } => Some(ResponseEvent::Message(json)),
+        StreamItem::Answer(json) => Some(ResponseEvent::Answer(Rpc::passed(json))),
+        StreamItem::EventId(_) | StreamItem::End => None,
+    });
+    events.boxed()
+}

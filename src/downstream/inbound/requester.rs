@@ -1,0 +1,190 @@
+//! Who sent a request: read from its head once, at the door.
+
+use hyper::HeaderMap;
+use hyper::header::{ACCEPT, AUTHORIZATION, HeaderName, HeaderValue, USER_AGENT};
+use hyper::http::request::Parts;
+
+use crate::downstream::auth::{Callers, has_credentials};
+use crate::downstream::legacy::pushes::SessionKey;
+use crate::mcp::version::Era;
+use crate::task::id::Caller;
+
+/// The client behind one request. Every part that answers gets it from the door, so that no part reads the
+/// same headers in a way of its own.
+#[derive(Debug, Clone)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own that the head of the request tells"
+)]
+pub(in crate::downstream) struct Requester {
+    pub(in crate::downstream) caller: Caller,
+    /// The request says who asks. All requests without credentials are the anonymous caller's.
+    pub(in crate::downstream) has_credentials: bool,
+    /// `Authorization` for the wrapped server; `None` where the server is not to have it.
+    pub(in crate::downstream) credentials: Option<HeaderValue>,
+    /// The session that the request names.
+    pub(in crate::downstream) session: Option<SessionKey>,
+    /// The era that the client speaks.
+    pub(in crate::downstream) era: Era,
+    /// The client accepts event streams.
+    pub(in crate::downstream) reads_events: bool,
+    /// An event of any size reaches the client.
+    pub(in crate::downstream) takes_large_events: bool,
+    /// The client is on our standard input and output.
+    pub(in crate::downstream) is_piped: bool,
+    /// What the `Idempotency-Key` header says.
+    pub(in crate::downstream) idempotency_key: KeyHeader,
+}
+
+/// In the extensions of a request: its client has no connection that could be dropped without it.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::downstream) struct Piped;
+
+/// The `Idempotency-Key` header of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::downstream) enum KeyHeader {
+    Absent,
+    Key(Box<str>),
+    /// It stands twice, or is no text.
+    Malformed,
+}
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// The HTTP library of the official Python client 2.x and of `FastMCP` 4. It refuses an event of more than
+/// 1 MiB, and the call fails. Their `clientInfo` does not tell: 1.x, which has no limit, says the same.
+const LIMITS_EVENTS: &[u8] = b"python-httpx2/";
+
+/// What a server may ask a client of a legacy session. The client told the server in `initialize` what it can
+/// answer, perhaps through another replica; the client refuses the rest.
+pub(in crate::downstream) const ASKABLE: &str = r#"{"elicitation":{},"sampling":{},"roots":{}}"#;
+
+impl Requester {
+    /// `forwards_credentials`: the wrapped server and raincheck are one resource, so that the server gets the
+    /// client's `Authorization`.
+    pub(in crate::downstream) fn of(
+        callers: &Callers,
+        parts: &Parts,
+        era: Era,
+        forwards_credentials: bool,
+    ) -> Self {
+        let headers = &parts.headers;
+        let caller = callers.of(headers);
+        let credentials = headers.get(AUTHORIZATION);
+        Self {
+            caller,
+            has_credentials: has_credentials(headers),
+            credentials: credentials.filter(|_| forwards_credentials).cloned(),
+            session: SessionKey::named(&caller, headers),
+            era,
+            reads_events: accepts_events(headers),
+            takes_large_events: takes_large_events(headers),
+            is_piped: parts.extensions.get::<Piped>().is_some(),
+            idempotency_key: key_header(headers),
+        }
+    }
+
+    /// What a client of a legacy session can be asked. Without a session no answer finds its call.
+    pub(in crate::downstream) fn session_capabilities(&self) -> &'static str {
+        match self.session {
+            Some(_) => ASKABLE,
+            None => "{}",
+        }
+    }
+
+    /// The session, or the caller where the request names no session: of whom raincheck remembers something.
+    pub(in crate::downstream) fn name(&self) -> [u8; 16] {
+        match &self.session {
+            Some(session) => *session.as_bytes(),
+            None => *self.caller.as_bytes(),
+        }
+    }
+}
+
+fn accepts_events(headers: &HeaderMap) -> bool {
+    let mut values = headers.get_all(ACCEPT).iter();
+    values.any(|value| {
+        let value = value.to_str().unwrap_or_default();
+        value.contains("text/event-stream") || value.contains("*/*")
+    })
+}
+
+fn takes_large_events(headers: &HeaderMap) -> bool {
+    let agent = headers.get(USER_AGENT);
+    !agent.is_some_and(|agent| agent.as_bytes().starts_with(LIMITS_EVENTS))
+}
+
+fn key_header(headers: &HeaderMap) -> KeyHeader {
+    let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
+    match (values.next().map(HeaderValue::to_str), values.next()) {
+        (None, _) => KeyHeader::Absent,
+        (Some(Ok(value)), None) => KeyHeader::Key(unquoted(value.trim_matches([' ', '\t'])).into()),
+        (Some(_), _) => KeyHeader::Malformed,
+    }
+}
+
+/// The header is a string of HTTP's structured fields, quotes and all; most clients write it bare.
+fn unquoted(value: &str) -> &str {
+    value
+        .strip_prefix('"')
+        .and_then(|value| value.strip_suffix('"'))
+        .filter(|inside| !inside.contains(['"', '\\']))
+        .unwrap_or(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn requester(
+        headers: &[(&'static str, &'static str)],
+        forwards_credentials: bool,
+    ) -> Requester {
+        let mut request = hyper::Request::builder();
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let (parts, ()) = request.body(()).unwrap().into_parts();
+        let callers = Callers::new(&[1; 32]);
+        Requester::of(&callers, &parts, Era::Legacy, forwards_credentials)
+    }
+
+    #[test]
+    fn the_head_says_who_asks() {
+        let nobody = requester(&[], true);
+        assert!(!nobody.has_credentials && nobody.credentials.is_none());
+        assert!(nobody.session.is_none() && !nobody.reads_events);
+        assert_eq!(nobody.session_capabilities(), "{}");
+        assert_eq!(nobody.name(), *nobody.caller.as_bytes());
+
+        let alice = ("authorization", "Bearer a");
+        let session = ("mcp-session-id", "s");
+        let alice = requester(&[alice, session, ("accept", "*/*")], true);
+        assert!(alice.has_credentials && alice.credentials.is_some());
+        assert!(alice.reads_events && alice.takes_large_events);
+        assert_ne!(alice.caller, nobody.caller);
+        assert_eq!(alice.session, Some(SessionKey::of(&alice.caller, "s")));
+        assert_eq!(alice.session_capabilities(), ASKABLE);
+        assert_eq!(alice.name(), *alice.session.unwrap().as_bytes());
+    }
+
+    #[test]
+    fn the_server_gets_credentials_only_where_both_are_one_resource() {
+        let alice = requester(&[("authorization", "Bearer a")], false);
+        assert!(alice.has_credentials && alice.credentials.is_none());
+    }
+
+    #[test]
+    fn a_key_in_quotes_is_the_key() {
+        assert_eq!(unquoted("\"a b\""), "a b");
+        for bare in ["a", "\"", "\"a", "\"a\\\"b\"", ""] {
+            assert_eq!(unquoted(bare), bare);
+        }
+        assert_eq!(requester(&[], false).idempotency_key, KeyHeader::Absent);
+        let twice = [("idempotency-key", "a"), ("idempotency-key", "b")];
+        assert_eq!(
+            requester(&twice, false).idempotency_key,
+            KeyHeader::Malformed
+        );
+    }
+}

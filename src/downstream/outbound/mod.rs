@@ -1,0 +1,7 @@
+//! What goes to clients: answers, errors and streams of events.
+
+pub(super) mod keepalive;
+pub(super) mod patience;
+pub(super) mod response;
+pub(super) mod send;
+pub(super) mod stream;

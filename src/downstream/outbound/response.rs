@@ -1,0 +1,269 @@
+//! Makes every answer and every error of raincheck's own, in one place.
+
+use bytes::Bytes;
+use hyper::header::{
+    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE,
+};
+use hyper::{Response, StatusCode};
+use serde_json::value::RawValue;
+
+use crate::downstream::body::Body;
+use crate::mcp::envelope;
+use crate::mcp::error::{Failure, Reason, RpcError, SideEffect, code};
+use crate::mcp::result;
+use crate::runner::responder::{CallAnswer, DeliveryGuard};
+use crate::upstream::UpstreamError;
+use crate::upstream::wrapped::DiscoverError;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
+
+/// A JSON-RPC response, with its HTTP status and header.
+#[derive(Debug)]
+pub(in crate::downstream) struct Rpc {
+    pub(in crate::downstream) json: String,
+    status: StatusCode,
+    www_authenticate: Option<HeaderValue>,
+}
+
+impl Rpc {
+    pub(in crate::downstream) fn result(id: &str, result: &str) -> Self {
+        Self::of(envelope::result(id, result), StatusCode::OK)
+    }
+
+    pub(in crate::downstream) fn error(id: &str, error: &RpcError) -> Self {
+        Self::of(envelope::error(id, &error.to_json()), status_of(error.code))
+    }
+
+    /// An answer of the wrapped server as it is.
+    pub(in crate::downstream) fn passed(json: String) -> Self {
+        Self::of(json, StatusCode::OK)
+    }
+
+    /// An error object as it is.
+    pub(in crate::downstream) fn verbatim_error(id: &str, error: &RawValue) -> Self {
+        Self::of(envelope::error(id, error.get()), StatusCode::OK)
+    }
+
+    pub(in crate::downstream) fn failure(id: &str, failure: Failure) -> Self {
+        Self::error(id, &failure.to_error())
+    }
+
+    /// The answer to a call. The status 404 becomes 200: clients read 404 as a missing page and lose the error.
+    /// A server that answers a call with -32601 does not mean the method `tools/call`.
+    pub(in crate::downstream) fn call_answer(id: &str, answer: CallAnswer) -> Self {
+        let mut rpc = Self::answer(id, answer);
+        if rpc.status == StatusCode::NOT_FOUND {
+            rpc.status = StatusCode::OK;
+        }
+        rpc
+    }
+
+    /// The answer to a request.
+    pub(in crate::downstream) fn answer(id: &str, answer: CallAnswer) -> Self {
+        match answer {
+            CallAnswer::Result(result) => Self::result(id, result.get()),
+            CallAnswer::Failed(failure) => Self::failure(id, failure),
+            CallAnswer::StoreUnavailable(effect) => Self::store_lost(id, effect),
+            CallAnswer::Error(error) => {
+                let json = result::error_for_client(error.error);
+                let mut rpc = Self::upstream_error(id, &json, error.status);
+                rpc.www_authenticate = error.www_authenticate;
+                rpc
+            }
+        }
+    }
+
+    /// The answer for a legacy client: the server's errors word for word, and on 200 as they came.
+    pub(in crate::downstream) fn legacy_answer(id: &str, answer: CallAnswer) -> Self {
+        match answer {
+            CallAnswer::Error(error) if !matches!(error.status, 401 | 403) => {
+                Self::of(envelope::error(id, error.error.get()), StatusCode::OK)
+            }
+            CallAnswer::Error(_)
+            | CallAnswer::Result(_)
+            | CallAnswer::Failed(_)
+            | CallAnswer::StoreUnavailable(_) => Self::answer(id, answer),
+        }
+    }
+
+    /// An error of the wrapped server, with the server's HTTP status if that is an error, too. A legacy server
+    /// sends 200 with every error.
+    fn upstream_error(id: &str, error: &RawValue, status: u16) -> Self {
+        let mapped = status_of(result::error_code(error).unwrap_or(code::INTERNAL));
+        let own = StatusCode::from_u16(status)
+            .ok()
+            .filter(StatusCode::is_client_error);
+        Self::of(envelope::error(id, error.get()), own.unwrap_or(mapped))
+    }
+
+    pub(in crate::downstream) fn store_unavailable(id: &str) -> Self {
+        let error = RpcError::internal("The task store does not answer; try again later");
+        Self {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            ..Self::error(id, &error)
+        }
+    }
+
+    /// The store does not answer, and the call may run all the same.
+    pub(in crate::downstream) fn store_lost(id: &str, effect: SideEffect) -> Self {
+        Self {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            ..Self::failure(id, Failure::new(Reason::StoreLost, effect))
+        }
+    }
+
+    /// A call whose carrier ended without an answer.
+    pub(in crate::downstream) fn abandoned(id: &str) -> Self {
+        Self::failure(id, Failure::new(Reason::OwnerLost, SideEffect::Unknown))
+    }
+
+    pub(in crate::downstream) fn busy(id: &str) -> Self {
+        Self::not_begun(id, Reason::Busy)
+    }
+
+    /// A call that was refused before anything of it was stored or sent. A caller over its quota stays so for
+    /// long: that error rides on 200, where every client reads it.
+    pub(in crate::downstream) fn not_begun(id: &str, reason: Reason) -> Self {
+        if reason == Reason::Quota {
+            return Self::failure(id, Failure::new(reason, SideEffect::None));
+        }
+        Self {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            ..Self::failure(id, Failure::new(reason, SideEffect::None))
+        }
+    }
+
+    /// An error of the wrapped server that is in the client's revision already.
+    pub(in crate::downstream) fn error_as_it_is(id: &str, error: UpstreamError) -> Self {
+        Self {
+            www_authenticate: error.www_authenticate,
+            ..Self::upstream_error(id, &error.error, error.status)
+        }
+    }
+
+    /// On a legacy session, where 404 says that the session is gone and other statuses hide the error
+    /// from most clients: all but a challenge, and what may be tried again, rides on 200.
+    pub(in crate::downstream) fn on_session(self) -> Self {
+        match self.status {
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::SERVICE_UNAVAILABLE => {
+                self
+            }
+            _ => Self {
+                status: StatusCode::OK,
+                ..self
+            },
+        }
+    }
+
+    fn of(json: String, status: StatusCode) -> Self {
+        Self {
+            json,
+            status,
+            www_authenticate: None,
+        }
+    }
+
+    pub(in crate::downstream) fn into_response(self) -> Response<Body> {
+        self.guarded(None)
+    }
+
+    /// The guard announces the answer once the response was handed to the connection.
+    pub(in crate::downstream) fn guarded(self, guard: Option<DeliveryGuard>) -> Response<Body> {
+        let body = Body::Ready {
+            bytes: Some(Bytes::from(self.json)),
+            guard,
+            probe: None,
+        };
+        let mut response = Response::new(body);
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, JSON);
+        if let Some(value) = self.www_authenticate {
+            headers.insert(WWW_AUTHENTICATE, value);
+        }
+        response
+    }
+}
+
+/// The HTTP status of a JSON-RPC error (streamable-http, Protocol Version Header and Server
+/// Validation). What is no fault of the request rides on 200, where every client reads it.
+fn status_of(number: i64) -> StatusCode {
+    match number {
+        code::METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
+        code::PARSE
+        | code::INVALID_REQUEST
+        | code::INVALID_PARAMS
+        | code::HEADER_MISMATCH
+        | code::MISSING_CLIENT_CAPABILITY
+        | code::UNSUPPORTED_VERSION => StatusCode::BAD_REQUEST,
+        _ => StatusCode::OK,
+    }
+}
+
+/// The era of the server is not known, for this reason.
+pub(in crate::downstream) fn undecided(id: &RawValue, error: DiscoverError) -> Response<Body> {
+    match error {
+        DiscoverError::Unauthorized(error) | DiscoverError::Refused(error) => {
+            Rpc::answer(id.get(), CallAnswer::Error(error))
+        }
+        DiscoverError::Failed(failure) => Rpc::failure(id.get(), failure),
+    }
+    .into_response()
+}
+
+/// A refusal before any request was read: an error response without an id.
+pub(in crate::downstream) fn refusal(status: StatusCode, error: &RpcError) -> Response<Body> {
+    let json = envelope::error_without_id(&error.to_json());
+    let mut response = Response::new(Body::ready(json));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, JSON);
+    response
+}
+
+/// [`refusal`] on a connection whose request was not read to its end.
+pub(in crate::downstream) fn refusal_and_close(
+    status: StatusCode,
+    error: &RpcError,
+) -> Response<Body> {
+    closing(refusal(status, error))
+}
+
+/// A refusal of a malformed request.
+pub(in crate::downstream) fn refuse(status: StatusCode, message: &'static str) -> Response<Body> {
+    refusal(status, &RpcError::invalid_request(message))
+}
+
+/// A refusal of an HTTP method.
+pub(in crate::downstream) fn not_allowed(methods: &'static str) -> Response<Body> {
+    let mut response = empty(StatusCode::METHOD_NOT_ALLOWED);
+    let methods = HeaderValue::from_static(methods);
+    response.headers_mut().insert(ALLOW, methods);
+    response
+}
+
+/// Closes the connection after the response: the bytes that follow may belong to a body.
+pub(in crate::downstream) fn closing(mut response: Response<Body>) -> Response<Body> {
+    let close = HeaderValue::from_static("close");
+    response.headers_mut().insert(CONNECTION, close);
+    response
+}
+
+pub(in crate::downstream) fn empty(status: StatusCode) -> Response<Body> {
+    let mut response = Response::new(Body::Empty);
+    *response.status_mut() = status;
+    response
+}
+
+pub(in crate::downstream) fn event_stream(body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, EVENT_STREAM);
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    // Asks proxies on the way not to hold events back (streamable-http, Receiving Messages).
+    headers.insert(
+        HeaderName::from_static("x-accel-buffering"),
+        HeaderValue::from_static("no"),
+    );
+    response
+}

@@ -1,0 +1,120 @@
+//! The sessions of this process that have open tasks, and the questions on open streams of `tasks/result`.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, MutexGuard};
+
+use tokio::sync::Notify;
+
+use super::question;
+use crate::downstream::legacy::pushes::SessionKey;
+use crate::lock::Mutex;
+use crate::task::id::{Caller, TaskId};
+use crate::task::state::Status;
+
+/// Sessions whose open tasks are remembered. One more replaces the least recently used session that has no
+/// job.
+const SESSIONS_MAX: usize = 4096;
+
+/// The sessions of this process that have open tasks.
+#[derive(Debug, Default)]
+pub struct Deliveries(Mutex<Table>);
+
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    pub(super) sessions: HashMap<SessionKey, Session>,
+    /// Questions on open streams of `tasks/result` here, and on how many: each stream is another chance to see
+    /// the question, because an older stream may be dead.
+    pub(super) on_results: HashMap<Question, usize>,
+    uses: u64,
+}
+
+/// A question of a task, by its key, for one session.
+pub(super) type Question = (SessionKey, TaskId, Box<str>);
+
+/// A question on the stream of a `tasks/result`. Dropped when the stream is closed.
+#[derive(Debug)]
+pub(super) struct OnResult {
+    pub(super) deliveries: Arc<Deliveries>,
+    pub(super) question: Question,
+}
+
+impl Drop for OnResult {
+    fn drop(&mut self) {
+        let mut table = self.deliveries.table();
+        if let Entry::Occupied(mut streams) = table.on_results.entry(self.question.clone()) {
+            *streams.get_mut() -= 1;
+            if *streams.get() == 0 {
+                streams.remove();
+            }
+        }
+        let (key, id, _) = self.question;
+        if let Some(session) = table.sessions.get_mut(&key)
+            && let Some(job) = &session.job
+        {
+            session.again.insert(id);
+            job.notify_one();
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) caller: Caller,
+    /// Open tasks, with the status that the client was last told of.
+    pub(super) tasks: BTreeMap<TaskId, Status>,
+    /// Tasks whose questions were on a stream that closed: the job looks at them again.
+    pub(super) again: BTreeSet<TaskId>,
+    /// Wakes the job, while there is one.
+    pub(super) job: Option<Arc<Notify>>,
+    used: u64,
+}
+
+impl Deliveries {
+    pub(super) fn table(&self) -> MutexGuard<'_, Table> {
+        self.0.lock()
+    }
+
+    /// Notes the status that the session is told of. True if the session did not know it.
+    pub(super) fn is_news(&self, key: SessionKey, id: TaskId, status: Status) -> bool {
+        let mut table = self.table();
+        let session = table.sessions.get_mut(&key);
+        let told = session.and_then(|session| session.tasks.get_mut(&id));
+        told.is_some_and(|told| std::mem::replace(told, status) != status)
+    }
+
+    pub(super) fn is_on_result(&self, question: &question::Question<'_>) -> bool {
+        self.table().on_results.contains_key(&owned(question))
+    }
+
+    pub(super) fn forget(&self, key: SessionKey, id: TaskId) {
+        if let Some(session) = self.table().sessions.get_mut(&key) {
+            session.tasks.remove(&id);
+        }
+    }
+}
+
+impl Table {
+    pub(super) fn session(&mut self, key: SessionKey, caller: Caller) -> Option<&mut Session> {
+        self.uses += 1;
+        let used = self.uses;
+        if !self.sessions.contains_key(&key) && self.sessions.len() >= SESSIONS_MAX {
+            let idle = self.sessions.iter().filter(|(_, one)| one.job.is_none());
+            let oldest = idle.min_by_key(|(_, one)| one.used).map(|(key, _)| *key)?;
+            self.sessions.remove(&oldest);
+        }
+        let session = self.sessions.entry(key).or_insert_with(|| Session {
+            caller,
+            tasks: BTreeMap::new(),
+            again: BTreeSet::new(),
+            job: None,
+            used,
+        });
+        session.used = used;
+        Some(session)
+    }
+}
+
+pub(super) fn owned(question: &question::Question<'_>) -> Question {
+    (question.session, question.task, question.key.into())
+}

@@ -1,0 +1,303 @@
+//! Tells a session of its tasks: one job for each session that has open tasks and a GET stream on this replica.
+//!
+//! The job pushes questions, progress and changes of status on the GET stream. It keeps nothing that the records
+//! do not have: when the job or its replica ends, a later `tasks/get`, `tasks/result` or GET begins another.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+use tokio::time::{Duration, Instant, sleep, sleep_until};
+
+use super::deliveries::{OnResult, Session, owned};
+use super::said::{self, Stream};
+use super::{progress, question};
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::legacy::pushes::SessionKey;
+use crate::downstream::outbound::keepalive::COMMENT_PAUSE;
+use crate::downstream::proxy::Shared;
+use crate::mcp::envelope;
+use crate::mcp::tasks_2025::STATUS;
+use crate::runner::watch::Watch;
+use crate::task::id::{Caller, TaskId};
+use crate::task::state::{Status, Task};
+use crate::task::view_2025;
+
+/// Open tasks of one session that the job tells of. The client polls further ones.
+const TASKS_MAX: usize = 256;
+
+/// The pause before a stream that was full, or a store that did not answer, is tried again.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
+
+/// Puts a question on the session's GET stream. False where the stream of a `tasks/result` here has the
+/// question, or the GET stream is closed or slow.
+fn push(front: &Shared, question: &question::Question<'_>, text: String) -> bool {
+    let table = front.deliveries.table();
+    !table.on_results.contains_key(&owned(question)) && front.pushes.push(question.session, text)
+}
+
+/// Puts a question on the stream of a `tasks/result`. `None`: the session's GET stream is open here.
+pub(super) fn put_on_result(front: &Shared, question: &question::Question<'_>) -> Option<OnResult> {
+    // Under the lock that `push` takes, so that each question goes to one kind of stream.
+    let mut table = front.deliveries.table();
+    if front.pushes.is_open(question.session) {
+        return None;
+    }
+    let question = owned(question);
+    *table.on_results.entry(question.clone()).or_default() += 1;
+    Some(OnResult {
+        deliveries: Arc::clone(&front.deliveries),
+        question,
+    })
+}
+
+/// The requester's session is told of this open task from here on. It knows of this status.
+pub(super) fn follow(front: &Shared, by: &Requester, id: TaskId, status: Status) {
+    let Some(key) = by.session else { return };
+    let mut table = front.deliveries.table();
+    let Some(session) = table.session(key, by.caller) else {
+        return;
+    };
+    if session.tasks.len() >= TASKS_MAX && session.job.is_none() {
+        // No job removes ended tasks: the oldest makes room.
+        session.tasks.pop_first();
+    }
+    if session.tasks.len() < TASKS_MAX || session.tasks.contains_key(&id) {
+        session.tasks.entry(id).or_insert(status);
+        run(front, key, session);
+    }
+}
+
+/// Forgets a task that has ended, if no job tells of it.
+pub(super) fn ended(front: &Shared, by: &Requester, id: TaskId) {
+    let Some(key) = by.session else { return };
+    let mut table = front.deliveries.table();
+    let Some(session) = table.sessions.get_mut(&key) else {
+        return;
+    };
+    if session.job.is_none() {
+        session.tasks.remove(&id);
+        if session.tasks.is_empty() {
+            table.sessions.remove(&key);
+        }
+    }
+}
+
+/// The session opened its GET stream on this replica.
+pub(super) fn opened(front: &Shared, key: SessionKey) {
+    if let Some(session) = front.deliveries.table().sessions.get_mut(&key) {
+        run(front, key, session);
+    }
+}
+
+/// Wakes the session's job, or starts one if the session's GET stream is open here.
+fn run(front: &Shared, key: SessionKey, session: &mut Session) {
+    if let Some(job) = &session.job {
+        job.notify_one();
+        return;
+    }
+    let Some(stream) = front.pushes.stream(key) else {
+        return;
+    };
+    let woken = Arc::new(Notify::new());
+    session.job = Some(Arc::clone(&woken));
+    let job = Job {
+        front: Arc::clone(front),
+        key,
+        caller: session.caller,
+        woken,
+        watch: front.runner.watches().watch(Vec::new()),
+        stream,
+        asked: BTreeMap::new(),
+        heard: BTreeMap::new(),
+        tell_again: Instant::now(),
+        pending: BTreeSet::new(),
+        again: BTreeSet::new(),
+    };
+    let closing = front.closing.clone();
+    front
+        .passing
+        .spawn(async move { closing.run_until_cancelled(job.run()).await });
+}
+
+struct Job {
+    front: Shared,
+    key: SessionKey,
+    caller: Caller,
+    woken: Arc<Notify>,
+    watch: Watch,
+    /// The number of the stream that has the questions.
+    stream: u64,
+    /// For each watched task, the keys of the open questions that are on the stream.
+    asked: BTreeMap<TaskId, BTreeSet<Box<str>>>,
+    /// For each watched task, the progress that the client was told.
+    heard: BTreeMap<TaskId, progress::Heard>,
+    /// When other replicas are told again that the questions are on this stream.
+    tell_again: Instant,
+    /// Tasks that may have changed.
+    pending: BTreeSet<TaskId>,
+    /// Tasks that are looked at again after a pause.
+    again: BTreeSet<TaskId>,
+}
+
+impl Job {
+    async fn run(mut self) {
+        while self.goes_on() {
+            match self.pending.pop_first() {
+                Some(id) => self.look_at(id).await,
+                None => self.wait().await,
+            }
+        }
+    }
+
+    /// Takes over what the session has new. False when the job is over: the next request about the session's
+    /// tasks starts another.
+    fn goes_on(&mut self) -> bool {
+        let mut table = self.front.deliveries.table();
+        let Some(session) = table.sessions.get_mut(&self.key) else {
+            return false;
+        };
+        let stream = self.front.pushes.stream(self.key);
+        let Some(stream) = stream.filter(|_| !session.tasks.is_empty()) else {
+            session.job = None;
+            if session.tasks.is_empty() {
+                table.sessions.remove(&self.key);
+            }
+            return false;
+        };
+        if stream != self.stream {
+            // Questions on the previous stream may never have arrived.
+            self.stream = stream;
+            self.asked.values_mut().for_each(BTreeSet::clear);
+            self.pending.extend(self.asked.keys());
+        }
+        self.pending.append(&mut session.again);
+        for id in session.tasks.keys() {
+            if !self.asked.contains_key(id) {
+                // Watched before it is read, so that no change falls in between.
+                self.watch.also(*id);
+                self.asked.insert(*id, BTreeSet::new());
+                self.pending.insert(*id);
+            }
+        }
+        true
+    }
+
+    async fn wait(&mut self) {
+        let pause = if self.again.is_empty() {
+            COMMENT_PAUSE
+        } else {
+            TRY_AGAIN
+        };
+        let asks = self.asks();
+        tokio::select! {
+            id = self.watch.changed() => {
+                self.pending.insert(id);
+            }
+            () = sleep_until(self.tell_again), if asks => self.tell_others().await,
+            () = self.woken.notified() => {}
+            () = sleep(pause) => self.pending.append(&mut self.again),
+        }
+    }
+
+    async fn look_at(&mut self, id: TaskId) {
+        if !self.heard.contains_key(&id) {
+            let read = progress::Read {
+                task: id,
+                by: Some(self.key),
+            };
+            match progress::Heard::of(&self.front, read).await {
+                Ok(heard) => {
+                    self.heard.insert(id, heard);
+                }
+                Err(_away) => {
+                    self.again.insert(id);
+                    return;
+                }
+            }
+        }
+        match self.front.tasks_of(&self.caller).find(id).await {
+            Ok(Some(loaded)) => self.tell(&loaded.task).await,
+            Ok(None) => self.forget(id),
+            Err(_away) => {
+                self.again.insert(id);
+            }
+        }
+    }
+
+    async fn tell(&mut self, task: &Task) {
+        let (front, key) = (&self.front, self.key);
+        if front.deliveries.is_news(key, task.id, task.status()) {
+            // A client that misses the notification learns of the status with its next poll.
+            let now_ms = front.runner.ledger().now_ms();
+            front.pushes.push(key, notification(task, now_ms));
+        }
+        let heard = self.heard.get_mut(&task.id);
+        if let Some(news) = heard.and_then(|heard| heard.news(task)) {
+            front.pushes.push(key, news);
+        }
+        self.ask(task).await;
+        if task.is_ended() {
+            self.forget(task.id);
+        }
+    }
+
+    async fn ask(&mut self, task: &Task) {
+        if !self.asks() {
+            self.tell_again = Instant::now() + said::TELL_AGAIN;
+        }
+        let (front, session) = (&self.front, self.key);
+        let open: Vec<(&str, String)> = view_2025::questions(task).collect();
+        let asked = self.asked.entry(task.id).or_default();
+        asked.retain(|key| open.iter().any(|(name, _)| **key == **name));
+        for (key, text) in open {
+            let question = question::Question {
+                session,
+                task: task.id,
+                key,
+            };
+            if asked.contains(key) || front.deliveries.is_on_result(&question) {
+                continue;
+            }
+            let may_be_said = question.may_be_on(Stream::Session, front).await;
+            if may_be_said && push(front, &question, text) {
+                asked.insert(key.into());
+            } else {
+                self.again.insert(task.id);
+            }
+        }
+    }
+
+    fn asks(&self) -> bool {
+        self.asked.values().any(|asked| !asked.is_empty())
+    }
+
+    async fn tell_others(&mut self) {
+        self.tell_again = Instant::now() + said::TELL_AGAIN;
+        if self.front.pushes.stream(self.key) != Some(self.stream) {
+            return;
+        }
+        for (task, asked) in &self.asked {
+            for key in asked {
+                let question = question::Question {
+                    session: self.key,
+                    task: *task,
+                    key,
+                };
+                question.is_on(Stream::Session, &self.front).await;
+            }
+        }
+    }
+
+    fn forget(&mut self, id: TaskId) {
+        self.front.deliveries.forget(self.key, id);
+        self.asked.remove(&id);
+        self.heard.remove(&id);
+        self.again.remove(&id);
+        self.watch.no_more(id);
+    }
+}
+
+fn notification(task: &Task, now_ms: u64) -> String {
+    envelope::notification(STATUS, &view_2025::task(task, now_ms))
+}

@@ -1,0 +1,100 @@
+//! Progress of a task, under the token that its request came with: the token stays valid for as long
+//! as the task runs (2025-11-25, Tasks, Task Progress Notifications), on any replica.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+use uuid::Uuid;
+
+use crate::downstream::legacy::pushes::SessionKey;
+use crate::downstream::proxy::Shared;
+use crate::mcp::envelope;
+use crate::mcp::json::{Object, Writer, raw};
+use crate::mcp::meta::PROGRESS_TOKEN;
+use crate::mcp::tasks_2025::related_meta;
+use crate::store::StoreError;
+use crate::store::kv::{Kind, Name};
+use crate::task::id::TaskId;
+use crate::task::state::{Progress, Task};
+
+/// A longer token is none.
+const TOKEN_BYTES_MAX: usize = 1024;
+
+/// The token of a request that asks for progress.
+pub(super) fn token(params: &Object<'_>) -> Option<Box<RawValue>> {
+    let meta = params.get_object("_meta")?;
+    let token = meta.get(PROGRESS_TOKEN)?;
+    (token.get().len() <= TOKEN_BYTES_MAX).then(|| token.to_owned())
+}
+
+/// A task for one of its readers: sessions that came with one key each have a token of their own.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Read {
+    pub(super) task: TaskId,
+    /// `None`: the session has no name.
+    pub(super) by: Option<SessionKey>,
+}
+
+impl Read {
+    fn token(&self) -> Name {
+        let task = self.task.to_string();
+        match self.by {
+            Some(session) => {
+                let session = Uuid::from_bytes(*session.as_bytes()).to_string();
+                Name::of(Kind::Token, &[&task, &session])
+            }
+            None => Name::of(Kind::Token, &[&task]),
+        }
+    }
+}
+
+/// From here on every replica knows the token. Without it the task's progress is polled.
+pub(super) async fn remember(front: &Shared, read: Read, token: &RawValue, lifetime: Duration) {
+    let value = Bytes::copy_from_slice(token.get().as_bytes());
+    let _ = front.notes.put(read.token(), value, lifetime).await;
+}
+
+/// What one reader has heard of one task's progress.
+#[derive(Debug)]
+pub(super) struct Heard {
+    /// `None`: progress was not asked for.
+    token: Option<Box<RawValue>>,
+    last: Option<Progress>,
+}
+
+impl Heard {
+    pub(super) async fn of(front: &Shared, read: Read) -> Result<Self, StoreError> {
+        let found = front.notes.find(read.token()).await?;
+        let text = found.and_then(|bytes| String::from_utf8(bytes.to_vec()).ok());
+        Ok(Self {
+            token: text.and_then(|text| raw(text).ok()),
+            last: None,
+        })
+    }
+
+    /// The notification that is due. After the end of the task there is none.
+    pub(super) fn news(&mut self, task: &Task) -> Option<String> {
+        let token = self.token.as_ref()?;
+        if task.is_ended() || task.progress == self.last {
+            return None;
+        }
+        self.last.clone_from(&task.progress);
+        let progress = task.progress.as_ref()?;
+        let mut params = Writer::object();
+        params
+            .raw("progressToken", token.get())
+            .number("progress", progress.progress);
+        if let Some(total) = progress.total {
+            params.number("total", total);
+        }
+        if let Some(message) = &task.status_message {
+            params.str("message", message);
+        }
+        params.raw("_meta", &related_meta(&task.id.to_string()));
+        Some(envelope::notification(
+            "notifications/progress",
+            &params.end(),
+        ))
+    }
+}

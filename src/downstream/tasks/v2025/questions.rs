@@ -1,0 +1,91 @@
+//! Questions of tasks as requests to their client, and what it answers, on any replica.
+
+use std::collections::BTreeMap;
+
+use hyper::{HeaderMap, Response, StatusCode};
+use serde_json::value::RawValue;
+
+use crate::downstream::body::Body;
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::outbound::response;
+use crate::downstream::proxy::Shared;
+use crate::downstream::tasks::service::{ANSWER_BYTES_MAX, TaskError};
+use crate::mcp::error::RpcError;
+use crate::mcp::json::{Object, string};
+use crate::mcp::{input, tasks_2025};
+use crate::task::id::TaskId;
+use crate::task::state::Leg;
+use crate::task::view_2025;
+
+/// Takes an answer. `None`: it is for the server. An answer that nobody waits for is taken and
+/// forgotten, as JSON-RPC has no answers to answers.
+pub(in crate::downstream) async fn answered(
+    front: &Shared,
+    by: &Requester,
+    headers: &HeaderMap,
+    id: &RawValue,
+    message: &Object<'_>,
+) -> Option<Response<Body>> {
+    let name = string(id)?;
+    let (task, key) = view_2025::question_of(&name)?;
+    let size: usize = message.iter().map(|(_, value)| value.get().len()).sum();
+    if size > ANSWER_BYTES_MAX {
+        let error = RpcError::invalid_request("Invalid request: the answer is too large");
+        return Some(response::refusal(StatusCode::PAYLOAD_TOO_LARGE, &error));
+    }
+    let cannot = message.get("error").is_some_and(input::cannot_be_asked);
+    if let Some(session) = by.session
+        && cannot
+        && front.carried.is_for_others(session, &name)
+    {
+        return Some(response::empty(StatusCode::ACCEPTED));
+    }
+    let taken = take(front, by, headers, (task, key), message).await;
+    Some(match taken {
+        Ok(()) => response::empty(StatusCode::ACCEPTED),
+        Err(error) => response::refusal(StatusCode::SERVICE_UNAVAILABLE, &error),
+    })
+}
+
+async fn take(
+    front: &Shared,
+    by: &Requester,
+    headers: &HeaderMap,
+    (task, key): (TaskId, &str),
+    message: &Object<'_>,
+) -> Result<(), RpcError> {
+    let tasks = front.tasks_of(&by.caller);
+    let found = tasks.find_unannounced(task).await;
+    let Some(loaded) = found.map_err(|_| store_is_away())? else {
+        return Ok(());
+    };
+    let mut open = loaded.task.open_questions();
+    let Some(answer) = open
+        .find(|(question, _)| *question.key == *key)
+        .map(|(_, request)| tasks_2025::answer(request, message))
+    else {
+        return Ok(());
+    };
+    drop(open);
+    let taken = if input::refused(&answer).is_some() && matches!(loaded.task.leg, Leg::Parked(_)) {
+        // A server of 2026 waits for results only: it cannot be told that its question was refused, and
+        // without an answer it cannot go on.
+        tasks.cancel_unanswered(&loaded).await.map(drop)
+    } else {
+        let answers = BTreeMap::from([(key.into(), answer)]);
+        tasks
+            .answer(loaded, answers, front.forwarded(by, headers))
+            .await
+    };
+    match taken {
+        Ok(()) | Err(TaskError::Unknown) => Ok(()),
+        Err(TaskError::Busy) => Err(RpcError::internal(
+            "Too many calls are under way; try again later",
+        )),
+        Err(TaskError::StoreUnavailable) => Err(store_is_away()),
+    }
+}
+
+fn store_is_away() -> RpcError {
+    RpcError::internal("The task store does not answer; try again later")
+}

@@ -1,0 +1,109 @@
+//! `tasks/get`, `tasks/cancel` and `tasks/list` of 2025-11-25.
+
+use hyper::Response;
+
+use super::delivery;
+use crate::downstream::body::Body;
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::outbound::response::Rpc;
+use crate::downstream::proxy::Shared;
+use crate::downstream::tasks::cursor::{self, Position};
+use crate::downstream::tasks::refusal::{Refusal, task_id};
+use crate::downstream::tasks::service::{CancelOutcome, TaskError};
+use crate::mcp::error::{RpcError, code};
+use crate::mcp::json::Object;
+use crate::mcp::request::Request;
+use crate::task::view_2025;
+
+/// `None`: the task is unknown here, and the server may have tasks of its own.
+pub(super) async fn answer(
+    front: &Shared,
+    by: &Requester,
+    request: &Request<'_>,
+) -> Option<Response<Body>> {
+    let answered = match &*request.method {
+        "tasks/get" => get(front, by, &request.params).await,
+        "tasks/cancel" => cancel(front, by, &request.params).await,
+        _ => list(front, by, &request.params).await,
+    };
+    let rpc = match answered {
+        Ok(result) => Rpc::result(request.id.get(), &result),
+        Err(refusal) => refused(front, request.id.get(), refusal)?,
+    };
+    Some(rpc.into_response())
+}
+
+/// `None`: the server may know the task.
+pub(super) fn refused(front: &Shared, id: &str, refusal: Refusal) -> Option<Rpc> {
+    Some(match refusal {
+        Refusal::Task(TaskError::Unknown) if front.settings.pass_native_tasks => return None,
+        Refusal::Task(TaskError::Unknown) => Rpc::error(id, &RpcError::unknown_task()).on_session(),
+        Refusal::Task(TaskError::StoreUnavailable) => Rpc::store_unavailable(id),
+        Refusal::Task(TaskError::Busy) => Rpc::busy(id),
+        Refusal::Request(error) => Rpc::error(id, &error).on_session(),
+    })
+}
+
+async fn get(front: &Shared, by: &Requester, params: &Object<'_>) -> Result<String, Refusal> {
+    let tasks = front.tasks_of(&by.caller);
+    let task = tasks.get(task_id(params)?).await?.task;
+    if task.is_ended() {
+        delivery::ended(front, by, task.id);
+    } else {
+        delivery::follow(front, by, task.id, task.status());
+    }
+    Ok(view_2025::task(&task, front.runner.ledger().now_ms()))
+}
+
+async fn cancel(front: &Shared, by: &Requester, params: &Object<'_>) -> Result<String, Refusal> {
+    let tasks = front.tasks_of(&by.caller);
+    match tasks.cancel(task_id(params)?).await? {
+        CancelOutcome::Cancelled(task) => {
+            Ok(view_2025::task(&task, front.runner.ledger().now_ms()))
+        }
+        CancelOutcome::HadEnded(task) => {
+            let status = task.status().word();
+            let message = format!("Cannot cancel task: already in terminal status '{status}'");
+            Err(RpcError::invalid_params(message).into())
+        }
+    }
+}
+
+/// The caller's own tasks, page by page. A caller without tasks here may have some at the server.
+async fn list(front: &Shared, by: &Requester, params: &Object<'_>) -> Result<String, Refusal> {
+    let has_others = front.settings.pass_native_tasks;
+    if !by.has_credentials && has_others {
+        return Err(TaskError::Unknown.into());
+    }
+    if !by.has_credentials {
+        let message = "Method not found: only clients with credentials can list their tasks";
+        return Err(RpcError::new(code::METHOD_NOT_FOUND, message).into());
+    }
+    let after = start_of_page(params).map_err(|error| {
+        if has_others {
+            // The cursor may be the server's.
+            return TaskError::Unknown.into();
+        }
+        Refusal::from(error)
+    })?;
+    let page = front.tasks_of(&by.caller).page(after).await?;
+    if page.has_none && has_others {
+        return Err(TaskError::Unknown.into());
+    }
+    let now_ms = front.runner.ledger().now_ms();
+    let tasks = page.tasks.iter().map(|task| view_2025::task(task, now_ms));
+    let next = page.last.map(cursor::encode);
+    let tasks: Vec<String> = tasks.collect();
+    Ok(view_2025::page(&tasks, next.as_deref()))
+}
+
+/// The task behind which the wanted page begins. `None`: it is the first page.
+fn start_of_page(params: &Object<'_>) -> Result<Option<Position>, RpcError> {
+    if !params.contains("cursor") {
+        return Ok(None);
+    }
+    let text = params.get_str("cursor");
+    let after = text.and_then(|text| cursor::decode(&text));
+    let unknown = || RpcError::invalid_params("Invalid params: the cursor is unknown");
+    after.map(Some).ok_or_else(unknown)
+}

@@ -1,0 +1,288 @@
+//! `tasks/result`: waits for the end of a task, and puts its questions to the client meanwhile.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::Response;
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+use super::said::{self, Stream};
+use super::{deliveries, delivery, progress, question, requests};
+use crate::downstream::body::Body;
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::legacy::pushes::SessionKey;
+use crate::downstream::outbound::patience;
+use crate::downstream::outbound::response::Rpc;
+use crate::downstream::outbound::stream::{ResponseEvent, ResponseSource, respond};
+use crate::downstream::proxy::Shared;
+use crate::downstream::tasks::refusal::{Refusal, task_id};
+use crate::mcp::error::RpcError;
+use crate::mcp::request::Request;
+use crate::mcp::tasks_2025;
+use crate::runner::watch::Watch;
+use crate::store::StoreError;
+use crate::task::id::{Caller, TaskId};
+use crate::task::state::{Outcome, Payload, Task};
+use crate::task::view_2025;
+
+/// What is carried here may still end in a way that says more, when raincheck is about to.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
+/// How soon a store that did not answer is asked again, and whether the stream on which a question
+/// was said is still open.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// `None`: the task is unknown here, and the server may have tasks of its own.
+pub(super) async fn answer(
+    front: &Shared,
+    by: &Requester,
+    request: &Request<'_>,
+) -> Option<Response<Body>> {
+    let waited = match task_id(&request.params) {
+        Ok(task) => wait_for(front, by, request.id, task).await,
+        Err(refusal) => Err(refusal),
+    };
+    match waited {
+        Ok(response) => Some(response),
+        Err(refusal) => requests::refused(front, request.id.get(), refusal).map(Rpc::into_response),
+    }
+}
+
+/// Answers a request with the end of a task.
+async fn wait_for(
+    front: &Shared,
+    by: &Requester,
+    id: &RawValue,
+    task: TaskId,
+) -> Result<Response<Body>, Refusal> {
+    let waiting = Waiting::begin(front, by, id, task).await?;
+    let patience = by.reads_events.then(|| by.head_patience(patience::LEGACY));
+    Ok(respond(waiting, patience, None).await)
+}
+
+struct Waiting {
+    front: Shared,
+    caller: Caller,
+    key: Option<SessionKey>,
+    /// More than the answer can be said.
+    streams: bool,
+    id: Box<RawValue>,
+    task: TaskId,
+    watch: Watch,
+    /// The record may have changed since it was last read.
+    dirty: bool,
+    carried_here: bool,
+    /// The open questions that were not put on this stream.
+    open: BTreeMap<Box<str>, String>,
+    /// Those that were.
+    asked: BTreeSet<Box<str>>,
+    /// When other replicas are to be told that they are here.
+    tell_again: Instant,
+    /// Those that are on no other stream of the session meanwhile.
+    put: Vec<deliveries::OnResult>,
+    heard: progress::Heard,
+    /// Progress that was not said yet: the newest.
+    news: Option<String>,
+    answer: Option<Rpc>,
+    _answer: TaskTrackerToken,
+}
+
+impl Waiting {
+    async fn begin(
+        front: &Shared,
+        by: &Requester,
+        id: &RawValue,
+        task: TaskId,
+    ) -> Result<Self, Refusal> {
+        // Watched before it is read, so that no change falls in between.
+        let watch = front.runner.watches().watch(vec![task]);
+        let loaded = front.tasks_of(&by.caller).get(task).await?;
+        if !loaded.task.is_ended() {
+            delivery::follow(front, by, task, loaded.task.status());
+        }
+        let read = progress::Read {
+            task,
+            by: by.session,
+        };
+        let mut waiting = Self {
+            front: Arc::clone(front),
+            caller: by.caller,
+            key: by.session,
+            streams: by.reads_events,
+            id: id.to_owned(),
+            task,
+            watch,
+            dirty: false,
+            carried_here: false,
+            open: BTreeMap::new(),
+            asked: BTreeSet::new(),
+            tell_again: Instant::now(),
+            put: Vec::new(),
+            heard: progress::Heard::of(front, read).await?,
+            news: None,
+            answer: None,
+            _answer: front.passing.token(),
+        };
+        waiting.see(&loaded.task).await?;
+        Ok(waiting)
+    }
+
+    /// Any other replica can tell the end.
+    fn closing(&self) -> ResponseEvent {
+        let error = RpcError::internal("The proxy is shutting down; ask again");
+        ResponseEvent::Answer(Rpc::error(self.id.get(), &error))
+    }
+
+    /// What is to be said before the end. It is said once: on the session's own stream where that is
+    /// open here, or was sooner elsewhere.
+    ///
+    /// Cancel safe.
+    async fn message(&mut self) -> Option<String> {
+        let elsewhere = self.key.is_some_and(|key| self.front.pushes.is_open(key));
+        if elsewhere || !self.streams {
+            return None;
+        }
+        if let Some(news) = self.news.take() {
+            return Some(news);
+        }
+        let key = self.key_to_say().await?;
+        let question = self.open.remove(&key)?;
+        if self.asked.is_empty() {
+            self.tell_again = Instant::now() + said::TELL_AGAIN;
+        }
+        self.asked.insert(key);
+        Some(question)
+    }
+
+    /// Of an open question that is nowhere else, and counts as said here.
+    async fn key_to_say(&mut self) -> Option<Box<str>> {
+        let Some(session) = self.key else {
+            return self.open.keys().next().cloned();
+        };
+        for key in self.open.keys() {
+            let question = self.question(session, key);
+            if question.may_be_on(Stream::Result, &self.front).await {
+                let put = delivery::put_on_result(&self.front, &question)?;
+                self.put.push(put);
+                return Some(key.clone());
+            }
+        }
+        None
+    }
+
+    fn question<'a>(&self, session: SessionKey, key: &'a str) -> question::Question<'a> {
+        question::Question {
+            session,
+            task: self.task,
+            key,
+        }
+    }
+
+    async fn tell_others(&mut self) {
+        self.tell_again = Instant::now() + said::TELL_AGAIN;
+        let Some(session) = self.key else { return };
+        for key in &self.asked {
+            let question = self.question(session, key);
+            question.is_on(Stream::Result, &self.front).await;
+        }
+    }
+
+    async fn read(&mut self) -> Result<(), StoreError> {
+        let found = self.front.tasks_of(&self.caller).find(self.task).await?;
+        if let Some(loaded) = found {
+            self.see(&loaded.task).await?;
+        } else {
+            let unknown = Rpc::error(self.id.get(), &RpcError::unknown_task());
+            self.answer = Some(unknown.on_session());
+        }
+        self.dirty = false;
+        Ok(())
+    }
+
+    async fn see(&mut self, task: &Task) -> Result<(), StoreError> {
+        let is_owner = task.owner.as_ref() == Some(self.front.runner.incarnation());
+        self.carried_here = is_owner && !task.released;
+        if let Some(outcome) = &task.outcome {
+            self.answer = Some(self.end(task, outcome).await?);
+            return Ok(());
+        }
+        self.news = self.heard.news(task).or_else(|| self.news.take());
+        let open = view_2025::questions(task).map(|(key, message)| (key.into(), message));
+        self.open = open.collect();
+        self.asked.retain(|key| self.open.remove(key).is_some());
+        Ok(())
+    }
+
+    /// What the call itself would have been answered with.
+    async fn end(&self, task: &Task, outcome: &Outcome) -> Result<Rpc, StoreError> {
+        let id = self.id.get();
+        let kept;
+        let result = match outcome {
+            Outcome::Completed(Payload::Inline(result)) => result.get(),
+            Outcome::Completed(Payload::Kept { .. }) => {
+                kept = match self.front.runner.ledger().load_kept(task).await {
+                    // It will not come back.
+                    Err(StoreError::Corrupt(_)) => return Ok(unreadable(id)),
+                    kept => kept?,
+                };
+                let text = kept.as_deref().map(std::str::from_utf8);
+                text.and_then(Result::ok).unwrap_or("{}")
+            }
+            Outcome::Failed(error) => return Ok(Rpc::verbatim_error(id, error)),
+            Outcome::Cancelled => {
+                let error = RpcError::internal("The task was cancelled");
+                return Ok(Rpc::error(id, &error));
+            }
+        };
+        let result = tasks_2025::result_for_client(result, &task.id.to_string());
+        Ok(match result {
+            Ok(result) => Rpc::result(id, &result),
+            Err(_) => unreadable(id),
+        })
+    }
+}
+
+impl ResponseSource for Waiting {
+    async fn next(&mut self) -> Option<ResponseEvent> {
+        loop {
+            let mut look_again = false;
+            if self.dirty {
+                look_again = self.read().await.is_err();
+            }
+            if let Some(answer) = self.answer.take() {
+                return Some(ResponseEvent::Answer(answer));
+            }
+            if let Some(message) = self.message().await {
+                return Some(ResponseEvent::Message(message));
+            }
+            look_again |= !self.open.is_empty();
+            let again = Instant::now() + LOOK_AGAIN;
+            let asks = !self.asked.is_empty();
+            tokio::select! {
+                _ = self.watch.changed() => self.dirty = true,
+                () = tokio::time::sleep_until(again), if look_again => {}
+                () = tokio::time::sleep_until(self.tell_again), if asks => {
+                    self.tell_others().await;
+                }
+                // What is carried here ends in time; what is not may take any time.
+                () = self.front.closing.cancelled(), if !self.carried_here => {
+                    return Some(self.closing());
+                }
+                () = halted(&self.front) => return Some(self.closing()),
+            }
+        }
+    }
+}
+
+/// Resolves when raincheck is about to end, and what is carried here should have ended. Cancel safe.
+async fn halted(front: &Shared) {
+    front.runner.halt().cancelled().await;
+    tokio::time::sleep(LAST_WORDS).await;
+}
+
+fn unreadable(id: &str) -> Rpc {
+    Rpc::error(id, &RpcError::internal("The task's result cannot be read"))
+}

@@ -1,0 +1,167 @@
+//! The order of admission, the bound of the queue, and that no permit is lost.
+
+use globset::{Glob, GlobSet, GlobSetBuilder};
+
+use super::*;
+use crate::task::policy::Rule;
+
+fn limit(at_once: usize, queue: usize) -> Limit {
+    Limit { at_once, queue }
+}
+
+fn globs(pattern: &str) -> GlobSet {
+    let mut builder = GlobSetBuilder::new();
+    builder.add(Glob::new(pattern).unwrap());
+    builder.build().unwrap()
+}
+
+/// Each tool has two places, those of `ab*` one together.
+fn admission(server: Option<Limit>) -> Admission {
+    let rule = |concurrency| Rule {
+        concurrency: Some(concurrency),
+        ..Rule::default()
+    };
+    let entry = rule(Concurrency::Together(limit(1, 2)));
+    let each = rule(Concurrency::EachTool(limit(2, 3)));
+    let rules = Rules::new(each, vec![(globs("ab*"), entry)]);
+    Admission::new(Arc::new(rules), server)
+}
+
+fn is_in(leg: &Admittance) -> bool {
+    matches!(leg, Admittance::Now(_))
+}
+
+fn comes(leg: &mut Admittance) -> bool {
+    let Admittance::Queued(queued) = leg else {
+        return false;
+    };
+    match queued.admitted().now_or_never() {
+        Some(permits) => {
+            *leg = Admittance::Now(permits);
+            true
+        }
+        None => false,
+    }
+}
+
+#[test]
+fn nothing_waits_where_nothing_is_limited() {
+    let admission = Admission::new(Arc::default(), None);
+    assert!(!admission.limits("x"));
+    let legs: Vec<_> = (0..100).map(|_| admission.enter("x").unwrap()).collect();
+    assert!(legs.iter().all(is_in));
+}
+
+#[test]
+fn first_come_first_served_and_a_full_queue_refuses() {
+    let admission = admission(None);
+    let first = admission.enter("x").unwrap();
+    let second = admission.enter("x").unwrap();
+    let mut queue: Vec<_> = (0..3).map(|_| admission.enter("x").unwrap()).collect();
+    assert!(is_in(&first) && is_in(&second) && !queue.iter().any(is_in));
+    assert_eq!(admission.enter("x").unwrap_err(), QueueFull);
+    assert!(is_in(&admission.enter("y").unwrap()), "another tool");
+
+    let said = |leg: &Admittance| match leg {
+        Admittance::Queued(queued) => queued.message().into_string(),
+        Admittance::Now(_) => "now".to_owned(),
+    };
+    assert_eq!(
+        queue.iter().map(said).collect::<Vec<_>>(),
+        [
+            "Waiting for a free place; it is the next",
+            "Waiting for a free place; 1 call is before it",
+            "Waiting for a free place; 2 calls are before it",
+        ]
+    );
+    drop(first);
+    assert!(!comes(&mut queue[2]) && !comes(&mut queue[1]) && comes(&mut queue[0]));
+    // Whoever goes away leaves the rest as it was, and room for another one.
+    drop(queue.remove(1));
+    assert_eq!(said(&queue[1]), "Waiting for a free place; it is the next");
+    let mut last = [admission.enter("x").unwrap(), admission.enter("x").unwrap()];
+    assert!(!is_in(&last[0]) && !is_in(&last[1]));
+    assert_eq!(admission.enter("x").unwrap_err(), QueueFull);
+    drop(second);
+    assert!(!comes(&mut last[1]) && !comes(&mut last[0]) && comes(&mut queue[1]));
+}
+
+#[test]
+fn an_entry_counts_all_its_tools_together() {
+    let admission = admission(None);
+    let _first = admission.enter("ab").unwrap();
+    assert!(!is_in(&admission.enter("abc").unwrap()));
+}
+
+#[test]
+fn who_waits_for_a_tool_takes_no_place_from_others() {
+    let admission = admission(Some(limit(2, 2)));
+    let slow = admission.enter("ab1").unwrap();
+    let mut next = admission.enter("ab2").unwrap();
+    let other = admission.enter("x").unwrap();
+    assert!(is_in(&slow) && is_in(&other) && !is_in(&next));
+    let mut third = admission.enter("x").unwrap();
+    assert!(!is_in(&third));
+    assert_eq!(
+        admission.enter("y").unwrap_err(),
+        QueueFull,
+        "in all, two wait"
+    );
+    // The tool's place is free, and then the server's, which `x` asked for first.
+    drop(slow);
+    assert!(!comes(&mut next) && comes(&mut third));
+    drop(other);
+    assert!(comes(&mut next));
+}
+
+#[test]
+fn a_leg_that_was_let_in_before_is_never_refused() {
+    let admission = admission(Some(limit(1, 0)));
+    let first = admission.enter("x").unwrap();
+    assert_eq!(admission.enter("x").unwrap_err(), QueueFull);
+    let mut leg = admission.queue("x");
+    assert!(!comes(&mut leg));
+    drop(first);
+    assert!(comes(&mut leg));
+}
+
+/// Every way out gives back what was taken: after it the limits are as they were.
+#[test]
+fn no_place_is_lost_in_a_thousand_mixed_ends() {
+    let admission = admission(Some(limit(3, 4)));
+    let mut legs = VecDeque::new();
+    for number in 0..1_000_usize {
+        let tool = ["ab1", "ab2", "x", "y"][number % 4];
+        legs.extend(admission.enter(tool));
+        for leg in &mut legs {
+            comes(leg);
+        }
+        let at_server = legs.iter().filter(|turn| is_in(turn)).count();
+        assert!(at_server <= 3 && legs.len() - at_server <= 4);
+        // Now the oldest, now the newest, now somebody who waits.
+        match number % 3 {
+            0 => drop(legs.pop_front()),
+            1 => drop(legs.pop_back()),
+            _ => drop(legs.remove(number % legs.len().max(1))),
+        }
+    }
+    drop(legs);
+    let x: Vec<_> = (0..2).map(|_| admission.enter("x").unwrap()).collect();
+    let ab = admission.enter("ab").unwrap();
+    assert!(x.iter().all(is_in) && is_in(&ab));
+    let queue: Vec<_> = (0..4).map(|_| admission.enter("y").unwrap()).collect();
+    assert!(!queue.iter().any(is_in));
+    assert_eq!(admission.enter("z").unwrap_err(), QueueFull);
+}
+
+#[test]
+fn names_that_nobody_uses_any_more_are_forgotten() {
+    let admission = admission(None);
+    let _used = admission.enter("used").unwrap();
+    for number in 0..10_000 {
+        drop(admission.enter(&format!("tool {number}")).unwrap());
+    }
+    let tools = admission.tools.lock();
+    assert!(tools.by_name.len() <= TOOLS_MIN, "{}", tools.by_name.len());
+    assert!(tools.by_name.contains_key("used"));
+}

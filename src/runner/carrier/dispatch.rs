@@ -1,0 +1,139 @@
+//! How far the current leg of a call is on its way to the server.
+
+use futures_util::StreamExt as _;
+
+use super::super::admission::{Admittance, Permits, QueuedLeg, queue_message};
+use crate::upstream::{self, Exchange};
+
+/// Where the current leg is.
+pub(super) enum Dispatch {
+    /// It waits for its permits. Nothing of the call is at the server.
+    Queued(QueuedLeg),
+    /// It had its permits, and the store did not take that it goes out. It lines up again soon.
+    Requeues,
+    /// It may go out: before the first leg, and between two legs of a server that asks nothing.
+    Ready(Permits),
+    /// It is at the server.
+    Open(OpenLeg),
+    /// This carrier sends nothing more.
+    Over,
+}
+
+/// A leg at the server. Its exchange is dropped before its permits.
+pub(super) struct OpenLeg {
+    pub(super) exchange: Exchange,
+    pub(super) permits: Permits,
+    pub(super) origin: Origin,
+}
+
+/// How a leg came to be open here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// This carrier sent it.
+    Sent,
+    /// Another process sent the call: of its request only what is stored is known. The limits count
+    /// it where it was sent.
+    Adopted,
+    /// The server made a task of its own of the call, which is followed to its end.
+    Followed,
+}
+
+/// What a leg waited for.
+pub(super) enum Arrival {
+    Permits(Permits),
+    /// `None`: the server's stream ended without an answer.
+    Event(Option<upstream::Event>),
+}
+
+impl From<Admittance> for Dispatch {
+    fn from(admittance: Admittance) -> Self {
+        match admittance {
+            Admittance::Now(permits) => Self::Ready(permits),
+            Admittance::Queued(leg) => Self::Queued(leg),
+        }
+    }
+}
+
+impl Dispatch {
+    pub(super) fn adopted(exchange: Exchange) -> Self {
+        Self::Open(OpenLeg {
+            exchange,
+            permits: Permits::default(),
+            origin: Origin::Adopted,
+        })
+    }
+
+    /// The next event of the leg. Pending for ever, where the leg waits for nothing.
+    ///
+    /// Cancel safe: neither the position in the queue nor an event is lost.
+    pub(super) async fn next(&mut self) -> Arrival {
+        match self {
+            Self::Queued(leg) => Arrival::Permits(leg.admitted().await),
+            Self::Open(leg) => Arrival::Event(leg.exchange.events.next().await),
+            Self::Requeues | Self::Ready(_) | Self::Over => std::future::pending().await,
+        }
+    }
+
+    /// Opens the leg, if it may go out.
+    pub(super) fn open(&mut self, exchange: impl FnOnce() -> Exchange) {
+        if let Self::Ready(permits) = self {
+            let permits = std::mem::take(permits);
+            *self = Self::Open(OpenLeg {
+                exchange: exchange(),
+                permits,
+                origin: Origin::Sent,
+            });
+        }
+    }
+
+    /// Goes on with the server's own task in place of the exchange that named it.
+    pub(super) fn follow(&mut self, exchange: Exchange) {
+        if let Self::Open(leg) = self {
+            leg.exchange = exchange;
+            leg.origin = Origin::Followed;
+        }
+    }
+
+    /// The leg has ended at the server. Its permits stay, for the next leg.
+    pub(super) fn end_leg(&mut self) {
+        if let Self::Open(leg) = self {
+            *self = Self::Ready(std::mem::take(&mut leg.permits));
+        }
+    }
+
+    /// Ends the dispatch, and returns it to the caller.
+    pub(super) fn take(&mut self) -> Self {
+        std::mem::replace(self, Self::Over)
+    }
+
+    pub(super) fn exchange(&self) -> Option<&Exchange> {
+        match self {
+            Self::Open(leg) => Some(&leg.exchange),
+            Self::Queued(_) | Self::Requeues | Self::Ready(_) | Self::Over => None,
+        }
+    }
+
+    pub(super) fn origin(&self) -> Option<Origin> {
+        match self {
+            Self::Open(leg) => Some(leg.origin),
+            Self::Queued(_) | Self::Requeues | Self::Ready(_) | Self::Over => None,
+        }
+    }
+
+    /// Whether the leg does not go out now.
+    pub(super) fn waits(&self) -> bool {
+        match self {
+            Self::Queued(_) | Self::Requeues => true,
+            Self::Ready(_) | Self::Open(_) | Self::Over => false,
+        }
+    }
+
+    /// What a client may be told of a leg that waits.
+    pub(super) fn queue_message(&self) -> Option<Box<str>> {
+        match self {
+            Self::Queued(leg) => Some(leg.message()),
+            Self::Requeues => Some(queue_message(0)),
+            Self::Ready(_) | Self::Open(_) | Self::Over => None,
+        }
+    }
+}

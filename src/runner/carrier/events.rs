@@ -1,0 +1,91 @@
+//! What the wrapped server says during a leg.
+
+use super::super::outcome;
+use super::super::responder::CallAnswer;
+use super::dispatch::Origin;
+use super::{Audience, Carrier, Flow};
+use crate::failpoint::{Point, hit};
+use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::mcp::result;
+use crate::mcp::version::Era;
+use crate::upstream::{self, UpstreamError};
+
+impl Carrier {
+    pub(super) async fn on_upstream(&mut self, event: upstream::Event) -> Flow {
+        match event {
+            upstream::Event::Sent => self.on_sent(),
+            upstream::Event::Progress(params) => {
+                hit(Point::EventProgress);
+                self.on_progress(&params).await
+            }
+            upstream::Event::Log(params) => {
+                hit(Point::EventLog);
+                if !self.stage.is_recorded() {
+                    self.relay("notifications/message", params.get()).await;
+                }
+                Flow::Continue
+            }
+            upstream::Event::Question(question) => {
+                hit(Point::EventQuestion);
+                self.on_question(question).await
+            }
+            upstream::Event::Result(result) => {
+                hit(Point::EventResult);
+                self.on_result(result).await
+            }
+            upstream::Event::Error(error) => {
+                hit(Point::EventError);
+                self.on_error(error).await
+            }
+            upstream::Event::Resumable => self.on_resumable(),
+            upstream::Event::Later(pause) => self.on_later(pause),
+            upstream::Event::Failed(failure) => {
+                hit(Point::EventFailed);
+                self.on_failed(failure).await
+            }
+        }
+    }
+
+    async fn on_error(&mut self, mut error: UpstreamError) -> Flow {
+        let outgoing = &self.server.outgoing;
+        if self.server.era == Era::Legacy && &*outgoing.method == "resources/read" {
+            let uri = outgoing.name.as_deref().unwrap_or_default();
+            error.error = result::resource_error(error.error, uri);
+        }
+        if outcome::is_unauthorized(&error)
+            && matches!(self.audience, Audience::Maker(_))
+            && let Audience::Maker(maker) = std::mem::replace(&mut self.audience, Audience::Nobody)
+        {
+            let _ = maker.send(error.clone());
+        }
+        let answer = CallAnswer::Error(error.clone());
+        let effect = self.effect_of(SideEffect::None);
+        self.on_end(outcome::of_error(error, effect), answer).await
+    }
+
+    async fn on_failed(&mut self, failure: Failure) -> Flow {
+        if failure.reason == Reason::UpstreamReset
+            && let Some(flow) = self.repeat().await
+        {
+            return flow;
+        }
+        let failure = Failure::new(failure.reason, self.effect_of(failure.effect));
+        self.on_end(outcome::failed(failure), CallAnswer::Failed(failure))
+            .await
+    }
+
+    /// The effect of a call whose last leg had the effect `leg`: an earlier leg, or another run, may
+    /// have done more.
+    fn effect_of(&self, leg: SideEffect) -> SideEffect {
+        let is_adopted = self.dispatch.origin() == Some(Origin::Adopted);
+        let was_sent_before = self.stage.recorded().is_some_and(|recorded| {
+            let task = recorded.task();
+            is_adopted || task.round > 0 || task.attempts > 0
+        });
+        if was_sent_before {
+            SideEffect::Unknown
+        } else {
+            leg
+        }
+    }
+}

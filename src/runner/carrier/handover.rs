@@ -1,0 +1,128 @@
+//! A call that goes on without this carrier: left to another replica, or taken over by one.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tracing::warn;
+
+use super::super::admission::Admittance;
+use super::super::leg;
+use super::dispatch::{Dispatch, Origin};
+use super::{Carrier, Flow, RecordedCall, Timer};
+use crate::failpoint::{Point, hit};
+use crate::mcp::error::Reason;
+use crate::store::ledger::NotApplied;
+use crate::task::machine::OwnerEvent;
+use crate::task::state::{Reach, Task};
+use crate::upstream::Forwarded;
+
+/// A store that did not take that a call is left to others is asked again after so long.
+const HAND_OVER_AGAIN: Duration = Duration::from_millis(500);
+
+impl Carrier {
+    /// The grace period is over: what another replica can carry on is left to it.
+    pub(super) async fn on_halted(&mut self) -> Flow {
+        let recorded = self.stage.recorded();
+        let may_leave = recorded.is_some_and(|recorded| self.may_leave(recorded.task()));
+        if !may_leave && !self.may_hand_over() {
+            return self.give_up(Reason::Shutdown).await;
+        }
+        match self.apply(OwnerEvent::Released).await {
+            Ok(_) => self.released().await,
+            Err(NotApplied::Rejected(_, stands)) => self.see(*stands).await,
+            // Only our own way to the store is broken: others find it as a lost owner's.
+            Err(NotApplied::Store(_)) if self.is_resumable() => {
+                self.leave();
+                Flow::Done
+            }
+            Err(NotApplied::Gone | NotApplied::Store(_)) => self.give_up(Reason::Shutdown).await,
+        }
+    }
+
+    async fn released(&mut self) -> Flow {
+        hit(Point::Released);
+        self.step_back().await
+    }
+
+    /// The drain begins: a call that waits is left to another replica at once. A store that is away
+    /// is asked again until the grace period is over.
+    pub(super) async fn on_draining(&mut self) -> Flow {
+        match self.apply(OwnerEvent::Released).await {
+            Ok(_) => self.released().await,
+            Err(NotApplied::Rejected(_, stands)) => self.see(*stands).await,
+            Err(NotApplied::Gone) => self.on_record_gone().await,
+            Err(NotApplied::Store(error)) => {
+                warn!(%error, "a call that waits is not yet left to others");
+                let at = Instant::now() + HAND_OVER_AGAIN;
+                self.timers.arm(Timer::HandOver, at);
+                Flow::Continue
+            }
+        }
+    }
+
+    fn is_resumable(&self) -> bool {
+        let recorded = self.stage.recorded();
+        recorded.is_some_and(|recorded| recorded.task().resume.is_some())
+    }
+
+    fn may_leave(&self, task: &Task) -> bool {
+        let settings = &self.runner.settings;
+        let others_reach_it = settings.reach == Reach::Shared && !settings.exclusive_store;
+        others_reach_it && task.is_wanted() && (task.resume.is_some() || task.is_repeatable())
+    }
+
+    /// Lets go of the call: silently where it is carried on elsewhere, and else the server is told
+    /// that nobody waits here.
+    pub(super) async fn step_back(&mut self) -> Flow {
+        let recorded = self.stage.recorded();
+        if recorded.is_some_and(RecordedCall::is_carried_on) {
+            self.leave();
+        } else {
+            self.cancel_upstream().await;
+        }
+        Flow::Done
+    }
+
+    /// Lets go of the leg without a word to the server.
+    fn leave(&mut self) {
+        if let Dispatch::Open(leg) = self.dispatch.take() {
+            leg.exchange.control.leave();
+        }
+    }
+
+    /// Sends a call that is safe to repeat again, after a run that came to nothing. `None`: the call
+    /// cannot be repeated.
+    pub(super) async fn repeat(&mut self) -> Option<Flow> {
+        let task = self.stage.recorded()?.task();
+        if !task.is_repeatable() {
+            return None;
+        }
+        let mut permits = None;
+        if self.dispatch.origin() == Some(Origin::Adopted) {
+            let stored = self.runner.ledger.load_request(task.id).await.ok()??;
+            let outgoing = leg::next(&stored, task, Forwarded::default()).ok()?;
+            // The permits of an adopted leg are with the replica that sent it.
+            let admittance = self.runner.admission.queue(&task.name);
+            self.server.outgoing = outgoing;
+            match admittance {
+                Admittance::Now(own) => permits = Some(own),
+                Admittance::Queued(leg) => {
+                    self.dispatch = Dispatch::Queued(leg);
+                    self.timers.arm(Timer::QueueMessage, Instant::now());
+                    return Some(Flow::Continue);
+                }
+            }
+        }
+        match self.apply(OwnerEvent::Repeated).await {
+            Ok(_) => {
+                match permits {
+                    Some(own) => self.dispatch = Dispatch::Ready(own),
+                    None => self.dispatch.end_leg(),
+                }
+                Some(self.next_leg())
+            }
+            Err(NotApplied::Rejected(_, stands)) => Some(self.see(*stands).await),
+            Err(NotApplied::Gone | NotApplied::Store(_)) => None,
+        }
+    }
+}

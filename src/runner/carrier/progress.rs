@@ -1,0 +1,150 @@
+//! What a poller sees of a running call: the server's progress, and how long the call waits.
+
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use super::pending::News;
+use super::{Audience, CallStage, Carrier, Flow, Timer};
+use crate::mcp::envelope;
+use crate::mcp::json::set;
+use crate::store::ledger::Tried;
+use crate::task::machine::{OwnerEvent, TaskEvent};
+use crate::task::state::Progress;
+
+impl Carrier {
+    pub(super) async fn on_progress(&mut self, params: &RawValue) -> Flow {
+        match &self.stage {
+            CallStage::Recorded(_) => {
+                if let Some(news) = News::read(params) {
+                    self.tell(news);
+                }
+            }
+            CallStage::Plain(plain) => {
+                if let Some(token) = &plain.client.progress_token
+                    // The server echoes raincheck's token; the client knows its own.
+                    && let Ok(params) = set(params.get(), "progressToken", token.get())
+                {
+                    self.relay("notifications/progress", &params).await;
+                }
+            }
+        }
+        Flow::Continue
+    }
+
+    /// Relays a notification to the client that waits. A slow client delays the call until the grace
+    /// window ends, and no longer.
+    pub(super) async fn relay(&mut self, method: &str, params: &str) {
+        if let Audience::Client(client) = &self.audience {
+            let notification = envelope::notification(method, params);
+            let until = self.timers.at(Timer::GraceWindow);
+            client.tell(notification, until).await;
+        }
+    }
+
+    /// The server is busy, or has taken the call after all: the task says so, as soon as there is one.
+    pub(super) fn on_later(&mut self, pause: Option<Duration>) -> Flow {
+        match pause {
+            Some(pause) => self.tell_message(
+                format!(
+                    "The server is busy; it is asked again in {} s",
+                    pause.as_secs().max(1)
+                )
+                .into(),
+            ),
+            None if self.stage.is_recorded() => {
+                self.tell_message("The server has taken the call".into());
+            }
+            None => self.forget_progress(),
+        }
+        Flow::Continue
+    }
+
+    /// Tells pollers how long the queue is, as often as they are to poll.
+    pub(super) fn tell_queue(&mut self) -> Flow {
+        let (Some(message), Some(recorded)) =
+            (self.dispatch.queue_message(), self.stage.recorded())
+        else {
+            return Flow::Continue;
+        };
+        if recorded.task().status_message.as_deref() != Some(&*message) {
+            self.tell_message(message);
+        }
+        self.tell_queue_later();
+        Flow::Continue
+    }
+
+    pub(super) fn tell_queue_later(&mut self) {
+        let recorded = self.stage.recorded();
+        let Some(recorded) = recorded.filter(|_| self.dispatch.waits()) else {
+            return;
+        };
+        let created_ms = recorded.task().created_ms;
+        let age_ms = self.runner.ledger.now_ms().saturating_sub(created_ms);
+        let pause_ms = self.server.rule.poll_interval_at(age_ms);
+        let at = Instant::now() + Duration::from_millis(pause_ms);
+        self.timers.arm(Timer::QueueMessage, at);
+    }
+
+    fn tell_message(&mut self, message: Box<str>) {
+        self.tell(News {
+            message,
+            progress: None,
+        });
+    }
+
+    fn tell(&mut self, news: News) {
+        self.progress.newest = Some(news);
+        self.tell_progress_later();
+    }
+
+    /// Arms the commit of what is to be told, if there is a record for it.
+    pub(super) fn tell_progress_later(&mut self) {
+        if self.progress.newest.is_some() && self.stage.is_recorded() {
+            let at = self.progress.not_before.unwrap_or_else(Instant::now);
+            self.timers.arm(Timer::Progress, at);
+        }
+    }
+
+    /// What is not committed yet is out of date.
+    pub(super) fn forget_progress(&mut self) {
+        self.progress.newest = None;
+        self.timers.disarm(Timer::Progress);
+    }
+
+    /// The progress that is not committed yet, for the commit of the end.
+    pub(super) fn take_progress(&mut self) -> Option<Progress> {
+        self.timers.disarm(Timer::Progress);
+        self.progress.newest.take()?.progress
+    }
+
+    pub(super) async fn commit_progress(&mut self) -> Flow {
+        let Some(recorded) = self.stage.recorded() else {
+            return Flow::Continue;
+        };
+        let Some(news) = self.progress.newest.take() else {
+            return Flow::Continue;
+        };
+        let now = Instant::now();
+        if let Err(again) = self.runner.progress.take(now) {
+            self.progress.not_before = Some(again);
+            self.tell(news);
+            return Flow::Continue;
+        }
+        let task = recorded.task();
+        let pause = Duration::from_millis(task.poll_interval_ms);
+        self.progress.not_before = Some(now + pause);
+        let progressed = OwnerEvent::Progressed {
+            message: Some(news.message),
+            progress: news.progress,
+            resume: self.resume_point(task),
+        };
+        let event = TaskEvent::Owner(recorded.fence, progressed);
+        // Progress may be lost: newer progress follows.
+        match self.runner.ledger.try_apply(&recorded.loaded, event).await {
+            Ok(Tried::Done(loaded, _) | Tried::Conflict(loaded)) => self.see(*loaded).await,
+            Err(_) => Flow::Continue,
+        }
+    }
+}

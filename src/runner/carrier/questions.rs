@@ -1,0 +1,200 @@
+//! Questions of a legacy server in the middle of its call.
+//!
+//! Before there is a record, a question is relayed to a legacy client as it is, or makes the record:
+//! as a task, or parked until the client comes back with the answer. A record takes its questions up.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use super::super::responder::RelayedAnswer;
+use super::stage::asked;
+use super::{Audience, CallStage, Carrier, Flow, RecordTerms, Timer, not_created};
+use crate::mcp::envelope;
+use crate::mcp::error::{RpcError, SideEffect};
+use crate::mcp::input;
+use crate::mcp::json::{Object, Writer};
+use crate::mcp::tasks_2025;
+use crate::mcp::version::Era;
+use crate::store::ledger::NotApplied;
+use crate::task::machine::{OwnerEvent, Rejected, TaskEvent};
+use crate::upstream::{self, Question};
+
+/// The wait for more questions after the first: a client that is asked for all of them together
+/// answers in one go.
+const GATHER: Duration = Duration::from_millis(50);
+
+impl Carrier {
+    pub(super) async fn on_question(&mut self, question: Question) -> Flow {
+        let CallStage::Plain(plain) = &mut self.stage else {
+            return self.ask(question).await;
+        };
+        if plain.asked.len() >= input::QUESTIONS_MAX {
+            self.refuse(&question).await;
+            return Flow::Continue;
+        }
+        if plain.client.era == Era::Legacy {
+            if let Audience::Client(client) = &self.audience {
+                let params = question.params.as_deref().map(RawValue::get);
+                let request = envelope::request(&question.id, &question.method, params);
+                client.ask(request, self.timers.deadline()).await;
+            }
+        } else if self.timers.at(Timer::Gather).is_none() {
+            self.timers.arm(Timer::Gather, Instant::now() + GATHER);
+        }
+        // Until it is answered: a record would take it up.
+        plain.asked.push(question);
+        Flow::Continue
+    }
+
+    /// The first questions came before there was a record: makes it now, as a task that the client
+    /// hears of, or parked until the client comes back with the answers.
+    pub(super) async fn on_gathered(&mut self) -> Flow {
+        let CallStage::Plain(plain) = &self.stage else {
+            return Flow::Continue;
+        };
+        let announced = plain.asks_in_task();
+        let events = self.record_questions().await;
+        if events.is_empty() {
+            // All were refused: the server goes on as it likes.
+            return Flow::Continue;
+        }
+        let terms = RecordTerms::of_call(announced);
+        if let Err(why) = self.record(events, terms).await {
+            self.cancel_upstream().await;
+            self.answer(not_created(&why, SideEffect::Unknown));
+            return Flow::Done;
+        }
+        Flow::Continue
+    }
+
+    /// The open questions as events for a record. Refuses those that no record can hold.
+    pub(super) async fn record_questions(&mut self) -> Vec<OwnerEvent> {
+        let CallStage::Plain(plain) = &mut self.stage else {
+            return Vec::new();
+        };
+        let (events, refused) = plain.record_questions();
+        for question in refused {
+            self.refuse(&question).await;
+        }
+        events
+    }
+
+    /// Puts a question into the record.
+    async fn ask(&mut self, question: Question) -> Flow {
+        let Some(event) = asked(&question) else {
+            self.refuse(&question).await;
+            return Flow::Continue;
+        };
+        match self.apply(event).await {
+            Ok(_) => Flow::Continue,
+            // A resumed stream told it again; or another replica carries the call now.
+            Err(NotApplied::Rejected(Rejected::Unchanged | Rejected::NotOwner, stands)) => {
+                self.see(*stands).await
+            }
+            Err(NotApplied::Rejected(_, stands)) => {
+                self.refuse(&question).await;
+                self.see(*stands).await
+            }
+            Err(NotApplied::Gone) => self.on_record_gone().await,
+            Err(NotApplied::Store(_)) => {
+                self.refuse(&question).await;
+                Flow::Continue
+            }
+        }
+    }
+
+    async fn refuse(&mut self, question: &Question) {
+        if let Some(exchange) = self.dispatch.exchange() {
+            let control = Arc::clone(&exchange.control);
+            let error = RpcError::internal("This question cannot be put to the client");
+            let answer = upstream::Answer::Refused(error.to_json().into());
+            let _ = control.answer(&question.id, answer).await;
+        }
+    }
+
+    /// Forgets the questions whose answers came to another replica: the server has them from there.
+    pub(super) async fn forget_passed(&mut self) {
+        let CallStage::Plain(plain) = &mut self.stage else {
+            return;
+        };
+        let Some(session) = plain.client.session else {
+            return;
+        };
+        let mut asked = std::mem::take(&mut plain.asked).into_iter();
+        for question in asked.by_ref() {
+            let passed = self.runner.has_passed(&session, &question.id).await;
+            let is_away = passed.is_err();
+            // A question that is asked twice is better than one that is lost.
+            if !passed.unwrap_or(false) {
+                plain.asked.push(question);
+            }
+            if is_away {
+                break;
+            }
+        }
+        plain.asked.extend(asked);
+    }
+
+    /// The client answered a question that was relayed to it.
+    pub(super) async fn on_answered(&mut self, answered: RelayedAnswer) -> Flow {
+        let RelayedAnswer { id, answer } = answered;
+        let CallStage::Plain(plain) = &mut self.stage else {
+            return self.on_late_answer(&id, &answer).await;
+        };
+        let asked = plain.asked.len();
+        plain.asked.retain(|question| question.id != id);
+        let was_asked = plain.asked.len() < asked;
+        let Some(exchange) = self.dispatch.exchange().filter(|_| was_asked) else {
+            return Flow::Continue;
+        };
+        let control = Arc::clone(&exchange.control);
+        match control.answer(&id, answer).await {
+            Ok(()) => Flow::Continue,
+            Err(failure) => self.end_unanswered(failure).await,
+        }
+    }
+
+    /// The answer was sent while the call became a task: it answers the question of the record.
+    async fn on_late_answer(&mut self, id: &str, answer: &upstream::Answer) -> Flow {
+        let Some(recorded) = self.stage.recorded() else {
+            return Flow::Continue;
+        };
+        let answers: BTreeMap<_, _> = recorded
+            .task()
+            .open_questions()
+            .filter(|(question, _)| *question.origin == *id)
+            .map(|(question, request)| (question.key.clone(), stored(request, answer)))
+            .collect();
+        if answers.is_empty() {
+            return Flow::Continue;
+        }
+        let event = TaskEvent::Answered {
+            answers,
+            by: self.runner.incarnation.clone(),
+            // The call is open while it asks.
+            waits: false,
+        };
+        match self.runner.ledger.apply(&recorded.loaded, event).await {
+            Ok((loaded, _)) => self.see(loaded).await,
+            Err(NotApplied::Rejected(_, stands)) => self.see(*stands).await,
+            Err(NotApplied::Gone) => self.on_record_gone().await,
+            // The question is in the task, for another answer.
+            Err(NotApplied::Store(_)) => Flow::Continue,
+        }
+    }
+}
+
+/// The answer as the record has it.
+fn stored(request: &RawValue, answer: &upstream::Answer) -> Box<RawValue> {
+    let mut message = Writer::object();
+    match answer {
+        upstream::Answer::Result(result) => message.raw("result", result),
+        upstream::Answer::Refused(error) => message.raw("error", error),
+    };
+    let message = message.end();
+    tasks_2025::answer(request, &Object::parse(&message).unwrap_or_default())
+}

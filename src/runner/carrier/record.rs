@@ -1,0 +1,140 @@
+//! Makes the record of a call, with what has happened to the call already.
+
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+
+use super::super::call::{Announce, ClientTerms};
+use super::super::custody::Custody;
+use super::super::leg;
+use super::super::request_state::input_required;
+use super::super::responder::CallAnswer;
+use super::record_terms::RecordTerms;
+use super::{Audience, CallStage, Carrier, PlainCall, RecordedCall, Timer};
+use crate::mcp::version::Era;
+use crate::store::ledger::NotCreated;
+use crate::task::id::Fence;
+use crate::task::machine::{OwnerEvent, Step, TaskEvent, step};
+use crate::task::policy::OnOwnerLost;
+use crate::task::state::{Leg, Task};
+
+impl Carrier {
+    /// Makes the record of this call and tells the client of it.
+    pub(super) async fn record(
+        &mut self,
+        events: Vec<OwnerEvent>,
+        terms: RecordTerms,
+    ) -> Result<(), NotCreated> {
+        let CallStage::Plain(PlainCall { client, .. }) = &self.stage else {
+            return Ok(());
+        };
+        let mut task = self.new_task(client, terms);
+        for event in events {
+            let decided = step(&task, TaskEvent::Owner(task.fence, event), task.created_ms);
+            task = decided.map_or(task, |Step { task, .. }| task);
+        }
+        // A modern server asks for the request again, with the answers in it; what waits may be sent
+        // by another replica.
+        let may_repeat = task.on_owner_lost == OnOwnerLost::Rerun || task.leg == Leg::Queued;
+        let request = match self.server.era {
+            Era::Modern => Some(leg::store(&self.server.outgoing)?),
+            Era::Legacy if may_repeat => Some(leg::store(&self.server.outgoing)?),
+            Era::Legacy => None,
+        };
+        let runner = Arc::clone(&self.runner);
+        let custody = Custody::of(&runner, &task);
+        let loaded = match runner.ledger.create(task, request).await {
+            Ok(loaded) => loaded,
+            Err(why @ (NotCreated::Taken | NotCreated::Quota)) => return Err(why),
+            Err(NotCreated::Store(why)) => {
+                drop(custody);
+                runner.doubt(terms.id);
+                return Err(why.into());
+            }
+        };
+        let _ = self.task_id.set(terms.id);
+        self.timers.disarm(Timer::GraceWindow);
+        self.timers.disarm(Timer::Gather);
+        let pin = self.server.outgoing.pin.as_ref();
+        let recorded = CallStage::Recorded(Box::new(RecordedCall::new(loaded, custody, pin)));
+        if let CallStage::Plain(plain) = std::mem::replace(&mut self.stage, recorded) {
+            self.announce(&plain.client.announce);
+        }
+        self.tell_progress_later();
+        self.tell_queue_later();
+        Ok(())
+    }
+
+    /// Tells the client of the record: the task, or the question that parks the call.
+    fn announce(&mut self, announce: &Announce) {
+        let (CallStage::Recorded(recorded), Audience::Client(client)) =
+            (&self.stage, &self.audience)
+        else {
+            return;
+        };
+        let task = recorded.task();
+        let json = if task.announced {
+            announce.text(task, self.runner.ledger.now_ms())
+        } else {
+            input_required(task)
+        };
+        if let Ok(result) = RawValue::from_string(json) {
+            client.answer(CallAnswer::Result(result));
+        }
+    }
+
+    fn new_task(&self, client: &ClientTerms, terms: RecordTerms) -> Task {
+        let (rule, now_ms) = (&self.server.rule, self.runner.ledger.now_ms());
+        let outgoing = &self.server.outgoing;
+        let mut task = Task {
+            id: terms.id,
+            caller: client.caller,
+            method: (&*outgoing.method).into(),
+            name: outgoing.name.as_deref().unwrap_or_default().into(),
+            created_ms: now_ms,
+            updated_ms: now_ms,
+            deadline_ms: now_ms.saturating_add(rule.max_duration_ms),
+            ttl_ms: terms.ttl_ms.max(rule.ttl_ms()),
+            poll_interval_ms: rule.poll_interval_ms,
+            input_timeout_ms: rule.input_timeout_ms,
+            announced: terms.announced,
+            listed: client.listed,
+            on_disconnect: terms.on_disconnect,
+            digest: (!terms.announced).then_some(client.digest),
+            owner: Some(self.runner.incarnation.clone()),
+            fence: Fence(1),
+            reach: self.runner.settings.reach.clone(),
+            on_owner_lost: self.on_owner_lost(client.repeatable),
+            attempts: 0,
+            released: false,
+            leg: if self.dispatch.waits() {
+                Leg::Queued
+            } else {
+                Leg::Sent(1)
+            },
+            resume: None,
+            questions: Vec::new(),
+            round: 0,
+            request_state: None,
+            status_message: self.dispatch.queue_message(),
+            progress: None,
+            outcome: None,
+            must_tell: false,
+        };
+        task.resume = self.resume_point(&task);
+        task
+    }
+
+    /// What others may do with the call if this replica is lost. They have neither the caller's
+    /// credentials nor the client's session, which may hold what the call needs (a login, a browser):
+    /// a call that uses one of them cannot be sent again.
+    fn on_owner_lost(&self, repeatable: bool) -> OnOwnerLost {
+        let can_repeat = self.server.outgoing.is_anybodys();
+        match self.server.rule.on_owner_lost {
+            OnOwnerLost::Fail => OnOwnerLost::Fail,
+            OnOwnerLost::Rerun if can_repeat => OnOwnerLost::Rerun,
+            OnOwnerLost::Resume if can_repeat && repeatable => OnOwnerLost::Rerun,
+            OnOwnerLost::Resume | OnOwnerLost::Rerun => OnOwnerLost::Resume,
+        }
+    }
+}

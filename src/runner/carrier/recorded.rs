@@ -1,0 +1,175 @@
+//! The record of a call after it was made: followed, changed, resumable.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use super::dispatch::Origin;
+use super::{Carrier, Flow, Timer};
+use crate::failpoint::{Point, hit};
+use crate::mcp::error::SideEffect;
+use crate::mcp::input;
+use crate::mcp::version::Era;
+use crate::store::ledger::{Loaded, NotApplied};
+use crate::task::machine::{CancelReason, Effect, OwnerEvent, TaskEvent};
+use crate::task::policy::OnOwnerLost;
+use crate::task::state::Task;
+use crate::upstream;
+
+/// The pause before a change that could not be read is read again, and before an answer that could not
+/// be delivered is sent again.
+const RELOAD: Duration = Duration::from_secs(1);
+
+/// A call that is answered sooner never needs its resume point.
+const RESUMABLE_AFTER: Duration = Duration::from_millis(100);
+
+impl Carrier {
+    /// The sealed point from which another process could carry the call on.
+    pub(super) fn resume_point(&self, task: &Task) -> Option<Box<str>> {
+        if task.on_owner_lost == OnOwnerLost::Fail {
+            return None;
+        }
+        let point = self.dispatch.exchange()?.control.resume_point()?;
+        self.runner.seal(task, &point)
+    }
+
+    /// The server's stream can be resumed: the record says so, unless the call ends in a moment.
+    pub(super) fn on_resumable(&mut self) -> Flow {
+        let recorded = self.stage.recorded();
+        if recorded.is_some_and(|recorded| recorded.task().resume.is_none()) {
+            let at = Instant::now() + RESUMABLE_AFTER;
+            self.timers.arm(Timer::ResumePoint, at);
+        } else {
+            self.timers.disarm(Timer::ResumePoint);
+        }
+        Flow::Continue
+    }
+
+    pub(super) async fn commit_resume_point(&mut self) -> Flow {
+        let recorded = self.stage.recorded();
+        let Some(point) = recorded.and_then(|recorded| self.resume_point(recorded.task())) else {
+            return Flow::Continue;
+        };
+        match self.apply(OwnerEvent::Resumable(point)).await {
+            Err(NotApplied::Rejected(_, stands)) => self.see(*stands).await,
+            // Without the point others cannot carry the call on: that is all.
+            Ok(_) | Err(NotApplied::Gone | NotApplied::Store(_)) => Flow::Continue,
+        }
+    }
+
+    /// The record changed, here or on another replica.
+    pub(super) async fn on_change(&mut self) -> Flow {
+        self.timers.disarm(Timer::Reload);
+        let Some(recorded) = self.stage.recorded() else {
+            return Flow::Continue;
+        };
+        match self.runner.ledger.load(recorded.task().id).await {
+            Ok(Some(loaded)) => self.see(loaded).await,
+            Ok(None) => self.on_record_gone().await,
+            Err(_) => {
+                self.reload_later();
+                Flow::Continue
+            }
+        }
+    }
+
+    /// Does what the record asks of this carrier.
+    pub(super) async fn see(&mut self, loaded: Loaded) -> Flow {
+        let Some(recorded) = self.stage.recorded_mut() else {
+            return Flow::Continue;
+        };
+        recorded.loaded = loaded;
+        let task = recorded.task();
+        if task.fence != recorded.fence || task.released {
+            return self.step_back().await;
+        }
+        if task.is_ended() {
+            self.cancel_upstream().await;
+            self.commit_told().await;
+            return Flow::Done;
+        }
+        self.deliver().await
+    }
+
+    /// Passes the client's answers on to the open call of a legacy server.
+    pub(super) async fn deliver(&mut self) -> Flow {
+        // A modern server's questions end its leg: their answers go with the next one.
+        let follows = self.dispatch.origin() == Some(Origin::Followed);
+        if self.server.era == Era::Modern && !follows {
+            return Flow::Continue;
+        }
+        let (Some(recorded), Some(exchange)) = (self.stage.recorded(), self.dispatch.exchange())
+        else {
+            return Flow::Continue;
+        };
+        let control = Arc::clone(&exchange.control);
+        let answers: Vec<_> = recorded
+            .task()
+            .undelivered()
+            .map(|(q, answer)| (q.key.clone(), q.origin.clone(), for_server(answer)))
+            .collect();
+        for (key, origin, answer) in answers {
+            match control.answer(&origin, answer).await {
+                Ok(()) => {}
+                // Not sent: the call runs and waits for it, and the server may be back soon.
+                Err(failure) if failure.effect == SideEffect::None => {
+                    self.reload_later();
+                    return Flow::Continue;
+                }
+                Err(failure) => return self.end_unanswered(failure).await,
+            }
+            hit(Point::Delivered);
+            // After a commit that fails the same answer goes out again, which is harmless. A carrier
+            // that is not the owner any more learns that from the change that made it so.
+            let _ = self.apply(OwnerEvent::Delivered { key }).await;
+        }
+        Flow::Continue
+    }
+
+    fn reload_later(&mut self) {
+        self.timers.arm(Timer::Reload, Instant::now() + RELOAD);
+    }
+
+    pub(super) async fn commit_cancel(&mut self) {
+        let Some(recorded) = self.stage.recorded_mut() else {
+            return;
+        };
+        let event = TaskEvent::Cancel {
+            reason: Some(CancelReason::Disconnect),
+        };
+        match self.runner.ledger.apply(&recorded.loaded, event).await {
+            Ok((loaded, _)) => recorded.loaded = loaded,
+            Err(NotApplied::Rejected(_, stands)) => recorded.loaded = *stands,
+            // The sweeper finds the record through the owner's index.
+            Err(NotApplied::Gone | NotApplied::Store(_)) => {}
+        }
+    }
+
+    /// Commits that the server was told, where the record asks for that.
+    pub(super) async fn commit_told(&mut self) {
+        let recorded = self.stage.recorded();
+        if recorded.is_some_and(|recorded| recorded.task().must_tell) {
+            let _ = self.apply(OwnerEvent::Told).await;
+        }
+    }
+
+    pub(super) async fn apply(&mut self, event: OwnerEvent) -> Result<Option<Effect>, NotApplied> {
+        let Some(recorded) = self.stage.recorded_mut() else {
+            return Err(NotApplied::Gone);
+        };
+        let event = TaskEvent::Owner(recorded.fence, event);
+        let ledger = &self.runner.ledger;
+        let (loaded, effect) = ledger.apply(&recorded.loaded, event).await?;
+        recorded.changed(loaded);
+        Ok(effect)
+    }
+}
+
+fn for_server(answer: &RawValue) -> upstream::Answer {
+    match input::refused(answer) {
+        Some(error) => upstream::Answer::Refused(error.get().into()),
+        None => upstream::Answer::Result(answer.get().into()),
+    }
+}

@@ -1,0 +1,136 @@
+//! What becomes of a call whose leg came to its end at the server.
+
+use serde_json::value::RawValue;
+
+use super::super::outcome::{self, LegOutcome};
+use super::super::responder::CallAnswer;
+use super::{Audience, CallStage, Carrier, Flow, RecordTerms, Timer};
+use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::mcp::version::Era;
+use crate::mcp::{input, result};
+use crate::task::machine::OwnerEvent;
+
+impl Carrier {
+    pub(super) async fn on_result(&mut self, mut result: Box<RawValue>) -> Flow {
+        // What passes to a legacy client keeps its bytes.
+        let is_for_modern = match &self.stage {
+            CallStage::Plain(plain) => plain.client.era == Era::Modern,
+            CallStage::Recorded(_) => true,
+        };
+        if self.server.era == Era::Legacy && is_for_modern {
+            result = result::without_type(result);
+        }
+        // A legacy result is always complete, whatever it contains.
+        let is_modern = self.server.era == Era::Modern;
+        let asks = |result: &RawValue| {
+            is_modern && result::result_type(result) == Ok(result::ResultType::InputRequired)
+        };
+        let may_ask_first = matches!(&self.stage, CallStage::Plain(plain) if plain.asks_in_task());
+        if may_ask_first && asks(&result) {
+            // The question belongs in a task: both are announced together.
+            return self.on_asks_first(result).await;
+        }
+        if self.would_be_large_event(&result) && !asks(&result) {
+            // Without a record the client has the large event.
+            let _ = self.record(Vec::new(), RecordTerms::of_call(true)).await;
+        }
+        if let CallStage::Plain(plain) = &self.stage {
+            let fit = self.fit(plain.client.era, result);
+            self.answer(fit.map_or_else(invalid, CallAnswer::Result));
+            return Flow::Done;
+        }
+        // The server made a task of its own of what is one of ours already.
+        if is_modern
+            && self.server.outgoing.native_task
+            && let Some(followed) = self.runner.upstream.follow(&self.server.outgoing, &result)
+        {
+            self.dispatch.follow(followed);
+            return Flow::Continue;
+        }
+        self.on_end(outcome::of_result(result), invalid()).await
+    }
+
+    /// Whether the result would be a large event for a client that can hear of a task instead.
+    fn would_be_large_event(&self, result: &RawValue) -> bool {
+        let (CallStage::Plain(plain), Audience::Client(client)) = (&self.stage, &self.audience)
+        else {
+            return false;
+        };
+        let may_be_task = self.timers.at(Timer::GraceWindow).is_some();
+        may_be_task && client.streams() && plain.client.announce.is_better_than(result)
+    }
+
+    /// A plain result as a client of this era wants it.
+    fn fit(&self, client_era: Era, result: Box<RawValue>) -> Option<Box<RawValue>> {
+        match (self.server.era, client_era) {
+            (Era::Modern, _) | (Era::Legacy, Era::Legacy) => Some(result),
+            (Era::Legacy, Era::Modern) => {
+                let outgoing = &self.server.outgoing;
+                let info = self.runner.upstream.server_info(outgoing.caller);
+                result::from_legacy(&outgoing.method, result, info.as_deref()).ok()
+            }
+        }
+    }
+
+    /// A modern server answered a call without a record with questions that belong in a task.
+    pub(super) async fn on_asks_first(&mut self, result: Box<RawValue>) -> Flow {
+        let Ok(asked) = input::requests_of(&result) else {
+            self.answer(invalid());
+            return Flow::Done;
+        };
+        let asks_nobody = asked.requests.is_empty();
+        let event = OwnerEvent::RoundAsked {
+            requests: asked.requests,
+            request_state: asked.request_state,
+        };
+        let recorded = self.record(vec![event], RecordTerms::of_call(true)).await;
+        if recorded.is_err() {
+            // The client can answer the question itself: nothing is in flight.
+            self.answer(CallAnswer::Result(result));
+            return Flow::Done;
+        }
+        if asks_nobody {
+            self.next_leg_later()
+        } else {
+            self.wait_for_settlement().await
+        }
+    }
+
+    /// The leg has come to its end at the server. `plain` is the answer of a call without a record.
+    pub(super) async fn on_end(&mut self, outcome: LegOutcome, plain: CallAnswer) -> Flow {
+        if !self.stage.is_recorded() {
+            self.answer(plain);
+            return Flow::Done;
+        }
+        let end = match outcome {
+            // The next leg may go out at once, with the permits of this one.
+            LegOutcome::Asks(asked) => {
+                self.dispatch.end_leg();
+                return self.on_round(asked).await;
+            }
+            LegOutcome::Completed(result) => {
+                let bytes_max = self.server.rule.result_bytes_max;
+                if result.get().len() as u64 > bytes_max {
+                    let failure = Failure::new(Reason::UpstreamTooLarge, SideEffect::Unknown);
+                    Err(failure.to_error().to_raw())
+                } else {
+                    Ok(result)
+                }
+            }
+            LegOutcome::Failed(error) => Err(error),
+        };
+        self.end_dispatch();
+        let progress = self.take_progress();
+        if let CallStage::Recorded(recorded) = &self.stage {
+            self.runner
+                .finish(&recorded.loaded, recorded.fence, end, progress)
+                .await;
+        }
+        self.wait_for_settlement().await
+    }
+}
+
+/// The answer of a call whose result raincheck cannot read.
+fn invalid() -> CallAnswer {
+    CallAnswer::Failed(Failure::new(Reason::UpstreamInvalid, SideEffect::Unknown))
+}

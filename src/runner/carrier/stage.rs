@@ -1,0 +1,150 @@
+//! How far a call has come: plain, with nothing stored, or recorded.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+use super::super::call::ClientTerms;
+use super::super::custody::Custody;
+use crate::mcp::input;
+use crate::store::ledger::Loaded;
+use crate::task::id::Fence;
+use crate::task::machine::OwnerEvent;
+use crate::task::policy::{InputWhen, Plan};
+use crate::task::state::{Leg, Task};
+use crate::upstream::{Pin, Question};
+
+/// How far a call has come.
+pub(super) enum CallStage {
+    /// Nothing is stored: the answer may still be plain.
+    Plain(PlainCall),
+    /// The store has a record: parked, where no client heard of a task, or announced.
+    Recorded(Box<RecordedCall>),
+}
+
+/// A call without a record.
+pub(super) struct PlainCall {
+    pub(super) client: ClientTerms,
+    /// The questions of a legacy server that are not answered yet.
+    pub(super) asked: Vec<Question>,
+    /// The store did not take the task at the end of the grace window.
+    pub(super) window_failed: bool,
+}
+
+/// A call with a record.
+pub(super) struct RecordedCall {
+    /// The record as last seen.
+    pub(super) loaded: Loaded,
+    /// The fence of this carrier. Another fence in the record is another owner's.
+    pub(super) fence: Fence,
+    /// The leg that this carrier carries.
+    pub(super) leg: Leg,
+    pub(super) custody: Custody,
+    /// Keeps the client's own session alive, which outlives its client's DELETE.
+    _session: Option<TaskTrackerToken>,
+}
+
+impl CallStage {
+    pub(super) fn recorded(&self) -> Option<&RecordedCall> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Recorded(recorded) => Some(recorded),
+        }
+    }
+
+    pub(super) fn recorded_mut(&mut self) -> Option<&mut RecordedCall> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Recorded(recorded) => Some(recorded),
+        }
+    }
+
+    pub(super) fn is_recorded(&self) -> bool {
+        self.recorded().is_some()
+    }
+}
+
+impl PlainCall {
+    pub(super) fn new(client: ClientTerms) -> Self {
+        Self {
+            client,
+            asked: Vec::new(),
+            window_failed: false,
+        }
+    }
+
+    /// Whether a question belongs in a task.
+    pub(super) fn asks_in_task(&self) -> bool {
+        matches!(
+            self.client.plan,
+            Plan::Auto {
+                input: InputWhen::InTask,
+                ..
+            }
+        )
+    }
+
+    /// The open questions as events for a record. Removes the questions that no record can hold, for
+    /// the caller to refuse them.
+    pub(super) fn record_questions(&mut self) -> (Vec<OwnerEvent>, Vec<Question>) {
+        let (mut events, mut refused) = (Vec::new(), Vec::new());
+        for question in std::mem::take(&mut self.asked) {
+            match asked(&question) {
+                Some(event) => {
+                    events.push(event);
+                    self.asked.push(question);
+                }
+                None => refused.push(question),
+            }
+        }
+        (events, refused)
+    }
+}
+
+/// The question as an event for a record; `None`: no record can hold it.
+pub(super) fn asked(question: &Question) -> Option<OwnerEvent> {
+    let request = input::request_of_legacy(&question.method, question.params.as_deref());
+    Some(OwnerEvent::Asked {
+        origin: (&*question.id).into(),
+        request: request.ok()?,
+    })
+}
+
+impl RecordedCall {
+    pub(super) fn new(loaded: Loaded, custody: Custody, pin: Option<&Pin>) -> Self {
+        let (fence, leg) = (loaded.task.fence, loaded.task.leg);
+        Self {
+            loaded,
+            fence,
+            leg,
+            custody,
+            _session: pin.and_then(Pin::keep),
+        }
+    }
+
+    pub(super) fn task(&self) -> &Task {
+        &self.loaded.task
+    }
+
+    /// The record as this carrier itself changed it.
+    pub(super) fn changed(&mut self, loaded: Loaded) {
+        self.leg = loaded.task.leg;
+        self.loaded = loaded;
+    }
+
+    /// When the record is due, by the clock that replicas share.
+    pub(super) fn due(&self, now_ms: u64) -> Instant {
+        let task = self.task();
+        let due_ms = task.due_ms().unwrap_or(task.deadline_ms);
+        Instant::now() + Duration::from_millis(due_ms.saturating_sub(now_ms))
+    }
+
+    /// Whether another replica carries on, or may carry on, the very leg that this carrier sent.
+    pub(super) fn is_carried_on(&self) -> bool {
+        let task = self.task();
+        let is_resumed = task.fence != self.fence && task.leg == self.leg;
+        let may_be = task.released && task.resume.is_some();
+        matches!(self.leg, Leg::Sent(_)) && (is_resumed || may_be)
+    }
+}

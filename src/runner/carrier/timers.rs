@@ -1,0 +1,186 @@
+//! The timers of a carrier: one table of times. Pure: the caller passes the time in.
+
+use tokio::time::Instant;
+
+/// What a carrier does at a set time. Timers that are due together are served in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Timer {
+    /// Makes a record of the questions so far. Armed by the first question that comes before there is
+    /// a record.
+    Gather,
+    /// Makes the call a task. Armed when the call begins, and again where the store did not take the
+    /// task; disarmed when there is a record.
+    GraceWindow,
+    /// Commits the newest progress. Armed by news of a call that has a record.
+    Progress,
+    /// Commits where another process can carry the call on. Armed when the server's stream becomes
+    /// resumable.
+    ResumePoint,
+    /// Reads the record again. Armed where a change could not be read or an answer not be delivered.
+    Reload,
+    /// Sends the next leg. Armed when a modern server ended a leg without a question.
+    NextLeg,
+    /// Lines up for the server again. Armed where the store did not take that the leg goes out.
+    Requeue,
+    /// Tells pollers how long the queue is. Armed while a call with a record is queued.
+    QueueMessage,
+    /// Allows to leave the call to other replicas again. Armed where the store did not take that.
+    HandOver,
+    /// Gives the call up. Always armed.
+    Deadline,
+}
+
+/// Every timer but [`Timer::Deadline`], in the order in which due timers are served.
+const OPTIONAL: [Timer; 9] = [
+    Timer::Gather,
+    Timer::GraceWindow,
+    Timer::Progress,
+    Timer::ResumePoint,
+    Timer::Reload,
+    Timer::NextLeg,
+    Timer::Requeue,
+    Timer::QueueMessage,
+    Timer::HandOver,
+];
+
+/// When each timer is due.
+pub(super) struct Timers {
+    deadline: Instant,
+    /// By the place of the timer in [`OPTIONAL`].
+    armed: [Option<Instant>; OPTIONAL.len()],
+}
+
+impl Timers {
+    pub(super) fn until(deadline: Instant) -> Self {
+        Self {
+            deadline,
+            armed: [None; OPTIONAL.len()],
+        }
+    }
+
+    pub(super) fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// Arms the timer; of two times the last counts.
+    pub(super) fn arm(&mut self, timer: Timer, at: Instant) {
+        match self.slot(timer) {
+            Some(slot) => *slot = Some(at),
+            None => self.deadline = at,
+        }
+    }
+
+    pub(super) fn disarm(&mut self, timer: Timer) {
+        if let Some(slot) = self.slot(timer) {
+            *slot = None;
+        }
+    }
+
+    /// When the timer is due; `None`: it is not armed.
+    pub(super) fn at(&self, timer: Timer) -> Option<Instant> {
+        let mut known = OPTIONAL.iter().zip(&self.armed);
+        match known.find(|(known, _)| **known == timer) {
+            Some((_, at)) => *at,
+            None => Some(self.deadline),
+        }
+    }
+
+    /// When the next timer is due.
+    pub(super) fn next(&self) -> Instant {
+        let armed = self.armed.iter().flatten().copied();
+        armed.fold(self.deadline, Instant::min)
+    }
+
+    /// The first timer that is due at `now`, which is disarmed; else the deadline.
+    pub(super) fn expire(&mut self, now: Instant) -> Timer {
+        let mut known = OPTIONAL.iter().zip(&mut self.armed);
+        let due = known.find(|(_, at)| at.is_some_and(|at| at <= now));
+        match due {
+            Some((timer, at)) => {
+                *at = None;
+                *timer
+            }
+            None => Timer::Deadline,
+        }
+    }
+
+    /// `None`: the timer is the deadline.
+    fn slot(&mut self, timer: Timer) -> Option<&mut Option<Instant>> {
+        let mut known = OPTIONAL.iter().zip(&mut self.armed);
+        known
+            .find(|(known, _)| **known == timer)
+            .map(|(_, slot)| slot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// The timer that is served after this one: a new timer must say its place.
+    fn after(timer: Timer) -> Option<Timer> {
+        match timer {
+            Timer::Gather => Some(Timer::GraceWindow),
+            Timer::GraceWindow => Some(Timer::Progress),
+            Timer::Progress => Some(Timer::ResumePoint),
+            Timer::ResumePoint => Some(Timer::Reload),
+            Timer::Reload => Some(Timer::NextLeg),
+            Timer::NextLeg => Some(Timer::Requeue),
+            Timer::Requeue => Some(Timer::QueueMessage),
+            Timer::QueueMessage => Some(Timer::HandOver),
+            Timer::HandOver => Some(Timer::Deadline),
+            Timer::Deadline => None,
+        }
+    }
+
+    #[test]
+    fn timers_that_are_due_together_are_served_in_their_order_and_once() {
+        let now = Instant::now();
+        let mut timers = Timers::until(now);
+        for timer in OPTIONAL.into_iter().rev() {
+            timers.arm(timer, now);
+        }
+        let mut expected = Some(Timer::Gather);
+        while let Some(timer) = expected {
+            assert_eq!(timers.expire(now), timer);
+            expected = after(timer);
+        }
+        assert_eq!(timers.expire(now), Timer::Deadline, "it stays armed");
+    }
+
+    #[test]
+    fn the_earliest_time_is_the_next_and_only_what_is_due_expires() {
+        let now = Instant::now();
+        let at = |seconds| now + Duration::from_secs(seconds);
+        let mut timers = Timers::until(at(100));
+        assert_eq!(timers.next(), at(100));
+        timers.arm(Timer::Gather, at(7));
+        timers.arm(Timer::Reload, at(5));
+        timers.arm(Timer::HandOver, at(3));
+        assert_eq!(timers.next(), at(3));
+        assert_eq!(timers.expire(at(4)), Timer::HandOver);
+        assert_eq!((timers.next(), timers.at(Timer::HandOver)), (at(5), None));
+        assert_eq!(timers.expire(at(6)), Timer::Reload);
+        timers.arm(Timer::Gather, at(9));
+        assert_eq!(
+            timers.at(Timer::Gather),
+            Some(at(9)),
+            "the last time counts"
+        );
+        timers.disarm(Timer::Gather);
+        assert_eq!((timers.next(), timers.at(Timer::Gather)), (at(100), None));
+    }
+
+    #[test]
+    fn the_deadline_moves_and_is_never_disarmed() {
+        let now = Instant::now();
+        let mut timers = Timers::until(now);
+        timers.disarm(Timer::Deadline);
+        assert_eq!(timers.at(Timer::Deadline), Some(now));
+        let later = now + Duration::from_secs(1);
+        timers.arm(Timer::Deadline, later);
+        assert_eq!((timers.deadline(), timers.next()), (later, later));
+    }
+}

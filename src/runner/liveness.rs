@@ -1,0 +1,22 @@
+//! Which replicas live, by the last heartbeat.
+
+use crate::store::Dead;
+use crate::task::id::Incarnation;
+
+/// Which replicas live and which were found dead, by the last heartbeat.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Liveness {
+    pub(super) now_ms: u64,
+    /// Empty while the contact with the store is too young to tell.
+    pub(super) dead: Vec<Dead>,
+    /// Those whose lease runs; `None` while the contact with the store is too young to tell.
+    pub(super) living: Option<Vec<Incarnation>>,
+}
+
+impl Liveness {
+    pub(super) fn lost(&self, incarnation: &Incarnation) -> bool {
+        self.dead
+            .iter()
+            .any(|dead| dead.incarnation == *incarnation)
+    }
+}

@@ -1,0 +1,76 @@
+//! Whether clients still wait for a call that outlives its client for a while, on whichever replica.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::state::Runner;
+use crate::store::kv::{Kind, Name};
+use crate::store::ledger::Loaded;
+use crate::task::id::TaskId;
+use crate::task::machine::{CancelReason, TaskEvent};
+use crate::task::state::{OnDisconnect, Task};
+
+/// Notes expire by the store's clock, which differs a little from this process's.
+const SLACK: Duration = Duration::from_millis(250);
+
+impl Runner {
+    /// Writes down that a client waits for this call, for the replica that the last client left.
+    /// Returns the pause until it must be written again; `None`: no replica looks for it.
+    pub(super) async fn mark_present(&self, task: &Task) -> Option<Duration> {
+        let window = window(task)?;
+        let key = presence_key(task.id);
+        // If the note is not written, the call may end before its client comes back.
+        let _ = self.kv.put(key, "1".into(), window).await;
+        presence_pause(task)
+    }
+
+    /// Cancels a call whose client went away, unless a client waits for it when `window` is over, here
+    /// or on another replica.
+    pub(super) fn cancel_if_abandoned(self: &Arc<Self>, id: TaskId, window: Duration) {
+        let Ok(place) = Arc::clone(&self.lingering).try_acquire_owned() else {
+            return;
+        };
+        let runner = Arc::clone(self);
+        self.services.spawn(async move {
+            let cancelling = async {
+                tokio::time::sleep(window + SLACK).await;
+                // A client that waits now starts this wait anew when it goes.
+                if let Ok(None) = runner.kv.find(presence_key(id)).await
+                    && let Ok(Some(loaded)) = runner.ledger.load(id).await
+                    && !loaded.task.announced
+                {
+                    runner.cancel_for_disconnect(&loaded).await;
+                }
+            };
+            runner.draining.run_until_cancelled(cancelling).await;
+            drop(place);
+        });
+    }
+
+    pub(super) async fn cancel_for_disconnect(&self, loaded: &Loaded) {
+        let event = TaskEvent::Cancel {
+            reason: Some(CancelReason::Disconnect),
+        };
+        // If the store is away, the call ends at its deadline.
+        let _ = self.ledger.apply(loaded, event).await;
+    }
+}
+
+/// The name of the note by which the clients of a call say that they wait.
+fn presence_key(id: TaskId) -> Name {
+    Name::of(Kind::Claim, &["attended", &id.to_string()])
+}
+
+/// The pause between two notes, so short that no window passes without one; `None`: no replica looks
+/// for a note.
+pub(super) fn presence_pause(task: &Task) -> Option<Duration> {
+    Some(window(task)? / 3 + Duration::from_millis(1))
+}
+
+/// How long the call runs on without a client that waits, if it does so for a set time.
+fn window(task: &Task) -> Option<Duration> {
+    match task.on_disconnect {
+        OnDisconnect::KeepFor(window_ms) => Some(Duration::from_millis(window_ms)),
+        OnDisconnect::Cancel | OnDisconnect::Keep => None,
+    }
+}

@@ -1,0 +1,165 @@
+//! The retry of a call that was parked with a question before any client heard of a task. It brings the
+//! answers, to any replica.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+
+use super::answer::AnswerError;
+use super::responder::{CallAnswer, Subscriber};
+use super::state::Runner;
+use super::terms::FollowTerms;
+use crate::mcp::error::RpcError;
+use crate::mcp::input;
+use crate::store::ledger::{Loaded, NotApplied};
+use crate::task::id::{Caller, TaskId};
+use crate::task::machine::{TaskEvent, repeats};
+use crate::task::state::{Digest, Leg};
+use crate::task::ticket::Ticket;
+use crate::task::view;
+use crate::upstream::Forwarded;
+
+pub use super::request_state::read_state;
+
+/// A retry with a request state that raincheck gave out.
+#[derive(Debug)]
+pub struct ClientRetry {
+    pub id: TaskId,
+    pub caller: Caller,
+    pub digest: Digest,
+    pub answers: BTreeMap<Box<str>, Box<RawValue>>,
+    /// For the next leg of a modern server's call.
+    pub from: Forwarded,
+    pub heard_by: NotifyBy,
+}
+
+/// How the client of a retry hears of the end of its call.
+#[derive(Debug)]
+pub enum NotifyBy {
+    /// By a task: the call is one from here on.
+    Task,
+    /// On this connection.
+    Waiting,
+    /// On this connection for a while, and then by a ticket.
+    Ticket(Duration, Ticket),
+}
+
+/// What a retry leads to.
+#[derive(Debug)]
+pub enum RetryOutcome {
+    Answer(CallAnswer),
+    /// The client waits on this connection for the end of the call. If it goes away before that, the call is
+    /// cancelled (streamable-http, Cancellation), unless the call outlives its clients.
+    Follow(Subscriber),
+    /// This caller has no such call.
+    Unknown,
+    Refused(RpcError),
+    StoreUnavailable,
+    /// Another replica, or this one later, can take the answers.
+    Busy,
+}
+
+impl Runner {
+    /// Commits the answers of a retry. The same answers again are the same retry.
+    pub async fn rejoin(self: &Arc<Self>, comeback: ClientRetry) -> RetryOutcome {
+        // The watch begins before the record is read: no change is missed.
+        let watch = self.watches.watch(vec![comeback.id]);
+        let loaded = match self.ledger.load(comeback.id).await {
+            Ok(Some(loaded)) => loaded,
+            Ok(None) => return RetryOutcome::Unknown,
+            Err(_) => return RetryOutcome::StoreUnavailable,
+        };
+        let task = &loaded.task;
+        if !task.belongs_to(&comeback.caller) || task.digest != Some(comeback.digest) {
+            return RetryOutcome::Unknown;
+        }
+        if !repeats(task, &comeback.answers) {
+            return RetryOutcome::Refused(unknown_state());
+        }
+        let misshapen = task.open_questions().any(|(question, request)| {
+            let answer = comeback.answers.get(&question.key);
+            answer.is_some_and(|answer| !input::answers(request, answer))
+        });
+        if misshapen {
+            return RetryOutcome::Refused(RpcError::invalid_params(
+                "Invalid params: an input response does not have the shape that was asked for",
+            ));
+        }
+        let ClientRetry {
+            answers,
+            from,
+            heard_by,
+            ..
+        } = comeback;
+        let taken = async {
+            // The announcement comes before the answers: with them the call may end at once, and no client
+            // finds a task that ended unannounced.
+            let loaded = match heard_by {
+                NotifyBy::Task => self.advance(loaded, TaskEvent::Announced).await?,
+                NotifyBy::Waiting | NotifyBy::Ticket(..) => loaded,
+            };
+            self.take(loaded, answers, from).await
+        };
+        let loaded = match taken.await {
+            Ok(loaded) => loaded,
+            Err(refused) => return refused,
+        };
+        let terms = match heard_by {
+            NotifyBy::Task if loaded.task.announced => return self.told(&loaded),
+            // The call had ended before this retry came.
+            NotifyBy::Task | NotifyBy::Waiting => FollowTerms::held(),
+            NotifyBy::Ticket(patience, ticket) => FollowTerms::by_ticket(patience, ticket),
+        };
+        RetryOutcome::Follow(self.follow(loaded, watch, terms))
+    }
+
+    fn told(&self, loaded: &Loaded) -> RetryOutcome {
+        let json = view::create_result(&loaded.task, self.ledger.now_ms());
+        RawValue::from_string(json).map_or(RetryOutcome::StoreUnavailable, |result| {
+            RetryOutcome::Answer(CallAnswer::Result(result))
+        })
+    }
+
+    async fn take(
+        self: &Arc<Self>,
+        loaded: Loaded,
+        answers: BTreeMap<Box<str>, Box<RawValue>>,
+        from: Forwarded,
+    ) -> Result<Loaded, RetryOutcome> {
+        if !matches!(loaded.task.leg, Leg::Parked(_)) {
+            let answered = TaskEvent::Answered {
+                answers,
+                by: self.incarnation.clone(),
+                // The call is open while it asks.
+                waits: false,
+            };
+            return self.advance(loaded, answered).await;
+        }
+        let id = loaded.task.id;
+        match self.answer(loaded, answers, from).await {
+            Ok(()) => {}
+            Err(AnswerError::Busy) => return Err(RetryOutcome::Busy),
+            Err(AnswerError::Gone) => return Err(RetryOutcome::Unknown),
+            Err(AnswerError::Store(_)) => return Err(RetryOutcome::StoreUnavailable),
+        }
+        match self.ledger.load(id).await {
+            Ok(loaded) => loaded.ok_or(RetryOutcome::Unknown),
+            Err(_) => Err(RetryOutcome::StoreUnavailable),
+        }
+    }
+
+    async fn advance(&self, loaded: Loaded, event: TaskEvent) -> Result<Loaded, RetryOutcome> {
+        match self.ledger.apply(&loaded, event).await {
+            Ok((loaded, _)) => Ok(loaded),
+            Err(NotApplied::Rejected(_, stands)) => Ok(*stands),
+            Err(NotApplied::Gone) => Err(RetryOutcome::Unknown),
+            Err(NotApplied::Store(_)) => Err(RetryOutcome::StoreUnavailable),
+        }
+    }
+}
+
+pub fn unknown_state() -> RpcError {
+    RpcError::invalid_params("Invalid params: the request state is unknown or does not fit")
+}

@@ -22,7 +22,7 @@ use super::outbound::stream::{self, ResponseEvent, ResponseSource};
 use super::proxy::Shared;
 use crate::mcp::input;
 use crate::mcp::version::Era;
-use crate::runner::responder::{CallAnswer, DeliveryGuard, Reply, Subscriber};
+use crate::runner::responder::{CallAnswer, CallSubscriber, DeliveryGuard, Reply};
 use crate::runner::retry::{ClientRetry, NotifyBy, RetryOutcome, read_state, unknown_state};
 use crate::runner::{Announce, CallSpec, NotAdmitted};
 use crate::task::policy::Rule;
@@ -57,7 +57,7 @@ pub(super) async fn carry(front: &Shared, asked: &Asked<'_>) -> Response<Body> {
 }
 
 /// Begins the request. The caller answers it.
-pub(super) fn begin(front: &Shared, asked: &Asked<'_>) -> Result<Subscriber, NotAdmitted> {
+pub(super) fn begin(front: &Shared, asked: &Asked<'_>) -> Result<CallSubscriber, NotAdmitted> {
     front.runner.call(call(asked))
 }
 
@@ -188,7 +188,7 @@ type ToRpc = fn(&str, CallAnswer) -> Rpc;
 /// Responds with the answer of a call, however long it takes.
 async fn respond(
     (id, to_rpc): (Box<RawValue>, ToRpc),
-    client: Subscriber,
+    client: CallSubscriber,
     heartbeat: Option<Keepalive>,
     by: &Requester,
 ) -> Response<Body> {
@@ -201,7 +201,7 @@ async fn respond(
 struct CallEvents {
     id: Box<RawValue>,
     to_rpc: ToRpc,
-    client: Subscriber,
+    client: CallSubscriber,
 }
 
 impl ResponseSource for CallEvents {

@@ -7,14 +7,14 @@ use super::proxy::Shared;
 use crate::mcp::error::{RpcError, SideEffect};
 use crate::runner::CallSpec;
 use crate::runner::claim::{CallClaim, NotClaimed};
-use crate::runner::responder::Subscriber;
+use crate::runner::responder::CallSubscriber;
 
 /// Begins a call, or joins the one that it is.
 pub(super) async fn begin(
     front: &Shared,
     claim: Option<CallClaim>,
     call: CallSpec,
-) -> Result<Subscriber, NotClaimed> {
+) -> Result<CallSubscriber, NotClaimed> {
     match claim {
         Some(claim) => front.runner.call_once(claim, call).await,
         None => Ok(front.runner.call(call)?),

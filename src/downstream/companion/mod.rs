@@ -14,7 +14,7 @@ use super::proxy::Shared;
 use crate::mcp::request::Request;
 use crate::mcp::tools::Tools;
 use crate::mcp::version::Era;
-use crate::runner::responder::{CallAnswer, Reply, Subscriber};
+use crate::runner::responder::{CallAnswer, CallSubscriber, Reply};
 use crate::task::policy::{InputWhen, Plan, with_companion};
 use crate::task::ticket::CompanionTool;
 
@@ -76,7 +76,7 @@ pub(super) async fn list(front: &Shared, asked: &Asked<'_>) -> Response<Body> {
 pub(super) async fn listed(
     front: &Shared,
     asked: &Asked<'_>,
-) -> Result<(CallAnswer, Subscriber), Response<Body>> {
+) -> Result<(CallAnswer, CallSubscriber), Response<Body>> {
     let id = asked.modern.request.id.get();
     let mut client = call::begin(front, asked)
         .map_err(|refused| Rpc::not_begun(id, refused.reason()).into_response())?;
@@ -87,7 +87,7 @@ pub(super) async fn listed(
 }
 
 /// The answer alone.
-async fn answer_of(client: &mut Subscriber) -> Option<CallAnswer> {
+async fn answer_of(client: &mut CallSubscriber) -> Option<CallAnswer> {
     loop {
         match client.next().await? {
             Reply::Relay(_) => {}

@@ -32,7 +32,7 @@ use crate::mcp::request::Request;
 use crate::mcp::version::Era;
 use crate::runner::CallSpec;
 use crate::runner::claim::{CallClaim, NotClaimed};
-use crate::runner::responder::{CallAnswer, Reply, Subscriber};
+use crate::runner::responder::{CallAnswer, CallSubscriber, Reply};
 use crate::task::policy::Rule;
 use crate::upstream::{Outgoing, Pin};
 
@@ -283,7 +283,7 @@ impl Saying {
 }
 
 /// Takes what is said to the client.
-async fn follow(mut client: Subscriber, carrying: Carrying, saying: Saying) {
+async fn follow(mut client: CallSubscriber, carrying: Carrying, saying: Saying) {
     let mut is_slow = false;
     loop {
         let reply = tokio::select! {

@@ -1,0 +1,32 @@
+//! What the server says about one request on a line.
+
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+
+use crate::mcp::error::Failure;
+use crate::upstream::port::{Question, UpstreamError};
+
+/// What the server says about one request.
+#[derive(Debug)]
+pub(in crate::upstream) enum LineEvent {
+    Progress(Box<RawValue>),
+    Log(Box<RawValue>),
+    Question(Question),
+    /// Any other notification that names the request.
+    Notice(Arc<Notice>),
+    Result(Box<RawValue>),
+    Error(Box<RawValue>),
+    /// Its message was not taken; the server's own words.
+    Refused(UpstreamError),
+    /// It had no effect, and may be sent over another line.
+    Unsent(Failure),
+    Failed(Failure),
+}
+
+/// A notification.
+#[derive(Debug)]
+pub(in crate::upstream) struct Notice {
+    pub(in crate::upstream) method: Box<str>,
+    pub(in crate::upstream) params: Option<Box<RawValue>>,
+}

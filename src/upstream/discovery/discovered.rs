@@ -1,0 +1,61 @@
+//! What the server says of itself, and why it could not be asked.
+
+use serde_json::value::RawValue;
+
+use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::mcp::json::Object;
+use crate::upstream::no_session::NoSession;
+use crate::upstream::port::UpstreamError;
+
+/// What the server says of itself, in its own words.
+#[derive(Debug, Clone)]
+pub struct Discovered {
+    pub capabilities: Box<RawValue>,
+    pub server_info: Option<Box<RawValue>>,
+    pub instructions: Option<Box<RawValue>>,
+    /// A modern server's list.
+    pub supported_versions: Option<Box<RawValue>>,
+}
+
+impl Discovered {
+    /// From the result of an `initialize`.
+    pub(in crate::upstream) fn of_initialize(result: &Object<'_>) -> Option<Self> {
+        let member = |key| result.get(key).map(ToOwned::to_owned);
+        Some(Self {
+            capabilities: member("capabilities")?,
+            server_info: member("serverInfo"),
+            instructions: member("instructions"),
+            supported_versions: None,
+        })
+    }
+}
+
+/// Why the server could not be asked about itself.
+#[derive(Debug, Clone)]
+pub enum DiscoverError {
+    Failed(Failure),
+    /// An answer with status 401 or 403: the client's business.
+    Unauthorized(UpstreamError),
+    /// Any other JSON-RPC error of the server.
+    Refused(UpstreamError),
+}
+
+impl From<NoSession> for DiscoverError {
+    fn from(why: NoSession) -> Self {
+        match why {
+            NoSession::Failed(failure) => Self::Failed(failure),
+            NoSession::Error(error) => refused(error),
+            NoSession::Later(_) => {
+                Self::Failed(Failure::new(Reason::UpstreamHttp, SideEffect::None))
+            }
+        }
+    }
+}
+
+/// What an error answer means to a caller that asked about the server itself.
+pub(in crate::upstream) fn refused(error: UpstreamError) -> DiscoverError {
+    if matches!(error.status, 401 | 403) {
+        return DiscoverError::Unauthorized(error);
+    }
+    DiscoverError::Refused(error)
+}

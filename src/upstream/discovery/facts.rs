@@ -1,0 +1,392 @@
+//! What the server turned out to be: asked once, and anew where it refuses what it should understand.
+//! Servers are upgraded, and taken back, behind the same address.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use hyper::StatusCode;
+use hyper::header::HeaderValue;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
+use tokio_util::task::TaskTracker;
+
+use crate::lock::Mutex;
+use crate::mcp::error::{Failure, Reason, code};
+use crate::mcp::result;
+use crate::mcp::version::Era;
+use crate::upstream::discovery::discovered::{DiscoverError, Discovered};
+use crate::upstream::discovery::facts_file::{FactsFile, KeptFacts};
+use crate::upstream::discovery::legacy_sessions;
+use crate::upstream::discovery::legacy_sessions::LegacySessions;
+use crate::upstream::discovery::probe;
+use crate::upstream::discovery::probe::Found;
+use crate::upstream::discovery::remembered::{NOBODY, Remembered};
+use crate::upstream::discovery::single_flight::{Flight, SingleFlight};
+use crate::upstream::failures::UNREACHABLE;
+use crate::upstream::http::origin::FIRST_WORDS;
+use crate::upstream::port::{Event, Exchange};
+use crate::upstream::server::{Server, ServerTransport};
+use crate::upstream::settings::Settings;
+
+/// Between doubts: clients make mistakes that look like a server's other era.
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// How long a refusal waits for the server's word on its era, so that a client that tries again is understood.
+/// The asking goes on.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+#[derive(Debug)]
+pub(in crate::upstream) struct ServerFacts {
+    pub(in crate::upstream) server: Server,
+    pub(in crate::upstream) services: TaskTracker,
+    /// The user knows better.
+    is_configured: bool,
+    era: Mutex<Option<Era>>,
+    asking: SingleFlight,
+    /// What the last asking for the era failed of, if that was for everybody.
+    failed: Mutex<Option<Failure>>,
+    remembered: Mutex<Remembered>,
+    /// Whose words are kept for the next run: all callers without credentials.
+    everybody: [u8; 16],
+    memory: Option<Arc<FactsFile>>,
+    /// The era is what it was when raincheck ran before, and nothing was answered since.
+    is_hearsay: AtomicBool,
+    /// Whether a modern server takes legacy sessions, too.
+    pub(in crate::upstream) sessions: LegacySessions,
+    doubting: SingleFlight,
+    doubted: Mutex<Option<Instant>>,
+    /// Over lines, how many had been begun when the server was last asked.
+    starts_asked: AtomicUsize,
+}
+
+impl ServerFacts {
+    pub(in crate::upstream) fn new(
+        server: Server,
+        services: TaskTracker,
+        configured: Option<Era>,
+        settings: &Settings,
+    ) -> Arc<Self> {
+        let everybody = if server.takes_credentials() {
+            settings.anonymous
+        } else {
+            NOBODY
+        };
+        let (memory, kept) = settings.known_file.clone().map(FactsFile::open).unzip();
+        let kept: KeptFacts = kept.unwrap_or_default();
+        let mut remembered = Remembered::default();
+        if let Some(words) = &kept.words {
+            remembered.note(everybody, words);
+        }
+        // A modern program is asked all the same, at no cost, as is a server elsewhere, with whose era it
+        // is found out how to speak to it. A legacy one may end at the question.
+        let is_to_know = configured.is_none() && matches!(server, Server::Program(_));
+        let hearsay = kept.era.filter(|era| is_to_know && *era == Era::Legacy);
+        Arc::new(Self {
+            server,
+            services,
+            is_configured: configured.is_some(),
+            era: Mutex::new(configured.or(hearsay)),
+            asking: SingleFlight::default(),
+            failed: Mutex::default(),
+            remembered: Mutex::new(remembered),
+            everybody,
+            memory: memory.map(Arc::new),
+            is_hearsay: AtomicBool::new(hearsay.is_some()),
+            sessions: LegacySessions::default(),
+            doubting: SingleFlight::default(),
+            doubted: Mutex::default(),
+            // The first is of the program that was asked a moment before.
+            starts_asked: AtomicUsize::new(usize::from(hearsay.is_none())),
+        })
+    }
+
+    pub(in crate::upstream) fn era(&self) -> Option<Era> {
+        *self.era.lock()
+    }
+
+    /// What the server last said of itself to that caller.
+    pub(in crate::upstream) fn discovered(&self, whose: [u8; 16]) -> Option<Arc<Discovered>> {
+        self.remembered.lock().of(&whose)
+    }
+
+    /// What was asked of a server of that era, which it may not be any more.
+    pub(in crate::upstream) fn note_discovered(
+        &self,
+        asked: Era,
+        whose: [u8; 16],
+        discovered: &Arc<Discovered>,
+    ) {
+        if self.era().is_some() {
+            self.note_said(asked, whose, discovered);
+        }
+    }
+
+    /// What a server said whose era may not be known yet: it may speak another one, too.
+    pub(in crate::upstream) fn note_said(
+        &self,
+        asked: Era,
+        whose: [u8; 16],
+        discovered: &Arc<Discovered>,
+    ) {
+        let era = self.era();
+        if era.is_some_and(|era| era != asked) {
+            return;
+        }
+        self.is_hearsay.store(false, Ordering::Relaxed);
+        self.remembered.lock().note(whose, discovered);
+        if whose == self.everybody {
+            self.keep();
+        }
+    }
+
+    pub(in crate::upstream) fn is_hearsay(&self) -> bool {
+        self.is_hearsay.load(Ordering::Relaxed)
+    }
+
+    /// For the next run. Not waited for.
+    fn keep(&self) {
+        let Some(memory) = self.memory.clone() else {
+            return;
+        };
+        let kept = KeptFacts {
+            era: self.era().filter(|_| !self.is_configured),
+            words: self.discovered(self.everybody),
+        };
+        self.services.spawn_blocking(move || memory.keep(&kept));
+    }
+
+    /// The era, asked by one of all who want to know and remembered. Dropped before it resolves, the
+    /// asking goes on.
+    pub(in crate::upstream) async fn find_era(
+        self: &Arc<Self>,
+        credentials: Option<&HeaderValue>,
+    ) -> Result<Era, DiscoverError> {
+        loop {
+            if let Some(era) = self.era() {
+                return Ok(era);
+            }
+            let Some(turn) = self.asking.take().await else {
+                match *self.failed.lock() {
+                    Some(failure) if self.era().is_none() => {
+                        return Err(DiscoverError::Failed(failure));
+                    }
+                    _ => continue,
+                }
+            };
+            let (known, credentials) = (Arc::clone(self), credentials.cloned());
+            let asking = self.services.spawn(async move {
+                let found = known.ask_for_era(credentials.as_ref()).await;
+                drop(turn);
+                found
+            });
+            return asking
+                .await
+                .unwrap_or(Err(DiscoverError::Failed(UNREACHABLE)));
+        }
+    }
+
+    async fn ask_for_era(&self, credentials: Option<&HeaderValue>) -> Result<Era, DiscoverError> {
+        // The caller before may have had other credentials.
+        if let Some(era) = self.era() {
+            return Ok(era);
+        }
+        let found = match &self.server {
+            Server::Http(web) => Box::pin(web.find_era(credentials))
+                .await
+                .map_err(Into::into),
+            Server::Program(lines) => lines.probe().await.map_err(DiscoverError::from),
+        };
+        *self.failed.lock() = match &found {
+            // A gateway may say that of the credentials, too.
+            Err(DiscoverError::Failed(failure)) if failure.reason != Reason::UpstreamHttp => {
+                Some(*failure)
+            }
+            Ok(_) | Err(_) => None,
+        };
+        if let Ok(era) = found {
+            *self.era.lock() = Some(era);
+            tracing::info!(?era, "the upstream's era is known");
+            self.keep();
+        }
+        found
+    }
+
+    /// The server refused something as one of another era would. It is asked, unless it was a moment
+    /// ago, and what runs there goes on. Dropped before it resolves, the asking goes on.
+    pub(in crate::upstream) async fn doubt(self: &Arc<Self>, credentials: Option<HeaderValue>) {
+        let Some(era) = self.era().filter(|_| !self.is_configured) else {
+            return;
+        };
+        let asking = async {
+            if let Some(turn) = self.doubting.take().await
+                && self.may_ask()
+            {
+                let _ = self.ask_in_doubt(turn, era, credentials).await;
+            }
+        };
+        let _ = timeout(PATIENCE, asking).await;
+    }
+
+    /// Not to be waited for.
+    pub(in crate::upstream) fn doubt_beside(self: &Arc<Self>, credentials: Option<HeaderValue>) {
+        let era = self.era().filter(|_| !self.is_configured);
+        if let Some(era) = era
+            && self.may_ask()
+            && let Some(turn) = self.doubting.try_take()
+        {
+            drop(self.ask_in_doubt(turn, era, credentials));
+        }
+    }
+
+    fn ask_in_doubt(
+        self: &Arc<Self>,
+        turn: Flight,
+        era: Era,
+        credentials: Option<HeaderValue>,
+    ) -> JoinHandle<()> {
+        let known = Arc::clone(self);
+        self.services.spawn(async move {
+            if let Some(lines) = known.server.lines() {
+                known.starts_asked.store(lines.starts(), Ordering::Relaxed);
+            }
+            let asking = Box::pin(known.ask_anew(era, credentials.as_ref()));
+            let found = asking.await;
+            *known.doubted.lock() = Some(Instant::now());
+            known.is_hearsay.store(false, Ordering::Relaxed);
+            if let Some(found) = found {
+                known.correct(era, found);
+            }
+            drop(turn);
+        })
+    }
+
+    fn may_ask(&self) -> bool {
+        let doubted = *self.doubted.lock();
+        doubted.is_none_or(|at| Instant::now().saturating_duration_since(at) >= PAUSE)
+    }
+
+    /// The era that the server itself says it speaks. `None`: what it says is no proof of another one
+    /// than what is known, as the 404 of a gateway is none.
+    async fn ask_anew(&self, known: Era, credentials: Option<&HeaderValue>) -> Option<Era> {
+        let web = match self.server.way() {
+            ServerTransport::Posts(web) => web,
+            ServerTransport::Lines(lines) => {
+                let found = lines.probe_anew().await.ok()?;
+                if (known, found) != (Era::Modern, Era::Legacy) {
+                    return Some(found);
+                }
+                let said = lines.takes_sessions().await;
+                return said?.is_taken().then_some(Era::Legacy);
+            }
+        };
+        let asking = async {
+            match probe::probe(&web.origin, credentials).await {
+                Ok(Found::Era(Era::Modern)) => Some(Era::Modern),
+                Ok(Found::Trouble) => None,
+                Ok(_) if known == Era::Modern => {
+                    let said = legacy_sessions::ask_in_time(&web.origin, credentials).await;
+                    said?.is_taken().then_some(Era::Legacy)
+                }
+                Ok(_) | Err(_) => None,
+            }
+        };
+        // A refused request waits for this answer.
+        timeout(FIRST_WORDS, asking).await.ok()?
+    }
+
+    fn correct(&self, before: Era, found: Era) {
+        if self.era() != Some(before) || found == before {
+            return;
+        }
+        *self.era.lock() = Some(found);
+        *self.remembered.lock() = Remembered::default();
+        self.sessions.forget();
+        match self.server.way() {
+            ServerTransport::Posts(web) => web.origin.tools.clear(),
+            ServerTransport::Lines(lines) => {
+                lines.end_early();
+                lines.tools().clear();
+            }
+        }
+        tracing::warn!(era = ?found, "the upstream is of another era now");
+        self.keep();
+    }
+
+    /// Whether a refusal of a method may be another server's. A program stays the same until it is
+    /// started anew, and to ask it costs a process.
+    fn may_be_another(&self) -> bool {
+        let asked = self.starts_asked.load(Ordering::Relaxed);
+        let lines = self.server.lines();
+        lines.is_none_or(|lines| lines.starts() > asked)
+    }
+
+    /// Asks for the era again where the exchange is refused as by a server of another era.
+    pub(in crate::upstream) fn watched(
+        self: &Arc<Self>,
+        exchange: Exchange,
+        asked: (Era, &str),
+        credentials: Option<&HeaderValue>,
+    ) -> Exchange {
+        if self.is_configured {
+            return exchange;
+        }
+        let (era, method) = asked;
+        let is_of_tools = method.starts_with("tools/");
+        let (known, credentials) = (Arc::clone(self), credentials.cloned());
+        let events = exchange.events.then(move |event| {
+            let is_hearsay = known.is_hearsay();
+            if matches!(event, Event::Result(_)) && is_hearsay {
+                known.is_hearsay.store(false, Ordering::Relaxed);
+            }
+            let is_doubtful = known.era() == Some(era)
+                && (is_hearsay && matches!(event, Event::Error(_) | Event::Failed(_))
+                    || is_doubtful(&event, || is_of_tools && known.may_be_another()));
+            let doubted = is_doubtful.then(|| (Arc::clone(&known), credentials.clone()));
+            async move {
+                if let Some((known, credentials)) = doubted {
+                    Box::pin(known.doubt(credentials)).await;
+                }
+                event
+            }
+        });
+        Exchange {
+            events: events.boxed(),
+            control: exchange.control,
+        }
+    }
+}
+
+/// Whether a server of the other era might say so. Every server refuses methods that it has not; of
+/// tools every server has some, or no client would call one.
+fn is_doubtful(event: &Event, is_method_known: impl FnOnce() -> bool) -> bool {
+    match event {
+        Event::Error(error) => match result::error_code(&error.error) {
+            Some(code::METHOD_NOT_FOUND) => is_method_known(),
+            Some(code::INVALID_REQUEST | code::HEADER_MISMATCH | code::UNSUPPORTED_VERSION) => true,
+            _ => StatusCode::from_u16(error.status).is_ok_and(is_refusal),
+        },
+        // Some say it with a status after which a call may have run: 422.
+        Event::Failed(failure) => failure.reason == Reason::UpstreamHttp,
+        Event::Sent
+        | Event::Progress(_)
+        | Event::Log(_)
+        | Event::Question(_)
+        | Event::Resumable
+        | Event::Later(_)
+        | Event::Result(_) => false,
+    }
+}
+
+/// How a server says over HTTP that it does not understand.
+pub(in crate::upstream) fn is_refusal(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::BAD_REQUEST
+            | StatusCode::NOT_FOUND
+            | StatusCode::METHOD_NOT_ALLOWED
+            | StatusCode::NOT_ACCEPTABLE
+            | StatusCode::UNPROCESSABLE_ENTITY
+    )
+}

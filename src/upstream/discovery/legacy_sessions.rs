@@ -1,0 +1,229 @@
+//! What a modern server's answer to an `initialize` of raincheck's own says of sessions of legacy clients, and
+//! how long that is believed. The answer to a client's own `initialize` may be about that client only.
+
+use std::time::Duration;
+
+use hyper::StatusCode;
+use hyper::header::HeaderValue;
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use crate::lock::Mutex;
+use crate::mcp::error::code;
+use crate::mcp::headers::SESSION_ID;
+use crate::mcp::result;
+use crate::upstream::discovery::single_flight::SingleFlight;
+use crate::upstream::http::RequestBody;
+use crate::upstream::http::origin::{FIRST_WORDS, Origin};
+use crate::upstream::initialize;
+use crate::upstream::initialize::NotInitialized;
+
+/// A server that answered in words of MCP is asked again after this: it may be another one by then.
+const REMEMBERED: Duration = Duration::from_mins(10);
+
+/// A refusal without such words may be a gateway's, and who says nothing new may do so soon.
+const BELIEVED: Duration = Duration::from_secs(30);
+
+/// What a server last said of sessions, and how long that is believed.
+#[derive(Debug, Default)]
+pub(in crate::upstream) struct LegacySessions {
+    belief: Mutex<Option<Belief>>,
+    pub(in crate::upstream) asking: SingleFlight,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(in crate::upstream) struct Belief {
+    pub(in crate::upstream) said: SessionsAnswer,
+    pub(in crate::upstream) until: Instant,
+}
+
+/// What the answer to an `initialize` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::upstream) enum SessionsAnswer {
+    Taken,
+    /// No method of that name, or no such protocol: the server takes no sessions at all.
+    Unknown,
+    /// A refusal that may be about this client only.
+    Refused,
+    /// A refusal that may be a gateway's, too.
+    Unclear,
+}
+
+impl SessionsAnswer {
+    pub(in crate::upstream) fn is_taken(self) -> bool {
+        self == Self::Taken
+    }
+
+    fn believed(self) -> Duration {
+        match self {
+            Self::Taken | Self::Unknown | Self::Refused => REMEMBERED,
+            Self::Unclear => BELIEVED,
+        }
+    }
+
+    /// A server that took sessions takes none any more only if it says that it cannot.
+    fn is_news_after(self, before: Self) -> bool {
+        match self {
+            Self::Taken | Self::Unknown => true,
+            Self::Refused | Self::Unclear => !before.is_taken(),
+        }
+    }
+
+    /// Read as the word of the server itself: no gateway stands before a program.
+    pub(in crate::upstream) fn of_a_program(self) -> Self {
+        match self {
+            Self::Unclear | Self::Refused => Self::Refused,
+            Self::Taken => Self::Taken,
+            Self::Unknown => Self::Unknown,
+        }
+    }
+}
+
+impl LegacySessions {
+    pub(in crate::upstream) fn forget(&self) {
+        *self.belief.lock() = None;
+    }
+
+    pub(in crate::upstream) fn belief(&self) -> Option<Belief> {
+        *self.belief.lock()
+    }
+
+    /// `None`: nothing was said. What was said before is believed on where that is no news.
+    pub(in crate::upstream) fn note(&self, said: Option<SessionsAnswer>) {
+        let now = Instant::now();
+        let mut belief = self.belief.lock();
+        let before = belief.map(|before| before.said);
+        let news = said.filter(|said| before.is_none_or(|before| said.is_news_after(before)));
+        match (news, belief.as_mut()) {
+            (Some(said), _) => {
+                let until = now + said.believed();
+                *belief = Some(Belief { said, until });
+            }
+            (None, Some(before)) => before.until = now + BELIEVED,
+            (None, None) => {}
+        }
+        drop(belief);
+        if news.is_some_and(|said| !said.is_taken()) && before.is_none_or(SessionsAnswer::is_taken)
+        {
+            tracing::info!("the upstream takes no sessions: legacy clients have theirs here");
+        }
+    }
+}
+
+/// `None`: it did not say. A session that it begins is ended.
+pub(in crate::upstream) async fn ask_in_time(
+    origin: &Origin,
+    credentials: Option<&HeaderValue>,
+) -> Option<SessionsAnswer> {
+    let asked = tokio::time::timeout(FIRST_WORDS, ask(origin, credentials)).await;
+    asked.ok().flatten()
+}
+
+async fn ask(origin: &Origin, credentials: Option<&HeaderValue>) -> Option<SessionsAnswer> {
+    match initialize::post(origin, credentials, "{}").await {
+        Ok(initialized) => {
+            if let Some(session) = initialized.session_id {
+                let end = origin.delete(credentials).header(SESSION_ID, session);
+                // A server that cannot be told forgets it by itself.
+                let _ = origin.send(end, RequestBody::empty()).await;
+            }
+            Some(SessionsAnswer::Taken)
+        }
+        Err(NotInitialized::Error(error)) => {
+            let is_about_it = StatusCode::from_u16(error.status)
+                .is_ok_and(|status| status.is_success() || is_about_it(status));
+            is_about_it.then(|| refused(&error.error)).flatten()
+        }
+        Err(NotInitialized::Refused { status, .. }) => {
+            is_about_it(status).then_some(SessionsAnswer::Unclear)
+        }
+        Err(NotInitialized::Failed(_) | NotInitialized::Later(_)) => None,
+    }
+}
+
+/// What is about credentials or load says nothing of sessions.
+fn is_about_it(status: StatusCode) -> bool {
+    let is_about_else = matches!(
+        status,
+        StatusCode::UNAUTHORIZED
+            | StatusCode::FORBIDDEN
+            | StatusCode::REQUEST_TIMEOUT
+            | StatusCode::TOO_MANY_REQUESTS
+    );
+    status.is_client_error() && !is_about_else
+}
+
+/// What an error says: of a server in trouble nothing is known, and a code of its own may mean anything.
+pub(in crate::upstream) fn refused(error: &RawValue) -> Option<SessionsAnswer> {
+    match result::error_code(error)? {
+        code::INTERNAL => None,
+        // The last one is a modern server's of a request that lacks what every modern one has.
+        code::METHOD_NOT_FOUND | code::UNSUPPORTED_VERSION | code::HEADER_MISMATCH => {
+            Some(SessionsAnswer::Unknown)
+        }
+        code::INVALID_PARAMS | code::INVALID_REQUEST | code::MISSING_CLIENT_CAPABILITY => {
+            Some(SessionsAnswer::Refused)
+        }
+        _ => Some(SessionsAnswer::Unclear),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_took_sessions_takes_none_only_where_it_says_that_it_cannot() {
+        let sessions = LegacySessions::default();
+        let believed = |said: Option<SessionsAnswer>| {
+            sessions.note(said);
+            sessions.belief().map(|belief| belief.said)
+        };
+        assert_eq!(believed(None), None);
+        assert_eq!(
+            believed(Some(SessionsAnswer::Unclear)),
+            Some(SessionsAnswer::Unclear)
+        );
+        for said in [
+            Some(SessionsAnswer::Taken),
+            Some(SessionsAnswer::Unclear),
+            Some(SessionsAnswer::Refused),
+            None,
+        ] {
+            assert_eq!(believed(said), Some(SessionsAnswer::Taken), "{said:?}");
+        }
+        assert_eq!(
+            believed(Some(SessionsAnswer::Unknown)),
+            Some(SessionsAnswer::Unknown)
+        );
+        assert_eq!(
+            believed(Some(SessionsAnswer::Refused)),
+            Some(SessionsAnswer::Refused)
+        );
+    }
+
+    #[test]
+    fn a_belief_lasts_on_where_nothing_new_is_said() {
+        let sessions = LegacySessions::default();
+        let over = Instant::now();
+        *sessions.belief.lock() = Some(Belief {
+            said: SessionsAnswer::Taken,
+            until: over,
+        });
+        sessions.note(None);
+        assert!(sessions.belief().is_some_and(|belief| belief.until > over));
+    }
+
+    #[test]
+    fn errors_say_what_their_codes_mean() {
+        let said = |code: i32| {
+            let error = format!(r#"{{"code":{code},"message":"m"}}"#);
+            refused(&RawValue::from_string(error).unwrap())
+        };
+        assert_eq!(said(-32601), Some(SessionsAnswer::Unknown));
+        assert_eq!(said(-32022), Some(SessionsAnswer::Unknown));
+        assert_eq!(said(-32602), Some(SessionsAnswer::Refused));
+        assert_eq!(said(-32000), Some(SessionsAnswer::Unclear));
+        assert_eq!(said(-32603), None);
+    }
+}

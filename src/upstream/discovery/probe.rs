@@ -1,0 +1,164 @@
+//! Which era the wrapped server speaks: asked once, in the modern way.
+
+use hyper::StatusCode;
+use hyper::header::HeaderValue;
+use serde_json::value::RawValue;
+
+use crate::mcp::error::{Failure, Reason, SideEffect, code};
+use crate::mcp::headers::METHOD;
+use crate::mcp::headers::PROTOCOL_VERSION;
+use crate::mcp::json::Object;
+use crate::mcp::result;
+use crate::mcp::version::{Era, MODERN};
+use crate::upstream::discovery::discovered::DiscoverError;
+use crate::upstream::heard;
+use crate::upstream::heard::{ResponseKind, ServerMessage};
+use crate::upstream::http::RequestBody;
+use crate::upstream::http::origin::{FIRST_WORDS, Origin};
+use crate::upstream::obstacle::Obstacle;
+use crate::upstream::port::UpstreamError;
+use crate::upstream::translate;
+
+/// Why the era is not known.
+#[derive(Debug)]
+pub(in crate::upstream) enum Undecided {
+    Failed(Failure),
+    Unauthorized(UpstreamError),
+}
+
+/// What the answer to a POST says.
+#[derive(Debug)]
+pub(in crate::upstream) enum Found {
+    Era(Era),
+    /// An error that a server in trouble says as well as a legacy one.
+    Trouble,
+    /// A refusal, and no word of MCP: the server may want no POST here at all.
+    NoPosts,
+}
+
+/// Asks `server/discover`. Whatever is no word of a modern server is one of a legacy server
+/// (streamable-http, Backward Compatibility); a server that serves both is modern.
+pub(in crate::upstream) async fn probe(
+    origin: &Origin,
+    credentials: Option<&HeaderValue>,
+) -> Result<Found, Undecided> {
+    let asked = tokio::time::timeout(FIRST_WORDS, ask(origin, credentials)).await;
+    asked.map_err(|_| {
+        origin.http.obstacles.note(Obstacle::Silent(FIRST_WORDS));
+        Undecided::Failed(Failure::new(Reason::UpstreamUnreachable, SideEffect::None))
+    })?
+}
+
+async fn ask(origin: &Origin, credentials: Option<&HeaderValue>) -> Result<Found, Undecided> {
+    let body = translate::request(
+        &origin.next_id(),
+        "server/discover",
+        &translate::own_params("{}", &[]),
+    );
+    let head = origin
+        .post(credentials)
+        .header(PROTOCOL_VERSION, MODERN)
+        .header(METHOD, "server/discover");
+    let response = origin
+        .send(head, RequestBody::json(body))
+        .await
+        .map_err(Undecided::Failed)?;
+    match heard::classify_response(response, origin.message_bytes_max).await {
+        ResponseKind::Messages(mut messages) => loop {
+            match messages.next().await {
+                Ok(Some(ServerMessage::Result { result, .. })) => {
+                    return Ok(Found::Era(era_of_result(&result)));
+                }
+                Ok(Some(ServerMessage::Error { error, .. })) => {
+                    return Ok(found_by(&error));
+                }
+                Ok(Some(
+                    ServerMessage::Primed
+                    | ServerMessage::Request { .. }
+                    | ServerMessage::Notification { .. },
+                )) => {}
+                Ok(Some(ServerMessage::Unreadable { .. }) | None) | Err(_) => {
+                    return Ok(Found::Era(Era::Legacy));
+                }
+            }
+        },
+        ResponseKind::Error(error) if matches!(error.status, 401 | 403) => {
+            Err(Undecided::Unauthorized(error))
+        }
+        ResponseKind::Error(error)
+            if StatusCode::from_u16(error.status).is_ok_and(is_of_trouble)
+                && era_of_error(&error.error) == Era::Legacy =>
+        {
+            Ok(Found::Trouble)
+        }
+        ResponseKind::Error(error) => Ok(found_by(&error.error)),
+        ResponseKind::Later(_) => Err(Undecided::Failed(Failure::new(
+            Reason::UpstreamHttp,
+            SideEffect::None,
+        ))),
+        // A gateway in front of a server that is not up yet says nothing about the server, and nor
+        // does a server that is busy or broken.
+        ResponseKind::Refused {
+            failure, status, ..
+        } if is_of_trouble(status) => Err(Undecided::Failed(failure)),
+        ResponseKind::Refused {
+            status: StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED,
+            ..
+        } => Ok(Found::NoPosts),
+        ResponseKind::Refused { .. } => Ok(Found::Era(Era::Legacy)),
+    }
+}
+
+fn is_of_trouble(status: StatusCode) -> bool {
+    status.is_server_error()
+        || status == StatusCode::TOO_MANY_REQUESTS
+        || status == StatusCode::REQUEST_TIMEOUT
+}
+
+fn found_by(error: &RawValue) -> Found {
+    match result::error_code(error) {
+        Some(code::INTERNAL) => Found::Trouble,
+        _ => Found::Era(era_of_error(error)),
+    }
+}
+
+pub(in crate::upstream) fn era_of_result(result: &RawValue) -> Era {
+    let object = Object::parse(result.get()).unwrap_or_default();
+    let versions = object.get("supportedVersions");
+    let versions: Vec<String> = versions
+        .and_then(|raw| serde_json::from_str(raw.get()).ok())
+        .unwrap_or_default();
+    if versions.iter().any(|version| version == MODERN) {
+        Era::Modern
+    } else {
+        Era::Legacy
+    }
+}
+
+/// Only a modern server knows these codes; -32601 and -32602 are everybody's.
+pub(in crate::upstream) fn era_of_error(error: &RawValue) -> Era {
+    match result::error_code(error) {
+        Some(code::HEADER_MISMATCH | code::MISSING_CLIENT_CAPABILITY) => Era::Modern,
+        Some(code::UNSUPPORTED_VERSION) => {
+            let data = Object::parse(error.get())
+                .ok()
+                .and_then(|error| error.get_object("data"));
+            let supported = data.and_then(|data| data.get("supported"));
+            if supported.is_some_and(|raw| raw.get().contains(MODERN)) {
+                Era::Modern
+            } else {
+                Era::Legacy
+            }
+        }
+        _ => Era::Legacy,
+    }
+}
+
+impl From<Undecided> for DiscoverError {
+    fn from(undecided: Undecided) -> Self {
+        match undecided {
+            Undecided::Failed(failure) => Self::Failed(failure),
+            Undecided::Unauthorized(error) => Self::Unauthorized(error),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Whether a modern server takes sessions of legacy clients, too: when it is asked, and by whom.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::header::HeaderValue;
+use tokio::time::Instant;
+
+use crate::mcp::version::Era;
+use crate::upstream::discovery::facts::ServerFacts;
+use crate::upstream::discovery::legacy_sessions::{SessionsAnswer, ask_in_time};
+use crate::upstream::server::ServerTransport;
+use crate::upstream::wrapped::Upstream;
+
+/// How long a client's request waits for the answer. The asking goes on.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+impl Upstream {
+    /// Whether the server is known to be modern and nothing else: it refuses the sessions of legacy
+    /// clients. Only who wants to know it first waits for the server; later it is asked again beside
+    /// what goes on, and one that does not say is believed to be as before.
+    pub async fn refuses_sessions(&self, credentials: Option<&HeaderValue>) -> bool {
+        if self.known_era() != Some(Era::Modern) {
+            return false;
+        }
+        let sessions = &self.known.sessions;
+        match sessions.belief() {
+            Some(belief) if Instant::now() < belief.until => !belief.said.is_taken(),
+            Some(belief) => {
+                self.known.ask_of_sessions_beside(credentials);
+                !belief.said.is_taken()
+            }
+            None => {
+                self.known.ask_of_sessions_first(credentials).await;
+                let belief = sessions.belief();
+                belief.is_some_and(|belief| !belief.said.is_taken())
+            }
+        }
+    }
+}
+
+impl ServerFacts {
+    /// Not waited for beyond a few seconds.
+    async fn ask_of_sessions_first(self: &Arc<Self>, credentials: Option<&HeaderValue>) {
+        let asking = async {
+            if let Some(turn) = self.sessions.asking.take().await {
+                let (known, credentials) = (Arc::clone(self), credentials.cloned());
+                let asking = self.services.spawn(async move {
+                    known.ask_of_sessions(credentials.as_ref()).await;
+                    drop(turn);
+                });
+                let _ = asking.await;
+            }
+        };
+        let _ = tokio::time::timeout(PATIENCE, asking).await;
+    }
+
+    /// Not to be waited for.
+    fn ask_of_sessions_beside(self: &Arc<Self>, credentials: Option<&HeaderValue>) {
+        let (known, credentials) = (Arc::clone(self), credentials.cloned());
+        self.services.spawn(async move {
+            let Some(_turn) = known.sessions.asking.try_take() else {
+                return;
+            };
+            let belief = known.sessions.belief();
+            if belief.is_none_or(|belief| belief.until <= Instant::now()) {
+                known.ask_of_sessions(credentials.as_ref()).await;
+            }
+        });
+    }
+
+    async fn ask_of_sessions(&self, credentials: Option<&HeaderValue>) {
+        let said = match self.server.way() {
+            ServerTransport::Posts(web) => Box::pin(ask_in_time(&web.origin, credentials)).await,
+            ServerTransport::Lines(lines) => lines
+                .takes_sessions()
+                .await
+                .map(SessionsAnswer::of_a_program),
+        };
+        self.sessions.note(said);
+    }
+}

@@ -1,0 +1,311 @@
+//! One connection to the wrapped server: TCP, TLS over it, or a Unix socket.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use hyper::Uri;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream, lookup_host};
+use tokio_rustls::TlsConnector;
+
+use crate::socket;
+use crate::tls::TlsError;
+use crate::tls::client::{self, Files};
+use crate::tls::kept::Kept;
+use crate::upstream::obstacle::Obstacle;
+use crate::upstream::settings::Settings;
+
+/// How long an address is tried alone (RFC 8305, Connection Attempt Delay).
+const HEAD_START: Duration = Duration::from_millis(250);
+
+/// Addresses of one name that are tried.
+const ADDRESSES_MAX: usize = 16;
+
+/// A connected byte stream.
+pub(in crate::upstream) trait ServerConnection:
+    AsyncRead + AsyncWrite + Unpin + Send
+{
+}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> ServerConnection for T {}
+
+/// Where the wrapped server is, and how it is reached.
+#[derive(Clone)]
+pub(in crate::upstream) struct Connector {
+    place: ServerAddress,
+    timeout: Duration,
+    /// The last attempt met no server.
+    is_away: Arc<AtomicBool>,
+}
+
+#[derive(Clone)]
+enum ServerAddress {
+    Tcp {
+        host: Arc<str>,
+        port: u16,
+        tls: Option<ServerTls>,
+    },
+    Unix(Arc<Path>),
+}
+
+#[derive(Clone)]
+struct ServerTls {
+    config: Arc<Kept<ClientConfig>>,
+    name: ServerName<'static>,
+}
+
+/// Why an upstream URL is of no use.
+#[derive(Debug, thiserror::Error)]
+pub enum UrlError {
+    #[error("the upstream URL must begin with http:// or https:// and name a host")]
+    Scheme,
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    #[error("there is no thread to start the server from: {0}")]
+    Thread(#[from] io::Error),
+}
+
+impl Connector {
+    pub(in crate::upstream) fn new(url: &Uri, settings: &Settings) -> Result<Self, UrlError> {
+        let place = match &settings.socket {
+            Some(socket) => ServerAddress::Unix(socket.as_path().into()),
+            None => ServerAddress::tcp(url, settings)?,
+        };
+        Ok(Self {
+            place,
+            timeout: settings.connect_timeout,
+            is_away: Arc::default(),
+        })
+    }
+
+    /// Loopback or a socket: proxy and server are one resource, and what is sent stays on this
+    /// machine.
+    pub(in crate::upstream) fn is_local(&self) -> bool {
+        match &self.place {
+            ServerAddress::Unix(_) => true,
+            ServerAddress::Tcp { host, .. } => {
+                host.eq_ignore_ascii_case("localhost")
+                    || host
+                        .parse::<std::net::IpAddr>()
+                        .is_ok_and(|ip| ip.to_canonical().is_loopback())
+            }
+        }
+    }
+
+    pub(in crate::upstream) fn speaks_tls(&self) -> bool {
+        matches!(self.place, ServerAddress::Tcp { tls: Some(_), .. })
+    }
+
+    /// After a handshake failed its files are read anew, before this returns.
+    pub(in crate::upstream) async fn connect(&self) -> io::Result<Box<dyn ServerConnection>> {
+        let connected = tokio::time::timeout(self.timeout, self.connect_patiently()).await;
+        let connected =
+            connected.unwrap_or_else(|_elapsed| Err(io::Error::from(io::ErrorKind::TimedOut)));
+        match &connected {
+            Err(error) if client::is_tls(error) => {
+                tracing::warn!(%error, "no TLS with the upstream");
+                self.read_anew().await;
+            }
+            // Once, however many calls meet the same.
+            Err(error) => {
+                if self.is_away.swap(true, Ordering::Relaxed) {
+                    tracing::debug!(%error, "no connection to the upstream");
+                } else {
+                    tracing::warn!(%error, "the server cannot be reached; calls fail until it can");
+                }
+            }
+            Ok(_) => {
+                if self.is_away.swap(false, Ordering::Relaxed) {
+                    tracing::info!("the server is reached again");
+                }
+            }
+        }
+        connected
+    }
+
+    /// Reads the files for TLS anew, at most once a second.
+    pub(in crate::upstream) async fn read_anew(&self) {
+        if let ServerAddress::Tcp { tls: Some(tls), .. } = &self.place {
+            tls.config.reload_after_failure().await;
+        }
+    }
+
+    async fn connect_patiently(&self) -> io::Result<Box<dyn ServerConnection>> {
+        let (host, port, tls) = match &self.place {
+            ServerAddress::Unix(path) => return Ok(Box::new(UnixStream::connect(path).await?)),
+            ServerAddress::Tcp { host, port, tls } => (&**host, *port, tls),
+        };
+        let addresses = lookup_host((host, port)).await?.take(ADDRESSES_MAX);
+        let stream = first_of(addresses.collect()).await?;
+        socket::prepare(&stream)?;
+        match tls {
+            None => Ok(Box::new(stream)),
+            Some(tls) => {
+                let connector = TlsConnector::from(tls.config.current());
+                Ok(Box::new(connector.connect(tls.name.clone(), stream).await?))
+            }
+        }
+    }
+
+    /// What is known before anything has come of it.
+    pub(in crate::upstream) fn connecting(&self) -> Obstacle {
+        Obstacle::Connecting(self.timeout)
+    }
+
+    /// Why no connection came about.
+    pub(in crate::upstream) fn obstacle(&self, error: &io::Error) -> Obstacle {
+        if client::is_no_tls(error) {
+            return Obstacle::NoTls;
+        }
+        match &self.place {
+            _ if error.kind() == io::ErrorKind::TimedOut => self.connecting(),
+            ServerAddress::Unix(path) => Obstacle::NoConnection(about_socket(path, error)),
+            ServerAddress::Tcp { .. } => Obstacle::NoConnection(error.to_string()),
+        }
+    }
+}
+
+/// The first connection to one of these addresses. An address that is silent holds up no other: the next
+/// one is tried beside it (RFC 8305), of the other family where there is one.
+async fn first_of(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
+    let mut waiting = in_turn(addresses).into_iter();
+    let mut trying = FuturesUnordered::new();
+    let mut failed = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    loop {
+        let next = waiting.next();
+        let is_more = next.is_some();
+        trying.extend(next.map(TcpStream::connect));
+        tokio::select! {
+            tried = trying.next() => match tried {
+                Some(Ok(stream)) => return Ok(stream),
+                // The next one goes at once.
+                Some(Err(error)) => failed = error,
+                None => return Err(failed),
+            },
+            () = tokio::time::sleep(HEAD_START), if is_more => {}
+        }
+    }
+}
+
+/// The families by turns, each in the order of the resolver.
+fn in_turn(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    let first_is_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
+    let (first, second): (Vec<_>, Vec<_>) = addresses
+        .into_iter()
+        .partition(|address| address.is_ipv6() == first_is_v6);
+    let longer = first.len().max(second.len());
+    let (mut first, mut second) = (first.into_iter(), second.into_iter());
+    (0..longer)
+        .flat_map(|_| [first.next(), second.next()])
+        .flatten()
+        .collect()
+}
+
+impl ServerAddress {
+    fn tcp(url: &Uri, settings: &Settings) -> Result<Self, UrlError> {
+        let host = url
+            .host()
+            .filter(|host| !host.is_empty())
+            .ok_or(UrlError::Scheme)?;
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let (tls, port) = match url.scheme_str() {
+            Some("http") => (None, 80),
+            Some("https") => {
+                let name = ServerName::try_from(host.to_owned()).map_err(|_| UrlError::Scheme)?;
+                let config = match &settings.tls {
+                    Some(config) => Arc::clone(config),
+                    None => client::client(Files::default())?,
+                };
+                (Some(ServerTls { config, name }), 443)
+            }
+            _ => return Err(UrlError::Scheme),
+        };
+        Ok(Self::Tcp {
+            host: host.into(),
+            port: url.port_u16().unwrap_or(port),
+            tls,
+        })
+    }
+}
+
+/// The kernel says "connection refused" of any file that is no socket.
+fn about_socket(path: &Path, error: &io::Error) -> String {
+    let name = path.display();
+    match (error.kind(), std::fs::metadata(path)) {
+        (io::ErrorKind::NotFound, _) => format!("there is no {name}"),
+        (io::ErrorKind::PermissionDenied, _) => format!("no permission to use {name}"),
+        (_, Ok(found)) if !found.file_type().is_socket() => format!("{name} is not a socket"),
+        (io::ErrorKind::ConnectionRefused, _) => format!("nobody listens on {name}"),
+        _ => error.to_string(),
+    }
+}
+
+impl std::fmt::Debug for Connector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connector")
+            .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use socket2::{Domain, Socket, Type};
+
+    use super::*;
+
+    fn address(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn families_take_turns() {
+        let all = ["[::1]:1", "[::2]:1", "[::3]:1", "127.0.0.1:1"].map(address);
+        let turns = ["[::1]:1", "127.0.0.1:1", "[::2]:1", "[::3]:1"].map(address);
+        assert_eq!(in_turn(all.into()), turns);
+        assert_eq!(in_turn(Vec::new()), []);
+    }
+
+    /// An address that takes no connection and says nothing: its queue is full.
+    async fn silent() -> (Socket, Vec<TcpStream>, SocketAddr) {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind(&address("127.0.0.1:0").into()).unwrap();
+        socket.listen(0).unwrap();
+        let here = socket.local_addr().unwrap().as_socket().unwrap();
+        let mut queue = Vec::new();
+        loop {
+            let connecting = TcpStream::connect(here);
+            match tokio::time::timeout(Duration::from_millis(200), connecting).await {
+                Ok(connected) => queue.push(connected.unwrap()),
+                Err(_elapsed) => return (socket, queue, here),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_silent_address_holds_up_no_other() {
+        let (_socket, _queue, silent) = silent().await;
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let there = listener.local_addr().unwrap();
+        let refused = address("127.0.0.1:9");
+        for addresses in [
+            vec![silent, there],
+            vec![refused, silent, there],
+            vec![there, silent],
+            vec![silent, refused, there],
+        ] {
+            let connected = tokio::time::timeout(Duration::from_secs(5), first_of(addresses));
+            let stream = connected.await.expect("in time").unwrap();
+            assert_eq!(stream.peer_addr().unwrap(), there);
+        }
+        assert!(first_of(vec![refused, refused]).await.is_err());
+        assert!(first_of(Vec::new()).await.is_err());
+    }
+}

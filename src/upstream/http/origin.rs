@@ -1,0 +1,170 @@
+//! The wrapped server's address, and what is common to all requests to it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::http::request;
+use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri};
+
+use crate::failpoint::{Point, hit};
+use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::mcp::tools::Tools;
+use crate::upstream::cache::Cache;
+use crate::upstream::forward::{ClientHeaders, Forward};
+use crate::upstream::http::hop_headers;
+use crate::upstream::http::{Http, RequestBody, ResponseBody};
+use crate::upstream::request_id::RequestId;
+use crate::upstream::settings::Settings;
+
+/// How long a server may take to say what it is and has, or to begin a session. Some are started by the
+/// request.
+pub(in crate::upstream) const FIRST_WORDS: Duration = Duration::from_secs(30);
+
+/// Servers refuse requests that do not accept both forms.
+pub(in crate::upstream) const BOTH: HeaderValue =
+    HeaderValue::from_static("application/json, text/event-stream");
+pub(in crate::upstream) const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
+pub(in crate::upstream) const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// One wrapped server, shared by everything that talks to it.
+#[derive(Debug)]
+pub(in crate::upstream) struct Origin {
+    pub(in crate::upstream) http: Http,
+    /// Path and query of the MCP endpoint.
+    path: Uri,
+    host: HeaderValue,
+    forward: Forward,
+    pub(in crate::upstream) message_bytes_max: usize,
+    next_id: AtomicU64,
+    /// Each caller's tools, as last listed.
+    pub(in crate::upstream) tools: Cache<Tools>,
+}
+
+impl Origin {
+    pub(in crate::upstream) fn new(url: &Uri, http: Http, settings: &Settings) -> Option<Self> {
+        let authority = url.authority()?.as_str();
+        // Credentials in a URL are none of the server's name.
+        let authority = authority
+            .rsplit_once('@')
+            .map_or(authority, |(_, host)| host);
+        let path = url.path_and_query().map_or("/", |path| path.as_str());
+        Some(Self {
+            forward: Forward {
+                is_local: http.is_local(),
+                further: settings.forward_headers.as_slice().into(),
+            },
+            http,
+            path: path.parse().ok()?,
+            host: HeaderValue::try_from(authority).ok()?,
+            message_bytes_max: settings.message_bytes_max,
+            next_id: AtomicU64::new(1),
+            tools: Cache::default(),
+        })
+    }
+
+    /// A JSON-RPC id, never used twice at this server.
+    pub(in crate::upstream) fn next_id(&self) -> RequestId {
+        RequestId::number(self.next_id.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// A POST of one JSON-RPC message.
+    pub(in crate::upstream) fn post(&self, credentials: Option<&HeaderValue>) -> request::Builder {
+        self.builder(Method::POST, credentials)
+            .header(ACCEPT, BOTH)
+            .header(CONTENT_TYPE, JSON)
+    }
+
+    /// A GET of a legacy event stream.
+    pub(in crate::upstream) fn get(&self, credentials: Option<&HeaderValue>) -> request::Builder {
+        self.builder(Method::GET, credentials)
+            .header(ACCEPT, EVENTS)
+    }
+
+    pub(in crate::upstream) fn delete(
+        &self,
+        credentials: Option<&HeaderValue>,
+    ) -> request::Builder {
+        self.builder(Method::DELETE, credentials)
+    }
+
+    fn builder(&self, method: Method, credentials: Option<&HeaderValue>) -> request::Builder {
+        let builder = Request::builder()
+            .method(method)
+            .uri(self.path.clone())
+            .header(HOST, &self.host);
+        match credentials {
+            Some(credentials) => builder.header(AUTHORIZATION, credentials),
+            None => builder,
+        }
+    }
+
+    /// Sends a request of that method, until the head of the response is there.
+    pub(in crate::upstream) async fn request(
+        &self,
+        builder: request::Builder,
+        method: &str,
+        message: String,
+    ) -> Result<Response<ResponseBody>, Failure> {
+        if method != "tools/call" {
+            return self.send(builder, RequestBody::json(message)).await;
+        }
+        let response = self.send(builder, RequestBody::call(message)).await;
+        response.inspect(|_| hit(Point::FirstByte))
+    }
+
+    pub(in crate::upstream) async fn send(
+        &self,
+        builder: request::Builder,
+        body: RequestBody,
+    ) -> Result<Response<ResponseBody>, Failure> {
+        let request = builder
+            .body(body)
+            .map_err(|_| Failure::new(Reason::UpstreamInvalid, SideEffect::None))?;
+        self.http.send(request).await
+    }
+
+    /// What of a client's headers goes to the server with a request that is carried.
+    pub(in crate::upstream) fn carried(&self, headers: &HeaderMap) -> ClientHeaders {
+        self.forward.carried(headers)
+    }
+
+    /// Passes a client's request on, with those of its headers that the server is told.
+    pub(in crate::upstream) async fn pass(
+        &self,
+        mut parts: request::Parts,
+        body: RequestBody,
+        well_known: Option<&str>,
+    ) -> Result<Response<ResponseBody>, Failure> {
+        self.forward.strip(&mut parts.headers);
+        if !self.http.takes_credentials() {
+            parts.headers.remove(AUTHORIZATION);
+        }
+        self.readdress(&mut parts, well_known);
+        let request = Request::from_parts(parts, body);
+        let mut response = self.http.send(request).await?;
+        // No client asked for a switch; one that believes it reads what follows as another protocol.
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            return Err(Failure::new(Reason::UpstreamHttp, SideEffect::None));
+        }
+        hop_headers::strip(response.headers_mut());
+        Ok(response)
+    }
+
+    /// A client's own request, for this server: same bytes, another address.
+    fn readdress(&self, parts: &mut request::Parts, well_known: Option<&str>) {
+        let own = self.path.path();
+        let target = match well_known {
+            // Metadata of this very endpoint: its path follows the prefix.
+            Some(prefix) if parts.uri.path().len() > prefix.len() => format!("{prefix}{own}"),
+            Some(prefix) => prefix.to_owned(),
+            None => match parts.uri.query() {
+                Some(query) => format!("{own}?{query}"),
+                None => self.path.to_string(),
+            },
+        };
+        parts.uri = target.parse().unwrap_or_else(|_| self.path.clone());
+        parts.version = hyper::Version::HTTP_11;
+        parts.headers.insert(HOST, self.host.clone());
+    }
+}

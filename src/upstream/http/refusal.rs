@@ -1,0 +1,80 @@
+//! HTTP refusals of the wrapped server: whether the call may have run, and whether the server lost
+//! the session.
+
+use hyper::StatusCode;
+
+use crate::mcp::error::{Failure, Reason, SideEffect};
+
+/// What servers write that do not know the session of a request. The last one is for HTTP+SSE.
+const SESSION_WORDS: [&str; 3] = ["session", "not initialized", "no transport found"];
+
+/// The failure behind a status of the server that is not the answer to the call.
+pub(in crate::upstream) fn failure_of(status: StatusCode) -> Failure {
+    match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+            Failure::new(Reason::UpstreamUnauthorized, SideEffect::None)
+        }
+        status if status.is_success() => Failure::new(Reason::UpstreamInvalid, SideEffect::Unknown),
+        status if is_before_the_call(status) => {
+            Failure::new(Reason::UpstreamHttp, SideEffect::None)
+        }
+        _ => Failure::new(Reason::UpstreamHttp, SideEffect::Unknown),
+    }
+}
+
+/// Statuses that servers and gateways send before a request reaches its handler. With every other
+/// status the call may have run: 408 and 499 end a handler that was slow, 303 redirects a client
+/// after a POST was performed, and 409 or 422 is often the handler's own verdict.
+fn is_before_the_call(status: StatusCode) -> bool {
+    matches!(
+        status.as_u16(),
+        400 | 401 | 403 | 404 | 405 | 406 | 411 | 413 | 414 | 415 | 421 | 426 | 428 | 429 | 431
+    )
+}
+
+/// Whether a refusal in plain words says that the server does not know the session. 404 says so by
+/// itself (2025-11-25, Transports, Session Management); 400 has many meanings, and a call that was
+/// refused for another one must not be sent again.
+pub(in crate::upstream) fn is_session_lost(status: StatusCode, text: &str) -> bool {
+    status == StatusCode::NOT_FOUND
+        || (matches!(status, StatusCode::BAD_REQUEST | StatusCode::GONE) && names_session(text))
+}
+
+/// Whether a text of the server speaks of its session.
+pub(in crate::upstream) fn names_session(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    SESSION_WORDS.iter().any(|word| text.contains(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_comes_before_the_handler_has_no_effect() {
+        let none: Vec<u16> = (300..600)
+            .filter(|status| {
+                let status = StatusCode::from_u16(*status).unwrap();
+                failure_of(status).effect == SideEffect::None
+            })
+            .collect();
+        let expected = [
+            400, 401, 403, 404, 405, 406, 411, 413, 414, 415, 421, 426, 428, 429, 431,
+        ];
+        assert_eq!(none, expected);
+    }
+
+    #[test]
+    fn a_lost_session_is_named() {
+        let lost = |status, text| is_session_lost(StatusCode::from_u16(status).unwrap(), text);
+        assert!(lost(404, ""));
+        for text in [
+            "Invalid Session ID",
+            "No transport found",
+            "Server not initialized",
+        ] {
+            assert!(lost(400, text) && lost(410, text), "{text}");
+        }
+        assert!(!lost(400, "Bad Request") && !lost(410, "Gone") && !lost(422, "session"));
+    }
+}

@@ -1,0 +1,75 @@
+//! The sessions that pins hold.
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+use crate::upstream::pin::{Pin, Pinned};
+use crate::upstream::sessions::pool::SessionLease;
+
+enum PinnedSession {
+    Own(SessionLease),
+    /// A client's own.
+    Client(SessionLease),
+}
+
+impl PinnedSession {
+    fn lease(&self) -> &SessionLease {
+        match self {
+            Self::Own(lease) | Self::Client(lease) => lease,
+        }
+    }
+}
+
+impl Pinned for PinnedSession {
+    fn is_a_clients(&self) -> bool {
+        self.stays() && self.lease().session.has_id()
+    }
+
+    fn stays(&self) -> bool {
+        matches!(self, Self::Client(_))
+    }
+
+    fn keep(&self) -> Option<TaskTrackerToken> {
+        match self {
+            Self::Own(_) => None,
+            Self::Client(lease) => Some(lease.session.needed().token()),
+        }
+    }
+
+    fn give_back(self: Box<Self>) {
+        match *self {
+            Self::Own(lease) | Self::Client(lease) => lease.give_back(),
+        }
+    }
+}
+
+/// A pin to a client's own session.
+pub(in crate::upstream) fn to_client(lease: SessionLease) -> Pin {
+    Pin::of(PinnedSession::Client(lease))
+}
+
+/// Cancelled when the client ends the session that the pin leads to. Else never.
+pub(in crate::upstream) fn ended(pin: &Pin) -> CancellationToken {
+    let ended = pin.held(|held: &PinnedSession| match held {
+        PinnedSession::Own(_) => None,
+        PinnedSession::Client(lease) => Some(lease.session.ended()),
+    });
+    ended.unwrap_or_default()
+}
+
+/// The session that is held, for one more request.
+pub(in crate::upstream) fn session(pin: &Pin) -> Option<SessionLease> {
+    pin.held(|held: &PinnedSession| Some(held.lease().also()))
+}
+
+/// Holds the session of an answered request; the first one's.
+pub(in crate::upstream) fn hold(pin: &Pin, lease: SessionLease) {
+    if let Some(PinnedSession::Own(another)) = pin.hold_first(PinnedSession::Own(lease)) {
+        another.give_back();
+    }
+}
+
+/// The server knows the session no more: the next one is held.
+pub(in crate::upstream) fn lose(pin: &Pin) {
+    pin.lose::<PinnedSession>();
+}

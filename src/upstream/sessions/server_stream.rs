@@ -1,0 +1,180 @@
+//! The stream on which a legacy server speaks unasked: one GET a session (2025-11-25 transports,
+//! Listening for Messages from the Server).
+//!
+//! It is opened before the first call of its session and stays open until the session ends: a
+//! question or a ping that the server does not tie to a call comes here and nowhere else, and some
+//! servers end a session whose pings are not answered.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use hyper::StatusCode;
+use hyper::header::HeaderValue;
+use serde_json::value::RawValue;
+use tokio::sync::{OnceCell, oneshot};
+
+use crate::mcp::input::Kind;
+use crate::mcp::json::Object;
+use crate::upstream::heard;
+use crate::upstream::heard::{Messages, ResponseKind, ServerMessage};
+use crate::upstream::http::RequestBody;
+use crate::upstream::http::origin::Origin;
+use crate::upstream::message::{ambiguous, note, question, response};
+use crate::upstream::port::{Answer, Event, UpstreamError};
+use crate::upstream::reconnect::{Reconnect, is_for_now};
+use crate::upstream::sessions::session::{ServerSession, Unasked};
+
+/// How long the first call of a session waits for the stream: a server that says nothing of itself
+/// yet takes the request all the same.
+const OPENING: Duration = Duration::from_millis(300);
+
+/// How long a server may take to take the request for a stream.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Hears the session until it ends. Resolves as soon as the server has said whether it has such a
+/// stream, or after a moment. Cancel safe: the stream stays.
+async fn open(session: &Arc<ServerSession>) {
+    let (opened, is_open) = oneshot::channel();
+    let standing = ServerStream {
+        origin: Arc::clone(session.origin()),
+        session: Arc::downgrade(session),
+        last_event_id: None,
+        opened: Some(opened),
+    };
+    session.accompany(standing.run());
+    let _ = tokio::time::timeout(OPENING, is_open).await;
+}
+
+/// The stream of a session of ours: whether it was asked for.
+#[derive(Debug, Default)]
+pub(in crate::upstream) struct OwnStream(OnceCell<()>);
+
+#[async_trait]
+impl Unasked for OwnStream {
+    fn is_a_clients(&self) -> bool {
+        false
+    }
+
+    async fn hear(&self, session: &Arc<ServerSession>) {
+        self.0.get_or_init(|| Box::pin(open(session))).await;
+    }
+}
+
+struct ServerStream {
+    origin: Arc<Origin>,
+    /// Weak, because a session is closed when its last holder drops it.
+    session: Weak<ServerSession>,
+    last_event_id: Option<HeaderValue>,
+    /// Dropped when the server has answered.
+    opened: Option<oneshot::Sender<()>>,
+}
+
+/// What became of a request for the stream.
+enum StreamAttempt {
+    Stream(Box<Messages>),
+    Never,
+    Later(Option<Duration>),
+}
+
+impl ServerStream {
+    async fn run(mut self) {
+        let mut reconnect = Reconnect::to_stream();
+        loop {
+            let opened = self.get().await;
+            self.opened = None;
+            match opened {
+                StreamAttempt::Never => return,
+                StreamAttempt::Later(asked) => reconnect.asked(asked),
+                StreamAttempt::Stream(mut messages) => {
+                    let heard_any = self.hear(&mut messages).await;
+                    self.last_event_id = messages.last_event_id.take().or(self.last_event_id);
+                    if heard_any {
+                        reconnect.heard();
+                    }
+                    reconnect.asked(messages.retry);
+                }
+            }
+            tokio::time::sleep(reconnect.pause()).await;
+        }
+    }
+
+    async fn get(&self) -> StreamAttempt {
+        let Some(session) = self.session.upgrade() else {
+            return StreamAttempt::Never;
+        };
+        let request = session.get(self.last_event_id.as_ref());
+        drop(session);
+        let sent = self.origin.send(request, RequestBody::empty());
+        let Ok(Ok(response)) = tokio::time::timeout(PATIENCE, sent).await else {
+            return StreamAttempt::Later(None);
+        };
+        let status = response.status();
+        match heard::classify_response(response, self.origin.message_bytes_max).await {
+            ResponseKind::Messages(messages) if messages.is_stream() => {
+                StreamAttempt::Stream(messages)
+            }
+            ResponseKind::Later(pause) => StreamAttempt::Later(Some(pause)),
+            // Another stream of this session is still open there, or a gateway is away.
+            _ if is_for_now(status) || status == StatusCode::CONFLICT => StreamAttempt::Later(None),
+            // The server has none, or not for us.
+            ResponseKind::Messages(_) | ResponseKind::Error(_) | ResponseKind::Refused { .. } => {
+                StreamAttempt::Never
+            }
+        }
+    }
+
+    /// True if anything was said before the stream ended.
+    async fn hear(&self, messages: &mut Messages) -> bool {
+        let mut heard_any = false;
+        while let Ok(Some(message)) = messages.next().await {
+            heard_any = true;
+            let Some(session) = self.session.upgrade() else {
+                break;
+            };
+            self.on_message(&session, message).await;
+        }
+        heard_any
+    }
+
+    async fn on_message(&self, session: &Arc<ServerSession>, message: ServerMessage) {
+        let calls = session.calls();
+        match message {
+            ServerMessage::Primed => {}
+            ServerMessage::Result { id, result } => calls.end(&id, Event::Result(result)),
+            ServerMessage::Error { id, error } => {
+                calls.end(&id, Event::Error(UpstreamError::in_message(error)));
+            }
+            ServerMessage::Unreadable { id, failure, .. } => calls.end(&id, Event::Failed(failure)),
+            ServerMessage::Notification { method, params } => {
+                note(&self.origin, &method);
+                match (&*method, params) {
+                    ("notifications/progress", Some(params)) => calls.progress(params),
+                    ("notifications/message", Some(params)) => calls.log(params),
+                    _ => {}
+                }
+            }
+            ServerMessage::Request { id, method, params } => {
+                if let Some(answer) = on_request(session, &id, &method, params) {
+                    // A server that cannot be told will notice by itself.
+                    let _ = session.tell(response(&id, &answer)).await;
+                }
+            }
+        }
+    }
+}
+
+/// What raincheck says itself; `None` where the client is asked.
+fn on_request(
+    session: &ServerSession,
+    id: &str,
+    method: &str,
+    params: Option<Box<RawValue>>,
+) -> Option<Answer> {
+    let declared = Object::parse(session.declared()).unwrap_or_default();
+    let may_ask = |kind: Kind| declared.contains(kind.capability());
+    match question(id, method, params, may_ask) {
+        Ok(question) => (!session.calls().ask(question)).then(ambiguous),
+        Err(answer) => Some(answer),
+    }
+}

@@ -1,0 +1,390 @@
+//! One session at a legacy server: how its requests are stamped, how it is told something, how it
+//! ends.
+
+use std::any::Any;
+use std::fmt;
+use std::ops::Not;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use hyper::header::HeaderValue;
+use hyper::http::request;
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+
+use crate::lock::Mutex;
+use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::mcp::headers::{LAST_EVENT_ID, PROTOCOL_VERSION, SESSION_ID};
+use crate::mcp::json::{Object, Writer, string};
+use crate::upstream::client_session::needed::Needed;
+use crate::upstream::discovery::discovered::Discovered;
+use crate::upstream::http::RequestBody;
+use crate::upstream::http::origin::Origin;
+use crate::upstream::initialize::Initialized;
+use crate::upstream::sessions::calls::SessionCalls;
+use crate::upstream::translate;
+
+/// How long a server may take to take a message.
+const TELL: Duration = Duration::from_secs(30);
+
+/// One session, as the server described it.
+#[derive(Debug)]
+pub(in crate::upstream) struct ServerSession {
+    origin: Arc<Origin>,
+    stamp: Stamp,
+    /// What the server said of itself; `None` where it said that to somebody else.
+    described: Option<Arc<Discovered>>,
+    log_level: Mutex<Option<Arc<str>>>,
+    /// Other calls use it too.
+    shared: bool,
+    /// Another process uses it now, or may.
+    left: AtomicBool,
+    /// What was declared to the server, as JSON.
+    declared: Arc<str>,
+    beside: SessionCompany,
+    /// Where it is a client's own.
+    needed: Needed,
+}
+
+/// What every request on a session bears.
+#[derive(Debug)]
+struct Stamp {
+    /// A server without sessions gives none.
+    id: Option<HeaderValue>,
+    version: HeaderValue,
+    credentials: Option<HeaderValue>,
+}
+
+/// What goes on beside a session's calls, until it ends.
+#[derive(Debug)]
+struct SessionCompany {
+    calls: Arc<SessionCalls>,
+    unasked: Box<dyn Unasked>,
+    ending: DropGuard,
+    services: TaskTracker,
+}
+
+/// The stream on which the server speaks unasked.
+#[async_trait]
+pub(in crate::upstream) trait Unasked: Any + fmt::Debug + Send + Sync {
+    /// Whether the session is a client's own: never ours to begin or to end.
+    fn is_a_clients(&self) -> bool;
+
+    /// Hears what the server says on it, from here to the session's end. Resolves when the server
+    /// has taken the request for it, or after a moment.
+    async fn hear(&self, session: &Arc<ServerSession>);
+}
+
+/// How a client names its session, and itself.
+#[derive(Debug, Clone)]
+pub(in crate::upstream) struct Identity {
+    pub(in crate::upstream) caller: [u8; 16],
+    /// A server without sessions gives none.
+    pub(in crate::upstream) id: Option<HeaderValue>,
+    pub(in crate::upstream) version: HeaderValue,
+    /// Of the client, where the server may have them.
+    pub(in crate::upstream) credentials: Option<HeaderValue>,
+}
+
+impl SessionCompany {
+    fn new(services: TaskTracker, unasked: Box<dyn Unasked>) -> Self {
+        Self {
+            calls: Arc::default(),
+            unasked,
+            ending: CancellationToken::new().drop_guard(),
+            services,
+        }
+    }
+
+    fn end(&self) {
+        self.ending.token().cancel();
+    }
+}
+
+/// What another process needs to use a session.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::upstream) struct Passport {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    session: Option<String>,
+    version: String,
+    /// Other calls use it too.
+    #[serde(default)]
+    pub(in crate::upstream) shared: bool,
+    /// It is a client's own.
+    #[serde(default, skip_serializing_if = "Not::not")]
+    pub(in crate::upstream) borrowed: bool,
+}
+
+impl Passport {
+    /// Whose session it is, where it is a client's own.
+    pub(in crate::upstream) fn identity(&self, caller: [u8; 16]) -> Option<Identity> {
+        let id = self.session.as_deref().map(HeaderValue::try_from);
+        Some(Identity {
+            caller,
+            id: id.transpose().ok()?,
+            version: HeaderValue::try_from(&*self.version).ok()?,
+            credentials: None,
+        })
+    }
+}
+
+impl ServerSession {
+    /// `None`: it needs credentials, and those are the caller's alone.
+    pub(in crate::upstream) fn passport(&self) -> Option<Passport> {
+        if self.stamp.credentials.is_some() {
+            return None;
+        }
+        let session = match &self.stamp.id {
+            Some(id) => Some(id.to_str().ok()?.to_owned()),
+            None => None,
+        };
+        let version = self.stamp.version.to_str().ok()?.to_owned();
+        Some(Passport {
+            session,
+            version,
+            shared: self.shared,
+            borrowed: self.is_borrowed(),
+        })
+    }
+
+    /// Whether other calls use it beside the one that opened it.
+    pub(in crate::upstream) fn shared_by(self, shared: bool) -> Self {
+        Self { shared, ..self }
+    }
+
+    /// From here on it is not ours to close, nor to hear.
+    pub(in crate::upstream) fn leave(&self) {
+        self.left.store(true, Ordering::Release);
+        self.needed.set_elsewhere(true);
+        // Other calls of this process may go on there.
+        if !self.shared {
+            self.beside.end();
+        }
+    }
+
+    /// From here on it is.
+    pub(in crate::upstream) fn hold(&self) {
+        self.left.store(false, Ordering::Release);
+        self.needed.set_elsewhere(false);
+    }
+
+    /// A session that is not ours to close, and of which nothing is known.
+    fn new(
+        origin: &Arc<Origin>,
+        services: TaskTracker,
+        stamp: Stamp,
+        declared: Arc<str>,
+        unasked: Box<dyn Unasked>,
+    ) -> Self {
+        Self {
+            origin: Arc::clone(origin),
+            stamp,
+            described: None,
+            log_level: Mutex::default(),
+            shared: false,
+            left: AtomicBool::new(true),
+            declared,
+            beside: SessionCompany::new(services, unasked),
+            needed: Needed::default(),
+        }
+    }
+
+    /// A session of ours, as the server answered our `initialize`.
+    pub(in crate::upstream) fn begun(
+        origin: &Arc<Origin>,
+        services: TaskTracker,
+        declared: Arc<str>,
+        initialized: Initialized,
+        credentials: Option<&HeaderValue>,
+        unasked: Box<dyn Unasked>,
+    ) -> Option<Self> {
+        let result = Object::parse(initialized.result.get()).ok()?;
+        let version = result.get("protocolVersion").and_then(string)?;
+        let stamp = Stamp {
+            id: initialized.session_id,
+            version: HeaderValue::try_from(&*version).ok()?,
+            credentials: credentials.cloned(),
+        };
+        Some(Self {
+            described: Some(Arc::new(Discovered::of_initialize(&result)?)),
+            left: AtomicBool::new(false),
+            ..Self::new(origin, services, stamp, declared, unasked)
+        })
+    }
+
+    /// A session that another process opened, and that is not ours before its call is.
+    pub(in crate::upstream) fn carried_over(
+        origin: &Arc<Origin>,
+        services: TaskTracker,
+        declared: Arc<str>,
+        passport: &Passport,
+        unasked: Box<dyn Unasked>,
+    ) -> Option<Self> {
+        let id = passport.session.as_deref().map(HeaderValue::try_from);
+        let stamp = Stamp {
+            id: id.transpose().ok()?,
+            version: HeaderValue::try_from(&*passport.version).ok()?,
+            credentials: None,
+        };
+        Some(Self {
+            shared: passport.shared,
+            ..Self::new(origin, services, stamp, declared, unasked)
+        })
+    }
+
+    /// A client's own.
+    pub(in crate::upstream) fn of_client(
+        origin: &Arc<Origin>,
+        services: TaskTracker,
+        identity: Identity,
+        unasked: Box<dyn Unasked>,
+    ) -> Self {
+        let stamp = Stamp {
+            id: identity.id,
+            version: identity.version,
+            credentials: identity.credentials,
+        };
+        Self {
+            shared: true,
+            ..Self::new(origin, services, stamp, "{}".into(), unasked)
+        }
+    }
+
+    /// What the server said of itself when the session began, where that was said to raincheck.
+    pub(in crate::upstream) fn described(&self) -> Option<&Arc<Discovered>> {
+        self.described.as_ref()
+    }
+
+    /// Whether it is a client's own: never ours to begin or to end.
+    pub(in crate::upstream) fn is_borrowed(&self) -> bool {
+        self.beside.unasked.is_a_clients()
+    }
+
+    /// The stream on which the server speaks unasked, where it is of that kind.
+    pub(in crate::upstream) fn unasked<T: Unasked>(&self) -> Option<&T> {
+        let unasked: &dyn Any = &*self.beside.unasked;
+        unasked.downcast_ref()
+    }
+
+    pub(in crate::upstream) fn version(&self) -> &HeaderValue {
+        &self.stamp.version
+    }
+
+    pub(in crate::upstream) fn needed(&self) -> &Needed {
+        &self.needed
+    }
+
+    /// Its client has ended it.
+    pub(in crate::upstream) fn end(&self) {
+        self.beside.end();
+    }
+
+    /// Cancelled with the session.
+    pub(in crate::upstream) fn ended(&self) -> CancellationToken {
+        self.beside.ending.token().clone()
+    }
+
+    pub(in crate::upstream) fn post(&self) -> request::Builder {
+        self.stamp(self.origin.post(self.stamp.credentials.as_ref()))
+    }
+
+    /// The request for an event stream: the session's own, or what followed that event.
+    pub(in crate::upstream) fn get(&self, after: Option<&HeaderValue>) -> request::Builder {
+        let request = self.stamp(self.origin.get(self.stamp.credentials.as_ref()));
+        match after {
+            Some(event_id) => request.header(LAST_EVENT_ID, event_id),
+            None => request,
+        }
+    }
+
+    pub(in crate::upstream) fn origin(&self) -> &Arc<Origin> {
+        &self.origin
+    }
+
+    /// What was declared to the server, as JSON.
+    pub(in crate::upstream) fn declared(&self) -> &str {
+        &self.declared
+    }
+
+    pub(in crate::upstream) fn calls(&self) -> &Arc<SessionCalls> {
+        &self.beside.calls
+    }
+
+    /// Hears what the server says unasked, from here to the session's end. Resolves when the server
+    /// has taken the request for it, or after a moment.
+    pub(in crate::upstream) async fn hear(self: &Arc<Self>) {
+        self.beside.unasked.hear(self).await;
+    }
+
+    /// Runs until the session ends.
+    pub(in crate::upstream) fn accompany(
+        &self,
+        going_on: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let ending = self.beside.ending.token().clone();
+        let services = &self.beside.services;
+        services.spawn(ending.run_until_cancelled_owned(going_on));
+    }
+
+    pub(in crate::upstream) fn has_id(&self) -> bool {
+        self.stamp.id.is_some()
+    }
+
+    fn stamp(&self, builder: request::Builder) -> request::Builder {
+        let builder = builder.header(PROTOCOL_VERSION, &self.stamp.version);
+        match &self.stamp.id {
+            Some(id) => builder.header(SESSION_ID, id),
+            None => builder,
+        }
+    }
+
+    /// Posts a message that has no answer of its own. A server that does not even take it in time
+    /// is not waited for: the caller reads other messages meanwhile.
+    pub(in crate::upstream) async fn tell(&self, message: String) -> Result<(), Failure> {
+        let sent = self.origin.send(self.post(), RequestBody::json(message));
+        let response = tokio::time::timeout(TELL, sent)
+            .await
+            .map_err(|_| Failure::new(Reason::UpstreamReset, SideEffect::Unknown))??;
+        let is_taken = response.status().is_success();
+        self.origin.http.finish(response.into_body());
+        if is_taken {
+            Ok(())
+        } else {
+            Err(Failure::new(Reason::UpstreamHttp, SideEffect::Unknown))
+        }
+    }
+
+    /// The session's log level, set where the call wants another one.
+    pub(in crate::upstream) async fn set_log_level(&self, level: &Arc<str>) {
+        let known = self.log_level.lock().clone();
+        if known.as_ref() == Some(level) {
+            return;
+        }
+        let mut params = Writer::object();
+        params.str("level", level);
+        let message = translate::request(&self.origin.next_id(), "logging/setLevel", &params.end());
+        // A server without logging refuses; then it will not log either.
+        if self.tell(message).await.is_ok() {
+            *self.log_level.lock() = Some(Arc::clone(level));
+        }
+    }
+
+    /// Ends it at the server, unless it was left to another process.
+    pub(in crate::upstream) async fn close(&self) {
+        self.beside.end();
+        let Some(id) = &self.stamp.id else { return };
+        if self.left.load(Ordering::Acquire) {
+            return;
+        }
+        let request = self
+            .origin
+            .delete(self.stamp.credentials.as_ref())
+            .header(SESSION_ID, id);
+        let request = request.header(PROTOCOL_VERSION, &self.stamp.version);
+        let closing = self.origin.send(request, RequestBody::empty());
+        let _ = tokio::time::timeout(Duration::from_secs(5), closing).await;
+    }
+}

@@ -1,8 +1,8 @@
-//! The one drain of a process, however many ask for it.
+//! The drain of the process. It happens once, even if several parties ask for it.
 
 use tokio_util::sync::CancellationToken;
 
-/// Shared by who may start the drain, who does it, and who waits for its end.
+/// Shared by the parties that may start the drain, the app that does it, and the parties that wait for its end.
 #[derive(Debug, Clone, Default)]
 pub struct Drain {
     asked: CancellationToken,
@@ -10,7 +10,7 @@ pub struct Drain {
 }
 
 impl Drain {
-    /// Starts it; whoever comes later joins.
+    /// Starts the drain. A later call joins the running drain.
     pub fn ask(&self) {
         self.asked.cancel();
     }
@@ -20,7 +20,7 @@ impl Drain {
         self.asked.cancelled().await;
     }
 
-    /// To be said once no call runs any more.
+    /// Marks the drain as done. Call it when no call runs any more.
     pub fn finish(&self) {
         self.done.cancel();
     }

@@ -1,4 +1,4 @@
-//! What the process knows of itself, and what an orchestrator makes of it.
+//! The health of the process, and the readiness that an orchestrator derives from it.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -13,13 +13,13 @@ use crate::upstream::wrapped::Upstream;
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// Set by whoever finds out, read by probes. Until somebody reports, a part is missing.
+/// The known facts about the parts of the process. A part counts as missing until it was reached once.
 #[derive(Debug)]
 pub struct Health {
-    /// Not ready while the store is away, also after it was reached.
+    /// Whether the process is not ready while a store that was reached before is away.
     ready_needs_store: bool,
     facts: Mutex<Facts>,
-    /// Not kept alive by probes, which are answered also after the drain.
+    /// A weak reference, because probes are answered even after the drain, and must not keep the program alive.
     program: Weak<Upstream>,
 }
 
@@ -31,12 +31,12 @@ struct Facts {
     degraded: Option<Degraded>,
 }
 
-/// What is wrong with a store that was reached before.
+/// Why a store that was reached before is degraded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Degraded {
-    /// It does not answer.
+    /// The store does not answer.
     Away,
-    /// It answers, but may forget tasks: its policy of eviction was changed.
+    /// The store answers and may lose tasks, because its eviction policy was changed.
     MayEvict,
 }
 
@@ -53,7 +53,7 @@ impl Degraded {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Readiness {
     pub ready: bool,
-    /// What is missing, as JSON.
+    /// The missing parts, as JSON.
     pub json: String,
 }
 
@@ -66,20 +66,20 @@ impl Health {
         }
     }
 
-    /// Not ready, either, while the server's program cannot be run: it is ours, where a server
-    /// elsewhere that goes later is its own container's matter.
+    /// Also makes the process not ready while the server's program cannot be run, because raincheck starts that program.
+    /// A server elsewhere that goes away later has a probe of its own.
     #[must_use]
     pub fn in_front_of(mut self, upstream: &Arc<Upstream>) -> Self {
         self.program = Arc::downgrade(upstream);
         self
     }
 
-    /// The wrapped server answered, once.
+    /// Records that the wrapped server has answered.
     pub fn upstream_reached(&self) {
         self.change(|facts| facts.upstream = true);
     }
 
-    /// The store answers and is as it should be (`None`), or what is wrong with it now.
+    /// Records the state of the store: `None` if it answers and is in order.
     pub fn store_is(&self, degraded: Option<Degraded>) {
         self.change(|facts| {
             facts.store |= degraded.is_none();
@@ -87,7 +87,7 @@ impl Health {
         });
     }
 
-    /// From now on no new client should come.
+    /// Records that the drain has begun, so that no new client comes.
     pub fn draining(&self) {
         self.change(|facts| facts.draining = true);
     }
@@ -107,7 +107,7 @@ impl Health {
         .into_iter()
         .filter_map(|(part, is_there)| (!is_there).then_some(part))
         .collect();
-        // A store that is there and only may evict can be used: nobody is helped by fewer pods.
+        // A store that may evict can still be used, and fewer pods would help nobody.
         let lacks_store = self.ready_needs_store && facts.degraded == Some(Degraded::Away);
         let ready = missing.is_empty() && !facts.draining && !lacks_store;
         let json = json!({
@@ -122,8 +122,8 @@ impl Health {
         }
     }
 
-    /// Asks the upstream until it answers: before a pod is ready nobody else does. Anonymous, so a
-    /// server that wants credentials counts as reached when it says so. Dropped, it just stops.
+    /// Asks the upstream until it answers, because no client does before the pod is ready. The request is anonymous, so a
+    /// server that demands credentials counts as reached. Cancel safe.
     pub async fn watch_upstream(&self, upstream: &Upstream) {
         let mut pause = PAUSE_MIN;
         while !upstream.answers().await {

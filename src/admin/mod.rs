@@ -1,6 +1,6 @@
-//! WHO LOOKS AFTER US: what an orchestrator asks of the process, on a listener of its own.
+//! ADMINISTRATION: the listener for an orchestrator's probes, the health of the process, and its drain.
 //!
-//! Nothing here reads a task or speaks MCP, so the listener may be reached from other machines.
+//! Nothing here reads a task or speaks MCP, so other machines may reach this listener.
 
 pub mod drain;
 pub mod health;

@@ -26,7 +26,7 @@ use tracing::{debug, info, warn};
 use super::drain::Drain;
 use super::health::Health;
 
-/// An orchestrator asks one question at a time; more connections wait to be accepted.
+/// The most open connections; further ones wait to be accepted. An orchestrator sends one request at a time.
 const CONNECTIONS_MAX: usize = 256;
 
 /// Connections that have sent no request yet. Beyond this the oldest of them is closed, so that a probe never
@@ -36,10 +36,10 @@ const SILENT_MAX: usize = 128;
 /// How long the head of a request may take.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long answers on their way may take at the end.
+/// How long the last answers may take after the listener has stopped.
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
 
-/// Bound, not served yet.
+/// The probe listener, bound and not served yet.
 #[derive(Debug)]
 pub struct Probes {
     listener: TcpListener,
@@ -53,7 +53,7 @@ struct Answers {
     token: Option<Token>,
 }
 
-/// Who knows it can stop us.
+/// The secret in the path of a drain request. A client that knows it can stop the process.
 pub struct Token(Box<[u8]>);
 
 impl Token {
@@ -61,7 +61,7 @@ impl Token {
         Self(text.as_bytes().into())
     }
 
-    /// In a time that tells nothing but the length.
+    /// Compares in a time that depends only on the length.
     fn is(&self, text: &str) -> bool {
         verify_slices_are_equal(&self.0, text.as_bytes()).is_ok()
     }
@@ -90,7 +90,7 @@ impl Probes {
         })
     }
 
-    /// With the port that the system chose if none was asked for.
+    /// The bound address, with the port that the system chose if the configured port is 0.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
@@ -115,7 +115,7 @@ impl Probes {
                             drop(permit);
                         });
                     }
-                    // Out of descriptors, most likely: others must end first.
+                    // Most likely out of file descriptors, until other connections end.
                     Err(error) => {
                         warn!(%error, "a probe could not be accepted");
                         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -136,7 +136,7 @@ struct Visitor {
     sent_away: CancellationToken,
 }
 
-/// Takes a new one in, and sends the oldest silent one away if there are too many.
+/// Adds a new connection, and closes the oldest silent one if there are too many.
 fn make_room(silent: &mut VecDeque<Weak<Visitor>>, new: &Arc<Visitor>) {
     silent.retain(|visitor| {
         let visitor = visitor.upgrade();
@@ -150,7 +150,7 @@ fn make_room(silent: &mut VecDeque<Weak<Visitor>>, new: &Arc<Visitor>) {
     silent.push_back(Arc::downgrade(new));
 }
 
-/// What a request asks for.
+/// The request, by its method and path.
 #[derive(Debug, PartialEq, Eq)]
 enum Asked {
     Live,
@@ -167,7 +167,7 @@ impl Answers {
             let answers = Arc::clone(&self);
             async move { Ok::<_, Infallible>(answers.answer(&request).await) }
         });
-        // One question a connection: none is held by who has nothing more to ask.
+        // One request for each connection, so that no idle client holds a connection.
         let served = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEADER_TIMEOUT)
@@ -179,7 +179,7 @@ impl Answers {
         }
     }
 
-    /// Dropped before it resolves, a drain that it asked for goes on.
+    /// Answers one request. If the future is dropped, a drain that it has started goes on.
     async fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
         match self.asked(request.method(), request.uri().path()) {
             Asked::Live => json(StatusCode::OK, r#"{"live":true}"#.into()),

@@ -1,6 +1,6 @@
 //! Why raincheck cannot start.
 
-/// Why raincheck cannot start. One line.
+/// Why raincheck cannot start, in one line.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct AppError(pub(super) String);

@@ -1,4 +1,4 @@
-//! A store that is open, with what belongs to it.
+//! An open store with its clock, its sealer and the way to close it.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use crate::store::Store;
 use crate::store::embedded::Embedded;
 use crate::store::seal::{MasterKey, Sealer};
 
-/// The store that the configuration names, with what belongs to it.
+/// The store that the configuration names, with its clock and its sealer.
 pub(super) struct Opened {
     pub(super) store: Arc<dyn Store>,
     pub(super) clock: Arc<dyn Clock>,
-    /// The clock that follows the store's own, where the store has one.
+    /// The clock that follows the store's own clock, if the store has one.
     pub(super) shared_clock: Option<Arc<Anchored>>,
-    /// Only one process can hold this store.
+    /// Whether only one process can use this store.
     pub(super) exclusive: bool,
     pub(super) embedded: Option<Arc<Embedded>>,
     pub(super) sealer: Option<Sealer>,

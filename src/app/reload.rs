@@ -1,4 +1,4 @@
-//! What is read anew while raincheck serves: the files of TLS.
+//! Reloads the TLS files while raincheck serves.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tracing::{info, warn};
 use crate::tls::TlsError;
 use crate::tls::kept::Kept;
 
-/// Whatever can be read anew. What is running keeps what it began with.
+/// The TLS configurations that can be reloaded. Open connections keep the configuration that they began with.
 #[derive(Debug, Clone)]
 pub struct Reload {
     listener: Option<Arc<Kept<ServerConfig>>>,
@@ -23,7 +23,7 @@ impl Reload {
         Self { listener, upstream }
     }
 
-    /// Reads all files anew and says so; a file that cannot be used leaves the old one.
+    /// Reloads all files and logs it. If a file cannot be used, the old configuration stays.
     pub async fn all(&self) {
         if let Some(listener) = &self.listener {
             tell("listen.tls", listener.reload().await);

@@ -1,8 +1,7 @@
-//! Store files for processes that are started by clients: one of several, for one process each.
+//! Store files for `raincheck stdio`: several files, one for each process.
 //!
-//! Two sessions of one client start the same command twice at the same time, and a file belongs to one
-//! process. Each takes a file that is free, and what the other free files hold: a client that resumes a
-//! session finds its tasks in whichever file they were.
+//! Two sessions of one client start the same command twice, and a file belongs to one process. Each process takes a
+//! free file and merges the other free files into it, so that a client that resumes a session finds its tasks.
 
 use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
@@ -17,10 +16,10 @@ use crate::clock::Clock;
 use crate::store::embedded::{Embedded, callers_key, shared_key};
 use crate::store::seal::MasterKey;
 
-/// Processes with a file each, of one server in one directory; more keep their tasks in memory.
+/// The most files of one server in one directory. Further processes keep their tasks in memory.
 const SLOTS_MAX: usize = 16;
 
-/// `None`: none of them can be had, which is no reason not to serve.
+/// Opens a free file, or returns `None` if no file can be opened: raincheck serves without a file, too.
 pub(super) fn open(path: &Path, clock: &Arc<dyn Clock>) -> Option<Opened> {
     let opened = shared_key(path)
         .map_err(line)
@@ -51,13 +50,13 @@ fn one_of(path: &Path, key: &MasterKey, clock: &Arc<dyn Clock>) -> Result<Opened
     Err(last.unwrap_or_else(|| AppError("there is no store file".to_owned())))
 }
 
-/// The files that were used last first, and those that are not there yet last.
+/// The paths of the files: the last used file first, and files that do not exist yet last.
 fn by_use(path: &Path) -> Vec<PathBuf> {
     let mut slots: Vec<(Option<SystemTime>, PathBuf)> = (0..SLOTS_MAX)
         .map(|number| slot(path, number))
         .map(|slot| (used(&slot), slot))
         .collect();
-    // Stable: those that are not there yet keep their order.
+    // The sort is stable, so files that do not exist yet keep their order.
     slots.sort_by_key(|(used, _)| Reverse(*used));
     slots.into_iter().map(|(_, slot)| slot).collect()
 }

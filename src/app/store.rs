@@ -1,4 +1,4 @@
-//! The store: opened as the configuration says.
+//! Opens the store that the configuration names, or checks whether it could be opened.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,7 +80,7 @@ const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 pub async fn check(config: &Config) -> Result<FileState, AppError> {
     let checking = async {
         match &config.store.location {
-            // There is one for everybody.
+            // Memory always works, and `raincheck stdio` finds a free file or uses memory.
             Location::Memory | Location::Slots(_) => Ok(FileState::Free),
             Location::Embedded(path) => {
                 let path = path.clone();
@@ -119,7 +119,7 @@ fn options(config: &Config, url: &Secret, namespace: &str) -> Result<Options, Ap
     })
 }
 
-/// Reads the files for TLS to Redis; what is in them is looked at where it is used.
+/// Reads the TLS files for Redis. The store checks their content.
 fn certificates(files: &config::StoreTls) -> Result<Tls, AppError> {
     let read = |setting: &str, path: &std::path::Path| {
         std::fs::read(path).map_err(|error| {

@@ -1,4 +1,4 @@
-//! From the configuration to what the upstream side is told.
+//! The settings of the upstream side, from the configuration.
 
 use hyper::HeaderMap;
 
@@ -8,7 +8,7 @@ use crate::tls::client::{self, Files};
 use crate::upstream::stdio::Program;
 use crate::upstream::wrapped::{SessionMode, Settings, Transport};
 
-/// What the upstream side is told. Reads the files for TLS; an error is one line.
+/// The settings of the upstream side. Reads the TLS files. An error is one line.
 pub fn settings(config: &Config) -> Result<Settings, String> {
     let mut told = Settings::default();
     match &config.upstream.server {

@@ -20,7 +20,7 @@ pub(super) fn check(config: &Config) -> Result<ExitCode, Failure> {
     let runtime = runtime()?;
     let (inspection, store) =
         runtime.block_on(async { tokio::join!(inspect(config), check_store(config)) });
-    // A file system or a name server that hangs holds up nobody.
+    // Do not wait for a file system or a name server that hangs.
     runtime.shutdown_background();
     let certificate = config.listen.tls.as_ref().map(|files| {
         tls::server_config(&files.certificate, &files.key)
@@ -38,7 +38,7 @@ pub(super) fn check(config: &Config) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(u8::from(!report.good)))
 }
 
-/// What keeps a connection from coming about is said in the report, once.
+/// Silences the log of failed connections, because the report names the reason.
 pub(super) fn telemetry(settings: &Telemetry) -> Telemetry {
     Telemetry {
         log: format!("raincheck::upstream::connect=error,{}", settings.log),
@@ -51,7 +51,7 @@ struct Report {
     good: bool,
 }
 
-/// Everything that is said, from everything that was found.
+/// The report, from all findings.
 fn report(
     config: &Config,
     certificate: Option<Result<(), String>>,
@@ -129,7 +129,7 @@ fn limited(limit: Limit, of: &str) -> String {
     format!("{} {of}, {} wait", limit.at_once, limit.queue)
 }
 
-/// What every client of a fresh process waits for.
+/// How long the program took to start, which every first client waits for.
 fn start(found: &Inspection) -> String {
     let took = found.started_in;
     took.map(|took| format!(", {:.1} s after its start", took.as_secs_f64()))
@@ -146,7 +146,7 @@ fn listening(config: &Config) -> String {
     format!("{scheme}://{}{}", listen.address, listen.path)
 }
 
-/// Never the URL of a Redis: it may hold a password.
+/// Describes the store, without the URL of a Redis, which may hold a password.
 fn describe_store(location: &Location, state: FileState) -> String {
     match location {
         Location::Memory => "memory: tasks are gone when the process ends".to_owned(),
@@ -167,7 +167,7 @@ fn describe_store(location: &Location, state: FileState) -> String {
     }
 }
 
-/// What becomes of a call whose process dies.
+/// What happens to a call whose process dies.
 fn recovery(config: &Config) -> String {
     if matches!(config.upstream.server, Wrapped::Command(_)) {
         return "a call whose process dies is lost with its child".to_owned();
@@ -191,7 +191,7 @@ fn recovery(config: &Config) -> String {
     text.to_owned()
 }
 
-/// What clients without Tasks get for calls that take long.
+/// What clients without Tasks get for long calls.
 fn tickets(companion: &Companion) -> String {
     let millis = companion.fallback_after.as_millis();
     let after = duration(u64::try_from(millis).unwrap_or(u64::MAX));

@@ -25,7 +25,7 @@ pub(super) struct Line {
     command: Vec<OsString>,
 }
 
-/// Returns only if the program cannot be run, with the exit code that shells give for that.
+/// Executes the program. Returns only if that fails, with the exit code of shells for such a failure.
 pub(super) fn become_it(line: &Line) -> Failure {
     let Some((program, arguments)) = line.command.split_first() else {
         return Failure::usage("no command");
@@ -53,8 +53,8 @@ fn limit_files(soft: u64) -> io::Result<()> {
     Ok(setrlimit(Resource::Nofile, limit)?)
 }
 
-/// The kernel ends this process when its parent ends, however that comes about. A parent that
-/// ended before the kernel was told is found by looking.
+/// Makes the kernel kill this process when its parent ends. A parent that has already ended is found by comparing the
+/// parent's id.
 #[cfg(target_os = "linux")]
 fn tie_to(parent: i32) -> io::Result<()> {
     use rustix::process::{Signal, getppid, set_parent_process_death_signal};
@@ -68,7 +68,7 @@ fn tie_to(parent: i32) -> io::Result<()> {
     }
 }
 
-/// Elsewhere a server learns of it by the end of its standard input.
+/// On other systems the server notices its parent's end by the end of its standard input.
 #[cfg(not(target_os = "linux"))]
 fn tie_to(_parent: i32) -> io::Result<()> {
     Ok(())

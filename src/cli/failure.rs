@@ -1,10 +1,10 @@
-//! Why a command fails, and how the user is told.
+//! Why a command fails, and how it tells the user.
 
 use std::io::{self, Write as _};
 
 use crate::config::ConfigError;
 
-/// Why the process ends other than well: one line for stderr, and the exit code.
+/// Why a command failed: one line for stderr, and the exit code.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) code: u8,
@@ -12,7 +12,7 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    /// The user can fix it by saying something else.
+    /// A mistake on the command line or in the configuration.
     pub(super) fn usage(text: impl Into<String>) -> Self {
         Self {
             code: 2,
@@ -20,7 +20,7 @@ impl Failure {
         }
     }
 
-    /// It was said well and did not work.
+    /// The command was right and did not work.
     pub(super) fn runtime(text: impl Into<String>) -> Self {
         Self {
             code: 1,

@@ -1,4 +1,4 @@
-//! What `raincheck check` learns from the wrapped server.
+//! Asks the wrapped server for what `raincheck check` reports.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,11 +15,11 @@ use crate::mcp::json::Object;
 use crate::mcp::version::Era;
 use crate::upstream::wrapped::{DiscoverError, Upstream};
 
-/// The wrapped server, as it answered just now.
+/// The wrapped server's answers.
 #[derive(Debug)]
 pub(super) struct Inspection {
     pub(super) era: Era,
-    /// It speaks the transport of 2024-11-05.
+    /// Whether the server speaks HTTP+SSE, the transport of 2024-11-05.
     pub(super) over_sse: bool,
     /// `serverInfo`, as "name version".
     pub(super) server: Option<String>,
@@ -36,7 +36,7 @@ pub(super) async fn inspect(config: &Config) -> Result<Inspection, String> {
     let settings = upstream_settings(config)?;
     let upstream = Upstream::new(&settings, TaskTracker::new()).map_err(|e| e.to_string())?;
     let asked = patiently(&config.upstream.server, ask(&upstream)).await;
-    // Afterwards it is known how its process ended.
+    // Only after the stop is it known how the process ended.
     upstream.stop().await;
     match asked {
         Ok(Ok(found)) => Ok(found),
@@ -45,7 +45,7 @@ pub(super) async fn inspect(config: &Config) -> Result<Inspection, String> {
     }
 }
 
-/// For a bounded time, and not in silence.
+/// Waits for a bounded time, and tells the user after a while that it waits.
 async fn patiently<T>(server: &Wrapped, asking: impl Future<Output = T>) -> Result<T, Elapsed> {
     let mut asking = std::pin::pin!(timeout(PATIENCE, asking));
     if let Ok(asked) = timeout(SILENCE, &mut asking).await {
@@ -96,14 +96,13 @@ fn names(object: &str) -> Vec<String> {
     object.iter().map(|(name, _)| name.to_owned()).collect()
 }
 
-/// Like every caller it has sessions of its own; this one has no credentials and no tasks.
+/// The caller of these requests. It has no credentials and no tasks.
 const NOBODY: [u8; 16] = [0; 16];
 
-/// Longer than the first words of a server with an address may take: why they did not come is known then.
+/// Longer than a server with an address may take for its first answer, so that the reason of a failure is known by then.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Then it is said that somebody is waited for. A server that ignores what it does not know answers
-/// after 3 s.
+/// After this time the user is told about the wait. A server that ignores unknown requests answers after 3 s.
 const SILENCE: Duration = Duration::from_secs(4);
 
 #[cfg(test)]

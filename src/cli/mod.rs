@@ -1,4 +1,4 @@
-//! The command line: what can be said, and what the process says back in the end.
+//! The command line: its options, its commands, and how the process reports a failure.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -72,7 +72,7 @@ struct Settings {
     common: Common,
 }
 
-/// For one client, which started it.
+/// The settings of `raincheck stdio`, for the one client that started it.
 #[derive(Debug, Args)]
 struct OneClient {
     #[arg(
@@ -154,7 +154,7 @@ impl Common {
     }
 }
 
-/// All of the program.
+/// Runs the program.
 pub fn main() -> ExitCode {
     let line = match Line::try_parse() {
         Ok(line) => line,
@@ -199,9 +199,8 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Other processes of the same user, the wrapped program among them, can read neither this process's
-/// memory nor its environment, and no crash writes either to a disk. What is executed from here, as
-/// `__child` is, begins anew.
+/// Keeps the memory and the environment of this process from other processes of the same user (the wrapped program is
+/// one), and from crash dumps. A program that this process executes, like `__child`, starts without this protection.
 #[cfg(target_os = "linux")]
 fn keep_private() -> Result<(), Failure> {
     use rustix::process::{DumpableBehavior, set_dumpable_behavior};
@@ -210,13 +209,13 @@ fn keep_private() -> Result<(), Failure> {
         .map_err(|error| Failure::runtime(format!("this process cannot be kept private: {error}")))
 }
 
-/// Elsewhere a process reads another one's environment as the system lets it.
+/// Other systems have no such call: there the system decides what other processes may read.
 #[cfg(not(target_os = "linux"))]
 fn keep_private() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Help and version are answers; everything else is a mistake, and fits on one line.
+/// Prints help and version as they are. Reports every other error in one line.
 fn refuse(error: &clap::Error) -> ExitCode {
     let is_answer = matches!(
         error.kind(),
@@ -230,7 +229,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Clap's first sentence and what to do about it; its usage is better shown by `--help`.
+/// Clap's first sentence, and advice. The usage that clap adds is left to `--help`.
 fn one_line(error: &clap::Error) -> String {
     let text = error.to_string();
     let first = text.lines().take_while(|line| !line.is_empty());

@@ -1,4 +1,4 @@
-//! What every command needs of its process: threads and a log.
+//! The threads and the log that every command needs.
 
 use super::failure::Failure;
 use crate::config::{LogFormat, Telemetry};

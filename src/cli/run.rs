@@ -18,7 +18,7 @@ pub(super) fn run(config: Config) -> Result<ExitCode, Failure> {
     crate::failpoint::arm().map_err(Failure::usage)?;
     let open_files = raise_file_limit();
     runtime()?.block_on(async {
-        // Before anything is served, so that no signal finds the default handler, which kills.
+        // The handlers come first, because the default handler of a signal would kill the process.
         let mut stop = Stop::new().map_err(|e| Failure::runtime(format!("no signals: {e}")))?;
         let mut sighup = Sighup::new().map_err(|e| Failure::runtime(format!("no signals: {e}")))?;
         let shutdown = CancellationToken::new();
@@ -55,9 +55,8 @@ pub(super) fn run(config: Config) -> Result<ExitCode, Failure> {
     })
 }
 
-/// A call holds two sockets, and the usual soft limit of 1,024 descriptors would end at 500 calls.
-/// The hard limit is what the operator set; up to it a process may help itself. The soft limit as
-/// it was, for the server that raincheck may run; `None` where there was none.
+/// Raises the soft limit of open files to the hard limit, because a call holds two sockets and the usual soft limit of
+/// 1,024 would end at 500 calls. Returns the old soft limit, which the wrapped program gets.
 pub(super) fn raise_file_limit() -> Option<u64> {
     let mut limit = getrlimit(Resource::Nofile);
     let before = limit.current;
@@ -68,7 +67,7 @@ pub(super) fn raise_file_limit() -> Option<u64> {
     before
 }
 
-/// What asks a process to stop: an orchestrator (TERM) or a person (INT).
+/// The signals that stop the process: TERM from an orchestrator, INT from a person.
 pub(super) struct Stop {
     terminate: Signal,
     interrupt: Signal,

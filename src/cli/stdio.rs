@@ -1,5 +1,4 @@
-//! `raincheck stdio`: for clients that launch commands. Serves until the client closes its side or a
-//! signal comes.
+//! `raincheck stdio`: serves the client that launched it, until that client closes its side or a signal comes.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,12 +12,12 @@ use super::run::{Stop, raise_file_limit};
 use crate::app::App;
 use crate::config::Config;
 
-/// Clients wait about so long after they closed our input, and kill us then.
+/// The longest drain: clients wait about this long after they close our input, and then kill the process.
 const GRACE: Duration = Duration::from_millis(1_500);
 
 pub(super) fn serve(mut config: Config) -> Result<ExitCode, Failure> {
     let open_files = raise_file_limit();
-    // No load balancer has to be told first, and no other client waits.
+    // No load balancer must hear of the drain first, and no other client waits.
     config.drain.delay = Duration::ZERO;
     config.drain.grace = config.drain.grace.min(GRACE);
     let runtime = runtime()?;
@@ -44,7 +43,7 @@ pub(super) fn serve(mut config: Config) -> Result<ExitCode, Failure> {
         }
         Ok(())
     });
-    // A thread may still wait for the client's next word.
+    // A thread may still wait for the client's next message.
     runtime.shutdown_background();
     served.map(|()| ExitCode::SUCCESS)
 }

@@ -22,7 +22,7 @@ pub(super) fn table<const N: usize>(rows: &[[String; N]]) -> String {
     out
 }
 
-/// What a server said of itself, safe to print: no control characters, not endless.
+/// A server's text, safe to print: without control characters and of bounded length.
 pub(super) fn printable(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { '\u{fffd}' } else { c })

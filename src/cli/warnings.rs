@@ -1,10 +1,10 @@
-//! What is right, and unlikely to be meant.
+//! Warnings of `raincheck check`: settings that are valid and probably not meant.
 
 use super::table::duration;
 use crate::config::Config;
 use crate::task::policy::{Mode, Rules};
 
-/// Each with its subject.
+/// The warnings, each with its subject.
 pub(super) fn warnings(config: &Config) -> impl Iterator<Item = (&'static str, String)> {
     let hosts = nobody_gets_in(config).map(|text| ("listen", text));
     let windows = long_windows(&config.rules).map(|text| ("grace_window", text));
@@ -15,7 +15,7 @@ pub(super) fn warnings(config: &Config) -> impl Iterator<Item = (&'static str, S
     hosts.into_iter().chain(windows).chain(unused)
 }
 
-/// Off loopback, where no client's `Host` is a name of ours.
+/// Warns if the listener is reachable from other machines and no `Host` of theirs is allowed.
 fn nobody_gets_in(config: &Config) -> Option<String> {
     let listen = &config.listen;
     let is_open = !listen.is_loopback() && config.exposure().is_ok();
@@ -34,15 +34,15 @@ fn nobody_gets_in(config: &Config) -> Option<String> {
     ))
 }
 
-/// Above this a window is more of a risk than of a gain.
+/// Above this a grace window risks more than it gains.
 const GRACE_WINDOW_USUAL_MS: u64 = 5_000;
 
-/// A call that has no task yet lives on its connection: a modern client's disconnect cancels it, and
-/// many clients give up after a minute.
+/// Warns of long grace windows. A call without a task lives on its connection: a modern client's disconnect cancels it,
+/// and many clients give up after a minute.
 fn long_windows(rules: &Rules) -> impl Iterator<Item = String> {
     let defaults = rules.defaults();
     let entries = rules.entries().enumerate();
-    // What an entry only inherits is said once.
+    // A value that an entry only inherits is reported once.
     let own = entries.filter(|(_, rule)| {
         rule.grace_window_ms != defaults.grace_window_ms || defaults.mode != Mode::Auto
     });
@@ -59,7 +59,7 @@ fn long_windows(rules: &Rules) -> impl Iterator<Item = String> {
         })
 }
 
-/// A rule, as the file has it.
+/// The name of a rule in the configuration file.
 pub(super) fn name(place: Option<usize>) -> String {
     place.map_or_else(
         || "[tasks]".to_owned(),

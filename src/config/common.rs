@@ -5,10 +5,10 @@ use std::time::Duration;
 use super::problem::Problem;
 use super::settings::Tls;
 
-/// Beyond any machine, and within what a semaphore can count.
+/// The largest limit: beyond any machine, and within the range of a semaphore.
 pub(super) const PERMITS_MAX: usize = 1_000_000;
 
-/// What must take a while to be of use.
+/// Refuses a duration of zero.
 pub(super) fn positive(key: &str, duration: Duration) -> Result<(), Problem> {
     if duration.is_zero() {
         let text = "must be longer than 0: nothing could happen in time";
@@ -17,7 +17,7 @@ pub(super) fn positive(key: &str, duration: Duration) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Both files or neither; `section` is where they are set.
+/// Accepts both files or none. `section` is the section of the two settings.
 pub(super) fn tls(
     section: &str,
     certificate: Option<String>,

@@ -1,5 +1,4 @@
-//! Finds the configuration: defaults < file < environment < flags. The one place that reads the
-//! environment.
+//! Loads the configuration: defaults < file < environment < flags. This is the only code that reads the environment.
 
 use std::path::{Path, PathBuf};
 
@@ -21,20 +20,20 @@ pub struct Flags {
     pub store: Option<String>,
     pub namespace: Option<String>,
     pub log: Option<String>,
-    /// Several processes may run with the same settings, one for each client that starts one.
+    /// Whether several processes may run with the same settings, one for each client (`raincheck stdio`).
     pub for_one_client: bool,
-    /// What is written after `--`: the program to wrap and its arguments.
+    /// The program to wrap and its arguments, written after `--`.
     pub command: Vec<String>,
 }
 
-/// The process's environment. A variable that is not Unicode is none of ours.
+/// The process's environment. Variables that are not Unicode are left out, because no setting is one.
 pub fn environment() -> Vec<(String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect()
 }
 
-/// Reads, layers and checks. Every error is one line with its fix.
+/// Loads, merges and checks all layers. Every error is one line with its fix.
 pub fn load(flags: &Flags, environment: &[(String, String)]) -> Result<Config, ConfigError> {
     let file = flags.config.as_deref().map(file_layer).transpose()?;
     let mut layers: Vec<Layer> = file
@@ -49,7 +48,7 @@ pub fn load(flags: &Flags, environment: &[(String, String)]) -> Result<Config, C
         .map_err(|problem| problem.located(&figment))
 }
 
-/// A server's address and its command are one setting: the last layer that has either has both.
+/// Keeps the server's address or command of the last layer that has either, because both are one setting.
 fn only_one_server(layers: &mut [Layer]) {
     let mut is_named = false;
     for layer in layers.iter_mut().rev() {
@@ -135,7 +134,7 @@ fn environment_layer(environment: &[(String, String)]) -> Layer {
     }
 }
 
-/// No shell lets a variable have a dash, and no header that anybody uses has an underscore.
+/// Turns underscores in a header's name into dashes. Shells allow no dash in a variable, and headers use no underscore.
 fn header_name(mut path: Vec<String>) -> Vec<String> {
     if let [upstream, headers, name] = path.as_mut_slice()
         && upstream == "upstream"
@@ -146,8 +145,7 @@ fn header_name(mut path: Vec<String>) -> Vec<String> {
     path
 }
 
-/// Where a variable's value goes. What the wrapped program's own variables are called is not ours
-/// to change.
+/// The setting that a variable sets. The names of the wrapped program's own variables stay as they are.
 fn setting(key: &str) -> Vec<String> {
     match key.strip_prefix("UPSTREAM__ENV__") {
         Some(name) => ["upstream", "env", name].map(str::to_owned).into(),
@@ -180,8 +178,7 @@ fn flag_layer(flags: &Flags) -> Layer {
     }
 }
 
-/// Values stay text: each setting reads itself from text, so nothing is lost on the way (a secret
-/// `007` is not 7).
+/// Inserts a value as text. Each setting parses its own text, so that a secret `007` does not become 7.
 fn insert(settings: &mut Dict, path: &[String], value: &Value) {
     let Some((first, rest)) = path.split_first() else {
         return;

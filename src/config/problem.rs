@@ -1,6 +1,6 @@
-//! What is wrong with a configuration, on one line: where it was written, the key, the fix.
+//! What is wrong with a configuration, in one line: the source, the key and the fix.
 //!
-//! Figment's own text is never shown: it prints values, which may be secrets, and its internals.
+//! Figment's own text is never shown, because it prints values, which may be secrets, and internals.
 
 use figment::error::{Actual, Kind};
 use figment::{Error, Figment};
@@ -12,15 +12,15 @@ pub struct ConfigError(String);
 
 impl ConfigError {
     pub(super) fn new(text: impl Into<String>) -> Self {
-        // One line whatever a value or a path contained.
+        // A value or a path may contain line breaks.
         Self(text.into().replace(char::is_control, " "))
     }
 }
 
-/// A check that failed, before it is known where the value was written.
+/// A failed check. The source of the value is not known yet.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Problem {
-    /// Dotted, as in the file; of a rule: `tools.<place>.<setting>`.
+    /// The key, with dots as in the file. For a rule: `tools.<place>.<setting>`.
     pub(super) key: String,
     pub(super) text: String,
 }
@@ -35,8 +35,7 @@ impl Problem {
 
     pub(super) fn located(self, figment: &Figment) -> ConfigError {
         let path: Vec<String> = self.key.split('.').map(str::to_owned).collect();
-        // Rules are in a list, which figment cannot look into; a key that nobody wrote has its
-        // section's source, if that was written.
+        // Figment cannot look into the list of rules. A key that no source has gets the source of its section.
         let written = (1..=path.len()).rev().find_map(|length| {
             let key = path.get(..length)?.join(".");
             figment.find_metadata(&key)
@@ -46,7 +45,7 @@ impl Problem {
     }
 }
 
-/// Figment's error in our words. Only the first: one thing is fixed at a time.
+/// The first of figment's errors in our words. A user fixes one error at a time.
 pub(super) fn explain(error: Error) -> ConfigError {
     let Some(error) = error.into_iter().next() else {
         return ConfigError::new("the configuration cannot be read");
@@ -70,7 +69,7 @@ pub(super) fn explain(error: Error) -> ConfigError {
     ConfigError::new(place(source, &error.path) + ": " + &text)
 }
 
-/// Names of the layers that are no file; a file's layer has the file's name.
+/// The names of layers that are no file. The layer of a file has the file's name.
 pub(super) const ENVIRONMENT: &str = "environment";
 pub(super) const FLAGS: &str = "flags";
 
@@ -85,7 +84,7 @@ pub(super) const FLAG_KEYS: [(&str, &str); 5] = [
 
 pub(super) const ENVIRONMENT_PREFIX: &str = "RAINCHECK_";
 
-/// Where the user finds the setting.
+/// The name of the setting in its source.
 fn place(source: Option<&str>, path: &[String]) -> String {
     match source {
         None => key(path),
@@ -117,7 +116,7 @@ fn key(path: &[String]) -> String {
     dotted(path)
 }
 
-/// The place in a list of texts helps nobody: the list is short and the text is quoted.
+/// The key without places in lists, because such lists are short and the error quotes the text.
 fn dotted(path: &[String]) -> String {
     let names: Vec<&str> = path
         .iter()
@@ -149,7 +148,7 @@ fn unknown(path: &[String], accepted: &[&str]) -> String {
     )
 }
 
-/// Serde words it for programmers where a section was expected.
+/// What was expected, in words for users. Serde's words for sections are for programmers.
 fn expectation(expected: &str) -> &str {
     if expected.starts_with("struct ") {
         "a table"
@@ -162,7 +161,7 @@ fn expectation(expected: &str) -> &str {
     }
 }
 
-/// What was found, without its value.
+/// The kind of value that was found, without the value.
 fn noun(actual: &Actual) -> &'static str {
     match actual {
         Actual::Bool(_) => "a boolean",

@@ -1,5 +1,5 @@
-//! How one setting is read. The environment knows only text and TOML knows types; both must be
-//! able to say every setting, so each is parsed from its text: `7`, `"7"` and `id=7` are the same.
+//! How one setting is read. The environment has only text and TOML has types, so every setting is parsed from its text:
+//! `7`, `"7"` and `id=7` are the same.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -11,15 +11,15 @@ use super::duration;
 use super::secret::Secret;
 use crate::task::policy::{InputWhen, Mode, OnOwnerLost};
 
-/// A setting that is read from its text. The error says what is wrong and what to write; it may
-/// quote the text, so a secret must be a [`Secret`], which never fails.
+/// A setting that is read from its text. The error may quote the text, so a secret must be a [`Secret`], which never
+/// fails.
 pub(super) trait FromText: Sized {
     /// Completes "must be ..".
     const KIND: &'static str;
     fn from_text(text: &str) -> Result<Self, String>;
 }
 
-/// For `#[serde(deserialize_with)]`: a setting that is there.
+/// For `#[serde(deserialize_with)]`: a setting with a default.
 pub(super) fn scalar<'de, T: FromText, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
     from.deserialize_any(Reader(PhantomData))
 }
@@ -40,7 +40,7 @@ pub(super) fn list<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D:
     })
 }
 
-/// For `#[serde(deserialize_with)]`: a list, or one text with everything in it; globs have commas.
+/// For `#[serde(deserialize_with)]`: a list, or one text with one element, because globs contain commas.
 pub(super) fn names<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
     from.deserialize_any(ListReader { separator: None })
 }
@@ -155,7 +155,7 @@ impl FromText for Size {
     }
 }
 
-/// A setting with a few spellings.
+/// Parses a setting that has a few possible words.
 pub(super) fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
     words
         .iter()

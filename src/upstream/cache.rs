@@ -1,5 +1,5 @@
-//! Something a caller, read once and kept for a while. Whoever wanted it may leave: a server that takes
-//! longer for it than anybody waits is read all the same.
+//! A value for each caller, read once and kept for a while. Reading goes on when the caller leaves, so that a
+//! server that is slow to answer is read all the same.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,21 +10,21 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use super::discovered::DiscoverError;
-use super::failures::UNREACHABLE;
 use crate::lock::Mutex;
+use crate::upstream::discovery::discovered::DiscoverError;
+use crate::upstream::failures::UNREACHABLE;
 
-/// A change that nobody told us of is noticed after this.
+/// A change without a notification is noticed after this.
 const FRESH: Duration = Duration::from_mins(1);
 
 /// Callers remembered; at more, all are forgotten and read again.
 const CALLERS_MAX: usize = 1024;
 
 /// Once it is over, what came of it.
-type Reading<T> = watch::Receiver<Option<Result<Arc<T>, DiscoverError>>>;
+type CacheReading<T> = watch::Receiver<Option<Result<Arc<T>, DiscoverError>>>;
 
 /// Of each caller, and since when.
-type Readings<T> = HashMap<[u8; 16], (Instant, Reading<T>)>;
+type Readings<T> = HashMap<[u8; 16], (Instant, CacheReading<T>)>;
 
 pub(super) struct Cache<T> {
     by_caller: Mutex<Readings<T>>,
@@ -50,7 +50,7 @@ impl<T: Send + Sync + 'static> Cache<T> {
         caller: [u8; 16],
         services: &TaskTracker,
         read: impl Future<Output = Result<T, DiscoverError>> + Send + 'static,
-    ) -> Reading<T> {
+    ) -> CacheReading<T> {
         let now = Instant::now();
         let mut by_caller = self.by_caller.lock();
         if by_caller.len() >= CALLERS_MAX && !by_caller.contains_key(&caller) {
@@ -63,7 +63,7 @@ impl<T: Send + Sync + 'static> Cache<T> {
                 let (says, reading) = watch::channel(None);
                 services.spawn(async move {
                     tokio::select! {
-                        // It was forgotten, and nobody waits for it.
+                        // It was forgotten, and no caller waits for it.
                         () = says.closed() => {}
                         read = read => {
                             let _ = says.send(Some(read.map(Arc::new)));
@@ -77,7 +77,7 @@ impl<T: Send + Sync + 'static> Cache<T> {
     }
 }
 
-fn has_failed<T>(reading: &Reading<T>) -> bool {
+fn has_failed<T>(reading: &CacheReading<T>) -> bool {
     let said = reading.borrow();
     said.as_ref()
         .map_or_else(|| reading.has_changed().is_err(), Result::is_err)

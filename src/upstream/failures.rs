@@ -2,7 +2,7 @@
 
 use crate::mcp::error::{Failure, Reason, SideEffect};
 
-/// Nobody could be asked.
+/// No server could be reached.
 pub(super) const UNREACHABLE: Failure = Failure {
     reason: Reason::UpstreamUnreachable,
     effect: SideEffect::None,

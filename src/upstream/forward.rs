@@ -5,8 +5,8 @@ use std::sync::Arc;
 use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, COOKIE, HeaderName, HeaderValue};
 
-use super::hop;
 use crate::mcp::headers::remove_where;
+use crate::upstream::http::hop_headers;
 
 /// What a client says of itself beside its message.
 pub type ClientHeaders = Arc<[(HeaderName, HeaderValue)]>;
@@ -85,7 +85,7 @@ fn is_harmless(name: &str) -> bool {
     )
 }
 
-/// The same of what browsers, meshes and tracers say.
+/// Headers of browsers, meshes and tracers, by the beginning of their names.
 const HARMLESS_BEGINNINGS: [&str; 7] = [
     "l5d-",
     "sec-",
@@ -119,21 +119,24 @@ impl Forward {
 
     /// Leaves what goes to the server in a request that passes. `Authorization` has a rule of its own.
     pub(super) fn strip(&self, headers: &mut HeaderMap) {
-        hop::strip(headers);
+        hop_headers::strip(headers);
         remove_where(headers, |name| *name != AUTHORIZATION && !self.takes(name));
         join_cookies(headers);
     }
 
     /// The same of a request that is carried, but for what raincheck says there itself.
     pub(super) fn carried(&self, headers: &HeaderMap) -> ClientHeaders {
-        let named = hop::named(headers);
+        let named = hop_headers::named(headers);
         let goes = |name: &HeaderName| {
             let text = name.as_str();
             let is_said_by_us = is_ours(text)
                 || text.starts_with("mcp-")
                 || text.starts_with("content-")
-                || hop::is_body(text);
-            !is_said_by_us && !hop::is_hop(text) && !named.contains(name) && self.takes(name)
+                || hop_headers::is_body(text);
+            !is_said_by_us
+                && !hop_headers::is_hop(text)
+                && !named.contains(name)
+                && self.takes(name)
         };
         let kept = headers.iter().filter(|(name, _)| goes(name));
         let kept = kept.map(|(name, value)| (name.clone(), value.clone()));

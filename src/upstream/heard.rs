@@ -12,15 +12,15 @@ use hyper::http::response::Parts;
 use hyper::{HeaderMap, Response, StatusCode};
 use serde_json::value::RawValue;
 
-use super::failures::{INVALID, RESET, TOO_DEEP, TOO_LARGE};
-use super::http::ResponseBody;
-use super::port::UpstreamError;
-use super::refusal;
-use super::retry_after;
 use crate::mcp::error::Failure;
 use crate::mcp::json::{Fault, Object};
 use crate::mcp::scan::mend;
 use crate::mcp::sse::{Decoder, SseEvent, SseFault};
+use crate::upstream::failures::{INVALID, RESET, TOO_DEEP, TOO_LARGE};
+use crate::upstream::http::ResponseBody;
+use crate::upstream::http::refusal;
+use crate::upstream::http::retry_after;
+use crate::upstream::port::UpstreamError;
 
 /// An error body larger than this is not read.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
@@ -30,7 +30,7 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// What a response to a request of ours turned out to be.
 #[derive(Debug)]
-pub(super) enum Heard {
+pub(super) enum ResponseKind {
     Messages(Box<Messages>),
     /// The server refused before it ran anything: when to come back.
     Later(Duration),
@@ -45,12 +45,15 @@ pub(super) enum Heard {
 }
 
 /// Judges a response head.
-pub(super) async fn judge(response: Response<ResponseBody>, bytes_max: usize) -> Heard {
+pub(super) async fn classify_response(
+    response: Response<ResponseBody>,
+    bytes_max: usize,
+) -> ResponseKind {
     let status = response.status();
     if status.is_success() && status != StatusCode::ACCEPTED {
         return match Messages::of(response, bytes_max) {
-            Ok(messages) => Heard::Messages(Box::new(messages)),
-            Err(failure) => Heard::Refused {
+            Ok(messages) => ResponseKind::Messages(Box::new(messages)),
+            Err(failure) => ResponseKind::Refused {
                 failure,
                 status,
                 is_session_lost: false,
@@ -62,7 +65,7 @@ pub(super) async fn judge(response: Response<ResponseBody>, bytes_max: usize) ->
     let is_refusal =
         status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE;
     if is_refusal && let Some(pause) = retry_after::pause(&head.headers) {
-        return Heard::Later(pause);
+        return ResponseKind::Later(pause);
     }
     let www_authenticate = head.headers.get(WWW_AUTHENTICATE).cloned();
     let failure = refusal::failure_of(status);
@@ -70,7 +73,7 @@ pub(super) async fn judge(response: Response<ResponseBody>, bytes_max: usize) ->
     let said = error_of(&text);
     if said.is_none() && !unauthorized {
         let is_session_lost = refusal::is_session_lost(status, &text);
-        return Heard::Refused {
+        return ResponseKind::Refused {
             failure,
             status,
             is_session_lost,
@@ -78,7 +81,7 @@ pub(super) async fn judge(response: Response<ResponseBody>, bytes_max: usize) ->
     }
     // Where the server gave a challenge without words, the words are ours.
     let error = said.unwrap_or_else(|| failure.to_error().to_raw());
-    Heard::Error(UpstreamError {
+    ResponseKind::Error(UpstreamError {
         error,
         status: status.as_u16(),
         www_authenticate,
@@ -226,10 +229,10 @@ impl Messages {
 
     /// The next message that can be read; what cannot be read in a stream is ignored, and counts
     /// only if nothing better comes. `None` at the end.
-    pub(super) async fn next(&mut self) -> Result<Option<Message>, Failure> {
+    pub(super) async fn next(&mut self) -> Result<Option<ServerMessage>, Failure> {
         while let Some(text) = self.next_text().await? {
             if text.is_empty() && self.is_stream() {
-                return Ok(Some(Message::Primed));
+                return Ok(Some(ServerMessage::Primed));
             }
             match read(&text) {
                 Ok(message) => return Ok(Some(message)),
@@ -383,7 +386,7 @@ async fn read_json(body: &mut ResponseBody, bytes_max: usize) -> Result<String, 
 
 /// One message of the server, told apart.
 #[derive(Debug)]
-pub(super) enum Message {
+pub(super) enum ServerMessage {
     /// None: an event that only says where to resume.
     Primed,
     Result {
@@ -413,12 +416,12 @@ pub(super) enum Message {
 }
 
 /// Reads a message leniently: what a server may get wrong without harm is let pass.
-pub(super) fn read(text: &str) -> Result<Message, Failure> {
+pub(super) fn read(text: &str) -> Result<ServerMessage, Failure> {
     read_whole(text).or_else(|failure| read_id(text, failure, true))
 }
 
-/// The same for what came over a line, and may be no text.
-pub(super) fn read_line(line: &[u8]) -> Result<(Message, Cow<'_, str>), Failure> {
+/// Reads a message that came over a line, and may be no UTF-8.
+pub(super) fn read_line(line: &[u8]) -> Result<(ServerMessage, Cow<'_, str>), Failure> {
     let text = String::from_utf8_lossy(line);
     let message = match &text {
         Cow::Borrowed(text) => read(text),
@@ -427,20 +430,20 @@ pub(super) fn read_line(line: &[u8]) -> Result<(Message, Cow<'_, str>), Failure>
     Ok((message?, text))
 }
 
-/// Whoever waits for an answer that cannot be read hears so: no other one comes.
-fn read_id(text: &str, failure: Failure, is_utf8: bool) -> Result<Message, Failure> {
+/// An answer that cannot be read still ends its request: no other answer comes.
+fn read_id(text: &str, failure: Failure, is_utf8: bool) -> Result<ServerMessage, Failure> {
     let object = Object::parse(text).map_err(|_| failure)?;
     let has_answer = object.contains("result") || object.contains("error");
     let is_answer = has_answer && !object.contains("method");
     let id = object.get("id").filter(|_| is_answer).ok_or(failure)?;
-    Ok(Message::Unreadable {
+    Ok(ServerMessage::Unreadable {
         id: id.get().into(),
         failure,
         is_utf8,
     })
 }
 
-fn read_whole(text: &str) -> Result<Message, Failure> {
+fn read_whole(text: &str) -> Result<ServerMessage, Failure> {
     let text = mend(text).map_err(|fault| match fault {
         Fault::Depth => TOO_DEEP,
         Fault::Utf8 | Fault::ByteOrderMark | Fault::Surrogate | Fault::Syntax => INVALID,
@@ -451,17 +454,17 @@ fn read_whole(text: &str) -> Result<Message, Failure> {
     if let Some(method) = object.get_str("method") {
         let method = method.as_ref().into();
         return Ok(match id {
-            Some(id) => Message::Request { id, method, params },
-            None => Message::Notification { method, params },
+            Some(id) => ServerMessage::Request { id, method, params },
+            None => ServerMessage::Notification { method, params },
         });
     }
     let id = id.unwrap_or_else(|| "null".into());
     match (object.get("result"), object.get("error")) {
-        (Some(result), None) => Ok(Message::Result {
+        (Some(result), None) => Ok(ServerMessage::Result {
             id,
             result: result.to_owned(),
         }),
-        (None, Some(error)) => Ok(Message::Error {
+        (None, Some(error)) => Ok(ServerMessage::Error {
             id,
             error: error.to_owned(),
         }),

@@ -6,17 +6,18 @@ use hyper::StatusCode;
 use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
 
-use super::failures::INVALID_WORDS;
-use super::heard::{self, Heard, Message};
-use super::http::RequestBody;
-use super::no_session::NoSession;
-use super::origin::Origin;
-use super::port::UpstreamError;
-use super::translate;
 use crate::mcp::error::{Failure, SideEffect};
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Writer;
 use crate::mcp::version::LEGACY_NEWEST;
+use crate::upstream::failures::INVALID_WORDS;
+use crate::upstream::heard;
+use crate::upstream::heard::{ResponseKind, ServerMessage};
+use crate::upstream::http::RequestBody;
+use crate::upstream::http::origin::Origin;
+use crate::upstream::no_session::NoSession;
+use crate::upstream::port::UpstreamError;
+use crate::upstream::translate;
 
 /// The params, with the capabilities that are declared.
 pub(super) fn params(capabilities: &str) -> String {
@@ -75,22 +76,26 @@ pub(super) async fn post(
     let sent = origin.send(origin.post(credentials), RequestBody::json(body));
     let response = sent.await.map_err(NotInitialized::Failed)?;
     let session_id = response.headers().get(SESSION_ID).cloned();
-    let mut messages = match heard::judge(response, origin.message_bytes_max).await {
-        Heard::Messages(messages) => messages,
-        Heard::Error(error) => return Err(NotInitialized::Error(error)),
-        Heard::Refused {
+    let mut messages = match heard::classify_response(response, origin.message_bytes_max).await {
+        ResponseKind::Messages(messages) => messages,
+        ResponseKind::Error(error) => return Err(NotInitialized::Error(error)),
+        ResponseKind::Refused {
             failure, status, ..
         } => return Err(NotInitialized::Refused { failure, status }),
-        Heard::Later(pause) => return Err(NotInitialized::Later(pause)),
+        ResponseKind::Later(pause) => return Err(NotInitialized::Later(pause)),
     };
     let result = loop {
         match messages.next().await {
-            Ok(Some(Message::Result { result, .. })) => break result,
-            Ok(Some(Message::Error { error, .. })) => {
+            Ok(Some(ServerMessage::Result { result, .. })) => break result,
+            Ok(Some(ServerMessage::Error { error, .. })) => {
                 return Err(NotInitialized::Error(UpstreamError::in_message(error)));
             }
-            Ok(Some(Message::Primed | Message::Request { .. } | Message::Notification { .. })) => {}
-            Ok(Some(Message::Unreadable { .. }) | None) | Err(_) => {
+            Ok(Some(
+                ServerMessage::Primed
+                | ServerMessage::Request { .. }
+                | ServerMessage::Notification { .. },
+            )) => {}
+            Ok(Some(ServerMessage::Unreadable { .. }) | None) | Err(_) => {
                 return Err(NotInitialized::Failed(INVALID_WORDS));
             }
         }

@@ -8,18 +8,19 @@ use futures_util::stream::{self, BoxStream};
 use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
 
-use super::heard::{self, Heard, Message, Messages};
-use super::http::RequestBody;
-use super::message::note;
-use super::origin::Origin;
-use super::sessions::{Key, Lease, Sessions};
-use super::translate;
-use super::wanted::{Wanted, is_change};
 use crate::mcp::envelope;
 use crate::mcp::headers::METHOD;
 use crate::mcp::headers::PROTOCOL_VERSION;
 use crate::mcp::json::{Object, Writer};
 use crate::mcp::version::{Era, MODERN};
+use crate::upstream::heard;
+use crate::upstream::heard::{Messages, ResponseKind, ServerMessage};
+use crate::upstream::http::RequestBody;
+use crate::upstream::http::origin::Origin;
+use crate::upstream::message::note;
+use crate::upstream::sessions::pool::{SessionKey, SessionLease, SessionPool};
+use crate::upstream::translate;
+use crate::upstream::wanted::{WantedChanges, is_change};
 
 /// What the wrapped server says to a listener.
 #[derive(Debug)]
@@ -37,8 +38,8 @@ pub enum ListenEvent {
 /// Cancel safe to poll; dropping it ends the subscription.
 pub type Listening = BoxStream<'static, ListenEvent>;
 
-/// Who listens, and to what.
-pub(super) struct Wish {
+/// The caller that listens, and the changes that it asks for.
+pub(super) struct ListenRequest {
     pub(super) caller: [u8; 16],
     pub(super) credentials: Option<HeaderValue>,
     pub(super) capabilities: Arc<str>,
@@ -47,11 +48,11 @@ pub(super) struct Wish {
 
 pub(super) fn listen(
     origin: Arc<Origin>,
-    sessions: Arc<Sessions>,
+    sessions: Arc<SessionPool>,
     era: Option<Era>,
-    wish: Wish,
+    wish: ListenRequest,
 ) -> Listening {
-    let ear = Ear {
+    let ear = HttpSubscription {
         origin,
         sessions,
         era,
@@ -59,7 +60,7 @@ pub(super) fn listen(
         source: None,
         said: VecDeque::new(),
         over: false,
-        wanted: Wanted::default(),
+        wanted: WantedChanges::default(),
     };
     stream::unfold(ear, |mut ear| async {
         let event = ear.next().await?;
@@ -68,25 +69,25 @@ pub(super) fn listen(
     .boxed()
 }
 
-struct Ear {
+struct HttpSubscription {
     origin: Arc<Origin>,
-    sessions: Arc<Sessions>,
+    sessions: Arc<SessionPool>,
     era: Option<Era>,
-    wish: Wish,
-    source: Option<Source>,
+    wish: ListenRequest,
+    source: Option<OpenStream>,
     said: VecDeque<ListenEvent>,
     over: bool,
     /// What a legacy server was found to serve of the wish.
-    wanted: Wanted,
+    wanted: WantedChanges,
 }
 
-struct Source {
+struct OpenStream {
     messages: Box<Messages>,
     /// A legacy session of the listener's own, for as long as it listens.
-    lease: Option<Lease>,
+    lease: Option<SessionLease>,
 }
 
-impl Ear {
+impl HttpSubscription {
     async fn next(&mut self) -> Option<ListenEvent> {
         if let Some(event) = self.said.pop_front() {
             return Some(event);
@@ -108,17 +109,19 @@ impl Ear {
                 return Some(self.end());
             };
             match message {
-                Message::Notification { method, params } => {
+                ServerMessage::Notification { method, params } => {
                     note(&self.origin, &method);
                     if let Some(event) = self.heard(&method, params) {
                         return Some(event);
                     }
                 }
-                Message::Result { .. } | Message::Error { .. } | Message::Unreadable { .. } => {
+                ServerMessage::Result { .. }
+                | ServerMessage::Error { .. }
+                | ServerMessage::Unreadable { .. } => {
                     return Some(self.end());
                 }
-                Message::Primed => {}
-                Message::Request { id, method, .. } => self.on_request(&id, &method).await,
+                ServerMessage::Primed => {}
+                ServerMessage::Request { id, method, .. } => self.on_request(&id, &method).await,
             }
         }
     }
@@ -180,20 +183,23 @@ impl Ear {
             .header(PROTOCOL_VERSION, MODERN)
             .header(METHOD, "subscriptions/listen");
         let response = self.origin.send(head, RequestBody::json(body)).await.ok()?;
-        match heard::judge(response, self.origin.message_bytes_max).await {
-            Heard::Messages(messages) if messages.is_stream() => {
-                self.source = Some(Source {
+        match heard::classify_response(response, self.origin.message_bytes_max).await {
+            ResponseKind::Messages(messages) if messages.is_stream() => {
+                self.source = Some(OpenStream {
                     messages,
                     lease: None,
                 });
                 Some(())
             }
-            Heard::Messages(_) | Heard::Later(_) | Heard::Error(_) | Heard::Refused { .. } => None,
+            ResponseKind::Messages(_)
+            | ResponseKind::Later(_)
+            | ResponseKind::Error(_)
+            | ResponseKind::Refused { .. } => None,
         }
     }
 
     async fn open_legacy(&mut self) -> Option<()> {
-        let key = Key {
+        let key = SessionKey {
             caller: self.wish.caller,
             capabilities: "{}".into(),
         };
@@ -208,12 +214,13 @@ impl Ear {
             .send(session.get(None), RequestBody::empty())
             .await
             .ok()?;
-        let Heard::Messages(messages) = heard::judge(response, self.origin.message_bytes_max).await
+        let ResponseKind::Messages(messages) =
+            heard::classify_response(response, self.origin.message_bytes_max).await
         else {
             return None;
         };
         let described = session.described()?;
-        let mut wanted = Wanted::of(&self.wish.filter, described.capabilities.get());
+        let mut wanted = WantedChanges::of(&self.wish.filter, described.capabilities.get());
         let mut taken = Vec::new();
         for uri in wanted.uris.iter().flatten() {
             let mut params = Writer::object();
@@ -228,7 +235,7 @@ impl Ear {
         self.said
             .push_back(ListenEvent::Acknowledged(wanted.honoured()));
         self.wanted = wanted;
-        self.source = Some(Source {
+        self.source = Some(OpenStream {
             messages,
             lease: Some(lease),
         });

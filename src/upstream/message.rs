@@ -5,15 +5,15 @@ use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
-use super::heard::Message;
-use super::origin::Origin;
-use super::port::{Answer, Event, Outgoing, Question, UpstreamError};
-use super::request_id::RequestId;
 use crate::mcp::envelope;
 use crate::mcp::error::{RpcError, code};
 use crate::mcp::input::Kind;
 use crate::mcp::json::{Object, Writer};
 use crate::mcp::meta::is_at_least;
+use crate::upstream::heard::ServerMessage;
+use crate::upstream::http::origin::Origin;
+use crate::upstream::port::{Answer, Event, Outgoing, Question, UpstreamError};
+use crate::upstream::request_id::RequestId;
 
 /// What a message on the stream of one request means for that request.
 pub(super) enum About {
@@ -32,24 +32,24 @@ pub(super) enum About {
 
 /// What a message on the stream of the request with that id means for it.
 pub(super) fn about(
-    message: Message,
+    message: ServerMessage,
     own: &RequestId,
     request: &Outgoing,
     origin: &Origin,
 ) -> About {
     let this = |event: Option<Event>| event.map_or(About::Nothing, About::This);
     match message {
-        Message::Result { id, result } if own.is(&id) => About::This(Event::Result(result)),
-        Message::Error { id, error } if is_answer(&id, own) => {
+        ServerMessage::Result { id, result } if own.is(&id) => About::This(Event::Result(result)),
+        ServerMessage::Error { id, error } if is_answer(&id, own) => {
             About::This(Event::Error(UpstreamError::in_message(error)))
         }
-        Message::Unreadable { id, failure, .. } if own.is(&id) => {
+        ServerMessage::Unreadable { id, failure, .. } if own.is(&id) => {
             About::This(Event::Failed(failure))
         }
-        Message::Result { .. } | Message::Error { .. } | Message::Unreadable { .. } => {
-            About::Another
-        }
-        Message::Notification { method, params } => {
+        ServerMessage::Result { .. }
+        | ServerMessage::Error { .. }
+        | ServerMessage::Unreadable { .. } => About::Another,
+        ServerMessage::Notification { method, params } => {
             note(origin, &method);
             match (&*method, params) {
                 ("notifications/progress", Some(params)) => {
@@ -60,8 +60,8 @@ pub(super) fn about(
                 _ => About::Nothing,
             }
         }
-        Message::Request { id, method, params } => About::Asked { id, method, params },
-        Message::Primed => About::Nothing,
+        ServerMessage::Request { id, method, params } => About::Asked { id, method, params },
+        ServerMessage::Primed => About::Nothing,
     }
 }
 
@@ -100,7 +100,7 @@ pub(super) fn note(origin: &Origin, method: &str) {
     }
 }
 
-/// The requests in whose course a server may ask (2026-07-28 says so, and nobody does otherwise),
+/// The requests in whose course a server may ask (2026-07-28 says so, and every known server keeps to it),
 /// and the one for the result of a server's own task (2025-11-25, Tasks).
 pub(super) fn may_ask(method: &str) -> bool {
     matches!(
@@ -143,7 +143,7 @@ fn refused(number: i64, message: &'static str) -> Answer {
     Answer::Refused(RpcError::new(number, message).to_json().into())
 }
 
-/// Tells the server that nobody waits for the answer to the request with that id.
+/// Tells the server that the client no longer waits for the answer to the request with that id.
 pub(super) fn cancelled(id: &RequestId) -> String {
     let mut params = Writer::object();
     params

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::port::{Event, UpstreamError};
 use crate::mcp::error::Failure;
+use crate::upstream::port::{Event, UpstreamError};
 
 /// Why there is no session.
 #[derive(Debug)]

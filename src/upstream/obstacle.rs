@@ -1,5 +1,5 @@
 //! What stood in the way of the server, in facts for its operator. Clients are told a
-//! [`Failure`](crate::mcp::error::Failure), which names nobody and nothing.
+//! [`Failure`](crate::mcp::error::Failure), which has no address and no text of the server's.
 
 use std::process::ExitStatus;
 use std::time::Duration;

@@ -9,9 +9,10 @@ use futures_util::stream::BoxStream;
 use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
 
-use super::forward::{self, ClientHeaders};
-use super::pin::Pin;
 use crate::mcp::error::Failure;
+use crate::upstream::forward;
+use crate::upstream::forward::ClientHeaders;
+use crate::upstream::pin::Pin;
 
 /// One request to the wrapped server, in the client's words. The connector translates: it takes
 /// its own JSON-RPC id and progress token, strips what the other era does not know and never
@@ -65,8 +66,8 @@ impl Outgoing {
         !self.is_personal() && !self.pin.as_ref().is_some_and(Pin::is_a_clients)
     }
 
-    /// Whether the server may know the client by what is sent: credentials, a cookie, a key. Nobody
-    /// stores it.
+    /// Whether the server may know the client by what is sent: credentials, a cookie, a key. Such
+    /// a request is never stored.
     pub fn is_personal(&self) -> bool {
         self.credentials.is_some() || forward::may_identify(&self.headers)
     }
@@ -206,7 +207,7 @@ pub trait Control: Send + Sync {
     /// again with the same id it is harmless: the server knows the first only.
     async fn answer(&self, id: &str, answer: Answer) -> Result<(), Failure>;
 
-    /// Tells the server that nobody waits any more, by its era's signal. Also drop the exchange, but
+    /// Tells the server that the client no longer waits, by its era's signal. Also drop the exchange, but
     /// not before: its events are what brings a call that is on its way to the server, which cannot
     /// cancel it before. May take [`CANCELLING`] where the server is slow; who must not wait so long
     /// lets it go on beside.
@@ -214,7 +215,7 @@ pub trait Control: Send + Sync {
 
     /// What another process needs to carry this call on, as of the last event taken: opaque text
     /// that names a session, so it is a secret. `None` where the server does not let anybody, or
-    /// where it would take credentials that nobody may store.
+    /// where it would take credentials, which are never stored.
     fn resume_point(&self) -> Option<Box<str>> {
         None
     }

@@ -11,18 +11,19 @@ use hyper::{Method, Response};
 use serde_json::value::RawValue;
 use tokio::time::timeout;
 
-use super::failures::{INVALID, LATER};
-pub use super::heard::Said;
-use super::heard::{self, Heard, Messages};
-use super::hop;
-use super::http::{RequestBody, ResponseBody};
-use super::origin::{BOTH, EVENTS, JSON};
-use super::reconnect::{Reconnect, is_gone};
-use super::retry_after;
-use super::server::Server;
-use super::wrapped::Upstream;
 use crate::mcp::error::Failure;
 use crate::mcp::headers::LAST_EVENT_ID;
+use crate::upstream::failures::{INVALID, LATER};
+use crate::upstream::heard;
+pub use crate::upstream::heard::Said;
+use crate::upstream::heard::{Messages, ResponseKind};
+use crate::upstream::http::hop_headers;
+use crate::upstream::http::origin::{BOTH, EVENTS, JSON};
+use crate::upstream::http::retry_after;
+use crate::upstream::http::{RequestBody, ResponseBody};
+use crate::upstream::reconnect::{Reconnect, is_gone};
+use crate::upstream::server::Server;
+use crate::upstream::wrapped::Upstream;
 
 /// A stream that was come back to and says nothing for so long is asked for again: some servers tell
 /// what was missed, and nothing of what comes after.
@@ -89,11 +90,11 @@ impl Answering {
 
 /// What a refusal says, as the error of a JSON-RPC response: for a client that has a status already.
 pub async fn error_of(refusal: Response<ResponseBody>) -> Box<RawValue> {
-    let failure = match heard::judge(refusal, 0).await {
-        Heard::Error(error) => return error.error,
-        Heard::Refused { failure, .. } => failure,
-        Heard::Later(_) => LATER,
-        Heard::Messages(_) => INVALID,
+    let failure = match heard::classify_response(refusal, 0).await {
+        ResponseKind::Error(error) => return error.error,
+        ResponseKind::Refused { failure, .. } => failure,
+        ResponseKind::Later(_) => LATER,
+        ResponseKind::Messages(_) => INVALID,
     };
     failure.to_error().to_raw()
 }
@@ -101,7 +102,7 @@ pub async fn error_of(refusal: Response<ResponseBody>) -> Box<RawValue> {
 impl Upstream {
     /// Everything that counts was said: the connection can be used again.
     pub fn finish(&self, answering: Answering) {
-        if let Server::Web(web) = &self.server {
+        if let Server::Http(web) = &self.server {
             web.origin.http.finish(answering.messages.into_body());
         }
     }
@@ -133,7 +134,7 @@ impl Upstream {
         mut parts: request::Parts,
         message: String,
     ) -> Result<Response<ResponseBody>, Failure> {
-        hop::strip_body(&mut parts.headers);
+        hop_headers::strip_body(&mut parts.headers);
         parts.method = Method::POST;
         parts.headers.insert(CONTENT_TYPE, JSON);
         parts.headers.insert(ACCEPT, BOTH);
@@ -141,7 +142,7 @@ impl Upstream {
     }
 
     /// Comes back to a stream as the client that sent `parts` would, and asks until the server has
-    /// it: whoever waits has a deadline. `None`: it is not there, or not to be had this way.
+    /// it: the client has a deadline. `None`: it is not there, or not to be had this way.
     ///
     /// Cancel safe: dropped, it can be begun again from the same point.
     pub async fn relay_rest(
@@ -179,7 +180,7 @@ impl Upstream {
 fn resuming(parts: &request::Parts, event_id: &str) -> Option<request::Parts> {
     let mut parts = parts.clone();
     parts.method = Method::GET;
-    hop::strip_body(&mut parts.headers);
+    hop_headers::strip_body(&mut parts.headers);
     parts.headers.remove(ACCEPT_ENCODING);
     parts.headers.insert(ACCEPT, EVENTS);
     let event_id = HeaderValue::try_from(event_id).ok()?;

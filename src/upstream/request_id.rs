@@ -6,14 +6,14 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use crate::mcp::json::string;
+use crate::mcp::json::{quote, string};
 
 /// No client has ids like these.
 const PREFIX: &str = "raincheck/";
 
 /// An id as JSON text: a number on a session of ours, and a string on a client's own, where its
 /// ids are as well (the same id twice makes servers hang).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct RequestId(Arc<str>);
 
 impl RequestId {
@@ -26,16 +26,18 @@ impl RequestId {
         Self(format!(r#""{PREFIX}{}""#, Uuid::new_v4()).into())
     }
 
+    /// An id or a token as somebody else wrote it: a string may have other escapes when it comes back.
+    pub(super) fn read(json: &str) -> Self {
+        Self(text(json).map_or_else(|| json.into(), |text| quote(&text).into()))
+    }
+
     pub(super) fn as_json(&self) -> &str {
         &self.0
     }
 
     /// Whether that JSON is this id. A string may come back written with other escapes.
     pub(super) fn is(&self, json: &str) -> bool {
-        if *self.0 == *json {
-            return true;
-        }
-        self.0.starts_with('"') && text(json).is_some_and(|text| text == self.0.trim_matches('"'))
+        *self.0 == *json || (self.0.starts_with('"') && *self == Self::read(json))
     }
 }
 
@@ -77,6 +79,7 @@ mod tests {
         assert_ne!(id, RequestId::random());
         let escaped = id.as_json().replace('/', r"\/");
         assert!(id.is(id.as_json()) && id.is(&escaped));
+        assert_eq!(RequestId::read(&escaped), id);
         assert!(is_beside_clients(&escaped));
         assert!(!id.is(r#""raincheck/1""#) && !id.is("7"));
         let number = RequestId::number(7);

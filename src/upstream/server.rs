@@ -8,70 +8,71 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use super::channel::{Channels, Limits, Sharing, Source};
-use super::client_session::registry::ClientSessions;
-use super::connect::{Connector, UrlError};
-use super::exchange::{borrowed_line, line, modern, session};
-use super::failures::LATER;
-use super::http::Http;
-use super::no_session::NoSession;
-use super::origin::Origin;
-use super::port::{Exchange, Outgoing};
-use super::probe::{self, Found, Undecided};
-use super::sessions::{Key, Sessions};
-use super::settings::{SessionMode, Settings, Transport};
-use super::sse::Dialer;
-use super::stdio::child::Nursery;
-use super::stdio::spawner::Spawner;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::version::Era;
+use crate::upstream::channel::{LineLimits, LineServer, LineSource, Sharing};
+use crate::upstream::client_session::registry::ClientSessions;
+use crate::upstream::discovery::probe;
+use crate::upstream::discovery::probe::{Found, Undecided};
+use crate::upstream::exchange::{borrowed_line, line, modern, session};
+use crate::upstream::failures::LATER;
+use crate::upstream::http::Http;
+use crate::upstream::http::connect::{Connector, UrlError};
+use crate::upstream::http::origin::Origin;
+use crate::upstream::no_session::NoSession;
+use crate::upstream::port::{Exchange, Outgoing};
+use crate::upstream::sessions::pool::{SessionKey, SessionPool};
+use crate::upstream::settings::{SessionMode, Settings, Transport};
+use crate::upstream::sse::Dialer;
+use crate::upstream::stdio::child::Nursery;
+use crate::upstream::stdio::spawner::Spawner;
 
 /// Cheap to clone.
 #[derive(Debug, Clone)]
 pub(super) enum Server {
-    Web(Arc<Web>),
-    Program(Arc<Channels>),
+    Http(Arc<HttpServer>),
+    Program(Arc<LineServer>),
 }
 
 /// A server with an address.
 #[derive(Debug)]
-pub(super) struct Web {
+pub(super) struct HttpServer {
     pub(super) origin: Arc<Origin>,
-    pub(super) sessions: Arc<Sessions>,
+    pub(super) sessions: Arc<SessionPool>,
     /// Those of legacy clients that raincheck uses, too.
     pub(super) client_sessions: Arc<ClientSessions>,
     /// As configured, or as found out. Until then Streamable HTTP is spoken.
-    transport: OnceLock<Known>,
+    transport: OnceLock<HttpTransport>,
     dialling: Dialling,
 }
 
 #[derive(Debug)]
-enum Known {
+enum HttpTransport {
     Streamable,
-    Sse(Arc<Channels>),
+    Sse(Arc<LineServer>),
 }
 
 /// What lines over HTTP+SSE are made from.
 #[derive(Debug)]
 struct Dialling {
     url: Uri,
-    limits: Limits,
+    limits: LineLimits,
     services: TaskTracker,
 }
 
 /// In which way requests reach the server.
-pub(super) enum Way<'a> {
+pub(super) enum ServerTransport<'a> {
     /// A POST for each, answered there.
-    Posts(&'a Web),
+    Posts(&'a HttpServer),
     /// A line for many.
-    Lines(&'a Arc<Channels>),
+    Lines(&'a Arc<LineServer>),
 }
 
 impl Server {
     pub(super) fn new(settings: &Settings, services: TaskTracker) -> Result<Self, UrlError> {
         let Some(program) = &settings.command else {
-            let web = Web::new(settings, services)?;
-            return Ok(Self::Web(Arc::new(web)));
+            let web = HttpServer::new(settings, services)?;
+            return Ok(Self::Http(Arc::new(web)));
         };
         let nursery = Nursery {
             program: program.clone(),
@@ -82,7 +83,7 @@ impl Server {
             bytes_max: settings.message_bytes_max,
             stop: CancellationToken::new(),
         };
-        let limits = Limits {
+        let limits = LineLimits {
             lines_max: settings.children_max,
             wait: settings.session_wait,
             sharing: match settings.session {
@@ -90,59 +91,63 @@ impl Server {
                 SessionMode::Caller => Sharing::Always,
             },
         };
-        let channels = Channels::new(Source::Program(nursery), limits);
+        let channels = LineServer::new(LineSource::Program(nursery), limits);
         Ok(Self::Program(channels))
     }
 
-    pub(super) fn way(&self) -> Way<'_> {
+    pub(super) fn way(&self) -> ServerTransport<'_> {
         match self {
-            Self::Program(channels) => Way::Lines(channels),
-            Self::Web(web) => match web.transport.get() {
-                Some(Known::Sse(channels)) => Way::Lines(channels),
-                Some(Known::Streamable) | None => Way::Posts(web),
+            Self::Program(channels) => ServerTransport::Lines(channels),
+            Self::Http(web) => match web.transport.get() {
+                Some(HttpTransport::Sse(channels)) => ServerTransport::Lines(channels),
+                Some(HttpTransport::Streamable) | None => ServerTransport::Posts(web),
             },
         }
     }
 
     /// Begins one request. Nothing is sent until its events are polled.
-    pub(super) fn begin(&self, era: Era, outgoing: Outgoing) -> Exchange {
+    pub(super) fn begin(&self, era: Era, request: Outgoing) -> Exchange {
         match (self.way(), era) {
-            (Way::Posts(web), Era::Modern) => modern::begin(Arc::clone(&web.origin), outgoing),
-            (Way::Posts(web), Era::Legacy) => {
-                session::begin(&web.origin, Arc::clone(&web.sessions), outgoing)
+            (ServerTransport::Posts(web), Era::Modern) => {
+                modern::begin(Arc::clone(&web.origin), request)
             }
-            (Way::Lines(lines), era) => match outgoing.pin.as_ref().and_then(borrowed_line::line) {
-                Some(own) => borrowed_line::begin(own, outgoing),
-                None => line::begin(Arc::clone(lines.pool()), era, outgoing),
-            },
+            (ServerTransport::Posts(web), Era::Legacy) => {
+                session::begin(&web.origin, Arc::clone(&web.sessions), request)
+            }
+            (ServerTransport::Lines(lines), era) => {
+                match request.pin.as_ref().and_then(borrowed_line::line) {
+                    Some(own) => borrowed_line::begin(own, request),
+                    None => line::begin(Arc::clone(lines.pool()), era, request),
+                }
+            }
         }
     }
 
     /// Whether a client's credentials go there.
     pub(super) fn takes_credentials(&self) -> bool {
         match self {
-            Self::Web(web) => web.origin.http.takes_credentials(),
+            Self::Http(web) => web.origin.http.takes_credentials(),
             Self::Program(_) => false,
         }
     }
 
     /// Its lines, where it has some.
-    pub(super) fn lines(&self) -> Option<&Arc<Channels>> {
+    pub(super) fn lines(&self) -> Option<&Arc<LineServer>> {
         match self.way() {
-            Way::Posts(_) => None,
-            Way::Lines(channels) => Some(channels),
+            ServerTransport::Posts(_) => None,
+            ServerTransport::Lines(channels) => Some(channels),
         }
     }
 }
 
-impl Web {
+impl HttpServer {
     fn new(settings: &Settings, services: TaskTracker) -> Result<Self, UrlError> {
         let url: Uri = settings.url.parse().map_err(|_| UrlError::Scheme)?;
         let connector = Connector::new(&url, settings)?;
         let http = Http::new(connector, settings.headers.clone(), services.clone());
         let origin = Origin::new(&url, http, settings).ok_or(UrlError::Scheme)?;
         let origin = Arc::new(origin);
-        let sessions = Sessions::new(
+        let sessions = SessionPool::new(
             Arc::clone(&origin),
             settings.session,
             settings.sessions_max,
@@ -150,7 +155,7 @@ impl Web {
             services.clone(),
         );
         let client_sessions = ClientSessions::new(Arc::clone(&origin), services.clone());
-        let limits = Limits {
+        let limits = LineLimits {
             lines_max: settings.sessions_max,
             wait: settings.session_wait,
             sharing: match settings.session {
@@ -174,7 +179,7 @@ impl Web {
                 let dialer = web.dialer().ok_or(UrlError::Scheme)?;
                 web.speaks_sse(dialer);
             }
-            // Who says the era wants no probe.
+            // A configured era means that the server is not probed.
             (Transport::Auto, None) => {}
             (Transport::Auto, Some(_)) | (Transport::StreamableHttp, _) => web.speaks_streamable(),
         }
@@ -188,14 +193,19 @@ impl Web {
 
     /// It answered over Streamable HTTP.
     pub(super) fn speaks_streamable(&self) {
-        self.decide(|| Known::Streamable);
+        self.decide(|| HttpTransport::Streamable);
     }
 
     fn speaks_sse(&self, dialer: Dialer) {
-        self.decide(|| Known::Sse(Channels::new(Source::Sse(dialer), self.dialling.limits)));
+        self.decide(|| {
+            HttpTransport::Sse(LineServer::new(
+                LineSource::Sse(dialer),
+                self.dialling.limits,
+            ))
+        });
     }
 
-    fn decide(&self, known: impl FnOnce() -> Known) {
+    fn decide(&self, known: impl FnOnce() -> HttpTransport) {
         self.transport.get_or_init(known);
     }
 
@@ -222,7 +232,7 @@ impl Web {
 
     async fn find_old(&self, credentials: Option<&HeaderValue>) -> Result<Era, Undecided> {
         // A key that is no caller's: the credentials of one must not serve another.
-        let nobody = Key {
+        let nobody = SessionKey {
             caller: Uuid::new_v4().into_bytes(),
             capabilities: "{}".into(),
         };

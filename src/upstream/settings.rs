@@ -7,9 +7,9 @@ use std::time::Duration;
 use hyper::HeaderMap;
 use hyper::header::HeaderName;
 
-use super::stdio::Program;
 use crate::mcp::version::Era;
 use crate::tls::kept::Kept;
+use crate::upstream::stdio::Program;
 
 /// What the upstream side is told.
 #[derive(Debug, Clone)]

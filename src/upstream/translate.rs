@@ -1,12 +1,12 @@
 //! A client's params in the words of the wrapped server's era. Pure; what is not named here keeps
 //! its bytes.
 
-use super::port::{Outgoing, Retry};
-use super::request_id::RequestId;
 use crate::mcp::envelope;
 use crate::mcp::json::{Fault, Object, Writer, is_object, set};
 use crate::mcp::meta::{CLIENT_CAPABILITIES, PROGRESS_TOKEN, PROTOCOL_VERSION, TASKS_EXTENSION};
 use crate::mcp::version::MODERN;
+use crate::upstream::port::{Outgoing, Retry};
+use crate::upstream::request_id::RequestId;
 
 /// One JSON-RPC request.
 pub(super) fn request(id: &RequestId, method: &str, params: &str) -> String {
@@ -15,15 +15,15 @@ pub(super) fn request(id: &RequestId, method: &str, params: &str) -> String {
 
 /// Params for a modern server: the Tasks extension is not declared to it unless it may answer with
 /// tasks of its own, a legacy `task` wish does not reach it, and the progress token is ours.
-pub(super) fn for_modern(outgoing: &Outgoing, token: &RequestId) -> Result<String, Fault> {
-    let params = Object::parse(&outgoing.params)?;
-    let retry = outgoing.retry.as_ref();
+pub(super) fn for_modern(request: &Outgoing, token: &RequestId) -> Result<String, Fault> {
+    let params = Object::parse(&request.params)?;
+    let retry = request.retry.as_ref();
     let mut text = if params.contains("task") || retry.is_some() {
         params.render_filtered(|key| {
             key != "task" && !(retry.is_some() && matches!(key, "inputResponses" | "requestState"))
         })
     } else {
-        outgoing.params.to_string()
+        request.params.to_string()
     };
     let meta = params
         .get("_meta")
@@ -34,8 +34,8 @@ pub(super) fn for_modern(outgoing: &Outgoing, token: &RequestId) -> Result<Strin
         "_meta",
         &meta_for_modern(
             meta,
-            outgoing.wants_progress.then_some(token),
-            outgoing.native_task,
+            request.wants_progress.then_some(token),
+            request.native_task,
         )?,
     )?;
     if let Some(Retry {
@@ -94,8 +94,8 @@ pub(super) fn without_tasks(capabilities: &str) -> Result<String, Fault> {
 }
 
 /// Params for a legacy server: nothing that only a modern one knows.
-pub(super) fn for_legacy(outgoing: &Outgoing, token: &RequestId) -> Result<String, Fault> {
-    let params = Object::parse(&outgoing.params)?;
+pub(super) fn for_legacy(request: &Outgoing, token: &RequestId) -> Result<String, Fault> {
+    let params = Object::parse(&request.params)?;
     let text = params.render_filtered(|key| {
         !matches!(key, "_meta" | "task" | "inputResponses" | "requestState")
     });
@@ -108,7 +108,7 @@ pub(super) fn for_legacy(outgoing: &Outgoing, token: &RequestId) -> Result<Strin
             any = true;
         }
     }
-    if outgoing.wants_progress {
+    if request.wants_progress {
         kept.raw(PROGRESS_TOKEN, token.as_json());
         any = true;
     }
@@ -117,7 +117,7 @@ pub(super) fn for_legacy(outgoing: &Outgoing, token: &RequestId) -> Result<Strin
     } else {
         text
     };
-    if outgoing.native_task {
+    if request.native_task {
         set(&text, "task", "{}")
     } else {
         Ok(text)
@@ -161,7 +161,7 @@ pub(super) fn client_info() -> String {
 mod tests {
     use super::*;
 
-    fn outgoing(params: &str) -> Outgoing {
+    fn request(params: &str) -> Outgoing {
         Outgoing {
             wants_progress: true,
             ..Outgoing::new([0; 16], "tools/call", params)
@@ -177,10 +177,10 @@ mod tests {
     #[test]
     fn a_modern_server_never_hears_of_tasks() {
         assert_eq!(
-            for_modern(&outgoing(PARAMS), &seven()).unwrap(),
+            for_modern(&request(PARAMS), &seven()).unwrap(),
             r#"{"name":"t","arguments":{"n":1.10},"_meta":{"progressToken":7,"a/b":1,"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}}"#
         );
-        let mut retry = outgoing(PARAMS);
+        let mut retry = request(PARAMS);
         retry.wants_progress = false;
         retry.retry = Some(Retry {
             input_responses: r#"{"k":{}}"#.into(),
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn a_legacy_server_hears_nothing_of_the_modern_world() {
         assert_eq!(
-            for_legacy(&outgoing(PARAMS), &seven()).unwrap(),
+            for_legacy(&request(PARAMS), &seven()).unwrap(),
             r#"{"_meta":{"a/b":1,"progressToken":7},"name":"t","arguments":{"n":1.10}}"#
         );
         assert_eq!(

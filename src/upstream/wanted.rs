@@ -6,7 +6,7 @@ use crate::mcp::json::{Object, Writer, quote, string};
 
 /// What a legacy server was found to serve of a listener's wish.
 #[derive(Debug, Default)]
-pub(super) struct Wanted {
+pub(super) struct WantedChanges {
     /// Keys of the filter, with the notification that each stands for.
     lists: Vec<(&'static str, &'static str)>,
     /// Subscribed resources, where the server has subscriptions and any were asked for.
@@ -33,7 +33,7 @@ const LISTS: [(&str, &str, &str); 3] = [
 
 const UPDATED: &str = "notifications/resources/updated";
 
-impl Wanted {
+impl WantedChanges {
     /// What the server's capabilities leave of the filter.
     pub(super) fn of(filter: &str, capabilities: &str) -> Self {
         let capabilities = Object::parse(capabilities).unwrap_or_default();
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn what_the_server_has_and_the_client_wants() {
         let filter = r#"{"toolsListChanged":true,"promptsListChanged":true,"resourceSubscriptions":["a:b"]}"#;
-        let wanted = Wanted::of(filter, ALL);
+        let wanted = WantedChanges::of(filter, ALL);
         assert_eq!(
             wanted.honoured(),
             r#"{"toolsListChanged":true,"resourceSubscriptions":["a:b"]}"#
@@ -116,6 +116,6 @@ mod tests {
         assert!(
             !wanted.hears("notifications/message", None) && !is_change("notifications/message")
         );
-        assert_eq!(Wanted::of(filter, "{}").honoured(), "{}");
+        assert_eq!(WantedChanges::of(filter, "{}").honoured(), "{}");
     }
 }

@@ -11,33 +11,34 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
-use super::channel::session::Session;
-pub use super::channel::sessions::Line;
-pub use super::connect::UrlError;
-pub use super::discovered::{DiscoverError, Discovered};
-use super::exchange::{native_task, session as session_exchange};
-use super::failures::INVALID_WORDS;
-use super::forward::ClientHeaders;
-use super::http::{RequestBody, ResponseBody};
-use super::known::{Known, is_refusal};
-use super::listen::{self, Wish};
-pub use super::listen::{ListenEvent, Listening};
-use super::obstacle::Obstacle;
-use super::port::{Exchange, Outgoing};
-use super::probe;
-use super::server::{Server, Way};
-pub use super::settings::{SessionMode, Settings, Transport};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::version::Era;
+use crate::upstream::channel::session::Session;
+pub use crate::upstream::channel::sessions::Line;
+pub use crate::upstream::discovery::discovered::{DiscoverError, Discovered};
+use crate::upstream::discovery::facts::{ServerFacts, is_refusal};
+use crate::upstream::discovery::probe;
+use crate::upstream::exchange::{native_task, session as session_exchange};
+use crate::upstream::failures::INVALID_WORDS;
+use crate::upstream::forward::ClientHeaders;
+pub use crate::upstream::http::connect::UrlError;
+use crate::upstream::http::{RequestBody, ResponseBody};
+use crate::upstream::listen;
+use crate::upstream::listen::ListenRequest;
+pub use crate::upstream::listen::{ListenEvent, Listening};
+use crate::upstream::obstacle::Obstacle;
+use crate::upstream::port::{Exchange, Outgoing};
+use crate::upstream::server::{Server, ServerTransport};
+pub use crate::upstream::settings::{SessionMode, Settings, Transport};
 
-/// Nobody need wait longer who can do without an answer.
+/// Timeout for callers that can continue without knowing the era.
 const SOON: Duration = Duration::from_secs(2);
 
 /// Between attempts to learn the era of a server that is not there yet.
 const DECIDE_PAUSE_MIN: Duration = Duration::from_millis(100);
 const DECIDE_PAUSE_MAX: Duration = Duration::from_secs(10);
 
-/// Descriptions that go on where nobody waits for them any more, at most.
+/// Descriptions that go on after their callers left, at most.
 const BESIDE_MAX: usize = 16;
 
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
@@ -46,7 +47,7 @@ const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 #[derive(Debug, Clone)]
 pub struct Upstream {
     pub(super) server: Server,
-    pub(super) known: Arc<Known>,
+    pub(super) known: Arc<ServerFacts>,
     pub(super) beside: Arc<Semaphore>,
 }
 
@@ -56,7 +57,7 @@ impl Upstream {
         // No other was ever spoken over the old transport.
         let old = (settings.transport == Transport::Sse).then_some(Era::Legacy);
         let server = Server::new(settings, services.clone())?;
-        let known = Known::new(server.clone(), services, settings.era.or(old), settings);
+        let known = ServerFacts::new(server.clone(), services, settings.era.or(old), settings);
         let beside = Arc::new(Semaphore::new(BESIDE_MAX));
         Ok(Self {
             server,
@@ -74,7 +75,7 @@ impl Upstream {
         }
     }
 
-    pub(super) fn way(&self) -> Way<'_> {
+    pub(super) fn way(&self) -> ServerTransport<'_> {
         self.server.way()
     }
 
@@ -87,7 +88,7 @@ impl Upstream {
     /// credentials.
     pub fn client_headers(&self, headers: &HeaderMap) -> ClientHeaders {
         match &self.server {
-            Server::Web(web) => web.origin.carried(headers),
+            Server::Http(web) => web.origin.carried(headers),
             Server::Program(_) => [].into(),
         }
     }
@@ -95,7 +96,7 @@ impl Upstream {
     /// Whether a request came from this very process: its server is, by some way, itself.
     pub fn has_sent(&self, headers: &HeaderMap) -> bool {
         match &self.server {
-            Server::Web(web) => web.origin.http.has_sent(headers),
+            Server::Http(web) => web.origin.http.has_sent(headers),
             Server::Program(_) => false,
         }
     }
@@ -108,20 +109,20 @@ impl Upstream {
 
     /// Whether the server has an address.
     pub fn has_address(&self) -> bool {
-        matches!(self.server, Server::Web(_))
+        matches!(self.server, Server::Http(_))
     }
 
     /// Whether it is known how the server is spoken to. Else [`Self::era`] finds out.
     pub fn is_decided(&self) -> bool {
         match &self.server {
-            Server::Web(web) => web.is_decided(),
+            Server::Http(web) => web.is_decided(),
             Server::Program(_) => true,
         }
     }
 
     /// A legacy client was answered over Streamable HTTP.
     pub fn answered_over_http(&self) {
-        if let Server::Web(web) = &self.server {
+        if let Server::Http(web) = &self.server {
             web.speaks_streamable();
         }
     }
@@ -171,7 +172,7 @@ impl Upstream {
     /// How long a call's patience waits for [`Sent`](super::Event::Sent) before it counts.
     pub fn start_allowance(&self) -> Duration {
         match &self.server {
-            Server::Web(_) => Duration::ZERO,
+            Server::Http(_) => Duration::ZERO,
             Server::Program(_) => super::stdio::START_ALLOWANCE,
         }
     }
@@ -184,11 +185,11 @@ impl Upstream {
     }
 
     /// Ends what runs on its behalf, within a few seconds: the server's processes, or the sessions
-    /// there that nobody uses.
+    /// there that are not used.
     pub async fn stop(&self) {
         match self.server.way() {
-            Way::Posts(web) => web.sessions.stop().await,
-            Way::Lines(lines) => lines.stop().await,
+            ServerTransport::Posts(web) => web.sessions.stop().await,
+            ServerTransport::Lines(lines) => lines.stop().await,
         }
     }
 
@@ -214,11 +215,11 @@ impl Upstream {
         // A configured era says nothing of whether anybody is there.
         let asked = match (self.known_era(), self.server.way()) {
             (None, _) => self.era(None).await.map(drop),
-            (Some(_), Way::Posts(web)) => {
+            (Some(_), ServerTransport::Posts(web)) => {
                 let probed = probe::probe(&web.origin, None).await;
                 probed.map(drop).map_err(Into::into)
             }
-            (Some(_), Way::Lines(lines)) => {
+            (Some(_), ServerTransport::Lines(lines)) => {
                 lines.probe().await.map(drop).map_err(DiscoverError::from)
             }
         };
@@ -232,7 +233,7 @@ impl Upstream {
     /// What last stood in the way of the server.
     pub fn obstacle(&self) -> Option<Obstacle> {
         match &self.server {
-            Server::Web(web) => web.origin.http.obstacles.last(),
+            Server::Http(web) => web.origin.http.obstacles.last(),
             Server::Program(lines) => lines.obstacle(),
         }
     }
@@ -265,10 +266,10 @@ impl Upstream {
     /// resume point is not of this program, or the server was reached over a line of a process that is gone.
     pub fn adopt(&self, caller: [u8; 16], resume_point: &str) -> Option<Exchange> {
         match self.server.way() {
-            Way::Posts(web) => {
+            ServerTransport::Posts(web) => {
                 session_exchange::adopt(&web.sessions, &web.client_sessions, caller, resume_point)
             }
-            Way::Lines(_) => None,
+            ServerTransport::Lines(_) => None,
         }
     }
 
@@ -279,7 +280,7 @@ impl Upstream {
         parts: Parts,
         body: RequestBody,
     ) -> Result<Response<ResponseBody>, Failure> {
-        let Server::Web(web) = &self.server else {
+        let Server::Http(web) = &self.server else {
             return Err(Failure::new(Reason::UpstreamUnreachable, SideEffect::None));
         };
         let well_known = parts
@@ -305,18 +306,18 @@ impl Upstream {
         capabilities: Arc<str>,
         filter: Arc<str>,
     ) -> Listening {
-        let wish = Wish {
+        let wish = ListenRequest {
             caller,
             credentials,
             capabilities,
             filter,
         };
         match self.server.way() {
-            Way::Posts(web) => {
+            ServerTransport::Posts(web) => {
                 let (origin, sessions) = (Arc::clone(&web.origin), Arc::clone(&web.sessions));
                 listen::listen(origin, sessions, self.known_era(), wish)
             }
-            Way::Lines(lines) => lines.listen(self.known_era(), wish),
+            ServerTransport::Lines(lines) => lines.listen(self.known_era(), wish),
         }
     }
 }

@@ -2,27 +2,34 @@
 
 use std::sync::Arc;
 
-use super::super::failures::UNREACHABLE;
-use super::requests::{Asks, Channel};
-use super::said::Said;
+use crate::upstream::channel::event::LineEvent;
+use crate::upstream::channel::shared::{MayAsk, SharedLine};
+use crate::upstream::failures::UNREACHABLE;
 use crate::upstream::request_id::RequestId;
 use crate::upstream::translate;
 
 /// One request of raincheck's own, of which only the answer is of interest.
-pub(in crate::upstream) async fn ask(channel: &Arc<Channel>, method: &str, params: &str) -> Said {
-    let Some(mut ticket) = channel.open(Asks::Never) else {
-        return Said::Unsent(UNREACHABLE);
+pub(in crate::upstream) async fn ask(
+    line: &Arc<SharedLine>,
+    method: &str,
+    params: &str,
+) -> LineEvent {
+    let Some(mut ticket) = line.open(MayAsk::Never) else {
+        return LineEvent::Unsent(UNREACHABLE);
     };
     let text = translate::request(&RequestId::number(ticket.id), method, params);
     ticket.send(text).await;
     loop {
         match ticket.next().await {
-            Said::Progress(_) | Said::Log(_) | Said::Notice(_) | Said::Question(_) => {}
-            answer @ (Said::Result(_)
-            | Said::Error(_)
-            | Said::Refused(_)
-            | Said::Unsent(_)
-            | Said::Failed(_)) => return answer,
+            LineEvent::Progress(_)
+            | LineEvent::Log(_)
+            | LineEvent::Notice(_)
+            | LineEvent::Question(_) => {}
+            answer @ (LineEvent::Result(_)
+            | LineEvent::Error(_)
+            | LineEvent::Refused(_)
+            | LineEvent::Unsent(_)
+            | LineEvent::Failed(_)) => return answer,
         }
     }
 }

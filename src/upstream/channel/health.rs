@@ -15,12 +15,12 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// What is known of the program by how its processes ended.
 #[derive(Debug, Default)]
-pub(in crate::upstream) struct Health {
+pub(in crate::upstream) struct LineHealth {
     quick_deaths: u32,
     not_before: Option<Instant>,
 }
 
-impl Health {
+impl LineHealth {
     /// How long to wait before the next start.
     pub(in crate::upstream) fn pause(&self, now: Instant) -> Duration {
         self.not_before
@@ -28,7 +28,7 @@ impl Health {
             .unwrap_or_default()
     }
 
-    /// A process ended that nobody had asked to.
+    /// A process ended by itself.
     pub(in crate::upstream) fn died(&mut self, lived: Duration, has_answered: bool, now: Instant) {
         if has_answered || lived >= QUICK {
             self.quick_deaths = 0;
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn quick_deaths_are_answered_with_longer_pauses_and_a_verdict() {
-        let (now, mut health) = (Instant::now(), Health::default());
+        let (now, mut health) = (Instant::now(), LineHealth::default());
         assert_eq!(health.pause(now), Duration::ZERO);
         let mut pauses = Vec::new();
         for _ in 0..12 {
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn a_death_that_is_forgiven_does_not_count() {
-        let (now, mut health) = (Instant::now(), Health::default());
+        let (now, mut health) = (Instant::now(), LineHealth::default());
         for deaths in 1..=5 {
             assert!(!health.cannot_run());
             health.died(SOON, false, now);
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_program_that_worked_is_no_wreck() {
-        let (now, mut health) = (Instant::now(), Health::default());
+        let (now, mut health) = (Instant::now(), LineHealth::default());
         for _ in 0..20 {
             health.died(SOON, true, now);
             assert_eq!(health.pause(now), PAUSE);

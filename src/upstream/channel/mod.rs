@@ -10,61 +10,61 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 pub(super) mod ask;
+pub(super) mod borrowed;
+pub(super) mod event;
 mod handshake;
 pub(super) mod health;
-mod listen;
-pub(super) mod mouth;
-mod news;
+mod mailbox;
 pub(super) mod overlong;
 pub(super) mod pool;
 mod probe;
-pub(super) mod requests;
 mod running;
-pub(super) mod said;
-pub(super) mod seat;
 pub mod session;
 pub mod sessions;
+pub(super) mod shared;
 mod source;
 mod spare;
-mod table;
+mod state;
+mod subscription;
+pub(super) mod writer;
 
-use pool::{Key, Pool};
-pub(super) use pool::{Limits, Sharing};
-use requests::{Asks, Channel};
-use session::Session;
-pub(super) use source::Source;
+use crate::upstream::channel::pool::{LineKey, LinePool};
+pub(super) use crate::upstream::channel::pool::{LineLimits, Sharing};
+use crate::upstream::channel::session::Session;
+use crate::upstream::channel::shared::{MayAsk, SharedLine};
+pub(super) use crate::upstream::channel::source::LineSource;
 
-use super::cache::Cache;
-use super::discovered::Discovered;
-use super::failures::UNREACHABLE;
-use super::handshake as server_handshake;
-use super::listen::{Listening, Wish};
-use super::no_session::NoSession;
-use super::obstacle::Obstacle;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::tools::Tools;
 use crate::mcp::version::Era;
+use crate::upstream::cache::Cache;
+use crate::upstream::discovery::discovered::Discovered;
+use crate::upstream::discovery::legacy_sessions::SessionsAnswer;
+use crate::upstream::failures::UNREACHABLE;
+use crate::upstream::listen::{ListenRequest, Listening};
+use crate::upstream::no_session::NoSession;
+use crate::upstream::obstacle::Obstacle;
 
 /// Between looks at what is unused or broken.
 const ROUND: Duration = Duration::from_secs(1);
 
 /// The server and its lines.
 #[derive(Debug)]
-pub(super) struct Channels {
-    pool: Arc<Pool>,
+pub(super) struct LineServer {
+    pool: Arc<LinePool>,
 }
 
-impl Channels {
+impl LineServer {
     /// No line is started before it is needed. Must be called inside a runtime.
-    pub(super) fn new(source: Source, limits: Limits) -> Arc<Self> {
-        let pool = Arc::new(Pool::new(source, limits));
+    pub(super) fn new(source: LineSource, limits: LineLimits) -> Arc<Self> {
+        let pool = Arc::new(LinePool::new(source, limits));
         let stop = pool.source.stop().clone();
-        let keeping = keep_house(Arc::clone(&pool), stop);
+        let keeping = evict_idle(Arc::clone(&pool), stop);
         pool.source.services().spawn(keeping);
         Arc::new(Self { pool })
     }
 
-    /// Asks for the era, of a process with which whoever comes first goes on. Dropped before it
+    /// Asks for the era, of a process with which the first caller goes on. Dropped before it
     /// resolves, the asking goes on.
     pub(super) async fn probe(&self) -> Result<Era, NoSession> {
         let pool = Arc::clone(&self.pool);
@@ -73,7 +73,7 @@ impl Channels {
         asked.map_err(|_| UNREACHABLE)?
     }
 
-    /// The same over a line of its own, which it ends, whatever is known or configured.
+    /// Asks for the era over a new line, which is ended afterwards, whatever is known or configured.
     pub(super) async fn probe_anew(&self) -> Result<Era, NoSession> {
         let pool = Arc::clone(&self.pool);
         let asking = async move { Box::pin(probe::probe_anew(&pool)).await };
@@ -88,25 +88,25 @@ impl Channels {
         drop(self.pool.source.services().spawn(starting));
     }
 
-    /// What a process was found to be, which nobody uses yet, is no longer so.
+    /// Ends the spare process: what it was found to be is no longer so.
     pub(super) fn end_early(&self) {
         self.pool.bench.close_unused(Duration::ZERO);
     }
 
     /// What the server says to an `initialize`, asked over a line of its own. `None`: it did not say.
     /// Dropped before it resolves, the asking goes on.
-    pub(super) async fn takes_sessions(&self) -> Option<server_handshake::Said> {
+    pub(super) async fn takes_sessions(&self) -> Option<SessionsAnswer> {
         let pool = Arc::clone(&self.pool);
         let asking = async move { Box::pin(probe::takes_sessions(&pool)).await };
         self.pool.source.services().spawn(asking).await.ok()?
     }
 
-    pub(super) fn pool(&self) -> &Arc<Pool> {
+    pub(super) fn pool(&self) -> &Arc<LinePool> {
         &self.pool
     }
 
-    pub(super) fn listen(&self, era: Option<Era>, wish: Wish) -> Listening {
-        listen::listen(Arc::clone(&self.pool), era, wish)
+    pub(super) fn listen(&self, era: Option<Era>, wish: ListenRequest) -> Listening {
+        subscription::listen(Arc::clone(&self.pool), era, wish)
     }
 
     /// How many lines were begun for calls, with those that came to nothing.
@@ -126,14 +126,14 @@ impl Channels {
         credentials: Option<&HeaderValue>,
         capabilities: &str,
     ) -> Result<Arc<Discovered>, NoSession> {
-        let channel = if let Some(channel) = self.pool.any_of(caller) {
-            channel
+        let line = if let Some(line) = self.pool.any_of(caller) {
+            line
         } else {
-            let key = Key::new(Era::Legacy, caller, capabilities);
-            let held = self.pool.get(&key, Asks::Never, credentials).await?;
-            held.channel
+            let key = LineKey::new(Era::Legacy, caller, capabilities);
+            let held = self.pool.get(&key, MayAsk::Never, credentials).await?;
+            held.line
         };
-        let described = channel.described.get().cloned();
+        let described = line.described.get().cloned();
         let silent = Failure::new(Reason::UpstreamInvalid, SideEffect::None);
         described.ok_or(NoSession::Failed(silent))
     }
@@ -149,13 +149,13 @@ impl Channels {
             sessions::Line::Any => self.pool.take_spare(Era::Legacy).await,
             sessions::Line::New => None,
         };
-        let going_on = |mouth, _: &Channel| Session::new(mouth, caller, true);
+        let going_on = |writer, _: &SharedLine| Session::new(writer, caller, true);
         let session = if let Some(session) = spare.and_then(|spare| spare.hand_over(going_on)) {
             session
         } else {
             let permit = self.pool.permit().await?;
-            let start = self.pool.source.start(permit, credentials, |mouth| {
-                Session::new(mouth, caller, false)
+            let start = self.pool.source.start(permit, credentials, |writer| {
+                Session::new(writer, caller, false)
             });
             start.await?
         };
@@ -174,8 +174,8 @@ impl Channels {
     /// What last stood in the way of a program.
     pub(super) fn obstacle(&self) -> Option<Obstacle> {
         match &self.pool.source {
-            Source::Program(nursery) => nursery.obstacles.last(),
-            Source::Sse(_) => None,
+            LineSource::Program(nursery) => nursery.obstacles.last(),
+            LineSource::Sse(_) => None,
         }
     }
 
@@ -190,15 +190,15 @@ impl Channels {
     }
 }
 
-impl Drop for Channels {
+impl Drop for LineServer {
     fn drop(&mut self) {
         self.pool.source.stop().cancel();
     }
 }
 
-/// Ends what is unused, and tries again what could not be run: whoever routes by readiness sends no
-/// call that would.
-async fn keep_house(pool: Arc<Pool>, stop: CancellationToken) {
+/// Ends what is unused, and tries again what could not be run: where calls are routed by readiness, none
+/// comes that would try.
+async fn evict_idle(pool: Arc<LinePool>, stop: CancellationToken) {
     let mut round = tokio::time::interval(ROUND);
     round.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while stop.run_until_cancelled(round.tick()).await.is_some() {

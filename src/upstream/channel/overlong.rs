@@ -4,7 +4,7 @@
 //! must end.
 
 use crate::upstream::failures::TOO_LARGE;
-use crate::upstream::heard::Message;
+use crate::upstream::heard::ServerMessage;
 
 /// A message that goes on for longer is given up, and the program or the stream with it.
 const BYTES_MAX: u64 = 1 << 30;
@@ -14,18 +14,18 @@ const TOKEN_MAX: usize = 256;
 
 /// What is known of the message so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::upstream) enum Verdict {
+pub(in crate::upstream) enum OverlongVerdict {
     /// It goes on.
     Open,
     /// It has ended, and is the answer to the request of this id, as JSON.
     Answer(Box<str>),
-    /// It is nobody's answer, or nobody can tell whose.
+    /// It answers no request, or it cannot be told which.
     Nobodys,
 }
 
 /// What is read of the outermost object now.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Place {
+enum JsonPlace {
     /// The name of a member.
     Name,
     /// The value of the member `id`.
@@ -35,7 +35,7 @@ enum Place {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Text {
+enum JsonText {
     #[default]
     Outside,
     Inside,
@@ -48,8 +48,8 @@ enum Text {
 pub(in crate::upstream) struct Overlong {
     read: u64,
     depth: u64,
-    text: Text,
-    place: Place,
+    text: JsonText,
+    place: JsonPlace,
     name: Vec<u8>,
     id: Vec<u8>,
     is_request: bool,
@@ -58,7 +58,7 @@ pub(in crate::upstream) struct Overlong {
 
 impl Overlong {
     /// Takes bytes up to the end of the line.
-    pub(in crate::upstream) fn next(&mut self, bytes: &mut &[u8]) -> Verdict {
+    pub(in crate::upstream) fn next(&mut self, bytes: &mut &[u8]) -> OverlongVerdict {
         let end = bytes.iter().position(|byte| *byte == b'\n');
         let (line, rest) = bytes
             .split_at_checked(end.unwrap_or(bytes.len()))
@@ -69,64 +69,68 @@ impl Overlong {
             self.take(*byte);
         }
         if self.is_broken || self.read > BYTES_MAX {
-            return Verdict::Nobodys;
+            return OverlongVerdict::Nobodys;
         }
         match end {
             Some(_) => self.verdict(),
-            None => Verdict::Open,
+            None => OverlongVerdict::Open,
         }
     }
 
     /// So much was read beside the message.
-    pub(in crate::upstream) fn skipped(&mut self, bytes: usize) -> Verdict {
+    pub(in crate::upstream) fn skipped(&mut self, bytes: usize) -> OverlongVerdict {
         self.read += bytes as u64;
         if self.read > BYTES_MAX {
-            Verdict::Nobodys
+            OverlongVerdict::Nobodys
         } else {
-            Verdict::Open
+            OverlongVerdict::Open
         }
     }
 
-    fn verdict(&self) -> Verdict {
+    fn verdict(&self) -> OverlongVerdict {
         let id = std::str::from_utf8(self.id.trim_ascii());
         let id = id
             .ok()
             .filter(|id| !id.is_empty() && self.id.len() < TOKEN_MAX);
         match id {
-            Some(id) if self.depth == 0 && !self.is_request => Verdict::Answer(id.into()),
-            Some(_) | None => Verdict::Nobodys,
+            Some(id) if self.depth == 0 && !self.is_request => OverlongVerdict::Answer(id.into()),
+            Some(_) | None => OverlongVerdict::Nobodys,
         }
     }
 
     fn take(&mut self, byte: u8) {
-        if self.text != Text::Outside {
+        if self.text != JsonText::Outside {
             self.keep(byte);
             self.text = match (self.text, byte) {
-                (Text::Inside, b'\\') => Text::Escaped,
-                (Text::Inside, b'"') => Text::Outside,
-                _ => Text::Inside,
+                (JsonText::Inside, b'\\') => JsonText::Escaped,
+                (JsonText::Inside, b'"') => JsonText::Outside,
+                _ => JsonText::Inside,
             };
             return;
         }
         match (self.depth, byte) {
             (0, b'{') => {
                 self.depth = 1;
-                self.place = Place::Name;
+                self.place = JsonPlace::Name;
             }
             (0, _) => self.is_broken |= !byte.is_ascii_whitespace(),
             (_, b'"') => {
-                self.text = Text::Inside;
+                self.text = JsonText::Inside;
                 self.keep(byte);
             }
             (_, b'{' | b'[') => self.depth += 1,
             (_, b'}' | b']') => self.depth -= 1,
             (1, b',') => {
-                self.place = Place::Name;
+                self.place = JsonPlace::Name;
                 self.name.clear();
             }
             (1, b':') => {
                 let is_id = self.name == b"\"id\"";
-                self.place = if is_id { Place::Id } else { Place::Elsewhere };
+                self.place = if is_id {
+                    JsonPlace::Id
+                } else {
+                    JsonPlace::Elsewhere
+                };
                 self.is_request |= self.name == b"\"method\"";
             }
             _ => self.keep(byte),
@@ -136,8 +140,8 @@ impl Overlong {
     /// Of the outermost object only: nothing but strings and numbers is a name or an id.
     fn keep(&mut self, byte: u8) {
         let kept = match (self.depth, self.place) {
-            (1, Place::Name) if !byte.is_ascii_whitespace() => &mut self.name,
-            (1, Place::Id) => &mut self.id,
+            (1, JsonPlace::Name) if !byte.is_ascii_whitespace() => &mut self.name,
+            (1, JsonPlace::Id) => &mut self.id,
             _ => return,
         };
         if kept.len() < TOKEN_MAX {
@@ -147,8 +151,8 @@ impl Overlong {
 }
 
 /// An answer that was not kept.
-pub(in crate::upstream) fn too_large(id: Box<str>) -> Message {
-    Message::Unreadable {
+pub(in crate::upstream) fn too_large(id: Box<str>) -> ServerMessage {
+    ServerMessage::Unreadable {
         id,
         failure: TOO_LARGE,
         is_utf8: false,
@@ -159,18 +163,18 @@ pub(in crate::upstream) fn too_large(id: Box<str>) -> Message {
 mod tests {
     use super::*;
 
-    fn verdict_of(line: &str, step: usize) -> Verdict {
+    fn verdict_of(line: &str, step: usize) -> OverlongVerdict {
         let mut overlong = Overlong::default();
         let line = format!("{line}\nnext");
         for chunk in line.as_bytes().chunks(step) {
             let mut bytes = chunk;
             let verdict = overlong.next(&mut bytes);
-            if verdict != Verdict::Open {
+            if verdict != OverlongVerdict::Open {
                 return verdict;
             }
             assert!(bytes.is_empty());
         }
-        Verdict::Open
+        OverlongVerdict::Open
     }
 
     #[test]
@@ -187,7 +191,11 @@ mod tests {
             ("{\"error\":{},\"id\":-1}\r", "-1"),
         ] {
             for step in [1, 2, 7, 1000] {
-                assert_eq!(verdict_of(line, step), Verdict::Answer(id.into()), "{line}");
+                assert_eq!(
+                    verdict_of(line, step),
+                    OverlongVerdict::Answer(id.into()),
+                    "{line}"
+                );
             }
         }
     }
@@ -205,12 +213,12 @@ mod tests {
             r#""id":7"#,
             &long,
         ] {
-            assert_eq!(verdict_of(line, 3), Verdict::Nobodys, "{line}");
+            assert_eq!(verdict_of(line, 3), OverlongVerdict::Nobodys, "{line}");
         }
         let mut endless = Overlong {
             read: BYTES_MAX,
             ..Overlong::default()
         };
-        assert_eq!(endless.next(&mut &b"{ "[..]), Verdict::Nobodys);
+        assert_eq!(endless.next(&mut &b"{ "[..]), OverlongVerdict::Nobodys);
     }
 }

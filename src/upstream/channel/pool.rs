@@ -11,19 +11,19 @@ use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 use tracing::warn;
 
-use super::super::failures::UNREACHABLE;
-use super::super::no_session::NoSession;
-use super::super::port::Outgoing;
-use super::handshake::{START_PATIENCE, agreed};
-use super::requests::{Asks, Channel};
-use super::sessions::Sessions;
-use super::source::Source;
-use super::spare::{Bench, Lobby, Spare};
 use crate::lock::Mutex;
 use crate::mcp::error::Failure;
 use crate::mcp::tools::Tools;
 use crate::mcp::version::Era;
 use crate::upstream::cache::Cache;
+use crate::upstream::channel::handshake::{START_PATIENCE, agreed};
+use crate::upstream::channel::sessions::LineSessions;
+use crate::upstream::channel::shared::{MayAsk, SharedLine};
+use crate::upstream::channel::source::LineSource;
+use crate::upstream::channel::spare::{Bench, Lobby, Spare};
+use crate::upstream::failures::UNREACHABLE;
+use crate::upstream::no_session::NoSession;
+use crate::upstream::port::Outgoing;
 use crate::upstream::translate;
 
 /// An unused line is ended after this.
@@ -31,14 +31,14 @@ pub(in crate::upstream) const IDLE: Duration = Duration::from_mins(5);
 
 /// Whose line.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(in crate::upstream) struct Key {
+pub(in crate::upstream) struct LineKey {
     caller: [u8; 16],
     /// What is declared to a legacy server in its handshake, as JSON. A modern one hears it with
     /// each request, and shares a line whatever its callers can do.
     capabilities: Option<Arc<str>>,
 }
 
-impl Key {
+impl LineKey {
     pub(in crate::upstream) fn of(era: Era, outgoing: &Outgoing) -> Self {
         Self::new(era, outgoing.caller, &outgoing.capabilities)
     }
@@ -62,7 +62,7 @@ impl Key {
 
 /// How many lines there may be, and who may use one at the same time.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::upstream) struct Limits {
+pub(in crate::upstream) struct LineLimits {
     pub(in crate::upstream) lines_max: usize,
     /// For a line to end, where all are in use.
     pub(in crate::upstream) wait: Duration,
@@ -84,82 +84,82 @@ pub(in crate::upstream) enum Sharing {
 }
 
 #[derive(Debug, Default)]
-struct Slot {
-    line: OnceCell<Arc<Channel>>,
+struct LineSlot {
+    line: OnceCell<Arc<SharedLine>>,
     /// Calls that may be asked, from before the line is there.
     claims: AtomicUsize,
     /// For the first who starts the line.
     permit: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
-impl Slot {
+impl LineSlot {
     fn is_over(&self) -> bool {
-        self.line.get().is_some_and(|channel| !channel.is_open())
+        self.line.get().is_some_and(|line| !line.is_open())
     }
 
     /// No question on it could be another call's.
     fn is_free(&self) -> bool {
         self.claims.load(Ordering::Relaxed) == 0
-            && self.line.get().is_none_or(|channel| channel.is_free())
+            && self.line.get().is_none_or(|line| line.is_free())
     }
 
     fn is_asking(&self) -> bool {
-        self.line.get().is_some_and(|channel| channel.is_asking())
+        self.line.get().is_some_and(|line| line.is_asking())
     }
 
     fn is_doubtful(&self) -> bool {
-        self.line.get().is_some_and(|channel| channel.is_doubtful())
+        self.line.get().is_some_and(|line| line.is_doubtful())
     }
 
     fn unused_since(&self) -> Option<Instant> {
-        let channel = self.line.get().filter(|channel| channel.is_open())?;
+        let line = self.line.get().filter(|line| line.is_open())?;
         let is_claimed = self.claims.load(Ordering::Relaxed) > 0;
-        channel.unused_since().filter(|_| !is_claimed)
+        line.unused_since().filter(|_| !is_claimed)
     }
 }
 
 /// A line, and for a call that may be asked its place there.
-pub(in crate::upstream) struct Held {
-    pub(in crate::upstream) channel: Arc<Channel>,
-    pub(in crate::upstream) claim: Option<Claim>,
+pub(in crate::upstream) struct HeldLine {
+    pub(in crate::upstream) line: Arc<SharedLine>,
+    pub(in crate::upstream) claim: Option<LineClaim>,
 }
 
 /// Dropped when the call is over.
-pub(in crate::upstream) struct Claim(Arc<Slot>);
+pub(in crate::upstream) struct LineClaim(Arc<LineSlot>);
 
-impl Claim {
-    fn on(slot: &Arc<Slot>) -> Self {
+impl LineClaim {
+    fn on(slot: &Arc<LineSlot>) -> Self {
         slot.claims.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(slot))
     }
 }
 
-impl Drop for Claim {
+impl Drop for LineClaim {
     fn drop(&mut self) {
         self.0.claims.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 #[derive(Debug)]
-pub(in crate::upstream) struct Pool {
-    pub(in crate::upstream) source: Source,
-    pub(super) sessions: Sessions,
-    /// A process that nobody uses yet.
+pub(in crate::upstream) struct LinePool {
+    pub(in crate::upstream) source: LineSource,
+    pub(super) sessions: LineSessions,
+    /// A process that no caller uses yet.
     pub(super) bench: Bench,
-    by_key: Mutex<HashMap<Key, Vec<Arc<Slot>>>>,
+    by_key: Mutex<HashMap<LineKey, Vec<Arc<LineSlot>>>>,
     /// Lines of all kinds; each holds one until nothing is left of it.
     permits: Arc<Semaphore>,
-    limits: Limits,
+    limits: LineLimits,
     /// Lines for calls that were begun.
     starts: AtomicUsize,
     pub(in crate::upstream) tools: Arc<Cache<Tools>>,
 }
 
-impl Pool {
-    pub(in crate::upstream) fn new(source: Source, limits: Limits) -> Self {
+impl LinePool {
+    pub(in crate::upstream) fn new(source: LineSource, limits: LineLimits) -> Self {
         Self {
             source,
-            sessions: Sessions::default(),
+            sessions: LineSessions::default(),
             bench: Bench::default(),
             by_key: Mutex::default(),
             permits: Arc::new(Semaphore::new(limits.lines_max)),
@@ -169,7 +169,7 @@ impl Pool {
         }
     }
 
-    fn by_key(&self) -> MutexGuard<'_, HashMap<Key, Vec<Arc<Slot>>>> {
+    fn by_key(&self) -> MutexGuard<'_, HashMap<LineKey, Vec<Arc<LineSlot>>>> {
         self.by_key.lock()
     }
 
@@ -177,14 +177,14 @@ impl Pool {
     /// used. Dropped before it resolves, the start goes on: the next may have it.
     pub(in crate::upstream) async fn get(
         self: &Arc<Self>,
-        key: &Key,
-        asks: Asks,
+        key: &LineKey,
+        asks: MayAsk,
         credentials: Option<&HeaderValue>,
-    ) -> Result<Held, NoSession> {
-        let Place { slot, claim } = self.place(key, asks);
-        if let Some(channel) = slot.line.get() {
-            let channel = Arc::clone(channel);
-            return Ok(Held { channel, claim });
+    ) -> Result<HeldLine, NoSession> {
+        let SlotClaim { slot, claim } = self.place(key, asks);
+        if let Some(line) = slot.line.get() {
+            let line = Arc::clone(line);
+            return Ok(HeldLine { line, claim });
         }
         let (this, key, credentials) = (Arc::clone(self), key.clone(), credentials.cloned());
         let opening = self.source.services().spawn(async move {
@@ -193,42 +193,42 @@ impl Pool {
             this.keep_or_forget(&key, &slot);
             opened
         });
-        let channel = opening
+        let line = opening
             .await
             .map_err(|_| NoSession::Failed(UNREACHABLE))??;
-        Ok(Held { channel, claim })
+        Ok(HeldLine { line, claim })
     }
 
     /// The slot to use, and the place there: both in one step, so that no two calls find the same
     /// line free.
-    fn place(&self, key: &Key, asks: Asks) -> Place {
+    fn place(&self, key: &LineKey, asks: MayAsk) -> SlotClaim {
         let mut by_key = self.by_key();
         let slots = by_key.entry(key.clone()).or_default();
         slots.retain(|slot| !slot.is_over());
-        let fits = |slot: &&Arc<Slot>| match self.limits.sharing {
+        let fits = |slot: &&Arc<LineSlot>| match self.limits.sharing {
             Sharing::Always => true,
-            // A server that waits for its client may answer nobody else meanwhile.
-            _ if asks == Asks::Never => !slot.is_asking(),
+            // A server that waits for its client may answer no other call meanwhile.
+            _ if asks == MayAsk::Never => !slot.is_asking(),
             Sharing::UntilAsked => !slot.is_asking() && !slot.is_doubtful(),
             Sharing::AtTheLimit => slot.is_free(),
         };
         // What runs may hold up what comes after it.
         let free = slots
             .iter()
-            .find(|slot| asks == Asks::Never && slot.is_free());
+            .find(|slot| asks == MayAsk::Never && slot.is_free());
         let slot = match free.or_else(|| slots.iter().find(fits)).cloned() {
             Some(slot) => slot,
             None => match self.try_permit() {
                 Some(permit) => {
                     let permit = Mutex::new(Some(permit));
-                    let slot = Slot {
+                    let slot = LineSlot {
                         permit,
-                        ..Slot::default()
+                        ..LineSlot::default()
                     };
                     push(slots, slot)
                 }
                 // It has one already.
-                None if self.bench.fits(key.era()) => push(slots, Slot::default()),
+                None if self.bench.fits(key.era()) => push(slots, LineSlot::default()),
                 None => match slots
                     .iter()
                     .min_by_key(|slot| slot.claims.load(Ordering::Relaxed))
@@ -238,16 +238,16 @@ impl Pool {
                         // There will be room for the next. A process holds state, and one that is
                         // only doubtful is not ended for it.
                         let is_dear = self.limits.sharing == Sharing::UntilAsked;
-                        let _kept = is_dear.then(|| Claim::on(&least));
+                        let _kept = is_dear.then(|| LineClaim::on(&least));
                         close_unused_longest(&by_key);
                         least
                     }
-                    None => push(slots, Slot::default()),
+                    None => push(slots, LineSlot::default()),
                 },
             },
         };
-        let claim = (asks == Asks::Maybe).then(|| Claim::on(&slot));
-        Place { slot, claim }
+        let claim = (asks == MayAsk::Maybe).then(|| LineClaim::on(&slot));
+        SlotClaim { slot, claim }
     }
 
     pub(in crate::upstream) fn starts(&self) -> usize {
@@ -259,18 +259,18 @@ impl Pool {
     }
 
     /// A line of that caller that is there already, whatever was declared on it.
-    pub(in crate::upstream) fn any_of(&self, caller: [u8; 16]) -> Option<Arc<Channel>> {
+    pub(in crate::upstream) fn any_of(&self, caller: [u8; 16]) -> Option<Arc<SharedLine>> {
         let by_key = self.by_key();
         let own = by_key.iter().filter(|(key, _)| key.caller == caller);
         let mut lines = own
             .flat_map(|(_, slots)| slots)
             .filter_map(|slot| slot.line.get());
-        lines.find(|channel| channel.is_open()).cloned()
+        lines.find(|line| line.is_open()).cloned()
     }
 
-    /// A slot whose line could not be started is nobody's; one whose line was started by somebody
-    /// who waited longer is everybody's again.
-    fn keep_or_forget(&self, key: &Key, slot: &Arc<Slot>) {
+    /// Removes a slot whose line could not be started, and puts back a slot whose line was started for a
+    /// caller that waited longer.
+    fn keep_or_forget(&self, key: &LineKey, slot: &Arc<LineSlot>) {
         let mut by_key = self.by_key();
         let slots = by_key.entry(key.clone()).or_default();
         let at = slots.iter().position(|kept| Arc::ptr_eq(kept, slot));
@@ -286,13 +286,13 @@ impl Pool {
 
     async fn open(
         &self,
-        key: &Key,
-        slot: &Slot,
+        key: &LineKey,
+        slot: &LineSlot,
         credentials: Option<&HeaderValue>,
-    ) -> Result<Arc<Channel>, NoSession> {
+    ) -> Result<Arc<SharedLine>, NoSession> {
         let own = slot.permit.lock().take();
-        if let Some(channel) = self.go_on(key).await {
-            return Ok(channel);
+        if let Some(line) = self.go_on(key).await {
+            return Ok(line);
         }
         let permit = match own {
             Some(permit) => permit,
@@ -302,22 +302,22 @@ impl Pool {
         let capabilities = key.capabilities.clone();
         let declared = capabilities.clone().unwrap_or_else(|| "{}".into());
         let tools = Arc::clone(&self.tools);
-        let start = self.source.start(permit, credentials, |mouth| {
-            Channel::new(mouth, declared, tools)
+        let start = self.source.start(permit, credentials, |writer| {
+            SharedLine::new(writer, declared, tools)
         });
         agreed(start.await?, capabilities).await
     }
 
     /// With the spare process. `None`: there is none, or it cannot be gone on with.
-    async fn go_on(&self, key: &Key) -> Option<Arc<Channel>> {
+    async fn go_on(&self, key: &LineKey) -> Option<Arc<SharedLine>> {
         let lobby = self.take_spare(key.era()).await?;
         let capabilities = key.capabilities.clone();
         let declared = capabilities.clone().unwrap_or_else(|| "{}".into());
         let tools = Arc::clone(&self.tools);
-        let channel =
-            lobby.hand_over(|mouth, first| Channel::after(first, mouth, declared, tools))?;
+        let line =
+            lobby.hand_over(|writer, first| SharedLine::after(first, writer, declared, tools))?;
         // What it heard before it may not bear.
-        let agreed = agreed(channel, capabilities).await.ok()?;
+        let agreed = agreed(line, capabilities).await.ok()?;
         self.starts.fetch_add(1, Ordering::Relaxed);
         Some(agreed)
     }
@@ -331,8 +331,8 @@ impl Pool {
     pub(super) async fn start_lobby(&self) -> Result<Arc<Lobby>, NoSession> {
         let permit = self.permit().await?;
         let tools = Arc::clone(&self.tools);
-        let start = self.source.start(permit, None, |mouth| {
-            Lobby::new(Channel::new(mouth, "{}".into(), tools))
+        let start = self.source.start(permit, None, |writer| {
+            Lobby::new(SharedLine::new(writer, "{}".into(), tools))
         });
         start.await
     }
@@ -369,7 +369,7 @@ impl Pool {
         waited.map_err(|_| UNREACHABLE)
     }
 
-    /// Ends what nobody has used for so long, and forgets what has ended.
+    /// Ends lines that were unused for so long, and forgets those that have ended.
     pub(in crate::upstream) fn close_unused(&self, idle: Duration) {
         let now = Instant::now();
         self.bench.close_unused(idle);
@@ -377,9 +377,9 @@ impl Pool {
             slots.retain(|slot| {
                 let unused = slot.unused_since();
                 if unused.is_some_and(|since| now.saturating_duration_since(since) >= idle)
-                    && let Some(channel) = slot.line.get()
+                    && let Some(line) = slot.line.get()
                 {
-                    channel.close();
+                    line.close();
                 }
                 !slot.is_over()
             });
@@ -393,29 +393,29 @@ impl Pool {
         let lines_max = u32::try_from(self.limits.lines_max).unwrap_or(u32::MAX);
         let all = self.permits.acquire_many(lines_max);
         let _ = timeout(patience, all).await;
-        // Whoever waits for a line gets none.
+        // Callers that still wait for a line get none.
         self.permits.close();
     }
 }
 
-struct Place {
-    slot: Arc<Slot>,
-    claim: Option<Claim>,
+struct SlotClaim {
+    slot: Arc<LineSlot>,
+    claim: Option<LineClaim>,
 }
 
-fn push(slots: &mut Vec<Arc<Slot>>, slot: Slot) -> Arc<Slot> {
+fn push(slots: &mut Vec<Arc<LineSlot>>, slot: LineSlot) -> Arc<LineSlot> {
     let slot = Arc::new(slot);
     slots.push(Arc::clone(&slot));
     slot
 }
 
 /// False where all are in use.
-fn close_unused_longest(by_key: &HashMap<Key, Vec<Arc<Slot>>>) -> bool {
+fn close_unused_longest(by_key: &HashMap<LineKey, Vec<Arc<LineSlot>>>) -> bool {
     let slots = by_key.values().flatten();
     let unused = slots.filter_map(|slot| Some((slot.unused_since()?, slot.line.get()?)));
     let longest = unused.min_by_key(|(since, _)| *since);
-    if let Some((_, channel)) = longest {
-        channel.close();
+    if let Some((_, line)) = longest {
+        line.close();
     }
     longest.is_some()
 }

@@ -7,20 +7,20 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::super::failures::UNREACHABLE;
-use super::super::no_session::NoSession;
-use super::ask::ask;
-use super::handshake::START_PATIENCE;
-use super::pool::Pool;
-use super::requests::Channel;
-use super::said::Said;
-use super::source::Source;
-use super::spare::{Found, Spare};
 use crate::mcp::error::Failure;
 use crate::mcp::version::Era;
-use crate::upstream::handshake;
+use crate::upstream::channel::ask::ask;
+use crate::upstream::channel::event::LineEvent;
+use crate::upstream::channel::handshake::START_PATIENCE;
+use crate::upstream::channel::pool::LinePool;
+use crate::upstream::channel::shared::SharedLine;
+use crate::upstream::channel::source::LineSource;
+use crate::upstream::channel::spare::{ProbeTurn, Spare};
+use crate::upstream::discovery::legacy_sessions;
+use crate::upstream::discovery::probe::{era_of_error, era_of_result};
+use crate::upstream::failures::UNREACHABLE;
 use crate::upstream::initialize;
-use crate::upstream::probe::{era_of_error, era_of_result};
+use crate::upstream::no_session::NoSession;
 use crate::upstream::translate;
 
 /// A server that ignores what it does not know gets a handshake after this silence. The first call
@@ -28,28 +28,28 @@ use crate::upstream::translate;
 const SILENCE: Duration = Duration::from_secs(3);
 
 /// What a process was found to speak.
-struct Word {
+struct ProbeAnswer {
     era: Era,
     /// It was asked nothing else, so that others can go on with it.
     is_blank: bool,
 }
 
 /// Asks `server/discover`, of the spare process, which is started where there is none and stays for
-/// whoever comes first. Whatever is no word of a modern server is one of a legacy server; over
+/// the first caller. Whatever is no word of a modern server is one of a legacy server; over
 /// HTTP+SSE no other is spoken to. Some legacy programs end at a first message that is no handshake.
-pub(super) async fn probe(pool: &Pool) -> Result<Era, NoSession> {
-    if matches!(pool.source, Source::Sse(_)) {
+pub(super) async fn probe(pool: &LinePool) -> Result<Era, NoSession> {
+    if matches!(pool.source, LineSource::Sse(_)) {
         return probe_anew(pool).await;
     }
     let mut turn = match pool.bench.to_ask().await {
-        Found::Era(era) => return Ok(era),
-        Found::ToAsk(turn) => turn,
+        ProbeTurn::Era(era) => return Ok(era),
+        ProbeTurn::ToAsk(turn) => turn,
     };
     let lobby = match turn.spare() {
         Some(spare) => spare.lobby,
         None => pool.start_lobby().await?,
     };
-    let asked = ask_in_time(lobby.channel()).await;
+    let asked = ask_in_time(lobby.line()).await;
     if let Ok(word) = &asked
         && word.is_blank
     {
@@ -57,42 +57,42 @@ pub(super) async fn probe(pool: &Pool) -> Result<Era, NoSession> {
     } else {
         // Its place first: where it died, another one is asked.
         drop(turn);
-        return judge(pool, lobby.channel(), asked).await;
+        return judge(pool, lobby.line(), asked).await;
     }
     Ok(asked?.era)
 }
 
-/// The same over a line of its own, whatever was asked before.
-pub(super) async fn probe_anew(pool: &Pool) -> Result<Era, NoSession> {
+/// Asks for the era over a new line, whatever was asked before.
+pub(super) async fn probe_anew(pool: &LinePool) -> Result<Era, NoSession> {
     let permit = pool.permit().await?;
     let tools = Arc::clone(&pool.tools);
-    let start = pool.source.start(permit, None, |mouth| {
-        Channel::new(mouth, "{}".into(), tools)
+    let start = pool.source.start(permit, None, |writer| {
+        SharedLine::new(writer, "{}".into(), tools)
     });
-    let channel = start.await?;
+    let line = start.await?;
     let asked = match &pool.source {
-        Source::Program(_) => ask_in_time(&channel).await,
-        Source::Sse(_) => Ok(Word {
+        LineSource::Program(_) => ask_in_time(&line).await,
+        LineSource::Sse(_) => Ok(ProbeAnswer {
             era: Era::Legacy,
             is_blank: false,
         }),
     };
-    judge(pool, &channel, asked).await
+    judge(pool, &line, asked).await
 }
 
 async fn judge(
-    pool: &Pool,
-    channel: &Arc<Channel>,
-    asked: Result<Word, Failure>,
+    pool: &LinePool,
+    line: &Arc<SharedLine>,
+    asked: Result<ProbeAnswer, Failure>,
 ) -> Result<Era, NoSession> {
-    let has_died = !channel.is_open();
-    channel.close();
+    let has_died = !line.is_open();
+    line.close();
     match asked {
         Err(died) if has_died => {
             // It may have died of the question: the next one counts.
             pool.source.health().forgive();
             let said = takes_sessions(pool).await;
-            let is_legacy = said.is_some_and(handshake::Said::is_taken);
+            let is_legacy = said.is_some_and(legacy_sessions::SessionsAnswer::is_taken);
             is_legacy.then_some(Era::Legacy).ok_or_else(|| died.into())
         }
         asked => Ok(asked?.era),
@@ -101,70 +101,70 @@ async fn judge(
 
 /// Asks `initialize`, of a program that was asked something else before: it may speak both eras, and
 /// keep to the one that it hears first.
-pub(super) async fn takes_sessions(pool: &Pool) -> Option<handshake::Said> {
+pub(super) async fn takes_sessions(pool: &LinePool) -> Option<legacy_sessions::SessionsAnswer> {
     let permit = pool.permit().await.ok()?;
     let tools = Arc::clone(&pool.tools);
-    let start = pool.source.start(permit, None, |mouth| {
-        Channel::new(mouth, "{}".into(), tools)
+    let start = pool.source.start(permit, None, |writer| {
+        SharedLine::new(writer, "{}".into(), tools)
     });
-    let channel = start.await.ok()?;
+    let line = start.await.ok()?;
     let params = initialize::params("{}");
-    let asked = timeout(START_PATIENCE, ask(&channel, "initialize", &params)).await;
-    channel.close();
+    let asked = timeout(START_PATIENCE, ask(&line, "initialize", &params)).await;
+    line.close();
     match asked.ok()? {
-        Said::Result(_) => Some(handshake::Said::Taken),
-        Said::Error(error) => handshake::refused(&error),
-        Said::Failed(_)
-        | Said::Refused(_)
-        | Said::Unsent(_)
-        | Said::Progress(_)
-        | Said::Log(_)
-        | Said::Notice(_)
-        | Said::Question(_) => None,
+        LineEvent::Result(_) => Some(legacy_sessions::SessionsAnswer::Taken),
+        LineEvent::Error(error) => legacy_sessions::refused(&error),
+        LineEvent::Failed(_)
+        | LineEvent::Refused(_)
+        | LineEvent::Unsent(_)
+        | LineEvent::Progress(_)
+        | LineEvent::Log(_)
+        | LineEvent::Notice(_)
+        | LineEvent::Question(_) => None,
     }
 }
 
-async fn ask_in_time(channel: &Arc<Channel>) -> Result<Word, Failure> {
-    let asked = timeout(START_PATIENCE, first_word(channel)).await;
+async fn ask_in_time(line: &Arc<SharedLine>) -> Result<ProbeAnswer, Failure> {
+    let asked = timeout(START_PATIENCE, first_word(line)).await;
     asked.map_err(|_| UNREACHABLE)?
 }
 
 /// A slow start is no silence: the time counts from when the program has read the question, where that
 /// can be known. Both questions may wait in the pipe all the same, and a server answers the first that
 /// it knows.
-async fn first_word(channel: &Arc<Channel>) -> Result<Word, Failure> {
+async fn first_word(line: &Arc<SharedLine>) -> Result<ProbeAnswer, Failure> {
     let discover = translate::own_params("{}", &[]);
     let is_blank = AtomicBool::new(true);
     let discovered = async {
-        let said = ask(channel, "server/discover", &discover).await;
-        if matches!(said, Said::Failed(_)) && channel.is_open() {
+        let said = ask(line, "server/discover", &discover).await;
+        if matches!(said, LineEvent::Failed(_)) && line.is_open() {
             // What cannot be read says nothing of the era.
             std::future::pending::<()>().await;
         }
         said
     };
     let initialized = async {
-        channel.mouth().was_read().await;
+        line.writer().was_read().await;
         tokio::time::sleep(SILENCE).await;
         is_blank.store(false, Ordering::Relaxed);
-        ask(channel, "initialize", &initialize::params("{}")).await
+        ask(line, "initialize", &initialize::params("{}")).await
     };
     let said = tokio::select! {
         said = discovered => said,
         said = initialized => said,
     };
     let era = match said {
-        Said::Result(result) => era_of_result(&result),
-        Said::Error(error) => era_of_error(&error),
-        Said::Failed(_)
-        | Said::Refused(_)
-        | Said::Unsent(_)
-        | Said::Progress(_)
-        | Said::Log(_)
-        | Said::Notice(_)
-        | Said::Question(_) => return Err(UNREACHABLE),
+        LineEvent::Result(result) => era_of_result(&result),
+        LineEvent::Error(error) => era_of_error(&error),
+        LineEvent::Failed(_)
+        | LineEvent::Refused(_)
+        | LineEvent::Unsent(_)
+        | LineEvent::Progress(_)
+        | LineEvent::Log(_)
+        | LineEvent::Notice(_)
+        | LineEvent::Question(_) => return Err(UNREACHABLE),
     };
-    Ok(Word {
+    Ok(ProbeAnswer {
         era,
         is_blank: is_blank.load(Ordering::Relaxed),
     })

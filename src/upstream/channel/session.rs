@@ -1,10 +1,9 @@
 //! One legacy client with a line of its own: every message passes as it is, in both directions.
 //!
 //! The ids are the client's, and those of our own requests beside them are none that a client has
-//! (`guest`), so none is changed. All that is decided here is on which of the client's streams a
+//! (`RequestId::random`), so none is changed. All that is decided here is on which of the client's streams a
 //! message of the server goes, or to which request of ours.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, MutexGuard};
 
@@ -13,22 +12,26 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use super::super::client_session::needed::Needed;
-use super::super::message::response;
-use super::super::port::{Answer, Event};
-use super::mouth::{Ear, End, Mouth, Outbound, Passage, Refusal};
-use super::news::{Found, Reader, Unread};
-pub use super::running::Said;
-use super::running::{self, Running, Unanswered};
-use super::seat::Request;
-use super::seat::Seat;
-use super::seat::Stray;
 use crate::lock::Mutex;
 use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, RpcError};
-use crate::mcp::json::{Object, string};
+use crate::mcp::json::Object;
 use crate::mcp::meta::PROGRESS_TOKEN;
-use crate::upstream::heard::Message;
+use crate::upstream::channel::borrowed::BorrowedRequest;
+use crate::upstream::channel::borrowed::BorrowedSeat;
+use crate::upstream::channel::borrowed::StrayMessage;
+use crate::upstream::channel::mailbox::{Mail, Mailbox, MailboxReader};
+use crate::upstream::channel::running;
+pub use crate::upstream::channel::running::Said;
+use crate::upstream::channel::running::{NoAnswer, RunningRequest};
+use crate::upstream::channel::writer::{
+    LineEnd, LineListener, LineWriter, NotTaken, Outbound, SendState,
+};
+use crate::upstream::client_session::needed::Needed;
+use crate::upstream::heard::ServerMessage;
+use crate::upstream::inflight::Inflight;
+use crate::upstream::message::response;
+use crate::upstream::port::{Answer, Event};
 use crate::upstream::request_id::{RequestId, is_beside_clients};
 
 /// Messages that wait for the reader of one stream.
@@ -37,7 +40,7 @@ const MESSAGES_MAX: usize = 64;
 /// Requests of one client at the same time.
 const REQUESTS_MAX: usize = 1024;
 
-/// A message for a stream that is slow, or that nobody reads, is dropped if it is larger.
+/// A message for a stream that is slow, or that has no reader, is dropped if it is larger.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
 /// One legacy client's session.
@@ -45,16 +48,16 @@ pub struct Session {
     pub(in crate::upstream) caller: [u8; 16],
     /// Something else was said on its line before, which not every server bears.
     pub goes_on: bool,
-    mouth: Mouth,
-    table: Mutex<Table>,
+    writer: LineWriter,
+    table: Mutex<LineSessionState>,
     needed: Needed,
 }
 
-struct Table {
+struct LineSessionState {
     is_open: bool,
-    running: HashMap<Box<str>, Running>,
+    inflight: Inflight<RequestId, RunningRequest>,
     /// What belongs to no request.
-    news: Unread,
+    mailbox: Mailbox,
     used: Instant,
 }
 
@@ -82,15 +85,19 @@ pub struct Asked<'a> {
 }
 
 impl Session {
-    pub(in crate::upstream) fn new(mouth: Mouth, caller: [u8; 16], goes_on: bool) -> Arc<Self> {
+    pub(in crate::upstream) fn new(
+        writer: LineWriter,
+        caller: [u8; 16],
+        goes_on: bool,
+    ) -> Arc<Self> {
         Arc::new(Self {
             caller,
             goes_on,
-            mouth,
-            table: Mutex::new(Table {
+            writer,
+            table: Mutex::new(LineSessionState {
                 is_open: true,
-                running: HashMap::new(),
-                news: Unread::default(),
+                inflight: Inflight::default(),
+                mailbox: Mailbox::default(),
                 used: Instant::now(),
             }),
             needed: Needed::default(),
@@ -101,7 +108,7 @@ impl Session {
         &self.needed
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn table(&self) -> MutexGuard<'_, LineSessionState> {
         self.table.lock()
     }
 
@@ -112,14 +119,14 @@ impl Session {
     /// Since when the client was silent; `None` while it waits for anything.
     pub(in crate::upstream) fn unused_since(&self) -> Option<Instant> {
         let table = self.table();
-        let waits = |running: &Running| running.reader.is_there();
-        let is_used = table.running.values().any(waits) || table.news.is_read();
+        let waits = |running: &RunningRequest| running.reader.is_there();
+        let is_used = table.inflight.requests().any(waits) || table.mailbox.is_read();
         (!is_used).then_some(table.used)
     }
 
-    /// The same, and `None` while anything of it runs: the client may come back for that.
+    /// Since when the client was silent; `None` while a request runs, too: the client may come back for its answer.
     pub(in crate::upstream) fn idle_since(&self) -> Option<Instant> {
-        let is_running = !self.table().running.is_empty();
+        let is_running = !self.table().inflight.is_empty();
         self.unused_since().filter(|_| !is_running)
     }
 
@@ -127,13 +134,11 @@ impl Session {
     pub fn close(&self) {
         let mut table = self.table();
         table.is_open = false;
-        let guests: Vec<Running> = table
-            .running
-            .extract_if(|_, running| matches!(running.reader, running::Reader::Guest(_)))
-            .map(|(_, running)| running)
-            .collect();
+        let is_guest =
+            |running: &RunningRequest| matches!(running.reader, running::RequestReader::Guest(_));
+        let guests = table.inflight.remove_where(is_guest);
         drop(table);
-        self.mouth.stop();
+        self.writer.stop();
         for running in guests {
             running.end(Reason::UpstreamReset);
         }
@@ -143,7 +148,7 @@ impl Session {
     /// runs on, as legacy calls do.
     pub async fn ask(&self, asked: &Asked<'_>) -> Result<mpsc::Receiver<Said>, Untaken> {
         // Before it is known to run: dropped while it waits, nothing was asked.
-        let room = self.mouth.room().await.ok_or(Untaken::Over)?;
+        let room = self.writer.room().await.ok_or(Untaken::Over)?;
         let (said, receiver) = mpsc::channel(MESSAGES_MAX + 1);
         let answer = said
             .clone()
@@ -154,25 +159,25 @@ impl Session {
             .as_ref()
             .and_then(|params| params.get_object("_meta"));
         let token = meta.and_then(|meta| meta.get(PROGRESS_TOKEN));
-        let running = Running {
-            reader: running::Reader::Client {
+        let running = RunningRequest {
+            reader: running::RequestReader::Client {
                 id: asked.id.to_owned(),
                 said,
                 answer,
             },
-            passage: Arc::default(),
-            token: token.filter(|_| asked.streams).map(name),
-            may_ask: asked.streams
-                && matches!(
-                    asked.method,
-                    "tools/call" | "prompts/get" | "resources/read"
-                ),
+            send_state: Arc::default(),
+            token: token.filter(|_| asked.streams).map(id_of),
             is_handshake: asked.method == "initialize",
         };
-        let passage = self.run(name(asked.id), running)?;
+        let may_ask = asked.streams
+            && matches!(
+                asked.method,
+                "tools/call" | "prompts/get" | "resources/read"
+            );
+        let send_state = self.run(id_of(asked.id), may_ask, running)?;
         room.send(Outbound {
             text: asked.text.to_owned(),
-            passage: Some(passage),
+            send_state: Some(send_state),
             refused: None,
         });
         Ok(receiver)
@@ -181,63 +186,66 @@ impl Session {
     /// Sends a request of ours beside the client's. What is said about it ends with the answer.
     pub(in crate::upstream) async fn carry(
         &self,
-        request: Request,
+        request: BorrowedRequest,
     ) -> Result<mpsc::Receiver<Event>, Untaken> {
-        let room = self.mouth.room().await.ok_or(Untaken::Over)?;
-        let (seat, receiver) = Seat::new().ok_or(Untaken::Over)?;
-        let id = name_of(&request.id);
-        let running = Running {
-            reader: running::Reader::Guest(seat),
-            passage: Arc::default(),
+        let room = self.writer.room().await.ok_or(Untaken::Over)?;
+        let (seat, receiver) = BorrowedSeat::new().ok_or(Untaken::Over)?;
+        let running = RunningRequest {
+            reader: running::RequestReader::Guest(seat),
+            send_state: Arc::default(),
             // One for both.
-            token: Some(id.clone()),
-            may_ask: request.may_ask,
+            token: Some(request.id.clone()),
             is_handshake: false,
         };
-        let passage = self.run(id, running)?;
+        let send_state = self.run(request.id, request.may_ask, running)?;
         room.send(Outbound {
             text: request.text,
-            passage: Some(passage),
+            send_state: Some(send_state),
             refused: None,
         });
         Ok(receiver)
     }
 
-    fn run(&self, name: Box<str>, running: Running) -> Result<Arc<Passage>, Untaken> {
+    fn run(
+        &self,
+        id: RequestId,
+        may_ask: bool,
+        running: RunningRequest,
+    ) -> Result<Arc<SendState>, Untaken> {
         let mut table = self.table();
         table.used = Instant::now();
         if !table.is_open {
             return Err(Untaken::Over);
         }
-        if table.running.len() >= REQUESTS_MAX {
+        if table.inflight.len() >= REQUESTS_MAX {
             return Err(Untaken::Busy);
         }
-        if table.running.contains_key(&name) {
+        if table.inflight.get(&id).is_some() {
             return Err(Untaken::SameId);
         }
-        let passage = Arc::clone(&running.passage);
-        table.running.insert(name, running);
-        Ok(passage)
+        let send_state = Arc::clone(&running.send_state);
+        table.inflight.insert(id, may_ask, running);
+        Ok(send_state)
     }
 
-    /// Nobody waits any more for that request of ours. True if the server has to be told.
+    /// raincheck gave that request of its own up. True if the server has to be told.
     pub(in crate::upstream) fn withdraw(&self, id: &RequestId) -> bool {
-        let withdrawn = self.table().running.remove(&name_of(id));
-        withdrawn.is_some_and(|running| !running.passage.withdraw())
+        let withdrawn = self.table().inflight.remove(id);
+        withdrawn.is_some_and(|(running, _)| !running.send_state.withdraw())
     }
 
-    /// See [`Mouth::answer`].
+    /// See [`LineWriter::answer`].
     pub(in crate::upstream) async fn answer(&self, text: String) -> Result<(), Failure> {
-        self.mouth.answer(text).await
+        self.writer.answer(text).await
     }
 
     /// The client waits no more for this request of its own: what is said about it ends. Many
     /// servers never answer what was cancelled.
     pub fn cancelled(&self, id: &RawValue) {
-        let cancelled = self.table().running.remove(&name(id));
-        if let Some(running) = cancelled {
+        let cancelled = self.table().inflight.remove(&id_of(id));
+        if let Some((running, _)) = cancelled {
             // Where it was not written yet, it never will be.
-            running.passage.withdraw();
+            running.send_state.withdraw();
         }
     }
 
@@ -252,52 +260,52 @@ impl Session {
         }
         let message = Outbound {
             text,
-            passage: None,
+            send_state: None,
             refused: None,
         };
-        self.mouth.say(message).await;
+        self.writer.say(message).await;
         true
     }
 
     /// What belongs to no request. It ends with the session, or with the next reader.
     pub fn news(self: &Arc<Self>) -> News {
-        let reader = self.table().news.read();
+        let reader = self.table().mailbox.read();
         News {
             session: Arc::clone(self),
             reader,
         }
     }
 
-    fn answered(&self, id: &str, message: Message, text: &str) {
+    fn answered(&self, id: &str, message: ServerMessage, text: &str) {
         let mut table = self.table();
-        let id = RawValue::from_string(id.to_owned());
-        let known = id.ok().and_then(|id| table.running.remove(&name(&id)));
+        let known = table.inflight.remove(&RequestId::read(id));
         table.used = Instant::now();
         drop(table);
-        let Some(running) = known else {
+        let Some((running, _)) = known else {
             debug!("an answer to no request of the client was ignored");
             return;
         };
         if !running.is_handshake {
-            self.mouth.answered();
+            self.writer.answered();
         }
-        running.passage.settle();
+        running.send_state.settle();
         running.reader.answer(message, text);
     }
 
     /// A ping while requests of ours run, and the client may hear of none.
-    fn is_for_us(&self, stray: Stray<'_>) -> bool {
+    fn is_for_us(&self, stray: StrayMessage<'_>) -> bool {
         let table = self.table();
-        let is_guest = |running: &Running| matches!(running.reader, running::Reader::Guest(_));
+        let is_guest =
+            |running: &RunningRequest| matches!(running.reader, running::RequestReader::Guest(_));
         stray.method == "ping"
-            && !table.news.is_read()
-            && !table.running.is_empty()
-            && table.running.values().all(is_guest)
+            && !table.mailbox.is_read()
+            && !table.inflight.is_empty()
+            && table.inflight.requests().all(is_guest)
     }
 
-    /// False where nobody took it.
-    fn route(&self, stray: Stray<'_>) -> bool {
-        let Stray {
+    /// False where no reader took it.
+    fn route(&self, stray: StrayMessage<'_>) -> bool {
+        let StrayMessage {
             method,
             params,
             text,
@@ -317,57 +325,47 @@ impl Session {
             "notifications/progress" => {
                 let token = token();
                 let is_ours = token.is_some_and(|token| is_beside_clients(token.get()));
-                let token = token.map(name);
-                let of_token = |running: &&Running| token.is_some() && running.token == token;
-                let own = table.running.values().find(of_token);
+                let token = token.map(id_of);
+                let of_token =
+                    |running: &&RunningRequest| token.is_some() && running.token == token;
+                let own = table.inflight.requests().find(of_token);
                 if is_ours {
-                    // It is ours, and nobody else's where nobody waits for it any more.
+                    // It is about a request of raincheck's, also where that request is over: no client hears it.
                     return own.is_none_or(|own| own.reader.say(stray));
                 }
                 own
             }
-            // A change is nobody's in particular.
+            // A change belongs to no request.
             "notifications/tools/list_changed"
             | "notifications/prompts/list_changed"
             | "notifications/resources/list_changed"
             | "notifications/resources/updated"
-                if table.news.is_read() =>
+                if table.mailbox.is_read() =>
             {
                 None
             }
-            _ => table.only_one(),
+            _ => table.inflight.only(Instant::now()),
         };
         if own.is_some_and(|running| running.reader.say(stray)) {
             return true;
         }
-        table.news.say(text)
+        table.mailbox.say(text)
     }
 }
 
-impl Table {
-    /// The only request that can be meant by what names none.
-    fn only_one(&self) -> Option<&Running> {
-        let mut asking = self.running.values().filter(|running| running.may_ask);
-        match (asking.next(), asking.next()) {
-            (only, None) => only,
-            (_, Some(_)) => None,
-        }
-    }
-}
-
-impl Ear for Session {
-    fn heard(&self, message: Message, text: &str) {
+impl LineListener for Session {
+    fn heard(&self, message: ServerMessage, text: &str) {
         match &message {
             // Only streams of events have such.
-            Message::Primed => {}
-            Message::Result { id, .. }
-            | Message::Error { id, .. }
-            | Message::Unreadable { id, .. } => {
+            ServerMessage::Primed => {}
+            ServerMessage::Result { id, .. }
+            | ServerMessage::Error { id, .. }
+            | ServerMessage::Unreadable { id, .. } => {
                 let id = id.clone();
                 self.answered(&id, message, text);
             }
-            Message::Notification { method, params } => {
-                let stray = Stray {
+            ServerMessage::Notification { method, params } => {
+                let stray = StrayMessage {
                     id: None,
                     method,
                     params: params.as_deref(),
@@ -380,8 +378,8 @@ impl Ear for Session {
                     );
                 }
             }
-            Message::Request { id, method, params } => {
-                let stray = Stray {
+            ServerMessage::Request { id, method, params } => {
+                let stray = StrayMessage {
                     id: Some(id),
                     method,
                     params: params.as_deref(),
@@ -389,51 +387,52 @@ impl Ear for Session {
                 };
                 if self.is_for_us(stray) {
                     let answer = Answer::Result("{}".into());
-                    self.mouth.try_say(response(id, &answer));
+                    self.writer.try_say(response(id, &answer));
                 } else if !self.route(stray) {
                     warn!(
                         method = &**method,
                         "a question that nobody reads was refused"
                     );
                     let error = RpcError::internal("The client does not read its stream");
-                    self.mouth.try_say(envelope::error(id, &error.to_json()));
+                    self.writer.try_say(envelope::error(id, &error.to_json()));
                 }
             }
         }
     }
 
-    fn refused(&self, passage: Option<&Arc<Passage>>, refusal: Refusal) {
+    fn refused(&self, send_state: Option<&Arc<SendState>>, refusal: NotTaken) {
         let end = match refusal {
-            Refusal::Failed(failure) => Unanswered::Failed(failure),
-            Refusal::Error(error) => Unanswered::Error(error),
-            Refusal::Lost(failure) => {
+            NotTaken::Failed(failure) => NoAnswer::Failed(failure),
+            NotTaken::Error(error) => NoAnswer::Error(error),
+            NotTaken::Lost(failure) => {
                 // The session is the line: its client begins anew.
-                self.mouth.stop();
-                Unanswered::Failed(failure)
+                self.writer.stop();
+                NoAnswer::Failed(failure)
             }
         };
         let mut table = self.table();
-        let is_it = |running: &Running| passage.is_some_and(|it| Arc::ptr_eq(it, &running.passage));
-        let name = table.running.iter().find(|(_, running)| is_it(running));
-        let name = name.map(|(name, _)| name.clone());
-        let refused = name.and_then(|name| table.running.remove(&name));
+        let is_it = |running: &RunningRequest| {
+            send_state.is_some_and(|it| Arc::ptr_eq(it, &running.send_state))
+        };
+        let refused = table.inflight.remove_where(is_it);
         drop(table);
-        if let Some(refused) = refused {
+        // A request has a send_state of its own.
+        if let Some(refused) = refused.into_iter().next() {
             refused.reader.fail(end);
         }
     }
 
-    fn over(&self, _end: End) {
+    fn over(&self, _end: LineEnd) {
         let mut table = self.table();
         table.is_open = false;
-        table.news.end();
-        let running = std::mem::take(&mut table.running);
+        table.mailbox.end();
+        let running = table.inflight.take_all();
         drop(table);
-        for running in running.into_values() {
+        for running in running {
             let unsent = match running.reader {
-                running::Reader::Client { .. } => Reason::UpstreamUnreachable,
+                running::RequestReader::Client { .. } => Reason::UpstreamUnreachable,
                 // What is over is the session, which is its client's.
-                running::Reader::Guest(_) => Reason::UpstreamReset,
+                running::RequestReader::Guest(_) => Reason::UpstreamReset,
             };
             running.end(unsent);
         }
@@ -451,18 +450,18 @@ impl fmt::Debug for Session {
 #[derive(Debug)]
 pub struct News {
     session: Arc<Session>,
-    reader: Reader,
+    reader: MailboxReader,
 }
 
 impl News {
     /// Cancel safe. `None` when the session is over, or somebody reads it who came later.
     pub async fn next(&mut self) -> Option<String> {
         loop {
-            let found = self.session.table().news.next(&self.reader);
+            let found = self.session.table().mailbox.next(&self.reader);
             match found {
-                Found::Message(message) => return Some(message),
-                Found::End => return None,
-                Found::Nothing => self.reader.woken().await,
+                Mail::Message(message) => return Some(message),
+                Mail::End => return None,
+                Mail::Nothing => self.reader.woken().await,
             }
         }
     }
@@ -471,20 +470,11 @@ impl News {
 impl Drop for News {
     fn drop(&mut self) {
         let mut table = self.session.table();
-        table.news.leave(&self.reader);
+        table.mailbox.leave(&self.reader);
         table.used = Instant::now();
     }
 }
 
-fn name_of(id: &RequestId) -> Box<str> {
-    let raw = serde_json::from_str::<&RawValue>(id.as_json());
-    raw.map_or_else(|_| id.as_json().into(), name)
-}
-
-/// An id or a token by its value: a string may be written with other escapes when it comes back.
-fn name(raw: &RawValue) -> Box<str> {
-    match string(raw) {
-        Some(text) => format!("\"{text}").into(),
-        None => raw.get().into(),
-    }
+fn id_of(raw: &RawValue) -> RequestId {
+    RequestId::read(raw.get())
 }

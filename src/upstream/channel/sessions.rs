@@ -8,8 +8,8 @@ use tokio::time::Instant;
 use tracing::info;
 use uuid::Uuid;
 
-use super::session::Session;
 use crate::lock::Mutex;
+use crate::upstream::channel::session::Session;
 
 /// A client that neither says nor hears anything for so long has gone without a word. Servers do
 /// the same; a session holds what a user has done in it.
@@ -28,16 +28,16 @@ pub enum Line {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Sessions {
+pub(super) struct LineSessions {
     by_id: Mutex<HashMap<Box<str>, Arc<Session>>>,
 }
 
-impl Sessions {
+impl LineSessions {
     fn by_id(&self) -> MutexGuard<'_, HashMap<Box<str>, Arc<Session>>> {
         self.by_id.lock()
     }
 
-    /// Keeps a session under an id of its own: 122 random bits of the operating system, nobody guesses them.
+    /// Keeps a session under an id of its own: 122 random bits of the operating system cannot be guessed.
     pub(super) fn keep(&self, session: &Arc<Session>) -> Box<str> {
         let id: Box<str> = Uuid::new_v4().to_string().into();
         self.by_id().insert(id.clone(), Arc::clone(session));

@@ -9,33 +9,33 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::super::no_session::NoSession;
-use super::health::Health;
-use super::mouth::{Ear, Mouth};
+use crate::upstream::channel::health::LineHealth;
+use crate::upstream::channel::writer::{LineListener, LineWriter};
+use crate::upstream::no_session::NoSession;
 use crate::upstream::sse::Dialer;
 use crate::upstream::stdio;
 use crate::upstream::stdio::child::Nursery;
 
 #[derive(Debug)]
-pub(in crate::upstream) enum Source {
+pub(in crate::upstream) enum LineSource {
     /// A process for each line.
     Program(Nursery),
     /// An event stream for each line.
     Sse(Dialer),
 }
 
-impl Source {
+impl LineSource {
     /// Starts a line; it holds the permit until nothing is left of it. The credentials are those of
     /// the caller whose line it will be.
-    pub(super) async fn start<E: Ear>(
+    pub(super) async fn start<E: LineListener>(
         &self,
         permit: OwnedSemaphorePermit,
         credentials: Option<&HeaderValue>,
-        ear: impl FnOnce(Mouth) -> Arc<E>,
+        listener: impl FnOnce(LineWriter) -> Arc<E>,
     ) -> Result<Arc<E>, NoSession> {
         match self {
-            Self::Program(nursery) => Ok(nursery.start(permit, ear).await?),
-            Self::Sse(dialer) => dialer.start(permit, credentials, ear).await,
+            Self::Program(nursery) => Ok(nursery.start(permit, listener).await?),
+            Self::Sse(dialer) => dialer.start(permit, credentials, listener).await,
         }
     }
 
@@ -54,7 +54,7 @@ impl Source {
     }
 
     /// Held for a moment only.
-    pub(super) fn health(&self) -> MutexGuard<'_, Health> {
+    pub(super) fn health(&self) -> MutexGuard<'_, LineHealth> {
         match self {
             Self::Program(nursery) => nursery.health(),
             Self::Sse(dialer) => dialer.health(),

@@ -1,5 +1,5 @@
 //! A process of the server that runs before it is needed, so that it is started once: it is asked for
-//! the era, and whoever comes first goes on with it.
+//! the era, and the first caller goes on with it.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -8,22 +8,22 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::mouth::{Ear, End, Mouth, Passage, Refusal};
-use super::requests::Channel;
 use crate::lock::Mutex;
 use crate::mcp::version::Era;
-use crate::upstream::heard::Message;
+use crate::upstream::channel::shared::SharedLine;
+use crate::upstream::channel::writer::{LineEnd, LineListener, LineWriter, NotTaken, SendState};
+use crate::upstream::heard::ServerMessage;
 
 /// What the process says, until somebody goes on with it and ever after.
 pub(super) struct Lobby {
-    first: Arc<Channel>,
-    next: OnceLock<Arc<dyn Ear>>,
+    first: Arc<SharedLine>,
+    next: OnceLock<Arc<dyn LineListener>>,
     /// That it ends and that it is handed over do not happen at the same time.
     handing: Mutex<()>,
 }
 
 impl Lobby {
-    pub(super) fn new(first: Arc<Channel>) -> Arc<Self> {
+    pub(super) fn new(first: Arc<SharedLine>) -> Arc<Self> {
         Arc::new(Self {
             first,
             next: OnceLock::new(),
@@ -32,49 +32,49 @@ impl Lobby {
     }
 
     /// Where it is asked what it is.
-    pub(super) fn channel(&self) -> &Arc<Channel> {
+    pub(super) fn line(&self) -> &Arc<SharedLine> {
         &self.first
     }
 
-    fn ear(&self) -> &dyn Ear {
+    fn listener(&self) -> &dyn LineListener {
         match self.next.get() {
             Some(next) => &**next,
             None => &*self.first,
         }
     }
 
-    /// From now on it is that ear's. `None`: it has ended.
-    pub(super) fn hand_over<E: Ear>(
+    /// From now on it is that listener's. `None`: it has ended.
+    pub(super) fn hand_over<E: LineListener>(
         &self,
-        ear: impl FnOnce(Mouth, &Channel) -> Arc<E>,
+        listener: impl FnOnce(LineWriter, &SharedLine) -> Arc<E>,
     ) -> Option<Arc<E>> {
         let _one = self.handing.lock();
         if !self.first.is_open() {
             return None;
         }
-        let ear = ear(self.first.mouth().clone(), &self.first);
-        let next: Arc<dyn Ear> = Arc::<E>::clone(&ear);
+        let listener = listener(self.first.writer().clone(), &self.first);
+        let next: Arc<dyn LineListener> = Arc::<E>::clone(&listener);
         self.next.set(next).ok()?;
-        Some(ear)
+        Some(listener)
     }
 }
 
-impl Ear for Lobby {
-    fn heard(&self, message: Message, text: &str) {
-        self.ear().heard(message, text);
+impl LineListener for Lobby {
+    fn heard(&self, message: ServerMessage, text: &str) {
+        self.listener().heard(message, text);
     }
 
-    fn refused(&self, passage: Option<&Arc<Passage>>, refusal: Refusal) {
-        self.ear().refused(passage, refusal);
+    fn refused(&self, send_state: Option<&Arc<SendState>>, refusal: NotTaken) {
+        self.listener().refused(send_state, refusal);
     }
 
-    fn over(&self, end: End) {
+    fn over(&self, end: LineEnd) {
         let _one = self.handing.lock();
-        self.ear().over(end);
+        self.listener().over(end);
     }
 }
 
-/// A process that nobody uses yet.
+/// A process that no caller uses yet.
 pub(super) struct Spare {
     pub(super) lobby: Arc<Lobby>,
     /// What it was asked and turned out to speak; `None` where it has heard nothing yet.
@@ -95,10 +95,10 @@ impl Spare {
 
 /// The place of the one spare process.
 pub(super) struct Bench {
-    state: watch::Sender<State>,
+    state: watch::Sender<BenchState>,
 }
 
-enum State {
+enum BenchState {
     Free,
     /// It is started, or asked.
     Busy,
@@ -108,7 +108,7 @@ enum State {
 impl Default for Bench {
     fn default() -> Self {
         Self {
-            state: watch::Sender::new(State::Free),
+            state: watch::Sender::new(BenchState::Free),
         }
     }
 }
@@ -119,13 +119,13 @@ impl fmt::Debug for Bench {
     }
 }
 
-/// The right to put a process there. Dropped, nobody does.
-pub(super) struct Turn<'a> {
+/// The right to put a process there. Dropped, the place is free again.
+pub(super) struct BenchTurn<'a> {
     bench: &'a Bench,
     spare: Option<Spare>,
 }
 
-impl Turn<'_> {
+impl BenchTurn<'_> {
     /// The process that was there already, and has heard nothing.
     pub(super) fn spare(&mut self) -> Option<Spare> {
         self.spare.take()
@@ -136,66 +136,66 @@ impl Turn<'_> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for BenchTurn<'_> {
     fn drop(&mut self) {
         let state = match self.spare.take() {
-            Some(spare) => State::Ready(spare),
-            None => State::Free,
+            Some(spare) => BenchState::Ready(spare),
+            None => BenchState::Free,
         };
         self.bench.state.send_replace(state);
     }
 }
 
 /// What is found where a process is to be asked for the era.
-pub(super) enum Found<'a> {
+pub(super) enum ProbeTurn<'a> {
     /// It was asked.
     Era(Era),
-    ToAsk(Turn<'a>),
+    ToAsk(BenchTurn<'a>),
 }
 
 impl Bench {
     /// For one who starts a process before anybody asks; `None`: there is one, or soon will be.
-    pub(super) fn try_turn(&self) -> Option<Turn<'_>> {
+    pub(super) fn try_turn(&self) -> Option<BenchTurn<'_>> {
         let mut is_free = false;
         self.state.send_if_modified(|state| {
             is_free = match state {
-                State::Free => true,
-                State::Busy => false,
-                State::Ready(spare) => !spare.is_open(),
+                BenchState::Free => true,
+                BenchState::Busy => false,
+                BenchState::Ready(spare) => !spare.is_open(),
             };
             if is_free {
-                *state = State::Busy;
+                *state = BenchState::Busy;
             }
             is_free
         });
-        is_free.then_some(Turn {
+        is_free.then_some(BenchTurn {
             bench: self,
             spare: None,
         })
     }
 
     /// For one who asks for the era. Waits while another one does.
-    pub(super) async fn to_ask(&self) -> Found<'_> {
+    pub(super) async fn to_ask(&self) -> ProbeTurn<'_> {
         let mut changes = self.state.subscribe();
         loop {
             let mut found = None;
             self.state.send_if_modified(|state| {
                 match state {
-                    State::Busy => return false,
-                    State::Ready(spare) if spare.is_open() => {
+                    BenchState::Busy => return false,
+                    BenchState::Ready(spare) if spare.is_open() => {
                         if let Some(era) = spare.era {
-                            found = Some(Found::Era(era));
+                            found = Some(ProbeTurn::Era(era));
                             return false;
                         }
                     }
-                    State::Ready(_) | State::Free => {}
+                    BenchState::Ready(_) | BenchState::Free => {}
                 }
-                let before = std::mem::replace(state, State::Busy);
-                found = Some(Found::ToAsk(Turn {
+                let before = std::mem::replace(state, BenchState::Busy);
+                found = Some(ProbeTurn::ToAsk(BenchTurn {
                     bench: self,
                     spare: match before {
-                        State::Ready(spare) if spare.is_open() => Some(spare),
-                        State::Ready(_) | State::Busy | State::Free => None,
+                        BenchState::Ready(spare) if spare.is_open() => Some(spare),
+                        BenchState::Ready(_) | BenchState::Busy | BenchState::Free => None,
                     },
                 }));
                 true
@@ -211,15 +211,15 @@ impl Bench {
     /// The process, for one who speaks that era to it. Waits, bounded, while it is asked.
     pub(super) async fn take(&self, era: Era, patience: Duration) -> Option<Arc<Lobby>> {
         let mut changes = self.state.subscribe();
-        let waiting = changes.wait_for(|state| !matches!(state, State::Busy));
+        let waiting = changes.wait_for(|state| !matches!(state, BenchState::Busy));
         drop(tokio::time::timeout(patience, waiting).await);
         let mut taken = None;
         self.state.send_if_modified(|state| {
             let fits = match state {
-                State::Ready(spare) => spare.era.is_none_or(|heard| heard == era),
-                State::Busy | State::Free => false,
+                BenchState::Ready(spare) => spare.era.is_none_or(|heard| heard == era),
+                BenchState::Busy | BenchState::Free => false,
             };
-            if fits && let State::Ready(spare) = std::mem::replace(state, State::Free) {
+            if fits && let BenchState::Ready(spare) = std::mem::replace(state, BenchState::Free) {
                 taken = Some(spare);
             }
             fits
@@ -228,11 +228,13 @@ impl Bench {
         Some(taken.lobby)
     }
 
-    /// Whether a process waits there for whoever speaks that era to it.
+    /// Whether a process waits there for a caller that speaks that era.
     pub(super) fn fits(&self, era: Era) -> bool {
         match &*self.state.borrow() {
-            State::Ready(spare) => spare.is_open() && spare.era.is_none_or(|heard| heard == era),
-            State::Busy | State::Free => false,
+            BenchState::Ready(spare) => {
+                spare.is_open() && spare.era.is_none_or(|heard| heard == era)
+            }
+            BenchState::Busy | BenchState::Free => false,
         }
     }
 
@@ -240,14 +242,14 @@ impl Bench {
     pub(super) fn close_unused(&self, idle: Duration) -> bool {
         let now = Instant::now();
         self.state.send_if_modified(|state| {
-            let State::Ready(spare) = state else {
+            let BenchState::Ready(spare) = state else {
                 return false;
             };
             if now.saturating_duration_since(spare.since) < idle {
                 return false;
             }
             spare.lobby.first.close();
-            *state = State::Free;
+            *state = BenchState::Free;
             true
         })
     }

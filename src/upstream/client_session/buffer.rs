@@ -26,7 +26,7 @@ impl Buffer {
         self.waiting.len() < EVENTS_MAX && self.waiting_bytes < BYTES_MAX
     }
 
-    /// Makes room: nobody reads, and the server must be heard all the same. A client can no longer come
+    /// Makes room where there is no reader: the server must be heard all the same. A client can no longer come
     /// back to what was before the gap.
     pub(super) fn shed(&mut self) {
         while !self.has_room()

@@ -10,19 +10,19 @@ use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, HeaderValue};
 use hyper::http::request;
 
-use super::channel::session::Session as LineSession;
-use super::exchange::borrowed_line;
-use super::pin::Pin;
-use super::pinned;
-use super::server::Way;
-use super::session::{Identity, Session};
-use super::sessions::Sessions;
-use super::wrapped::Upstream;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
-use needed::Needed;
-use registry::ClientSessions;
-use shared::ClientStreams;
+use crate::upstream::channel::session::Session;
+use crate::upstream::client_session::needed::Needed;
+use crate::upstream::client_session::registry::ClientSessions;
+use crate::upstream::client_session::shared::ClientStreams;
+use crate::upstream::exchange::borrowed_line;
+use crate::upstream::pin::Pin;
+use crate::upstream::server::ServerTransport;
+use crate::upstream::sessions::pinned;
+use crate::upstream::sessions::pool::SessionPool;
+use crate::upstream::sessions::session::{Identity, ServerSession};
+use crate::upstream::wrapped::Upstream;
 
 mod buffer;
 pub(super) mod needed;
@@ -30,33 +30,33 @@ pub(super) mod registry;
 mod shared;
 mod stream;
 
-pub use shared::{News, OUR_EVENT_IDS, Unheard};
+pub use crate::upstream::client_session::shared::{News, OUR_EVENT_IDS, Unheard};
 
 /// What a client without the header speaks (2025-11-25, Transports, Protocol Version Header).
 const OLDEST: HeaderValue = HeaderValue::from_static("2025-03-26");
 
 /// The session. Cheap to clone; it ends with its client's DELETE and not with the last clone.
 #[derive(Clone)]
-pub struct ClientSession(Kind);
+pub struct ClientSession(SessionKind);
 
 #[derive(Clone)]
-enum Kind {
-    Web {
-        session: Arc<Session>,
-        sessions: Arc<Sessions>,
+enum SessionKind {
+    Http {
+        session: Arc<ServerSession>,
+        sessions: Arc<SessionPool>,
         registry: Arc<ClientSessions>,
     },
-    Line(Arc<LineSession>),
+    Line(Arc<Session>),
 }
 
 impl ClientSession {
     /// Requests with this pin go out on the session, under ids that no client has.
     pub fn pin(&self) -> Pin {
         match &self.0 {
-            Kind::Web {
+            SessionKind::Http {
                 session, sessions, ..
             } => pinned::to_client(sessions.borrow(Arc::clone(session))),
-            Kind::Line(session) => borrowed_line::pin(Arc::clone(session)),
+            SessionKind::Line(session) => borrowed_line::pin(Arc::clone(session)),
         }
     }
 
@@ -65,7 +65,7 @@ impl ClientSession {
     /// themselves.
     pub async fn hear(&self, parts: request::Parts) -> Result<News, Unheard> {
         let none = Failure::new(Reason::UpstreamUnreachable, SideEffect::None);
-        let Kind::Web { session, .. } = &self.0 else {
+        let SessionKind::Http { session, .. } = &self.0 else {
             return Err(Unheard::Failed(none));
         };
         let streams: &ClientStreams = session.unasked().ok_or(Unheard::Failed(none))?;
@@ -74,8 +74,8 @@ impl ClientSession {
 
     fn needed(&self) -> &Needed {
         match &self.0 {
-            Kind::Web { session, .. } => session.needed(),
-            Kind::Line(session) => session.needed(),
+            SessionKind::Http { session, .. } => session.needed(),
+            SessionKind::Line(session) => session.needed(),
         }
     }
 
@@ -84,7 +84,7 @@ impl ClientSession {
         self.needed().is_needed()
     }
 
-    /// True for the first that asks: whoever is told so ends the session when it is needed no more.
+    /// True for the first caller, which ends the session when it is needed no more.
     pub fn begin_to_end(&self) -> bool {
         self.needed().begin_to_end()
     }
@@ -95,16 +95,16 @@ impl ClientSession {
         !self.needed().is_elsewhere()
     }
 
-    /// The client ended it: whatever of ours runs there has failed, and nobody knows its effect.
+    /// The client ended it: raincheck's own calls there have failed, with unknown effect.
     pub fn end(&self) {
         match &self.0 {
-            Kind::Web {
+            SessionKind::Http {
                 session, registry, ..
             } => {
                 registry.forget(session);
                 session.end();
             }
-            Kind::Line(session) => session.close(),
+            SessionKind::Line(session) => session.close(),
         }
     }
 }
@@ -117,14 +117,14 @@ impl fmt::Debug for ClientSession {
 
 impl Upstream {
     /// The session that a legacy client's request names. `None`: it names none that is known. A
-    /// server without sessions gives its clients no id: then it is nobody's but this request's.
+    /// server without sessions gives its clients no id: then the session is this request's alone.
     pub fn client_session(&self, headers: &HeaderMap, caller: [u8; 16]) -> Option<ClientSession> {
         let id = headers.get(SESSION_ID);
         let web = match self.way() {
-            Way::Posts(web) => web,
-            Way::Lines(lines) => {
+            ServerTransport::Posts(web) => web,
+            ServerTransport::Lines(lines) => {
                 let session = lines.session(id?.to_str().ok()?, caller)?;
-                return Some(ClientSession(Kind::Line(session)));
+                return Some(ClientSession(SessionKind::Line(session)));
             }
         };
         let credentials = headers.get(AUTHORIZATION);
@@ -134,7 +134,7 @@ impl Upstream {
             version: headers.get(PROTOCOL_VERSION).cloned().unwrap_or(OLDEST),
             credentials: credentials.filter(|_| self.forwards_credentials()).cloned(),
         };
-        Some(ClientSession(Kind::Web {
+        Some(ClientSession(SessionKind::Http {
             session: web.client_sessions.get(identity)?,
             sessions: Arc::clone(&web.sessions),
             registry: Arc::clone(&web.client_sessions),

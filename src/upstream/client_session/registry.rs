@@ -1,5 +1,4 @@
-//! The client sessions that are in use in this process. Whoever uses one holds it; the registry does
-//! not.
+//! The client sessions that are in use in this process. Their users hold them; the registry does not.
 
 use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard, Weak};
@@ -8,15 +7,15 @@ use async_trait::async_trait;
 use hyper::header::HeaderValue;
 use tokio_util::task::TaskTracker;
 
-use super::super::origin::Origin;
-use super::super::session::{Identity, Session, Unasked};
-use super::shared::ClientStreams;
 use crate::lock::Mutex;
+use crate::upstream::client_session::shared::ClientStreams;
+use crate::upstream::http::origin::Origin;
+use crate::upstream::sessions::session::{Identity, ServerSession, Unasked};
 
 /// Sessions in use at the same time. Each has a stream or a call, which have bounds of their own.
 const SESSIONS_MAX: usize = 10_000;
 
-/// Without an id, nobody knows whose stream it is.
+/// The stream of a server without sessions, which belongs to no session.
 #[derive(Debug)]
 struct NobodysStream;
 
@@ -26,16 +25,16 @@ impl Unasked for NobodysStream {
         true
     }
 
-    async fn hear(&self, _session: &Arc<Session>) {}
+    async fn hear(&self, _session: &Arc<ServerSession>) {}
 }
 
-type Key = ([u8; 16], HeaderValue);
+type ClientSessionKey = ([u8; 16], HeaderValue);
 
 #[derive(Debug)]
 pub(in crate::upstream) struct ClientSessions {
     origin: Arc<Origin>,
     services: TaskTracker,
-    by_key: Mutex<HashMap<Key, Weak<Session>>>,
+    by_key: Mutex<HashMap<ClientSessionKey, Weak<ServerSession>>>,
 }
 
 impl ClientSessions {
@@ -47,12 +46,12 @@ impl ClientSessions {
         }
     }
 
-    fn by_key(&self) -> MutexGuard<'_, HashMap<Key, Weak<Session>>> {
+    fn by_key(&self) -> MutexGuard<'_, HashMap<ClientSessionKey, Weak<ServerSession>>> {
         self.by_key.lock()
     }
 
     /// The session, which is one for all who name it alike. `None`: too many are in use.
-    pub(in crate::upstream) fn get(&self, identity: Identity) -> Option<Arc<Session>> {
+    pub(in crate::upstream) fn get(&self, identity: Identity) -> Option<Arc<ServerSession>> {
         let new = |identity: Identity| {
             let unasked: Box<dyn Unasked> = if identity.id.is_some() {
                 Box::new(ClientStreams::new())
@@ -60,7 +59,9 @@ impl ClientSessions {
                 Box::new(NobodysStream)
             };
             let (origin, services) = (&self.origin, self.services.clone());
-            Arc::new(Session::of_client(origin, services, identity, unasked))
+            Arc::new(ServerSession::of_client(
+                origin, services, identity, unasked,
+            ))
         };
         // Without an id, two clients could not be told apart.
         let Some(id) = identity.id.clone() else {
@@ -83,9 +84,10 @@ impl ClientSessions {
         Some(session)
     }
 
-    /// Its client ended it: whoever names it from here on means another.
-    pub(in crate::upstream) fn forget(&self, session: &Arc<Session>) {
-        let is_it = |known: &Weak<Session>| std::ptr::eq(known.as_ptr(), Arc::as_ptr(session));
+    /// Its client ended it: a request that names it from here on means another.
+    pub(in crate::upstream) fn forget(&self, session: &Arc<ServerSession>) {
+        let is_it =
+            |known: &Weak<ServerSession>| std::ptr::eq(known.as_ptr(), Arc::as_ptr(session));
         self.by_key().retain(|_, known| !is_it(known));
     }
 }

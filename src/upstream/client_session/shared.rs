@@ -1,5 +1,5 @@
-//! The GET streams of one client's session, which its client and our calls share: one, whoever opens
-//! it first, and it stays while either needs it.
+//! The GET streams of one client's session, which its client and our calls share: there is
+//! one, the first to need it opens it, and it stays while either needs it.
 
 use std::sync::{Arc, MutexGuard, Weak};
 use std::time::Duration;
@@ -13,14 +13,15 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::super::http::{RequestBody, ResponseBody};
-use super::super::session::{Session, Unasked};
-use super::stream::{self, Stream};
 use crate::lock::Mutex;
 use crate::mcp::error::Failure;
 use crate::mcp::headers::LAST_EVENT_ID;
 use crate::mcp::sse::SseEvent;
 use crate::mcp::version::LEGACY_NEWEST;
+use crate::upstream::client_session::stream;
+use crate::upstream::client_session::stream::ClientStream;
+use crate::upstream::http::{RequestBody, ResponseBody};
+use crate::upstream::sessions::session::{ServerSession, Unasked};
 
 /// Event ids that raincheck gave begin so.
 pub const OUR_EVENT_IDS: &str = "raincheck/";
@@ -38,23 +39,23 @@ pub enum Unheard {
 }
 
 #[derive(Debug)]
-pub(in crate::upstream) struct Shared {
-    /// One stream is opened at a time, so that nobody meets a stream of ours as a conflict.
+pub(in crate::upstream) struct SharedStreams {
+    /// One stream is opened at a time, so that no client meets a stream of raincheck's as a conflict.
     opening: Arc<Semaphore>,
-    streams: Mutex<Streams>,
+    streams: Mutex<KnownStreams>,
 }
 
 #[derive(Debug, Default)]
-struct Streams {
+struct KnownStreams {
     /// The one that no client reads.
-    kept: Option<Arc<Stream>>,
+    kept: Option<Arc<ClientStream>>,
     /// Those that one reads.
     read: usize,
     /// The server has none.
     none: bool,
 }
 
-impl Shared {
+impl SharedStreams {
     pub(in crate::upstream) fn new() -> Arc<Self> {
         Arc::new(Self {
             opening: Arc::new(Semaphore::new(1)),
@@ -62,7 +63,7 @@ impl Shared {
         })
     }
 
-    fn streams(&self) -> MutexGuard<'_, Streams> {
+    fn streams(&self) -> MutexGuard<'_, KnownStreams> {
         self.streams.lock()
     }
 
@@ -75,7 +76,7 @@ impl Shared {
 
     /// For a call of ours that is about to be sent: the stream is there, or the server has none, or
     /// it is slow to say so. Cancel safe: the stream stays.
-    pub(in crate::upstream) async fn join(self: &Arc<Self>, session: &Arc<Session>) {
+    pub(in crate::upstream) async fn join(self: &Arc<Self>, session: &Arc<ServerSession>) {
         if self.is_settled() {
             return;
         }
@@ -93,7 +94,7 @@ impl Shared {
     /// Resolves when the server has said whether it has a stream.
     fn open(
         self: &Arc<Self>,
-        session: &Arc<Session>,
+        session: &Arc<ServerSession>,
         turn: OwnedSemaphorePermit,
     ) -> oneshot::Receiver<()> {
         let (told, is_told) = oneshot::channel();
@@ -104,11 +105,11 @@ impl Shared {
     }
 
     /// It may have been the session's after all: calls that run have another.
-    fn replace(self: &Arc<Self>, session: &Arc<Session>) {
+    fn replace(self: &Arc<Self>, session: &Arc<ServerSession>) {
         let turn = Arc::clone(&self.opening).try_acquire_owned();
         if let Ok(turn) = turn
             && !self.is_settled()
-            && !session.hearers().is_empty()
+            && !session.calls().is_empty()
         {
             drop(self.open(session, turn));
         }
@@ -117,7 +118,7 @@ impl Shared {
     /// The client's own GET.
     pub(super) async fn hear(
         self: &Arc<Self>,
-        session: &Arc<Session>,
+        session: &Arc<ServerSession>,
         mut parts: request::Parts,
     ) -> Result<News, Unheard> {
         // What is compressed cannot be read here.
@@ -134,19 +135,19 @@ impl Shared {
         // Never closed.
         let _turn = Arc::clone(&self.opening).acquire_owned().await.ok();
         if let Some(kept) = self.take_kept(after.as_deref()) {
-            return Ok(self.read(session, kept, Heard::Session));
+            return Ok(self.read(session, kept, StreamKind::Session));
         }
         // Of what stream the server's event is, only the server knows.
         let of = match after {
-            Some(_) => Heard::Rest,
-            None => Heard::Session,
+            Some(_) => StreamKind::Rest,
+            None => StreamKind::Session,
         };
         let origin = session.origin();
         let response = origin.pass(parts, RequestBody::empty(), None).await;
         let response = response.map_err(Unheard::Failed)?;
         match stream::events_of(response, origin.message_bytes_max) {
             Ok((head, events)) => {
-                let opened = Stream::new(head, true);
+                let opened = ClientStream::new(head, true);
                 let news = self.read(session, Arc::clone(&opened), of);
                 session.accompany(opened.run(Arc::downgrade(session), events));
                 Ok(news)
@@ -155,20 +156,25 @@ impl Shared {
             Err(refused) if refused.status() == hyper::StatusCode::CONFLICT => {
                 let kept = self.take_kept(None);
                 let kept = kept.ok_or(Unheard::Refused(refused))?;
-                Ok(self.read(session, kept, Heard::Session))
+                Ok(self.read(session, kept, StreamKind::Session))
             }
             Err(refused) => Err(Unheard::Refused(refused)),
         }
     }
 
-    fn take_kept(&self, after: Option<&str>) -> Option<Arc<Stream>> {
+    fn take_kept(&self, after: Option<&str>) -> Option<Arc<ClientStream>> {
         let mut streams = self.streams();
-        let is_taken = |kept: &mut Arc<Stream>| kept.attach(after);
+        let is_taken = |kept: &mut Arc<ClientStream>| kept.attach(after);
         streams.kept.take_if(is_taken)
     }
 
-    fn read(self: &Arc<Self>, session: &Arc<Session>, stream: Arc<Stream>, of: Heard) -> News {
-        if of == Heard::Session {
+    fn read(
+        self: &Arc<Self>,
+        session: &Arc<ServerSession>,
+        stream: Arc<ClientStream>,
+        of: StreamKind,
+    ) -> News {
+        if of == StreamKind::Session {
             self.streams().read += 1;
         }
         News {
@@ -182,8 +188,13 @@ impl Shared {
     }
 
     /// No client reads it any more.
-    fn keep(self: &Arc<Self>, session: &Arc<Session>, stream: &Arc<Stream>, of: Heard) {
-        if of == Heard::Rest {
+    fn keep(
+        self: &Arc<Self>,
+        session: &Arc<ServerSession>,
+        stream: &Arc<ClientStream>,
+        of: StreamKind,
+    ) {
+        if of == StreamKind::Rest {
             stream.close();
             self.replace(session);
             return;
@@ -206,11 +217,11 @@ impl Shared {
 
 /// The streams of a client's session, as the session knows them.
 #[derive(Debug)]
-pub(super) struct ClientStreams(pub(super) Arc<Shared>);
+pub(super) struct ClientStreams(pub(super) Arc<SharedStreams>);
 
 impl ClientStreams {
     pub(super) fn new() -> Self {
-        Self(Shared::new())
+        Self(SharedStreams::new())
     }
 }
 
@@ -220,7 +231,7 @@ impl Unasked for ClientStreams {
         true
     }
 
-    async fn hear(&self, session: &Arc<Session>) {
+    async fn hear(&self, session: &Arc<ServerSession>) {
         // The streams of earlier revisions pass as bytes: ours would stand in their way.
         if session.version() == LEGACY_NEWEST {
             self.0.join(session).await;
@@ -230,10 +241,10 @@ impl Unasked for ClientStreams {
 
 /// What a client hears.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Heard {
+enum StreamKind {
     /// The session's stream.
     Session,
-    /// What is left of a stream that was cut: mostly of a POST, so that it is nobody else's.
+    /// What is left of a stream that was cut: mostly of a POST, so that it belongs to that client.
     Rest,
 }
 
@@ -244,7 +255,7 @@ struct Opening {
 }
 
 /// Opens the stream for our calls, and reads it.
-async fn open(shared: Arc<Shared>, session: Weak<Session>, opening: Opening) {
+async fn open(shared: Arc<SharedStreams>, session: Weak<ServerSession>, opening: Opening) {
     let Some(opened) = stream::get(&session, None).await else {
         return;
     };
@@ -255,7 +266,7 @@ async fn open(shared: Arc<Shared>, session: Weak<Session>, opening: Opening) {
             return;
         }
     };
-    let stream = Stream::new(head, false);
+    let stream = ClientStream::new(head, false);
     let before = shared.streams().kept.replace(Arc::clone(&stream));
     if let Some(before) = before {
         before.close();
@@ -272,10 +283,10 @@ async fn open(shared: Arc<Shared>, session: Weak<Session>, opening: Opening) {
 pub struct News {
     /// As the server answered.
     pub head: Parts,
-    session: Arc<Session>,
-    shared: Arc<Shared>,
-    stream: Arc<Stream>,
-    of: Heard,
+    session: Arc<ServerSession>,
+    shared: Arc<SharedStreams>,
+    stream: Arc<ClientStream>,
+    of: StreamKind,
     ended: CancellationToken,
 }
 

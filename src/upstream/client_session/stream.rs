@@ -1,5 +1,5 @@
-//! One GET stream of a client's session: read here, whoever asked for it. What is ours goes to our
-//! calls, all else waits for the client.
+//! One GET stream of a client's session. raincheck reads it, also where the client asked for it: what answers
+//! raincheck's calls goes there, all else waits for the client.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, MutexGuard, Weak};
@@ -12,41 +12,42 @@ use hyper::{Response, StatusCode};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::super::heard::{self, Message};
-use super::super::hop;
-use super::super::http::{RequestBody, ResponseBody};
-use super::super::message::note;
-use super::super::message::response;
-use super::super::port::Answer;
-use super::super::reconnect::{Reconnect, is_for_now};
-use super::super::request_id::is_beside_clients;
-use super::super::session::Session;
-use super::buffer::Buffer;
 use crate::lock::Mutex;
 use crate::mcp::json::Object;
 use crate::mcp::meta::PROGRESS_TOKEN;
 use crate::mcp::sse::{Decoder, SseEvent};
+use crate::upstream::client_session::buffer::Buffer;
+use crate::upstream::heard;
+use crate::upstream::heard::ServerMessage;
+use crate::upstream::http::hop_headers;
+use crate::upstream::http::{RequestBody, ResponseBody};
+use crate::upstream::message::note;
+use crate::upstream::message::response;
+use crate::upstream::port::{Answer, Event, UpstreamError};
+use crate::upstream::reconnect::{Reconnect, is_for_now};
+use crate::upstream::request_id::is_beside_clients;
+use crate::upstream::sessions::session::ServerSession;
 
 /// How long what waits for a client that is away is kept where no call of ours runs.
 const LINGER: Duration = Duration::from_mins(1);
 
 #[derive(Debug)]
-pub(super) struct Stream {
+pub(super) struct ClientStream {
     /// As the server answered.
     pub(super) head: Parts,
-    state: Mutex<State>,
+    state: Mutex<ClientStreamState>,
     /// There is something to read, or nothing will follow.
     readable: Notify,
     /// There is room again, or can be made.
     writable: Notify,
     /// A reader came.
     attached: Notify,
-    /// Nobody needs it.
+    /// Cancelled when the stream is not needed any more.
     closing: CancellationToken,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ClientStreamState {
     buffer: Buffer,
     has_reader: bool,
     lingers: bool,
@@ -55,7 +56,7 @@ struct State {
 
 /// The server's stream, event by event.
 #[derive(Debug)]
-pub(super) struct Events {
+pub(super) struct ServerEvents {
     body: ResponseBody,
     decoder: Decoder,
     read: VecDeque<SseEvent>,
@@ -67,7 +68,7 @@ pub(super) struct Events {
 pub(super) fn events_of(
     response: Response<ResponseBody>,
     bytes_max: usize,
-) -> Result<(Parts, Events), Box<Response<ResponseBody>>> {
+) -> Result<(Parts, ServerEvents), Box<Response<ResponseBody>>> {
     if response.status() != StatusCode::OK {
         return Err(Box::new(response));
     }
@@ -75,9 +76,9 @@ pub(super) fn events_of(
         return Err(Box::new(response));
     };
     let (mut head, body) = response.into_parts();
-    hop::strip(&mut head.headers);
+    hop_headers::strip(&mut head.headers);
     head.headers.remove(CONTENT_LENGTH);
-    let events = Events {
+    let events = ServerEvents {
         body,
         decoder,
         read: VecDeque::new(),
@@ -86,7 +87,7 @@ pub(super) fn events_of(
     Ok((head, events))
 }
 
-impl Events {
+impl ServerEvents {
     /// `None` at the end, however it ended.
     async fn next(&mut self) -> Option<SseEvent> {
         loop {
@@ -105,11 +106,11 @@ impl Events {
     }
 }
 
-impl Stream {
+impl ClientStream {
     pub(super) fn new(head: Parts, has_reader: bool) -> Arc<Self> {
-        let state = State {
+        let state = ClientStreamState {
             has_reader,
-            ..State::default()
+            ..ClientStreamState::default()
         };
         Arc::new(Self {
             head,
@@ -121,7 +122,7 @@ impl Stream {
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ClientStreamState> {
         self.state.lock()
     }
 
@@ -144,7 +145,7 @@ impl Stream {
     }
 
     /// Its reader is gone.
-    pub(super) fn detach(self: &Arc<Self>, session: &Arc<Session>) {
+    pub(super) fn detach(self: &Arc<Self>, session: &Arc<ServerSession>) {
         let mut state = self.state();
         state.has_reader = false;
         let waits = !state.buffer.is_empty();
@@ -178,9 +179,13 @@ impl Stream {
         }
     }
 
-    /// Reads it until it ends, or nobody uses the session any more. Where it ends while no client
+    /// Reads the stream until it ends, or the session is not used any more. Where it ends while no client
     /// reads it, it is opened again.
-    pub(super) async fn run(self: Arc<Self>, session: Weak<Session>, mut events: Events) {
+    pub(super) async fn run(
+        self: Arc<Self>,
+        session: Weak<ServerSession>,
+        mut events: ServerEvents,
+    ) {
         let closing = self.closing.clone();
         let reading = async {
             let mut last_event_id = None;
@@ -209,7 +214,7 @@ impl Stream {
     }
 
     /// `None`: the session is not used any more.
-    async fn heard(self: &Arc<Self>, session: &Weak<Session>, event: SseEvent) -> Option<()> {
+    async fn heard(self: &Arc<Self>, session: &Weak<ServerSession>, event: SseEvent) -> Option<()> {
         {
             let session = session.upgrade()?;
             let is_read = self.state().has_reader;
@@ -217,7 +222,7 @@ impl Stream {
                 return Some(());
             }
         }
-        // Nobody is kept from ending the session while there is no room.
+        // Holds no session while there is no room, so that the session can end.
         let has_reader = loop {
             {
                 let mut state = self.state();
@@ -240,7 +245,7 @@ impl Stream {
     }
 
     /// What waits for a client that is away keeps the session for a while.
-    fn linger(self: &Arc<Self>, session: &Arc<Session>) {
+    fn linger(self: &Arc<Self>, session: &Arc<ServerSession>) {
         {
             let mut state = self.state();
             if state.has_reader || std::mem::replace(&mut state.lingers, true) {
@@ -264,25 +269,25 @@ impl Stream {
 }
 
 /// Takes what is said to our calls.
-fn is_ours(session: &Session, data: &str) -> bool {
+fn is_ours(session: &ServerSession, data: &str) -> bool {
     let Ok(message) = heard::read(data) else {
         return false;
     };
-    let hearers = session.hearers();
+    let calls = session.calls();
     match message {
-        Message::Result { id, result } if is_beside_clients(&id) => {
-            hearers.answer(&id, Ok(result));
+        ServerMessage::Result { id, result } if is_beside_clients(&id) => {
+            calls.end(&id, Event::Result(result));
             true
         }
-        Message::Error { id, error } if is_beside_clients(&id) => {
-            hearers.answer(&id, Err(error));
+        ServerMessage::Error { id, error } if is_beside_clients(&id) => {
+            calls.end(&id, Event::Error(UpstreamError::in_message(error)));
             true
         }
-        Message::Unreadable { id, failure, .. } if is_beside_clients(&id) => {
-            hearers.fail(&id, failure);
+        ServerMessage::Unreadable { id, failure, .. } if is_beside_clients(&id) => {
+            calls.end(&id, Event::Failed(failure));
             true
         }
-        Message::Notification { method, params } => {
+        ServerMessage::Notification { method, params } => {
             note(session.origin(), &method);
             let Some(params) = params.filter(|_| &*method == "notifications/progress") else {
                 return false;
@@ -291,22 +296,22 @@ fn is_ours(session: &Session, data: &str) -> bool {
             let token = token.and_then(|params| params.get(PROGRESS_TOKEN));
             let is_ours = token.is_some_and(|token| is_beside_clients(token.get()));
             if is_ours {
-                hearers.progress(params);
+                calls.progress(params);
             }
             is_ours
         }
-        Message::Primed
-        | Message::Result { .. }
-        | Message::Error { .. }
-        | Message::Unreadable { .. }
-        | Message::Request { .. } => false,
+        ServerMessage::Primed
+        | ServerMessage::Result { .. }
+        | ServerMessage::Error { .. }
+        | ServerMessage::Unreadable { .. }
+        | ServerMessage::Request { .. } => false,
     }
 }
 
 /// A ping that no client would answer: some servers end a session for that, and only because there is
 /// this stream.
-fn is_answered(session: &Arc<Session>, data: &str) -> bool {
-    let Ok(Message::Request { id, method, .. }) = heard::read(data) else {
+fn is_answered(session: &Arc<ServerSession>, data: &str) -> bool {
+    let Ok(ServerMessage::Request { id, method, .. }) = heard::read(data) else {
         return false;
     };
     if &*method != "ping" {
@@ -320,12 +325,12 @@ fn is_answered(session: &Arc<Session>, data: &str) -> bool {
     true
 }
 
-/// `None`: the server has none for us any more, or nobody uses the session.
+/// `None`: the server has none for us any more, or the session is not used any more.
 async fn open_again(
-    session: &Weak<Session>,
+    session: &Weak<ServerSession>,
     last_event_id: Option<&HeaderValue>,
     mut reconnect: Reconnect,
-) -> Option<Events> {
+) -> Option<ServerEvents> {
     loop {
         tokio::time::sleep(reconnect.pause()).await;
         match get(session, last_event_id).await? {
@@ -336,11 +341,11 @@ async fn open_again(
     }
 }
 
-/// Asks for the stream in our own words. `None`: nobody uses the session any more.
+/// Asks for the stream in our own words. `None`: the session is not used any more.
 pub(super) async fn get(
-    session: &Weak<Session>,
+    session: &Weak<ServerSession>,
     last_event_id: Option<&HeaderValue>,
-) -> Option<Result<(Parts, Events), StatusCode>> {
+) -> Option<Result<(Parts, ServerEvents), StatusCode>> {
     let (origin, request) = {
         let session = session.upgrade()?;
         (Arc::clone(session.origin()), session.get(last_event_id))

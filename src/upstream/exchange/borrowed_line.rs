@@ -7,11 +7,11 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::{Transport, Unsent, Untaken};
 use crate::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, SideEffect};
-use crate::upstream::channel::seat::Request;
+use crate::upstream::channel::borrowed::BorrowedRequest;
 use crate::upstream::channel::session::{Session, Untaken as NotCarried};
+use crate::upstream::exchange::{RequestTransport, Unsent, Untaken};
 use crate::upstream::failures::RESET;
 use crate::upstream::message::{cancelled, may_ask, response};
 use crate::upstream::pin::{Pin, Pinned};
@@ -21,7 +21,7 @@ use crate::upstream::translate;
 
 /// Begins one request; it is sent when the events are first polled.
 pub(in crate::upstream) fn begin(session: Arc<Session>, request: Outgoing) -> Exchange {
-    let underway = Current::default();
+    let underway = CurrentId::default();
     let control = BorrowedLineControl {
         session: Arc::clone(&session),
         underway: Arc::clone(&underway),
@@ -35,15 +35,15 @@ pub(in crate::upstream) fn begin(session: Arc<Session>, request: Outgoing) -> Ex
 }
 
 /// The request's id, while it is under way.
-type Current = Arc<Mutex<Option<RequestId>>>;
+type CurrentId = Arc<Mutex<Option<RequestId>>>;
 
 struct BorrowedLineRequest {
     session: Arc<Session>,
     request: Outgoing,
-    underway: Current,
+    underway: CurrentId,
 }
 
-impl Transport for BorrowedLineRequest {
+impl RequestTransport for BorrowedLineRequest {
     type Open = mpsc::Receiver<Event>;
 
     const TELLS_SENT: bool = true;
@@ -54,7 +54,7 @@ impl Transport for BorrowedLineRequest {
         let params = translate::for_legacy(&self.request, &id);
         let params = params.map_err(|_| failed(Reason::UpstreamInvalid))?;
         let method = &self.request.method;
-        let request = Request {
+        let request = BorrowedRequest {
             text: translate::request(&id, method, &params),
             may_ask: may_ask(method),
             id: id.clone(),
@@ -85,7 +85,7 @@ impl Transport for BorrowedLineRequest {
 /// The way back to the session while the request is under way.
 struct BorrowedLineControl {
     session: Arc<Session>,
-    underway: Current,
+    underway: CurrentId,
 }
 
 impl BorrowedLineControl {

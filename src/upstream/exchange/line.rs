@@ -6,15 +6,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::{Transport, Unsent, Untaken};
 use crate::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::json::Writer;
 use crate::mcp::version::Era;
 use crate::upstream::channel::ask::ask;
-use crate::upstream::channel::pool::{Claim, Held, Key, Pool};
-use crate::upstream::channel::requests::{Asks, Channel, Ticket};
-use crate::upstream::channel::said::Said;
+use crate::upstream::channel::event::LineEvent;
+use crate::upstream::channel::pool::{HeldLine, LineClaim, LineKey, LinePool};
+use crate::upstream::channel::shared::{LineTicket, MayAsk, SharedLine};
+use crate::upstream::exchange::{RequestTransport, Unsent, Untaken};
 use crate::upstream::failures::UNREACHABLE;
 use crate::upstream::message::{log, may_ask, response};
 use crate::upstream::pin::Pinned;
@@ -31,11 +31,11 @@ const LINES_MAX: u32 = 3;
 const LOG_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Begins one request; it is sent when the events are first polled.
-pub(in crate::upstream) fn begin(pool: Arc<Pool>, era: Era, request: Outgoing) -> Exchange {
-    let underway = Current::default();
+pub(in crate::upstream) fn begin(pool: Arc<LinePool>, era: Era, request: Outgoing) -> Exchange {
+    let underway = CurrentLine::default();
     let control = LineControl(Arc::clone(&underway));
     let transport = LineRequest {
-        key: Key::of(era, &request),
+        key: LineKey::of(era, &request),
         pool,
         era,
         request,
@@ -45,12 +45,12 @@ pub(in crate::upstream) fn begin(pool: Arc<Pool>, era: Era, request: Outgoing) -
 }
 
 /// The line over which the request was sent, and its id there.
-type Current = Arc<Mutex<Option<(Arc<Channel>, u64)>>>;
+type CurrentLine = Arc<Mutex<Option<(Arc<SharedLine>, u64)>>>;
 
-struct LineControl(Current);
+struct LineControl(CurrentLine);
 
 impl LineControl {
-    fn underway(&self) -> Option<(Arc<Channel>, u64)> {
+    fn underway(&self) -> Option<(Arc<SharedLine>, u64)> {
         self.0.lock().clone()
     }
 }
@@ -72,39 +72,39 @@ impl Control for LineControl {
 }
 
 struct LineRequest {
-    pool: Arc<Pool>,
+    pool: Arc<LinePool>,
     era: Era,
     request: Outgoing,
-    key: Key,
-    underway: Current,
+    key: LineKey,
+    underway: CurrentLine,
 }
 
 /// A request under way. Dropped, its place on the line is free.
-struct Underway {
-    ticket: Ticket,
-    _claim: Option<Claim>,
+struct OnLine {
+    ticket: LineTicket,
+    _claim: Option<LineClaim>,
 }
 
-impl Transport for LineRequest {
-    type Open = Underway;
+impl RequestTransport for LineRequest {
+    type Open = OnLine;
 
     const TELLS_SENT: bool = true;
 
-    async fn send(&mut self) -> Result<Underway, Untaken> {
+    async fn send(&mut self) -> Result<OnLine, Untaken> {
         let failed = |failure| Untaken::End(Event::Failed(failure));
         let asks = if may_ask(&self.request.method) {
-            Asks::Maybe
+            MayAsk::Maybe
         } else {
-            Asks::Never
+            MayAsk::Never
         };
         for _ in 0..LINES_MAX {
-            let Held { channel, claim } = self.line(asks).await?;
+            let HeldLine { line, claim } = self.line(asks).await?;
             if self.era == Era::Legacy
                 && let Some(level) = &self.request.log_level
             {
-                set_log_level(&channel, level).await;
+                set_log_level(&line, level).await;
             }
-            let Some(mut ticket) = channel.open(asks) else {
+            let Some(mut ticket) = line.open(asks) else {
                 continue;
             };
             let id = RequestId::number(ticket.id);
@@ -114,13 +114,13 @@ impl Transport for LineRequest {
             };
             let params = params
                 .map_err(|_| failed(Failure::new(Reason::UpstreamInvalid, SideEffect::None)))?;
-            // A modern server learns of a cancel when nobody waits; a legacy call runs on until
-            // it is cancelled.
+            // A modern call is cancelled when its exchange is dropped; a legacy call runs on until
+            // its control cancels it.
             ticket.cancel_on_drop = self.era == Era::Modern;
-            *self.underway.lock() = Some((Arc::clone(&channel), ticket.id));
+            *self.underway.lock() = Some((Arc::clone(&line), ticket.id));
             let text = translate::request(&id, &self.request.method, &params);
             ticket.send(text).await;
-            return Ok(Underway {
+            return Ok(OnLine {
                 ticket,
                 _claim: claim,
             });
@@ -128,26 +128,28 @@ impl Transport for LineRequest {
         Err(failed(UNREACHABLE))
     }
 
-    async fn next(&mut self, underway: &mut Underway) -> Result<Event, Unsent> {
+    async fn next(&mut self, underway: &mut OnLine) -> Result<Event, Unsent> {
         loop {
             return Ok(match underway.ticket.next().await {
-                Said::Progress(params) if self.request.wants_progress => Event::Progress(params),
-                Said::Log(params) => match log(params, &self.request) {
+                LineEvent::Progress(params) if self.request.wants_progress => {
+                    Event::Progress(params)
+                }
+                LineEvent::Log(params) => match log(params, &self.request) {
                     Some(event) => event,
                     None => continue,
                 },
-                Said::Progress(_) | Said::Notice(_) => continue,
-                Said::Question(question) => Event::Question(question),
-                Said::Result(result) => Event::Result(result),
-                Said::Error(error) => Event::Error(UpstreamError::in_message(error)),
-                Said::Refused(error) => Event::Error(error),
-                Said::Failed(failure) => Event::Failed(failure),
-                Said::Unsent(failure) => return Err(Unsent(failure)),
+                LineEvent::Progress(_) | LineEvent::Notice(_) => continue,
+                LineEvent::Question(question) => Event::Question(question),
+                LineEvent::Result(result) => Event::Result(result),
+                LineEvent::Error(error) => Event::Error(UpstreamError::in_message(error)),
+                LineEvent::Refused(error) => Event::Error(error),
+                LineEvent::Failed(failure) => Event::Failed(failure),
+                LineEvent::Unsent(failure) => return Err(Unsent(failure)),
             });
         }
     }
 
-    fn end(&mut self, underway: Option<Underway>, _last: &Event) {
+    fn end(&mut self, underway: Option<OnLine>, _last: &Event) {
         drop(underway);
         *self.underway.lock() = None;
     }
@@ -155,14 +157,14 @@ impl Transport for LineRequest {
 
 impl LineRequest {
     /// The line that the request's pin holds, or one from the pool.
-    async fn line(&self, asks: Asks) -> Result<Held, Untaken> {
+    async fn line(&self, asks: MayAsk) -> Result<HeldLine, Untaken> {
         let pinned = self
             .request
             .pin
             .as_ref()
             .and_then(|pin| pin.held(|line: &PinnedLine| Some(line.also())));
         if let Some(held) = pinned
-            && held.channel.is_open()
+            && held.line.is_open()
         {
             return Ok(held);
         }
@@ -181,13 +183,13 @@ impl LineRequest {
 }
 
 /// A line that several requests of one call use.
-struct PinnedLine(Held);
+struct PinnedLine(HeldLine);
 
 impl PinnedLine {
     /// For one more request; the claim stays.
-    fn also(&self) -> Held {
-        Held {
-            channel: Arc::clone(&self.0.channel),
+    fn also(&self) -> HeldLine {
+        HeldLine {
+            line: Arc::clone(&self.0.line),
             claim: None,
         }
     }
@@ -211,7 +213,7 @@ impl Pinned for PinnedLine {
 
 /// The line's log level, set where the call wants another one. What each call gets of it is
 /// filtered by its own.
-async fn set_log_level(line: &Arc<Channel>, level: &Arc<str>) {
+async fn set_log_level(line: &Arc<SharedLine>, level: &Arc<str>) {
     let known = {
         let mut known = line.log_level.lock();
         known.replace(Arc::clone(level))

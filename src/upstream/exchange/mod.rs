@@ -1,19 +1,19 @@
 //! One request to the wrapped server, from its sending to its answer, as a stream of events.
 //!
 //! The [`Driver`] knows the order: send, send again where the server is busy, read until the answer.
-//! A [`Transport`] knows how the request reaches the server, and what the server says about it there.
+//! A [`RequestTransport`] knows how the request reaches the server, and what the server says about it there.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::failures::LATER;
-use super::no_session::NoSession;
-use super::port::{Answer, Control, Event, Exchange};
-use super::retry_after::TRIES;
-use super::unfold::Unfold;
 use crate::mcp::error::Failure;
+use crate::upstream::failures::LATER;
+use crate::upstream::http::retry_after::TRIES;
+use crate::upstream::no_session::NoSession;
+use crate::upstream::port::{Answer, Control, Event, Exchange};
+use crate::upstream::unfold::Unfold;
 
 pub(super) mod borrowed_line;
 pub(super) mod line;
@@ -22,7 +22,7 @@ pub(super) mod native_task;
 pub(super) mod session;
 
 /// How one request reaches the server, and what the server says about it there.
-trait Transport: Send + 'static {
+trait RequestTransport: Send + 'static {
     /// What is read while the request is under way.
     type Open: Send;
 
@@ -65,7 +65,7 @@ impl From<NoSession> for Untaken {
 }
 
 /// One request over one transport.
-struct Driver<T: Transport> {
+struct Driver<T: RequestTransport> {
     transport: T,
     tries: u32,
     phase: Phase<T::Open>,
@@ -79,14 +79,14 @@ enum Phase<O> {
 }
 
 /// An exchange whose request is sent when the events are first polled.
-fn begin<T: Transport>(transport: T, control: Arc<dyn Control>) -> Exchange {
+fn begin<T: RequestTransport>(transport: T, control: Arc<dyn Control>) -> Exchange {
     Exchange {
         events: Driver::new(transport, Phase::Unsent).into_stream(),
         control,
     }
 }
 
-impl<T: Transport> Driver<T> {
+impl<T: RequestTransport> Driver<T> {
     fn new(transport: T, phase: Phase<T::Open>) -> Self {
         Self {
             transport,
@@ -127,7 +127,7 @@ impl<T: Transport> Driver<T> {
     }
 }
 
-impl<T: Transport> Unfold for Driver<T> {
+impl<T: RequestTransport> Unfold for Driver<T> {
     type Item = Event;
 
     async fn next(&mut self) -> Option<Event> {

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use hyper::http::request;
 
-use super::{NoControl, Transport, Unsent, Untaken};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::headers::{METHOD, NAME, PROTOCOL_VERSION, encode};
 use crate::mcp::version::MODERN;
-use crate::upstream::heard::{self, Heard, Messages};
+use crate::upstream::exchange::{NoControl, RequestTransport, Unsent, Untaken};
+use crate::upstream::heard;
+use crate::upstream::heard::{Messages, ResponseKind};
+use crate::upstream::http::origin::Origin;
 use crate::upstream::message::{About, about};
-use crate::upstream::origin::Origin;
 use crate::upstream::port::{Event, Exchange, Outgoing};
 use crate::upstream::request_id::RequestId;
 use crate::upstream::translate;
@@ -53,7 +54,7 @@ impl ModernPost {
     }
 }
 
-impl Transport for ModernPost {
+impl RequestTransport for ModernPost {
     type Open = Box<Messages>;
 
     async fn send(&mut self) -> Result<Box<Messages>, Untaken> {
@@ -65,11 +66,11 @@ impl Transport for ModernPost {
         let body = translate::request(&self.id, method, &params);
         let response = self.origin.request(self.head(), method, body).await;
         let response = response.map_err(failed)?;
-        match heard::judge(response, self.origin.message_bytes_max).await {
-            Heard::Messages(messages) => Ok(messages),
-            Heard::Error(error) => Err(Untaken::End(Event::Error(error))),
-            Heard::Refused { failure, .. } => Err(failed(failure)),
-            Heard::Later(pause) => Err(Untaken::Later(pause)),
+        match heard::classify_response(response, self.origin.message_bytes_max).await {
+            ResponseKind::Messages(messages) => Ok(messages),
+            ResponseKind::Error(error) => Err(Untaken::End(Event::Error(error))),
+            ResponseKind::Refused { failure, .. } => Err(failed(failure)),
+            ResponseKind::Later(pause) => Err(Untaken::Later(pause)),
         }
     }
 

@@ -30,7 +30,7 @@ const NOT_SENT: Failure = Failure {
     effect: SideEffect::None,
 };
 
-impl Transport for Scripted {
+impl RequestTransport for Scripted {
     type Open = VecDeque<Next>;
 
     async fn send(&mut self) -> Result<Self::Open, Untaken> {

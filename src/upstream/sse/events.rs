@@ -5,35 +5,35 @@ use std::collections::VecDeque;
 use http_body_util::BodyExt as _;
 use tracing::warn;
 
-use super::overlong::OverlongEvent;
 use crate::mcp::sse::{Decoder, SseEvent, SseFault};
-use crate::upstream::channel::mouth::End;
-use crate::upstream::channel::overlong::Verdict;
+use crate::upstream::channel::overlong::OverlongVerdict;
+use crate::upstream::channel::writer::LineEnd;
 use crate::upstream::http::ResponseBody;
+use crate::upstream::sse::overlong::OverlongEvent;
 
 /// What comes on a stream.
 #[derive(Debug)]
-pub(in crate::upstream) enum Said {
+pub(in crate::upstream) enum SseItem {
     Event(SseEvent),
     /// An answer that was too large to be kept: the id of its request, as JSON.
     TooLarge(Box<str>),
 }
 
-/// Dropped, its connection is closed: the server sees that nobody listens.
+/// Dropped, its connection is closed: the server sees that raincheck no longer listens.
 #[derive(Debug)]
-pub(in crate::upstream) struct Events {
+pub(in crate::upstream) struct SseEvents {
     body: ResponseBody,
     decoder: Decoder,
     /// What one read brought.
-    queue: VecDeque<Said>,
+    queue: VecDeque<SseItem>,
     /// An event that is too large, and not yet at its end.
     overlong: Option<OverlongEvent>,
     /// Why nothing follows what is queued.
-    end: Option<End>,
+    end: Option<LineEnd>,
     bytes_max: usize,
 }
 
-impl Events {
+impl SseEvents {
     pub(super) fn new(body: ResponseBody, bytes_max: usize) -> Self {
         Self {
             body,
@@ -46,7 +46,7 @@ impl Events {
     }
 
     /// Cancel safe. What comes next, or how the stream ended.
-    pub(super) async fn next(&mut self) -> Result<Said, End> {
+    pub(super) async fn next(&mut self) -> Result<SseItem, LineEnd> {
         loop {
             if let Some(said) = self.queue.pop_front() {
                 return Ok(said);
@@ -55,7 +55,7 @@ impl Events {
                 return Err(end);
             }
             let Some(Ok(frame)) = self.body.frame().await else {
-                return Err(End::Gone);
+                return Err(LineEnd::Gone);
             };
             if let Ok(data) = frame.into_data() {
                 // Events that came whole before one that cannot be read still count.
@@ -64,7 +64,7 @@ impl Events {
         }
     }
 
-    fn take(&mut self, mut bytes: &[u8]) -> Result<(), End> {
+    fn take(&mut self, mut bytes: &[u8]) -> Result<(), LineEnd> {
         while !bytes.is_empty() {
             if let Some(overlong) = &mut self.overlong {
                 let verdict = overlong.next(&mut bytes);
@@ -74,7 +74,7 @@ impl Events {
             let queue = &mut self.queue;
             let fed = self
                 .decoder
-                .feed_up_to(&mut bytes, |event| queue.push_back(Said::Event(event)));
+                .feed_up_to(&mut bytes, |event| queue.push_back(SseItem::Event(event)));
             match fed {
                 Ok(()) => {}
                 Err(SseFault::TooLarge) => {
@@ -87,7 +87,7 @@ impl Events {
                 }
                 Err(SseFault::NotUtf8) => {
                     warn!("the server wrote an event that is not UTF-8");
-                    return Err(End::Gone);
+                    return Err(LineEnd::Gone);
                 }
             }
         }
@@ -96,14 +96,14 @@ impl Events {
 
     /// Only the call that a too large event answers ends. An event that answers no call may be what any of them waits
     /// for, so that the stream ends with it.
-    fn judged(&mut self, verdict: Verdict) -> Result<(), End> {
+    fn judged(&mut self, verdict: OverlongVerdict) -> Result<(), LineEnd> {
         match verdict {
-            Verdict::Open => Ok(()),
-            Verdict::Nobodys => Err(End::TooLarge),
-            Verdict::Answer(id) => {
+            OverlongVerdict::Open => Ok(()),
+            OverlongVerdict::Nobodys => Err(LineEnd::TooLarge),
+            OverlongVerdict::Answer(id) => {
                 let overlong = self.overlong.take();
                 if overlong.is_some_and(|overlong| overlong.is_message) {
-                    self.queue.push_back(Said::TooLarge(id));
+                    self.queue.push_back(SseItem::TooLarge(id));
                 }
                 Ok(())
             }

@@ -19,18 +19,19 @@ mod events;
 mod overlong;
 mod poster;
 
-use events::{Events, Said};
-use poster::Poster;
+use crate::upstream::sse::events::{SseEvents, SseItem};
+use crate::upstream::sse::poster::Poster;
 
-use super::channel::health::Health;
-use super::channel::mouth::{Ear, End, Mouth, Outbound, Pace};
-use super::channel::overlong::too_large;
-use super::heard::{self, Heard};
-use super::http::RequestBody;
-use super::no_session::NoSession;
-use super::origin::Origin;
 use crate::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::upstream::channel::health::LineHealth;
+use crate::upstream::channel::overlong::too_large;
+use crate::upstream::channel::writer::{LineEnd, LineListener, LineWriter, Outbound, Yielder};
+use crate::upstream::heard;
+use crate::upstream::heard::ResponseKind;
+use crate::upstream::http::RequestBody;
+use crate::upstream::http::origin::Origin;
+use crate::upstream::no_session::NoSession;
 
 /// How long a server may take to open a stream and to name its endpoint there.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -45,7 +46,7 @@ pub(super) struct Dialer {
     /// The address of the stream.
     url: Url,
     pub(super) services: TaskTracker,
-    health: Arc<Mutex<Health>>,
+    health: Arc<Mutex<LineHealth>>,
     /// Ends every line.
     pub(super) stop: CancellationToken,
 }
@@ -64,45 +65,45 @@ impl Dialer {
     }
 
     /// What is known of the server. Held for a moment only.
-    pub(super) fn health(&self) -> MutexGuard<'_, Health> {
+    pub(super) fn health(&self) -> MutexGuard<'_, LineHealth> {
         self.health.lock()
     }
 
     /// Opens a line; it holds the permit until its stream has ended. Waits where the last ones
     /// ended quickly. Dropped before it resolves, the stream is closed.
-    pub(super) async fn start<E: Ear>(
+    pub(super) async fn start<E: LineListener>(
         &self,
         permit: OwnedSemaphorePermit,
         credentials: Option<&HeaderValue>,
-        ear: impl FnOnce(Mouth) -> Arc<E>,
+        listener: impl FnOnce(LineWriter) -> Arc<E>,
     ) -> Result<Arc<E>, NoSession> {
         let pause = self.health().pause(Instant::now()).min(PAUSE_MAX);
         tokio::time::sleep(pause).await;
         let (events, endpoint) = self.dial(credentials).await?;
-        let (mouth, outbound) = Mouth::new(self.stop.child_token(), Arc::clone(&self.health));
-        let ear = ear(mouth.clone());
+        let (writer, outbound) = LineWriter::new(self.stop.child_token(), Arc::clone(&self.health));
+        let listener = listener(writer.clone());
         let poster = Poster {
             origin: Arc::clone(&self.origin),
             endpoint,
             credentials: credentials.cloned(),
-            ear: Arc::clone(&ear),
+            listener: Arc::clone(&listener),
         };
-        let life = Life {
+        let life = SseLine {
             events,
             poster,
-            mouth,
+            writer,
             services: self.services.clone(),
             _permit: permit,
         };
         self.services.spawn(life.run(outbound));
-        Ok(ear)
+        Ok(listener)
     }
 
     /// A stream, and where to post what belongs to it.
     pub(super) async fn dial(
         &self,
         credentials: Option<&HeaderValue>,
-    ) -> Result<(Events, Uri), NoSession> {
+    ) -> Result<(SseEvents, Uri), NoSession> {
         let dialled = timeout(PATIENCE, self.dial_patiently(credentials)).await;
         dialled.map_err(|_| unsent(Reason::UpstreamUnreachable))?
     }
@@ -110,24 +111,24 @@ impl Dialer {
     async fn dial_patiently(
         &self,
         credentials: Option<&HeaderValue>,
-    ) -> Result<(Events, Uri), NoSession> {
+    ) -> Result<(SseEvents, Uri), NoSession> {
         let request = self.origin.get(credentials);
         let response = self.origin.send(request, RequestBody::empty()).await;
         let response = response.map_err(|failure| unsent(failure.reason))?;
         let bytes_max = self.origin.message_bytes_max;
-        let mut events = match heard::judge(response, bytes_max).await {
-            Heard::Messages(messages) if messages.is_stream() => {
-                Events::new(messages.into_body(), bytes_max)
+        let mut events = match heard::classify_response(response, bytes_max).await {
+            ResponseKind::Messages(messages) if messages.is_stream() => {
+                SseEvents::new(messages.into_body(), bytes_max)
             }
-            Heard::Messages(_) => return Err(unsent(Reason::UpstreamInvalid)),
-            Heard::Error(error) => return Err(NoSession::Error(error)),
-            Heard::Later(_) => return Err(unsent(Reason::UpstreamHttp)),
-            Heard::Refused { failure, .. } => return Err(unsent(failure.reason)),
+            ResponseKind::Messages(_) => return Err(unsent(Reason::UpstreamInvalid)),
+            ResponseKind::Error(error) => return Err(NoSession::Error(error)),
+            ResponseKind::Later(_) => return Err(unsent(Reason::UpstreamHttp)),
+            ResponseKind::Refused { failure, .. } => return Err(unsent(failure.reason)),
         };
         loop {
             let event = match events.next().await {
-                Ok(Said::Event(event)) => event,
-                Ok(Said::TooLarge(_)) => continue,
+                Ok(SseItem::Event(event)) => event,
+                Ok(SseItem::TooLarge(_)) => continue,
                 Err(_) => return Err(unsent(Reason::UpstreamInvalid)),
             };
             if event.event.as_deref() != Some("endpoint") {
@@ -148,47 +149,47 @@ fn unsent(reason: Reason) -> NoSession {
 }
 
 /// One line, from its endpoint to its end.
-struct Life<E> {
-    events: Events,
+struct SseLine<E> {
+    events: SseEvents,
     poster: Poster<E>,
-    mouth: Mouth,
+    writer: LineWriter,
     services: TaskTracker,
     _permit: OwnedSemaphorePermit,
 }
 
-impl<E: Ear> Life<E> {
+impl<E: LineListener> SseLine<E> {
     async fn run(mut self, outbound: mpsc::Receiver<Outbound>) {
         let born = Instant::now();
-        let ear = Arc::clone(&self.poster.ear);
-        let stop = self.mouth.stopping().clone();
+        let listener = Arc::clone(&self.poster.listener);
+        let stop = self.writer.stopping().clone();
         let closing = stop.child_token();
         let posting = closing
             .clone()
             .run_until_cancelled_owned(self.poster.run(outbound));
         self.services.spawn(posting);
-        let reading = read(&mut self.events, &*ear);
+        let reading = read(&mut self.events, &*listener);
         let end = stop.run_until_cancelled(reading).await;
-        let end = end.unwrap_or(End::Stopped);
+        let end = end.unwrap_or(LineEnd::Stopped);
         // Before anybody hears of it and wants another line.
-        if end == End::Stopped {
+        if end == LineEnd::Stopped {
             debug!("an event stream of the server was closed");
         } else {
-            self.mouth.ended(born);
+            self.writer.ended(born);
             debug!(?end, "an event stream of the server ended");
         }
-        ear.over(end);
+        listener.over(end);
         closing.cancel();
     }
 }
 
 /// Hears messages until there are no more. What is no message is skipped.
-async fn read(events: &mut Events, ear: &impl Ear) -> End {
-    let mut pace = Pace::default();
+async fn read(events: &mut SseEvents, listener: &impl LineListener) -> LineEnd {
+    let mut yielder = Yielder::default();
     loop {
         let event = match events.next().await {
-            Ok(Said::Event(event)) => event,
-            Ok(Said::TooLarge(id)) => {
-                ear.heard(too_large(id), "");
+            Ok(SseItem::Event(event)) => event,
+            Ok(SseItem::TooLarge(id)) => {
+                listener.heard(too_large(id), "");
                 continue;
             }
             Err(end) => return end,
@@ -198,8 +199,8 @@ async fn read(events: &mut Events, ear: &impl Ear) -> End {
             continue;
         }
         if let Ok(message) = heard::read(&event.data) {
-            ear.heard(message, &event.data);
-            pace.heard().await;
+            listener.heard(message, &event.data);
+            yielder.heard().await;
         } else {
             debug!("an unreadable event of the server was ignored");
         }

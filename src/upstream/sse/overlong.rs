@@ -1,14 +1,14 @@
 //! An event that is longer than allowed, read to its end: whose answer it is. Pure.
 
 use crate::mcp::sse::SseEvent;
-use crate::upstream::channel::overlong::{Overlong, Verdict};
+use crate::upstream::channel::overlong::{Overlong, OverlongVerdict};
 
 /// The longest name of a field that says something here.
 const NAME_MAX: usize = 8;
 
 /// What is read of a line now.
 #[derive(Debug)]
-enum Place {
+enum SsePlace {
     /// The name of its field, so far.
     Name(Vec<u8>),
     Data,
@@ -20,7 +20,7 @@ enum Place {
 #[derive(Debug)]
 pub(super) struct OverlongEvent {
     message: Overlong,
-    place: Place,
+    place: SsePlace,
     after_cr: bool,
     /// Events of other types are nobody's answer.
     pub(super) is_message: bool,
@@ -28,22 +28,22 @@ pub(super) struct OverlongEvent {
 
 impl OverlongEvent {
     /// By what was taken of it before it was too long.
-    pub(super) fn begun(event: &SseEvent, line: &[u8]) -> (Self, Verdict) {
+    pub(super) fn begun(event: &SseEvent, line: &[u8]) -> (Self, OverlongVerdict) {
         let mut begun = Self {
             message: Overlong::default(),
-            place: Place::Name(Vec::new()),
+            place: SsePlace::Name(Vec::new()),
             after_cr: false,
             is_message: event.event.as_deref().is_none_or(|kind| kind == "message"),
         };
         let verdict = match begun.data(event.data.as_bytes()) {
-            Verdict::Open => begun.next(&mut &*line),
-            verdict @ (Verdict::Answer(_) | Verdict::Nobodys) => verdict,
+            OverlongVerdict::Open => begun.next(&mut &*line),
+            verdict @ (OverlongVerdict::Answer(_) | OverlongVerdict::Nobodys) => verdict,
         };
         (begun, verdict)
     }
 
     /// Takes bytes up to the end of the event.
-    pub(super) fn next(&mut self, bytes: &mut &[u8]) -> Verdict {
+    pub(super) fn next(&mut self, bytes: &mut &[u8]) -> OverlongVerdict {
         while let Some(first) = bytes.first() {
             if std::mem::take(&mut self.after_cr) && *first == b'\n' {
                 *bytes = bytes.get(1..).unwrap_or_default();
@@ -55,27 +55,27 @@ impl OverlongEvent {
                 .unwrap_or((bytes, &[]));
             *bytes = rest;
             let verdict = self.part(part);
-            if verdict != Verdict::Open {
+            if verdict != OverlongVerdict::Open {
                 return verdict;
             }
             let Some(ending) = rest.first() else { continue };
             self.after_cr = *ending == b'\r';
             *bytes = rest.get(1..).unwrap_or_default();
-            let line = std::mem::replace(&mut self.place, Place::Name(Vec::new()));
-            if matches!(line, Place::Name(name) if name.is_empty()) {
+            let line = std::mem::replace(&mut self.place, SsePlace::Name(Vec::new()));
+            if matches!(line, SsePlace::Name(name) if name.is_empty()) {
                 // An empty line ends the event.
                 return self.message.next(&mut &b"\n"[..]);
             }
         }
-        Verdict::Open
+        OverlongVerdict::Open
     }
 
     /// A part of a line.
-    fn part(&mut self, part: &[u8]) -> Verdict {
-        let Place::Name(name) = &mut self.place else {
+    fn part(&mut self, part: &[u8]) -> OverlongVerdict {
+        let SsePlace::Name(name) = &mut self.place else {
             return match self.place {
-                Place::Data => self.data(part),
-                Place::Name(_) | Place::Elsewhere => self.elsewhere(part),
+                SsePlace::Data => self.data(part),
+                SsePlace::Name(_) | SsePlace::Elsewhere => self.elsewhere(part),
             };
         };
         let colon = part.iter().position(|byte| *byte == b':');
@@ -88,26 +88,26 @@ impl OverlongEvent {
         }
         let value = value.get(1..).unwrap_or_default();
         if name == b"data" {
-            self.place = Place::Data;
+            self.place = SsePlace::Data;
             return self.data(value);
         }
-        self.place = Place::Elsewhere;
+        self.place = SsePlace::Elsewhere;
         self.elsewhere(value)
     }
 
     /// A piece of the message. What ends a line of it is white space there.
-    fn data(&mut self, data: &[u8]) -> Verdict {
+    fn data(&mut self, data: &[u8]) -> OverlongVerdict {
         for line in data.split(|byte| *byte == b'\n') {
             let verdict = self.message.next(&mut &*line);
-            if verdict != Verdict::Open {
+            if verdict != OverlongVerdict::Open {
                 return verdict;
             }
         }
-        Verdict::Open
+        OverlongVerdict::Open
     }
 
     /// Counted like the message, so that no event is endless.
-    fn elsewhere(&mut self, part: &[u8]) -> Verdict {
+    fn elsewhere(&mut self, part: &[u8]) -> OverlongVerdict {
         self.message.skipped(part.len())
     }
 }
@@ -118,7 +118,7 @@ mod tests {
     use crate::mcp::sse::{Decoder, SseFault};
 
     /// The verdict on the first event, where nothing may be long, and what is left behind it.
-    fn verdict_of(stream: &str, step: usize) -> (Verdict, String) {
+    fn verdict_of(stream: &str, step: usize) -> (OverlongVerdict, String) {
         let mut decoder = Decoder::new(16);
         let mut overlong: Option<OverlongEvent> = None;
         let mut read = 0;
@@ -132,7 +132,7 @@ mod tests {
                     Err(SseFault::TooLarge) => {
                         let (event, line) = decoder.take_refused();
                         let (begun, verdict) = OverlongEvent::begun(&event, &line);
-                        if verdict != Verdict::Open {
+                        if verdict != OverlongVerdict::Open {
                             return (verdict, rest(bytes));
                         }
                         overlong = Some(begun);
@@ -141,13 +141,13 @@ mod tests {
             }
             if let Some(overlong) = &mut overlong {
                 let verdict = overlong.next(&mut bytes);
-                if verdict != Verdict::Open {
+                if verdict != OverlongVerdict::Open {
                     return (verdict, rest(bytes));
                 }
             }
             read += chunk.len();
         }
-        (Verdict::Open, String::new())
+        (OverlongVerdict::Open, String::new())
     }
 
     #[test]
@@ -168,7 +168,11 @@ mod tests {
         ] {
             for step in [1, 2, 5, 1000] {
                 let (verdict, rest) = verdict_of(&format!("{event}next"), step);
-                assert_eq!(verdict, Verdict::Answer("7".into()), "{event} by {step}");
+                assert_eq!(
+                    verdict,
+                    OverlongVerdict::Answer("7".into()),
+                    "{event} by {step}"
+                );
                 assert_eq!(rest, left);
             }
         }
@@ -182,7 +186,11 @@ mod tests {
             "event: a name that is too long for that\n\n",
         ] {
             for step in [1, 7, 1000] {
-                assert_eq!(verdict_of(event, step).0, Verdict::Nobodys, "{event}");
+                assert_eq!(
+                    verdict_of(event, step).0,
+                    OverlongVerdict::Nobodys,
+                    "{event}"
+                );
             }
         }
     }

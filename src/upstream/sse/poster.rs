@@ -15,17 +15,18 @@ use tokio::time::timeout;
 use tracing::debug;
 
 use crate::mcp::error::{Failure, Reason, SideEffect};
-use crate::upstream::channel::mouth::{Ear, Outbound, Passage, Refusal};
+use crate::upstream::channel::writer::{LineListener, NotTaken, Outbound, SendState};
 use crate::upstream::failures::LATER;
-use crate::upstream::heard::{self, Heard};
+use crate::upstream::heard;
+use crate::upstream::heard::ResponseKind;
+use crate::upstream::http::origin::Origin;
 use crate::upstream::http::{RequestBody, ResponseBody};
-use crate::upstream::origin::Origin;
 
-/// Posts of one line that were not acknowledged yet; whoever has more to say waits.
+/// Posts of one line that were not acknowledged yet; a writer with more to say waits.
 const POSTS_MAX: usize = 64;
 
 /// A message goes when the one before it was acknowledged. A server may acknowledge a request with
-/// its answer only, and must hear of a cancel all the same: nobody waits longer.
+/// its answer only, and must hear of a cancel all the same: the next message waits no longer.
 const ORDER_PATIENCE: Duration = Duration::from_millis(250);
 
 /// How long a server may take to acknowledge what has no answer, and a request after its answer.
@@ -39,10 +40,10 @@ pub(super) struct Poster<E> {
     /// Path and query.
     pub(super) endpoint: Uri,
     pub(super) credentials: Option<HeaderValue>,
-    pub(super) ear: Arc<E>,
+    pub(super) listener: Arc<E>,
 }
 
-impl<E: Ear> Poster<E> {
+impl<E: LineListener> Poster<E> {
     /// Until the line ends. Dropped, it closes the connections of what was not acknowledged.
     pub(super) async fn run(self, mut outbound: mpsc::Receiver<Outbound>) {
         let mut posts = FuturesUnordered::new();
@@ -54,7 +55,7 @@ impl<E: Ear> Poster<E> {
                 }
             };
             let Some(message) = message else { return };
-            if message.passage.as_ref().is_some_and(|it| !it.begin()) {
+            if message.send_state.as_ref().is_some_and(|it| !it.begin()) {
                 continue;
             }
             posts.push(self.post(number, message));
@@ -72,12 +73,12 @@ impl<E: Ear> Poster<E> {
     async fn post(&self, number: u64, message: Outbound) -> u64 {
         let Outbound {
             text,
-            passage,
+            send_state,
             refused,
         } = message;
         let text = Bytes::from(text);
-        let sent = match &passage {
-            Some(passage) => self.send_awaited(text, passage).await,
+        let sent = match &send_state {
+            Some(send_state) => self.send_awaited(text, send_state).await,
             None => timeout(TELL, self.send(text)).await.unwrap_or(Ok(())),
         };
         if let Err(refusal) = sent {
@@ -85,14 +86,14 @@ impl<E: Ear> Poster<E> {
             if let Some(refused) = refused {
                 let _ = refused.send(failure_of(&refusal));
             }
-            self.ear.refused(passage.as_ref(), refusal);
+            self.listener.refused(send_state.as_ref(), refusal);
         }
         number
     }
 
-    /// A request. As soon as nobody waits for its answer it is not sent again: its cancel went out.
-    async fn send_awaited(&self, text: Bytes, passage: &Passage) -> Result<(), Refusal> {
-        let settled = passage.settled();
+    /// A request. Once its caller stops waiting it is not sent again: its cancel went out.
+    async fn send_awaited(&self, text: Bytes, send_state: &SendState) -> Result<(), NotTaken> {
+        let settled = send_state.settled();
         tokio::pin!(settled);
         for last in (0..TRIES).rev() {
             let sending = self.try_send(text.clone());
@@ -106,72 +107,72 @@ impl<E: Ear> Poster<E> {
                 }
             };
             let pause = match tried? {
-                Taken::Yes => return Ok(()),
-                Taken::Later(_) if last == 0 => break,
-                Taken::Later(pause) => pause,
+                Posted::Yes => return Ok(()),
+                Posted::Later(_) if last == 0 => break,
+                Posted::Later(pause) => pause,
             };
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 () = &mut settled => return Ok(()),
             }
         }
-        Err(Refusal::Failed(LATER))
+        Err(NotTaken::Failed(LATER))
     }
 
     /// What has no answer.
-    async fn send(&self, text: Bytes) -> Result<(), Refusal> {
+    async fn send(&self, text: Bytes) -> Result<(), NotTaken> {
         for _ in 0..TRIES {
             match self.try_send(text.clone()).await? {
-                Taken::Yes => return Ok(()),
-                Taken::Later(pause) => tokio::time::sleep(pause).await,
+                Posted::Yes => return Ok(()),
+                Posted::Later(pause) => tokio::time::sleep(pause).await,
             }
         }
-        Err(Refusal::Failed(LATER))
+        Err(NotTaken::Failed(LATER))
     }
 
-    async fn try_send(&self, text: Bytes) -> Result<Taken, Refusal> {
+    async fn try_send(&self, text: Bytes) -> Result<Posted, NotTaken> {
         let response = self.send_once(text).await?;
         if response.status().is_success() {
             self.origin.http.finish(response.into_body());
-            return Ok(Taken::Yes);
+            return Ok(Posted::Yes);
         }
-        match heard::judge(response, self.origin.message_bytes_max).await {
-            Heard::Later(pause) => Ok(Taken::Later(pause)),
-            Heard::Error(error) => Err(Refusal::Error(error)),
+        match heard::classify_response(response, self.origin.message_bytes_max).await {
+            ResponseKind::Later(pause) => Ok(Posted::Later(pause)),
+            ResponseKind::Error(error) => Err(NotTaken::Error(error)),
             // In words that are not JSON-RPC a server says that it knows no such session.
-            Heard::Refused {
+            ResponseKind::Refused {
                 failure,
                 is_session_lost: true,
                 ..
-            } => Err(Refusal::Lost(failure)),
-            Heard::Refused { failure, .. } => Err(Refusal::Failed(failure)),
-            Heard::Messages(_) => Ok(Taken::Yes),
+            } => Err(NotTaken::Lost(failure)),
+            ResponseKind::Refused { failure, .. } => Err(NotTaken::Failed(failure)),
+            ResponseKind::Messages(_) => Ok(Posted::Yes),
         }
     }
 
-    async fn send_once(&self, text: Bytes) -> Result<Response<ResponseBody>, Refusal> {
+    async fn send_once(&self, text: Bytes) -> Result<Response<ResponseBody>, NotTaken> {
         let credentials = self.credentials.as_ref();
         let request = self.origin.post(credentials).uri(self.endpoint.clone());
         let body = RequestBody::Ready(Full::new(text));
         let sent = self.origin.send(request, body).await;
         sent.map_err(|failure| match failure.effect {
-            SideEffect::None => Refusal::Lost(failure),
-            SideEffect::Unknown => Refusal::Failed(failure),
+            SideEffect::None => NotTaken::Lost(failure),
+            SideEffect::Unknown => NotTaken::Failed(failure),
         })
     }
 }
 
 /// What it means to the call whose answer was refused.
-fn failure_of(refusal: &Refusal) -> Failure {
+fn failure_of(refusal: &NotTaken) -> Failure {
     let reason = match refusal {
-        Refusal::Failed(failure) | Refusal::Lost(failure) => failure.reason,
-        Refusal::Error(_) => Reason::UpstreamHttp,
+        NotTaken::Failed(failure) | NotTaken::Lost(failure) => failure.reason,
+        NotTaken::Error(_) => Reason::UpstreamHttp,
     };
     Failure::new(reason, SideEffect::Unknown)
 }
 
 /// What a server does with a message that it does not refuse.
-enum Taken {
+enum Posted {
     Yes,
     /// It is to come again after so long.
     Later(Duration),

@@ -15,17 +15,17 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
-use super::super::failures::UNREACHABLE;
-use super::lines::{Lines, Refused, TooLong};
-use super::spawner::Spawner;
-use super::{Program, stderr};
 use crate::lock::Mutex;
 use crate::mcp::error::Failure;
-use crate::upstream::channel::health::Health;
-use crate::upstream::channel::mouth::{Ear, End, Mouth, Outbound, Pace};
-use crate::upstream::channel::overlong::{Overlong, Verdict, too_large};
+use crate::upstream::channel::health::LineHealth;
+use crate::upstream::channel::overlong::{Overlong, OverlongVerdict, too_large};
+use crate::upstream::channel::writer::{LineEnd, LineListener, LineWriter, Outbound, Yielder};
+use crate::upstream::failures::UNREACHABLE;
 use crate::upstream::heard;
 use crate::upstream::obstacle::{Obstacle, Obstacles};
+use crate::upstream::stdio::lines::{LineSplitter, LineTooLong, TooLong};
+use crate::upstream::stdio::spawner::Spawner;
+use crate::upstream::stdio::{Program, stderr};
 
 /// How long a child may take to end by itself, once its standard input is closed and again after
 /// SIGTERM. Then comes SIGKILL.
@@ -47,7 +47,7 @@ pub(in crate::upstream) struct Nursery {
     pub(in crate::upstream) program: Program,
     pub(in crate::upstream) spawner: Arc<Spawner>,
     pub(in crate::upstream) services: TaskTracker,
-    pub(in crate::upstream) health: Arc<Mutex<Health>>,
+    pub(in crate::upstream) health: Arc<Mutex<LineHealth>>,
     /// For the operator.
     pub(in crate::upstream) obstacles: Arc<Obstacles>,
     /// A line of a child above this size ends it.
@@ -58,16 +58,16 @@ pub(in crate::upstream) struct Nursery {
 
 impl Nursery {
     /// What is known of the program. Held for a moment only.
-    pub(in crate::upstream) fn health(&self) -> MutexGuard<'_, Health> {
+    pub(in crate::upstream) fn health(&self) -> MutexGuard<'_, LineHealth> {
         self.health.lock()
     }
 
     /// Starts a process; it holds the permit until nothing is left of it. Waits where the last ones
     /// died quickly, and fails at once where the program cannot be run.
-    pub(in crate::upstream) async fn start<E: Ear>(
+    pub(in crate::upstream) async fn start<E: LineListener>(
         &self,
         permit: OwnedSemaphorePermit,
-        ear: impl FnOnce(Mouth) -> Arc<E>,
+        listener: impl FnOnce(LineWriter) -> Arc<E>,
     ) -> Result<Arc<E>, Failure> {
         let (pause, cannot_run) = {
             let health = self.health();
@@ -86,12 +86,12 @@ impl Nursery {
                 return Err(UNREACHABLE);
             }
         };
-        let (mouth, outbound) = Mouth::new(self.stop.child_token(), Arc::clone(&self.health));
-        let ear = ear(mouth.clone());
-        let life = Life {
+        let (writer, outbound) = LineWriter::new(self.stop.child_token(), Arc::clone(&self.health));
+        let listener = listener(writer.clone());
+        let life = ChildLife {
             process,
-            mouth,
-            ear: Arc::clone(&ear),
+            writer,
+            listener: Arc::clone(&listener),
             services: self.services.clone(),
             obstacles: Arc::clone(&self.obstacles),
             bytes_max: self.bytes_max,
@@ -99,7 +99,7 @@ impl Nursery {
             _permit: permit,
         };
         self.services.spawn(life.run(outbound));
-        Ok(ear)
+        Ok(listener)
     }
 
     fn command(&self) -> Command {
@@ -129,10 +129,10 @@ impl Nursery {
     }
 }
 
-struct Life<E> {
+struct ChildLife<E> {
     process: Child,
-    mouth: Mouth,
-    ear: Arc<E>,
+    writer: LineWriter,
+    listener: Arc<E>,
     services: TaskTracker,
     obstacles: Arc<Obstacles>,
     bytes_max: usize,
@@ -141,7 +141,7 @@ struct Life<E> {
     _permit: OwnedSemaphorePermit,
 }
 
-impl<E: Ear> Life<E> {
+impl<E: LineListener> ChildLife<E> {
     async fn run(mut self, outbound: mpsc::Receiver<Outbound>) {
         let born = Instant::now();
         let pid = self.process.id().unwrap_or_default();
@@ -151,41 +151,41 @@ impl<E: Ear> Life<E> {
             self.process.stderr.take(),
         );
         let (Some(stdin), Some(stdout), Some(errors)) = pipes else {
-            return self.ear.over(End::Gone);
+            return self.listener.over(LineEnd::Gone);
         };
         debug!(pid, "a process of the server was started");
         let group = Group(pid);
         let errors = self.services.spawn(stderr::drain(errors, pid));
-        let stop = self.mouth.stopping().clone();
+        let stop = self.writer.stopping().clone();
         let closing = stop.child_token();
-        let writing = write(stdin, outbound, closing.clone(), self.mouth.clone());
+        let writing = write(stdin, outbound, closing.clone(), self.writer.clone());
         self.services.spawn(writing);
-        let reading = read(stdout, self.bytes_max, &*self.ear, pid);
+        let reading = read(stdout, self.bytes_max, &*self.listener, pid);
         let mut reading = std::pin::pin!(reading);
         let end = tokio::select! {
             end = &mut reading => end,
             _ = self.process.wait() => {
-                timeout(LAST_WORDS, &mut reading).await.unwrap_or(End::Gone)
+                timeout(LAST_WORDS, &mut reading).await.unwrap_or(LineEnd::Gone)
             }
             () = closing.cancelled() => {
                 if stop.is_cancelled() {
-                    End::Stopped
+                    LineEnd::Stopped
                 } else {
                     // It reads no more, and may have ended: what it said before counts.
-                    timeout(LAST_WORDS, &mut reading).await.unwrap_or(End::Gone)
+                    timeout(LAST_WORDS, &mut reading).await.unwrap_or(LineEnd::Gone)
                 }
             }
         };
         // Before anybody hears of it and wants another process.
-        if end != End::Stopped {
-            self.mouth.ended(born);
+        if end != LineEnd::Stopped {
+            self.writer.ended(born);
         }
-        self.ear.over(end);
+        self.listener.over(end);
         // The writer ends, and with it the child's standard input.
         closing.cancel();
-        if end != End::Gone || self.process.try_wait().ok().flatten().is_none() {
+        if end != LineEnd::Gone || self.process.try_wait().ok().flatten().is_none() {
             // What it still says is read and ignored, so that it need not wait to say it.
-            let reading = (end == End::Stopped).then_some(reading);
+            let reading = (end == LineEnd::Stopped).then_some(reading);
             end_process(&mut self.process, reading, end, pid).await;
         }
         drop(group);
@@ -195,7 +195,7 @@ impl<E: Ear> Life<E> {
             Ok(status) => status.to_string(),
             Err(error) => error.to_string(),
         };
-        if end == End::Stopped {
+        if end == LineEnd::Stopped {
             debug!(pid, status, "a process of the server has ended");
         } else {
             warn!(pid, status, ?end, "a process of the server ended by itself");
@@ -206,7 +206,7 @@ impl<E: Ear> Life<E> {
         if words.is_err() {
             abort.abort();
         }
-        if let (End::Gone, Ok(status)) = (end, ended) {
+        if let (LineEnd::Gone, Ok(status)) = (end, ended) {
             self.obstacles.note(Obstacle::Ended {
                 status,
                 lived,
@@ -217,11 +217,15 @@ impl<E: Ear> Life<E> {
 }
 
 /// Its standard input is closed: waits for its end, and helps.
-async fn end_process<R>(process: &mut Child, mut reading: Option<Pin<&mut R>>, end: End, pid: u32)
-where
-    R: Future<Output = End>,
+async fn end_process<R>(
+    process: &mut Child,
+    mut reading: Option<Pin<&mut R>>,
+    end: LineEnd,
+    pid: u32,
+) where
+    R: Future<Output = LineEnd>,
 {
-    if end != End::TooLarge {
+    if end != LineEnd::TooLarge {
         if leaves(process, &mut reading).await {
             return;
         }
@@ -237,7 +241,7 @@ where
 
 async fn leaves<R>(process: &mut Child, reading: &mut Option<Pin<&mut R>>) -> bool
 where
-    R: Future<Output = End>,
+    R: Future<Output = LineEnd>,
 {
     let left = async {
         loop {
@@ -270,7 +274,7 @@ impl Drop for Group {
 fn signal(pid: u32, signal: Signal) {
     let group = i32::try_from(pid).ok().and_then(Pid::from_raw);
     if let Some(group) = group {
-        // Nobody there is what was wanted.
+        // An empty process group is what was wanted.
         let _ = kill_process_group(group, signal);
     }
 }
@@ -280,7 +284,7 @@ async fn write(
     mut stdin: impl AsyncWrite + AsFd + Unpin,
     mut outbound: mpsc::Receiver<Outbound>,
     closing: CancellationToken,
-    mouth: Mouth,
+    writer: LineWriter,
 ) {
     let (mut is_written, mut is_read) = (false, false);
     let work = async {
@@ -289,12 +293,15 @@ async fn write(
                 message = outbound.recv() => message,
                 () = is_empty(stdin.as_fd()), if is_written && !is_read => {
                     is_read = true;
-                    mouth.reads();
+                    writer.reads();
                     continue;
                 }
             };
             let Some(message) = message else { return };
-            if message.passage.is_some_and(|passage| !passage.begin()) {
+            if message
+                .send_state
+                .is_some_and(|send_state| !send_state.begin())
+            {
                 continue;
             }
             let mut text = message.text.into_bytes();
@@ -327,12 +334,12 @@ async fn is_empty(pipe: BorrowedFd<'_>) {
 async fn read(
     mut stdout: impl AsyncRead + Unpin,
     bytes_max: usize,
-    ear: &impl Ear,
+    listener: &impl LineListener,
     pid: u32,
-) -> End {
-    let mut lines = Lines::new(bytes_max, TooLong::Refuse);
+) -> LineEnd {
+    let mut lines = LineSplitter::new(bytes_max, TooLong::Refuse);
     let mut garbage = Garbage { pid, lines: 0 };
-    let mut pace = Pace::default();
+    let mut yielder = Yielder::default();
     let mut buffer = vec![0; 64 * 1024];
     let mut overlong: Option<Overlong> = None;
     while let Ok(count @ 1..) = stdout.read(&mut buffer).await {
@@ -340,41 +347,41 @@ async fn read(
         while !bytes.is_empty() {
             if let Some(skipped) = &mut overlong {
                 match skipped.next(&mut bytes) {
-                    Verdict::Open => {}
-                    Verdict::Nobodys => return End::TooLarge,
-                    Verdict::Answer(id) => {
+                    OverlongVerdict::Open => {}
+                    OverlongVerdict::Nobodys => return LineEnd::TooLarge,
+                    OverlongVerdict::Answer(id) => {
                         overlong = None;
-                        ear.heard(too_large(id), "");
+                        listener.heard(too_large(id), "");
                     }
                 }
                 continue;
             }
             match lines.next(&mut bytes) {
-                Ok(Some(line)) => hear(line, ear, &mut garbage),
+                Ok(Some(line)) => hear(line, listener, &mut garbage),
                 Ok(None) => break,
-                Err(Refused) => {
+                Err(LineTooLong) => {
                     warn!(pid, bytes_max, "the server wrote a line that is too long");
                     let mut begun = Overlong::default();
-                    if begun.next(&mut &*lines.take_refused()) == Verdict::Nobodys {
-                        return End::TooLarge;
+                    if begun.next(&mut &*lines.take_refused()) == OverlongVerdict::Nobodys {
+                        return LineEnd::TooLarge;
                     }
                     overlong = Some(begun);
                 }
             }
-            pace.heard().await;
+            yielder.heard().await;
         }
     }
     // Complete all the same, if it is a message.
-    hear(lines.rest(), ear, &mut garbage);
-    End::Gone
+    hear(lines.rest(), listener, &mut garbage);
+    LineEnd::Gone
 }
 
-fn hear(line: &[u8], ear: &impl Ear, garbage: &mut Garbage) {
+fn hear(line: &[u8], listener: &impl LineListener, garbage: &mut Garbage) {
     if line.trim_ascii().is_empty() {
         return;
     }
     match heard::read_line(line) {
-        Ok((message, text)) => ear.heard(message, &text),
+        Ok((message, text)) => listener.heard(message, &text),
         Err(_) => garbage.count(),
     }
 }

@@ -11,14 +11,14 @@ pub(super) enum TooLong {
 
 /// A line was longer than allowed.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Refused;
+pub(super) struct LineTooLong;
 
 /// Room that is kept for the next line; more is given back.
 const KEPT: usize = 1 << 20;
 
 /// Splits bytes at line feeds. Holds at most one line of the allowed length.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(super) struct LineSplitter {
     bytes_max: usize,
     too_long: TooLong,
     held: Vec<u8>,
@@ -26,7 +26,7 @@ pub(super) struct Lines {
     is_found: bool,
 }
 
-impl Lines {
+impl LineSplitter {
     pub(super) fn new(bytes_max: usize, too_long: TooLong) -> Self {
         Self {
             bytes_max,
@@ -38,7 +38,7 @@ impl Lines {
 
     /// Takes from the next bytes up to the end of a line, and gives the line without its end. `None`:
     /// they were all taken, and complete no line. Refused, what fits is held, and the rest is left.
-    pub(super) fn next(&mut self, bytes: &mut &[u8]) -> Result<Option<&[u8]>, Refused> {
+    pub(super) fn next(&mut self, bytes: &mut &[u8]) -> Result<Option<&[u8]>, LineTooLong> {
         self.forget_found();
         let all = *bytes;
         let room = self.bytes_max.saturating_sub(self.held.len());
@@ -76,12 +76,12 @@ impl Lines {
         }
     }
 
-    fn hold(&mut self, bytes: &[u8]) -> Result<(), Refused> {
+    fn hold(&mut self, bytes: &[u8]) -> Result<(), LineTooLong> {
         let room = self.bytes_max.saturating_sub(self.held.len());
         let fitting = bytes.get(..room);
         self.held.extend_from_slice(fitting.unwrap_or(bytes));
         match (fitting, self.too_long) {
-            (Some(fits), TooLong::Refuse) if fits.len() < bytes.len() => Err(Refused),
+            (Some(fits), TooLong::Refuse) if fits.len() < bytes.len() => Err(LineTooLong),
             _ => Ok(()),
         }
     }
@@ -91,7 +91,7 @@ impl Lines {
 mod tests {
     use super::*;
 
-    fn split(lines: &mut Lines, chunks: &[&[u8]]) -> Result<Vec<String>, Refused> {
+    fn split(lines: &mut LineSplitter, chunks: &[&[u8]]) -> Result<Vec<String>, LineTooLong> {
         let mut found = Vec::new();
         for chunk in chunks {
             let mut bytes = *chunk;
@@ -106,7 +106,7 @@ mod tests {
     fn bytes_may_be_split_anywhere() {
         let text = b"one\r\n\ntwo\nlast";
         for at in 0..text.len() {
-            let mut lines = Lines::new(10, TooLong::Refuse);
+            let mut lines = LineSplitter::new(10, TooLong::Refuse);
             let (a, b) = text.split_at(at);
             assert_eq!(split(&mut lines, &[a, b]).unwrap(), ["one", "", "two"]);
             assert_eq!(lines.rest(), b"last");
@@ -115,17 +115,17 @@ mod tests {
 
     #[test]
     fn a_line_is_bounded() {
-        let mut lines = Lines::new(4, TooLong::Refuse);
+        let mut lines = LineSplitter::new(4, TooLong::Refuse);
         assert_eq!(split(&mut lines, &[b"1234\n12", b"34\n"]).unwrap().len(), 2);
-        assert_eq!(split(&mut lines, &[b"123", b"45"]), Err(Refused));
+        assert_eq!(split(&mut lines, &[b"123", b"45"]), Err(LineTooLong));
         assert_eq!(lines.take_refused(), b"1234");
         let mut bytes = &b"abcdef\ngh"[..];
-        assert_eq!(lines.next(&mut bytes), Err(Refused));
+        assert_eq!(lines.next(&mut bytes), Err(LineTooLong));
         assert_eq!(
             (lines.take_refused(), bytes),
             (b"abcd".to_vec(), &b"ef\ngh"[..])
         );
-        let mut lines = Lines::new(4, TooLong::Clip);
+        let mut lines = LineSplitter::new(4, TooLong::Clip);
         assert_eq!(
             split(&mut lines, &[b"123", b"456", b"789\nab\n"]).unwrap(),
             ["1234", "ab"]
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn room_for_a_large_line_is_given_back() {
-        let mut lines = Lines::new(8 * KEPT, TooLong::Refuse);
+        let mut lines = LineSplitter::new(8 * KEPT, TooLong::Refuse);
         let line = vec![b'x'; 4 * KEPT];
         assert_eq!(lines.next(&mut &*line).unwrap(), None);
         assert_eq!(lines.next(&mut &b"\n"[..]).unwrap().unwrap(), line);

@@ -9,7 +9,7 @@ use tokio::process::{Child, Command};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
-/// Starts that wait for their turn; whoever comes later waits before the door.
+/// Starts that wait for their turn; later ones wait for a place in the queue.
 const ORDERS_MAX: usize = 16;
 
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl Spawner {
         let work = move || {
             while let Some(mut order) = receiver.blocking_recv() {
                 let _inside = order.runtime.enter();
-                // Nobody waits any more: the child is dropped, and with that killed.
+                // The caller is gone: the child is dropped, and with that killed.
                 let _ = order.done.send(order.command.spawn());
             }
         };

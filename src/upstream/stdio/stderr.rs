@@ -7,7 +7,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::lines::{Lines, TooLong};
+use crate::upstream::stdio::lines::{LineSplitter, TooLong};
 
 /// Of a longer line the beginning is logged.
 const LINE_BYTES_MAX: usize = 1024;
@@ -19,8 +19,8 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// Reads to the end; what of it seems to say why there is no more.
 pub(super) async fn drain(mut stderr: impl AsyncRead + Unpin, pid: u32) -> String {
-    let mut words = Words::default();
-    let mut lines = Lines::new(LINE_BYTES_MAX, TooLong::Clip);
+    let mut words = LastWords::default();
+    let mut lines = LineSplitter::new(LINE_BYTES_MAX, TooLong::Clip);
     let mut rate = Rate::new(Instant::now());
     let mut buffer = vec![0; 16 * 1024];
     while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
@@ -41,9 +41,9 @@ pub(super) async fn drain(mut stderr: impl AsyncRead + Unpin, pid: u32) -> Strin
 /// The last line that speaks of an error, for some runtimes say more after it; without one the
 /// last line.
 #[derive(Default)]
-struct Words(String);
+struct LastWords(String);
 
-impl Words {
+impl LastWords {
     fn hear(&mut self, line: &[u8]) {
         let line = String::from_utf8_lossy(line.trim_ascii());
         let is_of_error = |text: &str| text.to_ascii_lowercase().contains("error");
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn what_speaks_of_an_error_is_why_it_ended() {
         let why = |lines: &[&str]| {
-            let mut words = Words::default();
+            let mut words = LastWords::default();
             for line in lines {
                 words.hear(line.as_bytes());
             }

@@ -12,13 +12,14 @@ use futures_util::stream::BoxStream;
 use serde_json::value::RawValue;
 use tokio::sync::Notify;
 
-use super::super::{Transport, Unsent, Untaken};
-use super::{
-    Begin, FAILURES_MAX, INTERVAL, INTERVAL_MAX, LOST, StatusMessage, TaskAnswer, interval_of,
-};
 use crate::lock::Mutex;
 use crate::mcp::error::Failure;
 use crate::mcp::json::{Object, Writer};
+use crate::upstream::exchange::native_task::{
+    BeginRequest, FAILURES_MAX, INTERVAL, INTERVAL_MAX, LOST, StatusMessage, TaskAnswer,
+    interval_of,
+};
+use crate::upstream::exchange::{RequestTransport, Unsent, Untaken};
 use crate::upstream::pin::Pin;
 use crate::upstream::port::{Answer, CANCEL_PATIENCE, Control, Event, Exchange, Outgoing};
 use crate::upstream::unfold::Unfold;
@@ -27,10 +28,10 @@ use crate::upstream::unfold::Unfold;
 const CREATE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The whole of a call. Nothing is sent before the events are polled.
-pub(in crate::upstream) fn begin(begin: Begin, mut call: Outgoing) -> Exchange {
+pub(in crate::upstream) fn begin(begin: BeginRequest, mut call: Outgoing) -> Exchange {
     // On a client's own session, all of it is there.
     let pin = call.pin.get_or_insert_default().clone();
-    let requests = Requests { begin, call, pin };
+    let requests = LegacyTaskRequests { begin, call, pin };
     let control = Arc::new(LegacyTaskControl {
         requests: requests.clone(),
         at: Mutex::default(),
@@ -45,13 +46,13 @@ pub(in crate::upstream) fn begin(begin: Begin, mut call: Outgoing) -> Exchange {
 
 /// Requests of one call, all on one session.
 #[derive(Clone)]
-struct Requests {
-    begin: Begin,
+struct LegacyTaskRequests {
+    begin: BeginRequest,
     call: Outgoing,
     pin: Pin,
 }
 
-impl Requests {
+impl LegacyTaskRequests {
     fn about(&self, method: &str, task: &str) -> Exchange {
         let mut params = Writer::object();
         params.str("taskId", task);
@@ -69,7 +70,7 @@ impl Requests {
 
 /// The way back to the server.
 struct LegacyTaskControl {
-    requests: Requests,
+    requests: LegacyTaskRequests,
     at: Mutex<At>,
     /// The creation came to something.
     turned: Notify,
@@ -124,17 +125,17 @@ impl Control for LegacyTaskControl {
 }
 
 struct LegacyTaskCall {
-    requests: Requests,
+    requests: LegacyTaskRequests,
     control: Arc<LegacyTaskControl>,
 }
 
-enum Stage {
+enum TaskStage {
     Creating(Exchange),
-    Following(Box<Task>),
+    Following(Box<FollowedTask>),
 }
 
 /// A task of the server's under way.
-struct Task {
+struct FollowedTask {
     id: Arc<str>,
     /// The request for its result; `None` until the next poll says whether to ask again.
     result: Option<Exchange>,
@@ -146,24 +147,24 @@ struct Task {
     failures: u32,
 }
 
-impl Transport for LegacyTaskCall {
-    type Open = Stage;
+impl RequestTransport for LegacyTaskCall {
+    type Open = TaskStage;
 
-    async fn send(&mut self) -> Result<Stage, Untaken> {
-        let Requests { begin, call, .. } = &self.requests;
+    async fn send(&mut self) -> Result<TaskStage, Untaken> {
+        let LegacyTaskRequests { begin, call, .. } = &self.requests;
         let creating = begin(call.clone());
         let control = Arc::clone(&creating.control);
         self.control.set(|at| at.control = Some(control));
-        Ok(Stage::Creating(creating))
+        Ok(TaskStage::Creating(creating))
     }
 
-    async fn next(&mut self, stage: &mut Stage) -> Result<Event, Unsent> {
+    async fn next(&mut self, stage: &mut TaskStage) -> Result<Event, Unsent> {
         loop {
             let event = match stage {
-                Stage::Creating(creating) => match creating.events.next().await {
+                TaskStage::Creating(creating) => match creating.events.next().await {
                     Some(Event::Result(result)) => match created(&result) {
                         Some((id, interval)) => {
-                            *stage = Stage::Following(Box::new(self.follow(id, interval)));
+                            *stage = TaskStage::Following(Box::new(self.follow(id, interval)));
                             None
                         }
                         // It ran at once.
@@ -174,7 +175,7 @@ impl Transport for LegacyTaskCall {
                     Some(event) => Some(event),
                     None => Some(Event::Failed(LOST)),
                 },
-                Stage::Following(task) => task.turn(&self.requests, &self.control).await,
+                TaskStage::Following(task) => task.turn(&self.requests, &self.control).await,
             };
             if let Some(event) = event {
                 return Ok(event);
@@ -182,7 +183,7 @@ impl Transport for LegacyTaskCall {
         }
     }
 
-    fn end(&mut self, stage: Option<Stage>, last: &Event) {
+    fn end(&mut self, stage: Option<TaskStage>, last: &Event) {
         drop(stage);
         self.control.set(|at| *at = At::default());
         self.control.turned.notify_one();
@@ -193,13 +194,13 @@ impl Transport for LegacyTaskCall {
 }
 
 impl LegacyTaskCall {
-    fn follow(&self, id: Arc<str>, interval: Duration) -> Task {
+    fn follow(&self, id: Arc<str>, interval: Duration) -> FollowedTask {
         let polls = Polls {
             requests: self.requests.clone(),
             task: Arc::clone(&id),
             interval,
         };
-        let mut task = Task {
+        let mut task = FollowedTask {
             polls: polls.into_stream(),
             id,
             result: None,
@@ -214,10 +215,14 @@ impl LegacyTaskCall {
     }
 }
 
-impl Task {
+impl FollowedTask {
     /// What comes next: an event on the result's stream, or a poll's. Neither loses anything when the
     /// other wins. `None`: nothing that the client hears.
-    async fn turn(&mut self, requests: &Requests, control: &LegacyTaskControl) -> Option<Event> {
+    async fn turn(
+        &mut self,
+        requests: &LegacyTaskRequests,
+        control: &LegacyTaskControl,
+    ) -> Option<Event> {
         let result = self.result.as_mut();
         tokio::select! {
             biased;
@@ -226,7 +231,7 @@ impl Task {
         }
     }
 
-    fn ask_for_result(&mut self, requests: &Requests, control: &LegacyTaskControl) {
+    fn ask_for_result(&mut self, requests: &LegacyTaskRequests, control: &LegacyTaskControl) {
         let asking = requests.about("tasks/result", &self.id);
         control.set(|at| at.control = Some(Arc::clone(&asking.control)));
         self.result = Some(asking);
@@ -236,8 +241,8 @@ impl Task {
         match event {
             Some(Event::Resumable | Event::Sent) => None,
             Some(Event::Error(_)) if self.has_ended => event,
-            // The task's own error, or a server that lets nobody wait, or a stream that was cut: it is
-            // asked for again when a poll has told.
+            // The task's own error, or a server that lets no client wait, or a stream that was cut: the
+            // result is asked for again after the next poll.
             Some(Event::Error(_) | Event::Failed(_)) | None => {
                 self.result = None;
                 None
@@ -249,7 +254,7 @@ impl Task {
     fn on_poll(
         &mut self,
         polled: TaskAnswer,
-        requests: &Requests,
+        requests: &LegacyTaskRequests,
         control: &LegacyTaskControl,
     ) -> Option<Event> {
         let is_asked = self.result.is_some();
@@ -294,7 +299,7 @@ fn created(result: &RawValue) -> Option<(Arc<str>, Duration)> {
 
 /// Asks for the state again and again, for as long as anybody listens.
 struct Polls {
-    requests: Requests,
+    requests: LegacyTaskRequests,
     task: Arc<str>,
     interval: Duration,
 }

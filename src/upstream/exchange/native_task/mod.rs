@@ -28,7 +28,7 @@ const FAILURES_MAX: u32 = 5;
 const ASK_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Begins one request at the server.
-pub(in crate::upstream) type Begin = Arc<dyn Fn(Outgoing) -> Exchange + Send + Sync>;
+pub(in crate::upstream) type BeginRequest = Arc<dyn Fn(Outgoing) -> Exchange + Send + Sync>;
 
 /// There is no way to learn how the task ended.
 const LOST: Failure = RESET;

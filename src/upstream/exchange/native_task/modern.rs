@@ -8,12 +8,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::value::RawValue;
 
-use super::super::{Transport, Unsent, Untaken};
-use super::{
-    Begin, FAILURES_MAX, INTERVAL, INTERVAL_MAX, LOST, StatusMessage, TaskAnswer, interval_of,
-};
 use crate::mcp::error::Failure;
 use crate::mcp::json::{Object, Writer, quote, raw, set, string};
+use crate::upstream::exchange::native_task::{
+    BeginRequest, FAILURES_MAX, INTERVAL, INTERVAL_MAX, LOST, StatusMessage, TaskAnswer,
+    interval_of,
+};
+use crate::upstream::exchange::{RequestTransport, Unsent, Untaken};
 use crate::upstream::port::{
     Answer, CANCEL_PATIENCE, Control, Event, Exchange, Outgoing, Question, UpstreamError,
 };
@@ -23,7 +24,7 @@ const UPDATES_MAX: usize = 2;
 
 /// Follows the task that a `CreateTaskResult` names; `None` if it is none.
 pub(in crate::upstream) fn follow(
-    begin: Begin,
+    begin: BeginRequest,
     call: &Outgoing,
     created: &RawValue,
 ) -> Option<Exchange> {
@@ -31,7 +32,7 @@ pub(in crate::upstream) fn follow(
     if created.get_str("resultType").as_deref() != Some("task") {
         return None;
     }
-    let requests = Requests {
+    let requests = ModernTaskRequests {
         begin,
         call: call.clone(),
         id: created.get_str("taskId")?.as_ref().into(),
@@ -49,13 +50,13 @@ pub(in crate::upstream) fn follow(
 
 /// Requests about one task.
 #[derive(Clone)]
-struct Requests {
-    begin: Begin,
+struct ModernTaskRequests {
+    begin: BeginRequest,
     call: Outgoing,
     id: Arc<str>,
 }
 
-impl Requests {
+impl ModernTaskRequests {
     /// The envelope is the call's own; the server must see a client that knows tasks.
     fn about(&self, method: &str, members: &[(&str, &str)]) -> Exchange {
         let mut params = Writer::object();
@@ -86,7 +87,7 @@ impl Requests {
 }
 
 #[async_trait]
-impl Control for Requests {
+impl Control for ModernTaskRequests {
     async fn answer(&self, id: &str, answer: Answer) -> Result<(), Failure> {
         // There is no way to refuse one but to decline.
         let response = match &answer {
@@ -118,7 +119,7 @@ impl Control for Requests {
 }
 
 struct ModernTask {
-    requests: Requests,
+    requests: ModernTaskRequests,
     interval: Duration,
     message: StatusMessage,
     /// Keys are unique for the life of a task.
@@ -128,7 +129,7 @@ struct ModernTask {
     failures: u32,
 }
 
-impl Transport for ModernTask {
+impl RequestTransport for ModernTask {
     type Open = ();
 
     async fn send(&mut self) -> Result<(), Untaken> {

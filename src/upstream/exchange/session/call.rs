@@ -7,19 +7,19 @@ use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, watch};
 
-use super::super::{Transport, Unsent, Untaken};
-use super::control::Current;
 use crate::mcp::error::Failure;
 use crate::mcp::input::Kind;
 use crate::mcp::json::Object;
-use crate::upstream::heard::{Message, Messages};
-use crate::upstream::hearers::Hearing;
+use crate::upstream::exchange::session::control::CurrentCall;
+use crate::upstream::exchange::{RequestTransport, Unsent, Untaken};
+use crate::upstream::heard::{Messages, ServerMessage};
+use crate::upstream::http::origin::Origin;
 use crate::upstream::message::{About, about, question, response};
-use crate::upstream::origin::Origin;
-use crate::upstream::pinned;
 use crate::upstream::port::{Event, Outgoing};
 use crate::upstream::request_id::RequestId;
-use crate::upstream::sessions::{Key, Lease, Sessions};
+use crate::upstream::sessions::calls::CallGuard;
+use crate::upstream::sessions::pinned;
+use crate::upstream::sessions::pool::{SessionKey, SessionLease, SessionPool};
 
 /// A resumed stream that says nothing for so long is asked for once more: some servers tell what was
 /// missed, and nothing of what comes after.
@@ -27,21 +27,21 @@ const RESUMED_SILENCE: Duration = Duration::from_secs(10);
 
 pub(super) struct SessionCall {
     pub(super) origin: Arc<Origin>,
-    pub(super) sessions: Arc<Sessions>,
+    pub(super) sessions: Arc<SessionPool>,
     pub(super) request: Outgoing,
-    pub(super) key: Key,
-    pub(super) lease: Option<Lease>,
-    pub(super) underway: Current,
+    pub(super) key: SessionKey,
+    pub(super) lease: Option<SessionLease>,
+    pub(super) underway: CurrentCall,
     pub(super) taken: watch::Sender<bool>,
     pub(super) id: RequestId,
     pub(super) has_told_resumable: bool,
     /// Where the session's own stream puts what it says to this call, while it is joined.
     pub(super) beside: mpsc::Sender<Event>,
-    pub(super) hearing: Option<Hearing>,
+    pub(super) joined: Option<CallGuard>,
 }
 
 /// The stream of the call.
-pub(super) enum Stream {
+pub(super) enum CallStream {
     Reading {
         messages: Box<Messages>,
         /// What is read is the rest of a stream that was cut.
@@ -54,39 +54,41 @@ pub(super) enum Stream {
     },
 }
 
-impl Transport for SessionCall {
-    type Open = Stream;
+impl RequestTransport for SessionCall {
+    type Open = CallStream;
 
-    async fn send(&mut self) -> Result<Stream, Untaken> {
-        Ok(Stream::Reading {
+    async fn send(&mut self) -> Result<CallStream, Untaken> {
+        Ok(CallStream::Reading {
             messages: self.post().await?,
             is_resumed: false,
         })
     }
 
-    async fn next(&mut self, stream: &mut Stream) -> Result<Event, Unsent> {
+    async fn next(&mut self, stream: &mut CallStream) -> Result<Event, Unsent> {
         loop {
-            // After the message that came with it was handed over, not before: whoever resumes
-            // there never hears of it.
+            // After the message that came with the id was handed over, not before: a process that
+            // resumes there never hears that message.
             if self.has_become_resumable() {
                 return Ok(Event::Resumable);
             }
             let read = match stream {
-                Stream::Reading {
+                CallStream::Reading {
                     messages,
                     is_resumed,
                 } => self.read(messages, *is_resumed).await,
-                Stream::Cut { event_id, retry } => {
+                CallStream::Cut { event_id, retry } => {
                     let resumed = self.resume(event_id, *retry).await;
-                    resumed.map(Read::Resumed)
+                    resumed.map(StreamRead::Resumed)
                 }
             };
             match read {
-                Ok(Read::Event(event)) => return Ok(event),
-                Ok(Read::Nothing) => {}
-                Ok(Read::Cut { event_id, retry }) => *stream = Stream::Cut { event_id, retry },
-                Ok(Read::Resumed(messages)) => {
-                    *stream = Stream::Reading {
+                Ok(StreamRead::Event(event)) => return Ok(event),
+                Ok(StreamRead::Nothing) => {}
+                Ok(StreamRead::Cut { event_id, retry }) => {
+                    *stream = CallStream::Cut { event_id, retry }
+                }
+                Ok(StreamRead::Resumed(messages)) => {
+                    *stream = CallStream::Reading {
                         messages,
                         is_resumed: true,
                     };
@@ -102,16 +104,16 @@ impl Transport for SessionCall {
     }
 
     /// Only after an answer is the session fit for another call.
-    fn end(&mut self, stream: Option<Stream>, last: &Event) {
+    fn end(&mut self, stream: Option<CallStream>, last: &Event) {
         let is_answered = last.is_answer();
-        if let Some(Stream::Reading { messages, .. }) = stream
+        if let Some(CallStream::Reading { messages, .. }) = stream
             && is_answered
         {
             self.origin.http.finish(messages.into_body());
         }
         *self.underway.lock() = None;
-        match self.hearing.take() {
-            Some(hearing) if is_answered => hearing.answered(),
+        match self.joined.take() {
+            Some(joined) if is_answered => joined.answered(),
             _ => {}
         }
         if let Some(lease) = self.lease.take()
@@ -126,7 +128,7 @@ impl Transport for SessionCall {
 }
 
 /// What came of reading on.
-enum Read {
+enum StreamRead {
     Event(Event),
     Nothing,
     Cut {
@@ -137,7 +139,11 @@ enum Read {
 }
 
 impl SessionCall {
-    async fn read(&mut self, messages: &mut Messages, is_resumed: bool) -> Result<Read, Failure> {
+    async fn read(
+        &mut self,
+        messages: &mut Messages,
+        is_resumed: bool,
+    ) -> Result<StreamRead, Failure> {
         let next = if is_resumed {
             let next = tokio::time::timeout(RESUMED_SILENCE, messages.next()).await;
             next.unwrap_or(Ok(None))
@@ -148,17 +154,21 @@ impl SessionCall {
             // The stream ended without the answer: it can be come back to where an event had an id.
             let event_id = messages.last_event_id.clone();
             let event_id = event_id.filter(|_| messages.is_stream());
-            return Ok(Read::Cut {
+            return Ok(StreamRead::Cut {
                 event_id: event_id.ok_or_else(|| messages.without_answer())?,
                 retry: messages.retry,
             });
         };
         self.note_event_id(messages.last_event_id.as_ref());
         let event = self.on_message(messages, message).await;
-        Ok(event.map_or(Read::Nothing, Read::Event))
+        Ok(event.map_or(StreamRead::Nothing, StreamRead::Event))
     }
 
-    async fn on_message(&mut self, messages: &mut Messages, message: Message) -> Option<Event> {
+    async fn on_message(
+        &mut self,
+        messages: &mut Messages,
+        message: ServerMessage,
+    ) -> Option<Event> {
         match about(message, &self.id, &self.request, &self.origin) {
             About::This(event) => Some(event),
             About::Asked { id, method, params } => self.on_request(&id, &method, params).await,

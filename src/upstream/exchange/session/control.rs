@@ -15,10 +15,10 @@ use crate::mcp::error::Failure;
 use crate::upstream::message::{cancelled, response};
 use crate::upstream::port::{Answer, Control};
 use crate::upstream::request_id::RequestId;
-use crate::upstream::session::{Passport, Session};
+use crate::upstream::sessions::session::{Passport, ServerSession};
 
-/// How long the server may take to hear of a cancel: one that is overloaded is slow to, and would run
-/// the call for nobody.
+/// How long the server may take to hear of a cancel: one that is overloaded is slow to, and would go on
+/// with a call that no client waits for.
 const TELLING: Duration = Duration::from_secs(15);
 
 /// A call that is on its way has reached the server after this, or it is one that answers in one piece.
@@ -26,7 +26,7 @@ const TAKING: Duration = Duration::from_secs(5);
 
 /// Where another process can carry a call on.
 #[derive(Serialize, Deserialize)]
-pub(super) struct ResumePoint {
+pub(super) struct CallResumePoint {
     pub(super) session: Passport,
     /// Our JSON-RPC id of the call.
     pub(super) request: RequestId,
@@ -38,18 +38,18 @@ pub(super) struct ResumePoint {
 
 /// The call under way.
 #[derive(Clone)]
-pub(super) struct Underway {
-    pub(super) session: Arc<Session>,
+pub(super) struct CallUnderway {
+    pub(super) session: Arc<ServerSession>,
     pub(super) id: RequestId,
     /// The last event taken.
     pub(super) event_id: Option<HeaderValue>,
 }
 
-pub(super) type Current = Arc<Mutex<Option<Underway>>>;
+pub(super) type CurrentCall = Arc<Mutex<Option<CallUnderway>>>;
 
 /// The way back to the call's session while the call is under way.
 pub(super) struct SessionControl {
-    pub(super) underway: Current,
+    pub(super) underway: CurrentCall,
     pub(super) capabilities: Arc<str>,
     /// The server has begun to answer: it knows the call.
     pub(super) taken: watch::Receiver<bool>,
@@ -59,13 +59,13 @@ pub(super) struct SessionControl {
 
 impl SessionControl {
     async fn tell_cancelled(&self) {
-        let Some(Underway { session, id, .. }) = self.underway() else {
+        let Some(CallUnderway { session, id, .. }) = self.underway() else {
             return;
         };
         let _ = session.tell(cancelled(&id)).await;
     }
 
-    fn underway(&self) -> Option<Underway> {
+    fn underway(&self) -> Option<CallUnderway> {
         self.underway.lock().clone()
     }
 }
@@ -73,7 +73,7 @@ impl SessionControl {
 #[async_trait]
 impl Control for SessionControl {
     async fn answer(&self, id: &str, answer: Answer) -> Result<(), Failure> {
-        let Some(Underway { session, .. }) = self.underway() else {
+        let Some(CallUnderway { session, .. }) = self.underway() else {
             return Ok(());
         };
         session.tell(response(id, &answer)).await?;
@@ -103,7 +103,7 @@ impl Control for SessionControl {
 
     fn resume_point(&self) -> Option<Box<str>> {
         let call = self.underway()?;
-        let point = ResumePoint {
+        let point = CallResumePoint {
             session: call.session.passport()?,
             request: call.id,
             event: call.event_id?.to_str().ok()?.to_owned(),

@@ -8,8 +8,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::control::Current;
 use crate::mcp::error::{Failure, Reason, SideEffect};
+use crate::upstream::exchange::session::control::CurrentCall;
 use crate::upstream::failures::RESET;
 use crate::upstream::port::Event;
 use crate::upstream::unfold::Unfold;
@@ -18,7 +18,7 @@ pub(super) struct MergedEvents {
     pub(super) on_stream: BoxStream<'static, Event>,
     /// What the session's stream says to the call.
     pub(super) beside: mpsc::Receiver<Event>,
-    pub(super) underway: Current,
+    pub(super) underway: CurrentCall,
     /// When a server that may lose answers was given the last one.
     pub(super) answered: watch::Receiver<Option<Instant>>,
     /// How long the server may then be silent.

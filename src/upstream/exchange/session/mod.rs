@@ -8,20 +8,20 @@ use hyper::header::HeaderValue;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::{Driver, Phase};
 use crate::lock::Mutex;
 use crate::upstream::client_session::registry::ClientSessions;
-use crate::upstream::hearers;
-use crate::upstream::origin::Origin;
-use crate::upstream::pinned;
+use crate::upstream::exchange::session::call::{CallStream, SessionCall};
+use crate::upstream::exchange::session::control::{CallResumePoint, CallUnderway, SessionControl};
+use crate::upstream::exchange::session::merged::MergedEvents;
+use crate::upstream::exchange::{Driver, Phase};
+use crate::upstream::http::origin::Origin;
 use crate::upstream::port::{Event, Exchange, Outgoing};
 use crate::upstream::request_id::RequestId;
-use crate::upstream::sessions::{Key, Sessions};
+use crate::upstream::sessions::calls;
+use crate::upstream::sessions::pinned;
+use crate::upstream::sessions::pool::{SessionKey, SessionPool};
 use crate::upstream::translate;
 use crate::upstream::unfold::Unfold as _;
-use call::{SessionCall, Stream};
-use control::{ResumePoint, SessionControl, Underway};
-use merged::MergedEvents;
 
 mod call;
 mod control;
@@ -32,14 +32,14 @@ mod send;
 /// Begins one request; it is sent when the events are first polled.
 pub(in crate::upstream) fn begin(
     origin: &Arc<Origin>,
-    sessions: Arc<Sessions>,
+    sessions: Arc<SessionPool>,
     request: Outgoing,
 ) -> Exchange {
     let (taken, is_taken) = watch::channel(false);
-    let (beside, said_beside) = hearers::events();
+    let (beside, said_beside) = calls::events();
     let ended = request.pin.as_ref().map(pinned::ended).unwrap_or_default();
     let call = SessionCall {
-        key: Key {
+        key: SessionKey {
             caller: request.caller,
             capabilities: translate::legacy_capabilities(&request.capabilities).into(),
         },
@@ -52,7 +52,7 @@ pub(in crate::upstream) fn begin(
         id: RequestId::number(0),
         has_told_resumable: false,
         beside,
-        hearing: None,
+        joined: None,
     };
     exchange(call, Phase::Unsent, said_beside, is_taken, ended)
 }
@@ -60,15 +60,15 @@ pub(in crate::upstream) fn begin(
 /// Carries on a call that another process sent, from where it says; nothing is sent but the
 /// request for the rest of its stream. `None`: not a resume point of ours.
 pub(in crate::upstream) fn adopt(
-    sessions: &Arc<Sessions>,
+    sessions: &Arc<SessionPool>,
     client_sessions: &ClientSessions,
     caller: [u8; 16],
     resume_point: &str,
 ) -> Option<Exchange> {
-    let point: ResumePoint = serde_json::from_str(resume_point).ok()?;
+    let point: CallResumePoint = serde_json::from_str(resume_point).ok()?;
     let event_id = HeaderValue::try_from(point.event).ok()?;
     let capabilities: Arc<str> = point.capabilities.into();
-    let key = Key {
+    let key = SessionKey {
         caller,
         capabilities: Arc::clone(&capabilities),
     };
@@ -81,16 +81,16 @@ pub(in crate::upstream) fn adopt(
         let lease = sessions.adopt(key.clone(), &point.session)?;
         (lease, CancellationToken::new())
     };
-    let underway = Underway {
+    let underway = CallUnderway {
         session: Arc::clone(&lease.session),
         id: point.request.clone(),
         event_id: Some(event_id.clone()),
     };
     let (taken, is_taken) = watch::channel(true);
-    let (beside, said_beside) = hearers::events();
+    let (beside, said_beside) = calls::events();
     let request = Outgoing::adopted(caller, capabilities);
-    let hearers = lease.session.hearers();
-    let hearing = hearers.join(point.request.clone(), &request, beside.clone());
+    let calls = lease.session.calls();
+    let joined = calls.join(point.request.clone(), &request, beside.clone());
     let call = SessionCall {
         request,
         key,
@@ -102,9 +102,9 @@ pub(in crate::upstream) fn adopt(
         id: point.request,
         has_told_resumable: true,
         beside,
-        hearing: Some(hearing),
+        joined: Some(joined),
     };
-    let cut = Stream::Cut {
+    let cut = CallStream::Cut {
         event_id,
         retry: Some(Duration::ZERO),
     };
@@ -119,7 +119,7 @@ pub(in crate::upstream) fn adopt(
 
 fn exchange(
     call: SessionCall,
-    phase: Phase<Stream>,
+    phase: Phase<CallStream>,
     beside: mpsc::Receiver<Event>,
     taken: watch::Receiver<bool>,
     ended: CancellationToken,

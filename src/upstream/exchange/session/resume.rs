@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use hyper::header::HeaderValue;
 
-use super::call::SessionCall;
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::Failure;
+use crate::upstream::exchange::session::call::SessionCall;
 use crate::upstream::failures::RESET;
-use crate::upstream::heard::{self, Heard, Messages};
+use crate::upstream::heard;
+use crate::upstream::heard::{Messages, ResponseKind};
 use crate::upstream::http::RequestBody;
 use crate::upstream::reconnect::{PAUSE, Reconnect, is_gone};
 
@@ -43,10 +44,10 @@ impl SessionCall {
         };
         let mut reconnect = Reconnect::to_answer(retry);
         let session = Arc::clone(&lease.session);
-        // Where another process opened it, nobody hears it yet.
+        // A session that another process opened has no reader here yet.
         session.hear().await;
         loop {
-            // Whoever waits for this call has a deadline, and drops it then.
+            // The caller has a deadline, and drops the call then.
             tokio::time::sleep(reconnect.pause()).await;
             let request = session.get(Some(event_id));
             hit(Point::ResumeBefore);
@@ -54,17 +55,19 @@ impl SessionCall {
                 continue;
             };
             let status = response.status();
-            match heard::judge(response, self.origin.message_bytes_max).await {
-                Heard::Messages(mut resumed) => {
+            match heard::classify_response(response, self.origin.message_bytes_max).await {
+                ResponseKind::Messages(mut resumed) => {
                     // Nothing new was said yet: the old id still counts.
                     resumed.last_event_id = Some(event_id.clone());
                     // A stream that ends again and again is not asked for without a pause.
                     resumed.retry = retry.filter(|retry| *retry >= PAUSE);
                     return Ok(resumed);
                 }
-                Heard::Later(later) => reconnect.asked(Some(later)),
-                Heard::Error(_) | Heard::Refused { .. } if is_gone(status) => return Err(RESET),
-                Heard::Error(_) | Heard::Refused { .. } => {}
+                ResponseKind::Later(later) => reconnect.asked(Some(later)),
+                ResponseKind::Error(_) | ResponseKind::Refused { .. } if is_gone(status) => {
+                    return Err(RESET);
+                }
+                ResponseKind::Error(_) | ResponseKind::Refused { .. } => {}
             }
         }
     }

@@ -5,20 +5,21 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
-use super::super::Untaken;
-use super::call::SessionCall;
-use super::control::Underway;
 use crate::mcp::error::{Failure, Reason, SideEffect, code};
 use crate::mcp::result;
+use crate::upstream::exchange::Untaken;
+use crate::upstream::exchange::session::call::SessionCall;
+use crate::upstream::exchange::session::control::CallUnderway;
 use crate::upstream::failures::LATER;
-use crate::upstream::heard::{self, Heard, Messages};
+use crate::upstream::heard;
+use crate::upstream::heard::{Messages, ResponseKind};
+use crate::upstream::http::refusal;
 use crate::upstream::message::may_ask;
-use crate::upstream::pinned;
 use crate::upstream::port::Event;
-use crate::upstream::refusal;
 use crate::upstream::request_id::RequestId;
-use crate::upstream::session::Session;
-use crate::upstream::sessions::Lease;
+use crate::upstream::sessions::pinned;
+use crate::upstream::sessions::pool::SessionLease;
+use crate::upstream::sessions::session::ServerSession;
 use crate::upstream::translate;
 
 /// Why one POST was not taken.
@@ -65,7 +66,7 @@ impl SessionCall {
     }
 
     /// The session that the request's pin holds, or one of the caller's.
-    async fn lease(&self) -> Result<Lease, Untaken> {
+    async fn lease(&self) -> Result<SessionLease, Untaken> {
         if let Some(pinned) = self.request.pin.as_ref().and_then(pinned::session) {
             return Ok(pinned);
         }
@@ -102,19 +103,19 @@ impl SessionCall {
         let params =
             translate::for_legacy(&self.request, &self.id).map_err(|_| Event::Failed(unsent))?;
         let body = translate::request(&self.id, &self.request.method, &params);
-        *self.underway.lock() = Some(Underway {
+        *self.underway.lock() = Some(CallUnderway {
             session: Arc::clone(&session),
             id: self.id.clone(),
             event_id: None,
         });
-        if let Some(before) = self.hearing.take() {
+        if let Some(before) = self.joined.take() {
             // It was refused before it ran.
             before.answered();
         }
         if may_ask(&self.request.method) {
-            let hearers = session.hearers();
-            let joined = hearers.join(self.id.clone(), &self.request, self.beside.clone());
-            self.hearing = Some(joined);
+            let calls = session.calls();
+            let joined = calls.join(self.id.clone(), &self.request, self.beside.clone());
+            self.joined = Some(joined);
         }
         let method = &self.request.method;
         let client = &*self.request.headers;
@@ -123,28 +124,28 @@ impl SessionCall {
         });
         let sent = self.origin.request(head, method, body).await;
         let response = sent.map_err(Event::Failed)?;
-        match heard::judge(response, self.origin.message_bytes_max).await {
-            Heard::Messages(messages) => {
+        match heard::classify_response(response, self.origin.message_bytes_max).await {
+            ResponseKind::Messages(messages) => {
                 self.taken.send_replace(true);
                 Ok(messages)
             }
-            Heard::Error(error) if is_session_lost(&session, error.status, &error.error) => {
+            ResponseKind::Error(error) if is_session_lost(&session, error.status, &error.error) => {
                 Err(NotPosted::SessionLost)
             }
-            Heard::Error(error) => Err(Event::Error(error).into()),
+            ResponseKind::Error(error) => Err(Event::Error(error).into()),
             // Some servers say so without a word of JSON-RPC.
-            Heard::Refused {
+            ResponseKind::Refused {
                 is_session_lost: true,
                 ..
             } if session.has_id() => Err(NotPosted::SessionLost),
-            Heard::Refused { failure, .. } => Err(Event::Failed(failure).into()),
-            Heard::Later(pause) => Err(NotPosted::Untaken(Untaken::Later(pause))),
+            ResponseKind::Refused { failure, .. } => Err(Event::Failed(failure).into()),
+            ResponseKind::Later(pause) => Err(NotPosted::Untaken(Untaken::Later(pause))),
         }
     }
 }
 
 /// 404 for a session that the server gave us, or one of the dialects for the same.
-fn is_session_lost(session: &Session, status: u16, error: &RawValue) -> bool {
+fn is_session_lost(session: &ServerSession, status: u16, error: &RawValue) -> bool {
     if status == 404 && session.has_id() {
         return true;
     }

@@ -14,15 +14,15 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use super::failures::{INVALID_WORDS, UNREACHABLE};
-use super::initialize;
-use super::no_session::NoSession;
-use super::origin::{FIRST_WORDS, Origin};
-use super::session::{Passport, Session};
-use super::settings::SessionMode;
-use super::standing::OwnStream;
 use crate::lock::Mutex;
 use crate::mcp::envelope;
+use crate::upstream::failures::{INVALID_WORDS, UNREACHABLE};
+use crate::upstream::http::origin::{FIRST_WORDS, Origin};
+use crate::upstream::initialize;
+use crate::upstream::no_session::NoSession;
+use crate::upstream::sessions::server_stream::OwnStream;
+use crate::upstream::sessions::session::{Passport, ServerSession};
+use crate::upstream::settings::SessionMode;
 
 /// An unused session is given up after this.
 const IDLE: Duration = Duration::from_mins(5);
@@ -33,48 +33,48 @@ const ROUND: Duration = Duration::from_secs(30);
 /// How long the server may take to end what is unused when raincheck stops.
 const STOP_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Whose session.
+/// A session belongs to one caller with one set of capabilities.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Key {
-    pub(super) caller: [u8; 16],
+pub(in crate::upstream) struct SessionKey {
+    pub(in crate::upstream) caller: [u8; 16],
     /// What raincheck declares for the client, as JSON.
-    pub(super) capabilities: Arc<str>,
+    pub(in crate::upstream) capabilities: Arc<str>,
 }
 
 #[derive(Debug)]
-pub(super) struct Sessions {
+pub(in crate::upstream) struct SessionPool {
     origin: Arc<Origin>,
     mode: SessionMode,
-    idle: Mutex<HashMap<Key, Vec<Idle>>>,
+    idle: Mutex<HashMap<SessionKey, Vec<IdleSession>>>,
     permits: Arc<Semaphore>,
     /// For a session to become free.
     wait: Duration,
     services: TaskTracker,
     /// Of each key, one shared session is opened at a time.
-    opening: Mutex<HashMap<Key, Weak<Semaphore>>>,
+    opening: Mutex<HashMap<SessionKey, Weak<Semaphore>>>,
     _keeping: DropGuard,
 }
 
 #[derive(Debug)]
-struct Idle {
-    session: Arc<Session>,
+struct IdleSession {
+    session: Arc<ServerSession>,
     since: Instant,
     permit: OwnedSemaphorePermit,
 }
 
-/// A session in use. Dropped without [`Lease::give_back`], it is closed: what its call left behind
+/// A session in use. Dropped without [`SessionLease::give_back`], it is closed: what its call left behind
 /// must not meet another call.
 #[derive(Debug)]
-pub(super) struct Lease {
-    pub(super) session: Arc<Session>,
-    key: Key,
-    sessions: Arc<Sessions>,
-    claim: Claim,
+pub(in crate::upstream) struct SessionLease {
+    pub(in crate::upstream) session: Arc<ServerSession>,
+    key: SessionKey,
+    sessions: Arc<SessionPool>,
+    claim: SessionClaim,
 }
 
 /// What a lease holds of its session.
 #[derive(Debug)]
-enum Claim {
+enum SessionClaim {
     /// All of it.
     Own(OwnedSemaphorePermit),
     /// All of it, and it is closed after its call.
@@ -85,8 +85,8 @@ enum Claim {
     Gone,
 }
 
-impl Sessions {
-    pub(super) fn new(
+impl SessionPool {
+    pub(in crate::upstream) fn new(
         origin: Arc<Origin>,
         mode: SessionMode,
         sessions_max: usize,
@@ -105,35 +105,35 @@ impl Sessions {
             opening: Mutex::default(),
             _keeping: keeping.clone().drop_guard(),
         });
-        let round = keep_house(Arc::downgrade(&sessions));
+        let round = evict_idle(Arc::downgrade(&sessions));
         sessions
             .services
             .spawn(keeping.run_until_cancelled_owned(round));
         sessions
     }
 
-    pub(super) fn origin(&self) -> &Arc<Origin> {
+    pub(in crate::upstream) fn origin(&self) -> &Arc<Origin> {
         &self.origin
     }
 
     /// Ends what is unused at the server, which would remember it for long.
-    pub(super) async fn stop(&self) {
+    pub(in crate::upstream) async fn stop(&self) {
         let idle = std::mem::take(&mut *self.idle());
         let unused = idle.into_values().flatten();
         let closing = unused.map(|kept| async move { kept.session.close().await });
         let _ = tokio::time::timeout(STOP_PATIENCE, join_all(closing)).await;
     }
 
-    fn idle(&self) -> MutexGuard<'_, HashMap<Key, Vec<Idle>>> {
+    fn idle(&self) -> MutexGuard<'_, HashMap<SessionKey, Vec<IdleSession>>> {
         self.idle.lock()
     }
 
     /// A session of that caller: the one used last, or a new one.
-    pub(super) async fn check_out(
+    pub(in crate::upstream) async fn check_out(
         self: &Arc<Self>,
-        key: &Key,
+        key: &SessionKey,
         credentials: Option<&HeaderValue>,
-    ) -> Result<Lease, NoSession> {
+    ) -> Result<SessionLease, NoSession> {
         if let Some(lease) = self.take(key) {
             return Ok(lease);
         }
@@ -149,8 +149,8 @@ impl Sessions {
         self.open(key, credentials).await
     }
 
-    /// Where those wait who want a session of that key. Whoever wants another one does not.
-    fn turn(&self, key: &Key) -> Arc<Semaphore> {
+    /// The queue of callers that want a session of that key. Other keys have queues of their own.
+    fn turn(&self, key: &SessionKey) -> Arc<Semaphore> {
         let mut opening = self.opening.lock();
         opening.retain(|_, turn| turn.strong_count() > 0);
         if let Some(turn) = opening.get(key).and_then(Weak::upgrade) {
@@ -163,11 +163,11 @@ impl Sessions {
 
     /// A session in place of one that was lost. A shared one is opened by one of all who lost it;
     /// what else is idle is of the same age, and may be lost as well.
-    pub(super) async fn replace(
+    pub(in crate::upstream) async fn replace(
         self: &Arc<Self>,
-        key: &Key,
+        key: &SessionKey,
         credentials: Option<&HeaderValue>,
-    ) -> Result<Lease, NoSession> {
+    ) -> Result<SessionLease, NoSession> {
         match self.mode {
             SessionMode::Caller => self.check_out(key, credentials).await,
             SessionMode::Pool => self.open(key, credentials).await,
@@ -175,11 +175,11 @@ impl Sessions {
     }
 
     /// A new session, whatever is idle.
-    pub(super) async fn open(
+    pub(in crate::upstream) async fn open(
         self: &Arc<Self>,
-        key: &Key,
+        key: &SessionKey,
         credentials: Option<&HeaderValue>,
-    ) -> Result<Lease, NoSession> {
+    ) -> Result<SessionLease, NoSession> {
         let free = Arc::clone(&self.permits).try_acquire_owned();
         let permit = match free {
             Ok(permit) => permit,
@@ -197,40 +197,40 @@ impl Sessions {
         let session = Arc::new(session.shared_by(self.mode == SessionMode::Caller));
         if self.mode == SessionMode::Caller {
             self.keep(key.clone(), Arc::clone(&session), permit);
-            return Ok(Lease {
+            return Ok(SessionLease {
                 session,
                 key: key.clone(),
                 sessions: Arc::clone(self),
-                claim: Claim::Shared,
+                claim: SessionClaim::Shared,
             });
         }
-        Ok(Lease {
+        Ok(SessionLease {
             session,
             key: key.clone(),
             sessions: Arc::clone(self),
-            claim: Claim::Own(permit),
+            claim: SessionClaim::Own(permit),
         })
     }
 
-    fn take(self: &Arc<Self>, key: &Key) -> Option<Lease> {
+    fn take(self: &Arc<Self>, key: &SessionKey) -> Option<SessionLease> {
         let mut idle = self.idle();
         self.close_expired(&mut idle);
         let sessions = idle.get_mut(key)?;
         let (session, claim) = match self.mode {
             SessionMode::Pool => {
                 let newest = sessions.pop()?;
-                (newest.session, Claim::Own(newest.permit))
+                (newest.session, SessionClaim::Own(newest.permit))
             }
             SessionMode::Caller => {
                 let shared = sessions.last_mut()?;
                 shared.since = Instant::now();
-                (Arc::clone(&shared.session), Claim::Shared)
+                (Arc::clone(&shared.session), SessionClaim::Shared)
             }
         };
         if sessions.is_empty() {
             idle.remove(key);
         }
-        Some(Lease {
+        Some(SessionLease {
             session,
             key: key.clone(),
             sessions: Arc::clone(self),
@@ -238,23 +238,23 @@ impl Sessions {
         })
     }
 
-    fn keep(&self, key: Key, session: Arc<Session>, permit: OwnedSemaphorePermit) {
+    fn keep(&self, key: SessionKey, session: Arc<ServerSession>, permit: OwnedSemaphorePermit) {
         let mut idle = self.idle();
-        idle.entry(key).or_default().push(Idle {
+        idle.entry(key).or_default().push(IdleSession {
             session,
             since: Instant::now(),
             permit,
         });
     }
 
-    fn forget(&self, key: &Key, session: &Arc<Session>) {
+    fn forget(&self, key: &SessionKey, session: &Arc<ServerSession>) {
         let mut idle = self.idle();
         if let Some(sessions) = idle.get_mut(key) {
             sessions.retain(|kept| !Arc::ptr_eq(&kept.session, session));
         }
     }
 
-    fn close_expired(&self, idle: &mut HashMap<Key, Vec<Idle>>) {
+    fn close_expired(&self, idle: &mut HashMap<SessionKey, Vec<IdleSession>>) {
         let now = Instant::now();
         idle.retain(|_, sessions| {
             sessions.retain(|kept| {
@@ -272,7 +272,7 @@ impl Sessions {
     /// Makes room for another caller's session.
     fn close_oldest(&self) {
         let mut idle = self.idle();
-        let unused = |kept: &Idle| Arc::strong_count(&kept.session) == 1;
+        let unused = |kept: &IdleSession| Arc::strong_count(&kept.session) == 1;
         let oldest = idle
             .iter()
             .filter_map(|(key, kept)| {
@@ -294,17 +294,17 @@ impl Sessions {
         }
     }
 
-    fn close(&self, session: Arc<Session>) {
+    fn close(&self, session: Arc<ServerSession>) {
         self.services.spawn(async move { session.close().await });
     }
 
     async fn initialize(
         &self,
-        key: &Key,
+        key: &SessionKey,
         credentials: Option<&HeaderValue>,
-    ) -> Result<Session, NoSession> {
+    ) -> Result<ServerSession, NoSession> {
         let initialized = initialize::post(&self.origin, credentials, &key.capabilities).await?;
-        let session = Session::begun(
+        let session = ServerSession::begun(
             &self.origin,
             self.services.clone(),
             Arc::clone(&key.capabilities),
@@ -320,45 +320,52 @@ impl Sessions {
     }
 
     /// A client's own session, for a call of ours.
-    pub(super) fn borrow(self: &Arc<Self>, session: Arc<Session>) -> Lease {
-        Lease {
+    pub(in crate::upstream) fn borrow(
+        self: &Arc<Self>,
+        session: Arc<ServerSession>,
+    ) -> SessionLease {
+        SessionLease {
             session,
-            key: Key {
+            key: SessionKey {
                 caller: [0; 16],
                 capabilities: "{}".into(),
             },
             sessions: Arc::clone(self),
-            claim: Claim::Shared,
+            claim: SessionClaim::Shared,
         }
     }
 
     /// A session that another process opened. Beyond the limit of sessions, because the server
     /// counts it already; its call is the last on it.
-    pub(super) fn adopt(self: &Arc<Self>, key: Key, passport: &Passport) -> Option<Lease> {
+    pub(in crate::upstream) fn adopt(
+        self: &Arc<Self>,
+        key: SessionKey,
+        passport: &Passport,
+    ) -> Option<SessionLease> {
         let declared = Arc::clone(&key.capabilities);
-        let session = Session::carried_over(
+        let session = ServerSession::carried_over(
             &self.origin,
             self.services.clone(),
             declared,
             passport,
             Box::<OwnStream>::default(),
         )?;
-        Some(Lease {
+        Some(SessionLease {
             session: Arc::new(session),
             key,
             sessions: Arc::clone(self),
             claim: if passport.shared {
-                Claim::Shared
+                SessionClaim::Shared
             } else {
-                Claim::Adopted
+                SessionClaim::Adopted
             },
         })
     }
 }
 
-/// Gives up what is unused for too long, also where nobody calls any more: the server need not
-/// remember it, nor its stream stay open.
-async fn keep_house(sessions: Weak<Sessions>) {
+/// Closes sessions that are unused for too long, also when no more calls come: the server need not
+/// remember them, nor keep their streams open.
+async fn evict_idle(sessions: Weak<SessionPool>) {
     let mut round = tokio::time::interval(ROUND);
     round.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -370,42 +377,44 @@ async fn keep_house(sessions: Weak<Sessions>) {
     }
 }
 
-impl Lease {
-    /// The same session for one more request of the same call; it stays with this lease.
-    pub(super) fn also(&self) -> Self {
+impl SessionLease {
+    /// A lease for one more request of the same call. The session stays with this lease.
+    pub(in crate::upstream) fn also(&self) -> Self {
         Self {
             session: Arc::clone(&self.session),
             key: self.key.clone(),
             sessions: Arc::clone(&self.sessions),
-            claim: Claim::Shared,
+            claim: SessionClaim::Shared,
         }
     }
 
     /// The call has its answer: the session is free for the next one.
-    pub(super) fn give_back(mut self) {
-        match std::mem::replace(&mut self.claim, Claim::Gone) {
-            Claim::Own(permit) => {
+    pub(in crate::upstream) fn give_back(mut self) {
+        match std::mem::replace(&mut self.claim, SessionClaim::Gone) {
+            SessionClaim::Own(permit) => {
                 self.sessions
                     .keep(self.key.clone(), Arc::clone(&self.session), permit);
             }
-            Claim::Adopted => self.sessions.close(Arc::clone(&self.session)),
-            Claim::Shared | Claim::Gone => {}
+            SessionClaim::Adopted => self.sessions.close(Arc::clone(&self.session)),
+            SessionClaim::Shared | SessionClaim::Gone => {}
         }
     }
 
     /// The server no longer knows this session.
-    pub(super) fn lost(self) -> Key {
+    pub(in crate::upstream) fn lost(self) -> SessionKey {
         self.sessions.forget(&self.key, &self.session);
         self.key.clone()
     }
 }
 
-impl Drop for Lease {
+impl Drop for SessionLease {
     fn drop(&mut self) {
-        match std::mem::replace(&mut self.claim, Claim::Gone) {
+        match std::mem::replace(&mut self.claim, SessionClaim::Gone) {
             // The permit comes back at once: closing is no use of a session.
-            Claim::Own(_) | Claim::Adopted => self.sessions.close(Arc::clone(&self.session)),
-            Claim::Shared | Claim::Gone => {}
+            SessionClaim::Own(_) | SessionClaim::Adopted => {
+                self.sessions.close(Arc::clone(&self.session));
+            }
+            SessionClaim::Shared | SessionClaim::Gone => {}
         }
     }
 }

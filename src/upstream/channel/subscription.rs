@@ -7,19 +7,19 @@ use futures_util::StreamExt as _;
 use futures_util::stream;
 use serde_json::value::RawValue;
 
-use super::ask::ask;
-use super::pool::{Key, Pool};
-use super::requests::{Asks, Channel, Listener, Ticket};
-use super::said::{Notice, Said};
 use crate::mcp::json::{Object, Writer};
 use crate::mcp::version::Era;
-use crate::upstream::listen::{ListenEvent, Listening, Wish};
+use crate::upstream::channel::ask::ask;
+use crate::upstream::channel::event::{LineEvent, Notice};
+use crate::upstream::channel::pool::{LineKey, LinePool};
+use crate::upstream::channel::shared::{LineListening, LineTicket, MayAsk, SharedLine};
+use crate::upstream::listen::{ListenEvent, ListenRequest, Listening};
 use crate::upstream::request_id::RequestId;
 use crate::upstream::translate;
-use crate::upstream::wanted::{Wanted, is_change};
+use crate::upstream::wanted::{WantedChanges, is_change};
 
-pub(super) fn listen(pool: Arc<Pool>, era: Option<Era>, wish: Wish) -> Listening {
-    let ear = Ear {
+pub(super) fn listen(pool: Arc<LinePool>, era: Option<Era>, wish: ListenRequest) -> Listening {
+    let listener = LineSubscription {
         pool,
         era,
         wish,
@@ -27,30 +27,30 @@ pub(super) fn listen(pool: Arc<Pool>, era: Option<Era>, wish: Wish) -> Listening
         said: VecDeque::new(),
         over: false,
     };
-    stream::unfold(ear, |mut ear| async {
-        let event = ear.next().await?;
-        Some((event, ear))
+    stream::unfold(listener, |mut listener| async {
+        let event = listener.next().await?;
+        Some((event, listener))
     })
     .boxed()
 }
 
-struct Ear {
-    pool: Arc<Pool>,
+struct LineSubscription {
+    pool: Arc<LinePool>,
     era: Option<Era>,
-    wish: Wish,
-    source: Option<Source>,
+    wish: ListenRequest,
+    source: Option<LineChanges>,
     said: VecDeque<ListenEvent>,
     over: bool,
 }
 
-enum Source {
+enum LineChanges {
     /// A subscription, which names itself in each notification.
-    Modern(Ticket),
+    Modern(LineTicket),
     /// Everything that the server says there, and what of it the listener wants.
-    Legacy(Listener, Wanted),
+    Legacy(LineListening, WantedChanges),
 }
 
-impl Ear {
+impl LineSubscription {
     async fn next(&mut self) -> Option<ListenEvent> {
         if self.over {
             return None;
@@ -62,8 +62,8 @@ impl Ear {
             return Some(event);
         }
         let event = match &mut self.source {
-            Some(Source::Modern(ticket)) => hear_modern(ticket).await,
-            Some(Source::Legacy(listener, wanted)) => hear_legacy(listener, wanted).await,
+            Some(LineChanges::Modern(ticket)) => hear_modern(ticket).await,
+            Some(LineChanges::Legacy(listener, wanted)) => hear_legacy(listener, wanted).await,
             None => None,
         };
         if event.is_none() {
@@ -73,18 +73,18 @@ impl Ear {
         Some(event.unwrap_or(ListenEvent::Ended))
     }
 
-    async fn line(&self, key: &Key) -> Option<Arc<Channel>> {
+    async fn line(&self, key: &LineKey) -> Option<Arc<SharedLine>> {
         let credentials = self.wish.credentials.as_ref();
-        let held = self.pool.get(key, Asks::Never, credentials).await;
-        held.ok().map(|held| held.channel)
+        let held = self.pool.get(key, MayAsk::Never, credentials).await;
+        held.ok().map(|held| held.line)
     }
 
-    async fn open(&mut self) -> Option<Source> {
+    async fn open(&mut self) -> Option<LineChanges> {
         let capabilities = translate::without_tasks(&self.wish.capabilities).ok()?;
         match self.era? {
             Era::Modern => {
-                let key = Key::new(Era::Modern, self.wish.caller, &capabilities);
-                let mut ticket = self.line(&key).await?.open(Asks::Never)?;
+                let key = LineKey::new(Era::Modern, self.wish.caller, &capabilities);
+                let mut ticket = self.line(&key).await?.open(MayAsk::Never)?;
                 ticket.cancel_on_drop = true;
                 let filter = [("notifications", &*self.wish.filter)];
                 let params = translate::own_params(&capabilities, &filter);
@@ -94,42 +94,42 @@ impl Ear {
                     &params,
                 );
                 ticket.send(text).await;
-                Some(Source::Modern(ticket))
+                Some(LineChanges::Modern(ticket))
             }
             Era::Legacy => {
-                let key = Key::new(Era::Legacy, self.wish.caller, &capabilities);
-                let channel = self.line(&key).await?;
-                let listener = channel.listen()?;
-                let described = channel.described.get()?;
-                let mut wanted = Wanted::of(&self.wish.filter, described.capabilities.get());
+                let key = LineKey::new(Era::Legacy, self.wish.caller, &capabilities);
+                let line = self.line(&key).await?;
+                let listener = line.listen()?;
+                let described = line.described.get()?;
+                let mut wanted = WantedChanges::of(&self.wish.filter, described.capabilities.get());
                 let mut taken = Vec::new();
                 for uri in wanted.uris.iter().flatten() {
                     let mut params = Writer::object();
                     params.str("uri", uri);
-                    let asked = ask(&channel, "resources/subscribe", &params.end()).await;
-                    if matches!(asked, Said::Result(_)) {
+                    let asked = ask(&line, "resources/subscribe", &params.end()).await;
+                    if matches!(asked, LineEvent::Result(_)) {
                         taken.push(uri.clone());
                     }
                 }
                 wanted.uris = wanted.uris.map(|_| taken);
                 self.said
                     .push_back(ListenEvent::Acknowledged(wanted.honoured()));
-                Some(Source::Legacy(listener, wanted))
+                Some(LineChanges::Legacy(listener, wanted))
             }
         }
     }
 }
 
-async fn hear_modern(ticket: &mut Ticket) -> Option<ListenEvent> {
+async fn hear_modern(ticket: &mut LineTicket) -> Option<ListenEvent> {
     loop {
         let notice = match ticket.next().await {
-            Said::Notice(notice) => notice,
-            Said::Progress(_) | Said::Log(_) | Said::Question(_) => continue,
-            Said::Result(_)
-            | Said::Error(_)
-            | Said::Refused(_)
-            | Said::Unsent(_)
-            | Said::Failed(_) => {
+            LineEvent::Notice(notice) => notice,
+            LineEvent::Progress(_) | LineEvent::Log(_) | LineEvent::Question(_) => continue,
+            LineEvent::Result(_)
+            | LineEvent::Error(_)
+            | LineEvent::Refused(_)
+            | LineEvent::Unsent(_)
+            | LineEvent::Failed(_) => {
                 return None;
             }
         };
@@ -146,9 +146,9 @@ async fn hear_modern(ticket: &mut Ticket) -> Option<ListenEvent> {
     }
 }
 
-async fn hear_legacy(listener: &mut Listener, wanted: &Wanted) -> Option<ListenEvent> {
+async fn hear_legacy(listener: &mut LineListening, wanted: &WantedChanges) -> Option<ListenEvent> {
     loop {
-        // Whoever was too slow starts anew, and so learns that something may have changed.
+        // A listener that was too slow starts anew, and so learns that something may have changed.
         let notice = listener.notices.recv().await.ok()?;
         if wanted.hears(&notice.method, notice.params.as_deref()) {
             return Some(notification(&notice));

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::discovered::Discovered;
+use crate::upstream::discovery::discovered::Discovered;
 
 /// Callers whose words are remembered; beyond, those remembered for longest are forgotten.
 const CALLERS_MAX: usize = 1024;
@@ -16,10 +16,10 @@ const BYTES_MAX: usize = 4 << 20;
 const WORDS_BYTES_MAX: usize = 256 << 10;
 
 /// Whom the server knows nothing of: callers whose credentials it does not get are one.
-pub(super) const NOBODY: [u8; 16] = [0; 16];
+pub(in crate::upstream) const NOBODY: [u8; 16] = [0; 16];
 
 #[derive(Debug, Default)]
-pub(super) struct Remembered {
+pub(in crate::upstream) struct Remembered {
     by_caller: HashMap<[u8; 16], (u64, Arc<Discovered>)>,
     bytes: usize,
     /// Of what was noted last.
@@ -27,12 +27,12 @@ pub(super) struct Remembered {
 }
 
 impl Remembered {
-    pub(super) fn of(&self, caller: &[u8; 16]) -> Option<Arc<Discovered>> {
+    pub(in crate::upstream) fn of(&self, caller: &[u8; 16]) -> Option<Arc<Discovered>> {
         let (_, words) = self.by_caller.get(caller)?;
         Some(Arc::clone(words))
     }
 
-    pub(super) fn note(&mut self, caller: [u8; 16], words: &Arc<Discovered>) {
+    pub(in crate::upstream) fn note(&mut self, caller: [u8; 16], words: &Arc<Discovered>) {
         self.forget(&caller);
         let bytes = words.bytes();
         if bytes > WORDS_BYTES_MAX {

@@ -6,11 +6,11 @@ use std::time::Duration;
 use hyper::header::HeaderValue;
 use tokio::time::Instant;
 
-use super::handshake::{Said, ask_in_time};
-use super::known::Known;
-use super::server::Way;
-use super::wrapped::Upstream;
 use crate::mcp::version::Era;
+use crate::upstream::discovery::facts::ServerFacts;
+use crate::upstream::discovery::legacy_sessions::{SessionsAnswer, ask_in_time};
+use crate::upstream::server::ServerTransport;
+use crate::upstream::wrapped::Upstream;
 
 /// How long a client's request waits for the answer. The asking goes on.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -39,7 +39,7 @@ impl Upstream {
     }
 }
 
-impl Known {
+impl ServerFacts {
     /// Not waited for beyond a few seconds.
     async fn ask_of_sessions_first(self: &Arc<Self>, credentials: Option<&HeaderValue>) {
         let asking = async {
@@ -71,8 +71,11 @@ impl Known {
 
     async fn ask_of_sessions(&self, credentials: Option<&HeaderValue>) {
         let said = match self.server.way() {
-            Way::Posts(web) => Box::pin(ask_in_time(&web.origin, credentials)).await,
-            Way::Lines(lines) => lines.takes_sessions().await.map(Said::of_a_program),
+            ServerTransport::Posts(web) => Box::pin(ask_in_time(&web.origin, credentials)).await,
+            ServerTransport::Lines(lines) => lines
+                .takes_sessions()
+                .await
+                .map(SessionsAnswer::of_a_program),
         };
         self.sessions.note(said);
     }

@@ -2,10 +2,10 @@
 
 use serde_json::value::RawValue;
 
-use super::no_session::NoSession;
-use super::port::UpstreamError;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::json::Object;
+use crate::upstream::no_session::NoSession;
+use crate::upstream::port::UpstreamError;
 
 /// What the server says of itself, in its own words.
 #[derive(Debug, Clone)]
@@ -19,7 +19,7 @@ pub struct Discovered {
 
 impl Discovered {
     /// From the result of an `initialize`.
-    pub(super) fn of_initialize(result: &Object<'_>) -> Option<Self> {
+    pub(in crate::upstream) fn of_initialize(result: &Object<'_>) -> Option<Self> {
         let member = |key| result.get(key).map(ToOwned::to_owned);
         Some(Self {
             capabilities: member("capabilities")?,
@@ -52,8 +52,8 @@ impl From<NoSession> for DiscoverError {
     }
 }
 
-/// What an error answer of the server means for whoever asked about the server itself.
-pub(super) fn refused(error: UpstreamError) -> DiscoverError {
+/// What an error answer means to a caller that asked about the server itself.
+pub(in crate::upstream) fn refused(error: UpstreamError) -> DiscoverError {
     if matches!(error.status, 401 | 403) {
         return DiscoverError::Unauthorized(error);
     }

@@ -16,12 +16,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream, lookup_host};
 use tokio_rustls::TlsConnector;
 
-use super::obstacle::Obstacle;
-use super::settings::Settings;
 use crate::socket;
 use crate::tls::TlsError;
 use crate::tls::client::{self, Files};
 use crate::tls::kept::Kept;
+use crate::upstream::obstacle::Obstacle;
+use crate::upstream::settings::Settings;
 
 /// How long an address is tried alone (RFC 8305, Connection Attempt Delay).
 const HEAD_START: Duration = Duration::from_millis(250);
@@ -30,30 +30,33 @@ const HEAD_START: Duration = Duration::from_millis(250);
 const ADDRESSES_MAX: usize = 16;
 
 /// A connected byte stream.
-pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
+pub(in crate::upstream) trait ServerConnection:
+    AsyncRead + AsyncWrite + Unpin + Send
+{
+}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> ServerConnection for T {}
 
 /// Where the wrapped server is, and how it is reached.
 #[derive(Clone)]
-pub(super) struct Connector {
-    place: Place,
+pub(in crate::upstream) struct Connector {
+    place: ServerAddress,
     timeout: Duration,
-    /// The last attempt found nobody there.
+    /// The last attempt met no server.
     is_away: Arc<AtomicBool>,
 }
 
 #[derive(Clone)]
-enum Place {
+enum ServerAddress {
     Tcp {
         host: Arc<str>,
         port: u16,
-        tls: Option<Tls>,
+        tls: Option<ServerTls>,
     },
     Unix(Arc<Path>),
 }
 
 #[derive(Clone)]
-struct Tls {
+struct ServerTls {
     config: Arc<Kept<ClientConfig>>,
     name: ServerName<'static>,
 }
@@ -70,10 +73,10 @@ pub enum UrlError {
 }
 
 impl Connector {
-    pub(super) fn new(url: &Uri, settings: &Settings) -> Result<Self, UrlError> {
+    pub(in crate::upstream) fn new(url: &Uri, settings: &Settings) -> Result<Self, UrlError> {
         let place = match &settings.socket {
-            Some(socket) => Place::Unix(socket.as_path().into()),
-            None => Place::tcp(url, settings)?,
+            Some(socket) => ServerAddress::Unix(socket.as_path().into()),
+            None => ServerAddress::tcp(url, settings)?,
         };
         Ok(Self {
             place,
@@ -84,10 +87,10 @@ impl Connector {
 
     /// Loopback or a socket: proxy and server are one resource, and what is sent stays on this
     /// machine.
-    pub(super) fn is_local(&self) -> bool {
+    pub(in crate::upstream) fn is_local(&self) -> bool {
         match &self.place {
-            Place::Unix(_) => true,
-            Place::Tcp { host, .. } => {
+            ServerAddress::Unix(_) => true,
+            ServerAddress::Tcp { host, .. } => {
                 host.eq_ignore_ascii_case("localhost")
                     || host
                         .parse::<std::net::IpAddr>()
@@ -96,12 +99,12 @@ impl Connector {
         }
     }
 
-    pub(super) fn speaks_tls(&self) -> bool {
-        matches!(self.place, Place::Tcp { tls: Some(_), .. })
+    pub(in crate::upstream) fn speaks_tls(&self) -> bool {
+        matches!(self.place, ServerAddress::Tcp { tls: Some(_), .. })
     }
 
     /// After a handshake failed its files are read anew, before this returns.
-    pub(super) async fn connect(&self) -> io::Result<Box<dyn Stream>> {
+    pub(in crate::upstream) async fn connect(&self) -> io::Result<Box<dyn ServerConnection>> {
         let connected = tokio::time::timeout(self.timeout, self.connect_patiently()).await;
         let connected =
             connected.unwrap_or_else(|_elapsed| Err(io::Error::from(io::ErrorKind::TimedOut)));
@@ -128,16 +131,16 @@ impl Connector {
     }
 
     /// Reads the files for TLS anew, at most once a second.
-    pub(super) async fn read_anew(&self) {
-        if let Place::Tcp { tls: Some(tls), .. } = &self.place {
+    pub(in crate::upstream) async fn read_anew(&self) {
+        if let ServerAddress::Tcp { tls: Some(tls), .. } = &self.place {
             tls.config.reload_after_failure().await;
         }
     }
 
-    async fn connect_patiently(&self) -> io::Result<Box<dyn Stream>> {
+    async fn connect_patiently(&self) -> io::Result<Box<dyn ServerConnection>> {
         let (host, port, tls) = match &self.place {
-            Place::Unix(path) => return Ok(Box::new(UnixStream::connect(path).await?)),
-            Place::Tcp { host, port, tls } => (&**host, *port, tls),
+            ServerAddress::Unix(path) => return Ok(Box::new(UnixStream::connect(path).await?)),
+            ServerAddress::Tcp { host, port, tls } => (&**host, *port, tls),
         };
         let addresses = lookup_host((host, port)).await?.take(ADDRESSES_MAX);
         let stream = first_of(addresses.collect()).await?;
@@ -152,24 +155,24 @@ impl Connector {
     }
 
     /// What is known before anything has come of it.
-    pub(super) fn connecting(&self) -> Obstacle {
+    pub(in crate::upstream) fn connecting(&self) -> Obstacle {
         Obstacle::Connecting(self.timeout)
     }
 
     /// Why no connection came about.
-    pub(super) fn obstacle(&self, error: &io::Error) -> Obstacle {
+    pub(in crate::upstream) fn obstacle(&self, error: &io::Error) -> Obstacle {
         if client::is_no_tls(error) {
             return Obstacle::NoTls;
         }
         match &self.place {
             _ if error.kind() == io::ErrorKind::TimedOut => self.connecting(),
-            Place::Unix(path) => Obstacle::NoConnection(about_socket(path, error)),
-            Place::Tcp { .. } => Obstacle::NoConnection(error.to_string()),
+            ServerAddress::Unix(path) => Obstacle::NoConnection(about_socket(path, error)),
+            ServerAddress::Tcp { .. } => Obstacle::NoConnection(error.to_string()),
         }
     }
 }
 
-/// The first connection to one of these addresses. An address that is silent holds up nobody: the next
+/// The first connection to one of these addresses. An address that is silent holds up no other: the next
 /// one is tried beside it (RFC 8305), of the other family where there is one.
 async fn first_of(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
     let mut waiting = in_turn(addresses).into_iter();
@@ -205,7 +208,7 @@ fn in_turn(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
         .collect()
 }
 
-impl Place {
+impl ServerAddress {
     fn tcp(url: &Uri, settings: &Settings) -> Result<Self, UrlError> {
         let host = url
             .host()
@@ -220,7 +223,7 @@ impl Place {
                     Some(config) => Arc::clone(config),
                     None => client::client(Files::default())?,
                 };
-                (Some(Tls { config, name }), 443)
+                (Some(ServerTls { config, name }), 443)
             }
             _ => return Err(UrlError::Scheme),
         };

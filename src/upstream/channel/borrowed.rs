@@ -2,29 +2,29 @@
 
 use tokio::sync::mpsc;
 
-use super::super::port::{Event, Question};
 use crate::mcp::input::Kind;
+use crate::upstream::port::{Event, Question};
 use crate::upstream::request_id::RequestId;
 use serde_json::value::RawValue;
 
-/// Notifications and questions that wait for whoever made the request; the answer has a place of
+/// Notifications and questions that wait for the caller of the request; the answer has a place of
 /// its own. More are dropped: one reader serves all requests and must not wait for one of them.
 const EVENTS_MAX: usize = 16;
 
 /// Such a request, ready to be sent.
-pub(in crate::upstream) struct Request {
+pub(in crate::upstream) struct BorrowedRequest {
     pub(in crate::upstream) id: RequestId,
     pub(in crate::upstream) text: String,
     pub(in crate::upstream) may_ask: bool,
 }
 
 /// Where it hears what is said about it.
-pub(in crate::upstream) struct Seat {
+pub(in crate::upstream) struct BorrowedSeat {
     events: mpsc::Sender<Event>,
     answer: mpsc::OwnedPermit<Event>,
 }
 
-impl Seat {
+impl BorrowedSeat {
     pub(in crate::upstream) fn new() -> Option<(Self, mpsc::Receiver<Event>)> {
         let (events, receiver) = mpsc::channel(EVENTS_MAX + 1);
         let answer = events.clone().try_reserve_owned().ok()?;
@@ -42,8 +42,8 @@ impl Seat {
     }
 
     /// A question, or progress. False where it is neither, or its reader is slow.
-    pub(in crate::upstream) fn say(&self, stray: Stray<'_>) -> bool {
-        let Stray {
+    pub(in crate::upstream) fn say(&self, stray: StrayMessage<'_>) -> bool {
+        let StrayMessage {
             id, method, params, ..
         } = stray;
         let event = match (id, params) {
@@ -63,7 +63,7 @@ impl Seat {
 
 /// A message that answers nothing.
 #[derive(Clone, Copy)]
-pub(in crate::upstream) struct Stray<'a> {
+pub(in crate::upstream) struct StrayMessage<'a> {
     /// Of a request.
     pub(in crate::upstream) id: Option<&'a str>,
     pub(in crate::upstream) method: &'a str,

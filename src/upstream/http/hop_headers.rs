@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::mcp::headers::remove_where;
 
 /// What `Connection` names.
-pub(super) fn named(headers: &HeaderMap) -> Vec<HeaderName> {
+pub(in crate::upstream) fn named(headers: &HeaderMap) -> Vec<HeaderName> {
     headers
         .get_all(CONNECTION)
         .iter()
@@ -18,7 +18,7 @@ pub(super) fn named(headers: &HeaderMap) -> Vec<HeaderName> {
         .collect()
 }
 
-pub(super) fn is_hop(name: &str) -> bool {
+pub(in crate::upstream) fn is_hop(name: &str) -> bool {
     matches!(
         name,
         "connection"
@@ -35,7 +35,7 @@ pub(super) fn is_hop(name: &str) -> bool {
 }
 
 /// Removes them, and whatever `Connection` names.
-pub(super) fn strip(headers: &mut HeaderMap) {
+pub(in crate::upstream) fn strip(headers: &mut HeaderMap) {
     // Read before `Connection` itself is gone.
     for name in named(headers) {
         headers.remove(name);
@@ -46,21 +46,21 @@ pub(super) fn strip(headers: &mut HeaderMap) {
 /// The name of this process in `Via`, where every proxy that a request went through names itself (RFC 9110, 7.6.3): a
 /// request that comes back with it goes in a circle.
 #[derive(Debug)]
-pub(super) struct Mark(HeaderValue);
+pub(in crate::upstream) struct ViaMark(HeaderValue);
 
-impl Mark {
-    pub(super) fn random() -> Self {
+impl ViaMark {
+    pub(in crate::upstream) fn random() -> Self {
         let random = Uuid::new_v4().simple().to_string();
         let value = HeaderValue::try_from(format!("1.1 raincheck-{random}"));
         Self(value.unwrap_or_else(|_| HeaderValue::from_static("1.1 raincheck")))
     }
 
     /// Beside the names of those before us: the circle may be larger.
-    pub(super) fn put(&self, headers: &mut HeaderMap) {
+    pub(in crate::upstream) fn put(&self, headers: &mut HeaderMap) {
         headers.append(VIA, self.0.clone());
     }
 
-    pub(super) fn is_in(&self, headers: &HeaderMap) -> bool {
+    pub(in crate::upstream) fn is_in(&self, headers: &HeaderMap) -> bool {
         headers.get_all(VIA).iter().any(|value| {
             let mut hops = value.as_bytes().split(|byte| *byte == b',');
             hops.any(|hop| hop.trim_ascii() == self.0.as_bytes())
@@ -69,7 +69,7 @@ impl Mark {
 }
 
 /// What a request says of its own body, and of the message in it.
-pub(super) fn is_body(name: &str) -> bool {
+pub(in crate::upstream) fn is_body(name: &str) -> bool {
     matches!(
         name,
         "content-digest"
@@ -87,7 +87,7 @@ pub(super) fn is_body(name: &str) -> bool {
 }
 
 /// Removes them where a request goes on without its body, or with another one.
-pub(super) fn strip_body(headers: &mut HeaderMap) {
+pub(in crate::upstream) fn strip_body(headers: &mut HeaderMap) {
     remove_where(headers, |name| is_body(name.as_str()));
 }
 
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_circle_is_known_by_our_name_only() {
-        let (ours, other) = (Mark::random(), Mark::random());
+        let (ours, other) = (ViaMark::random(), ViaMark::random());
         let mut headers = HeaderMap::new();
         assert!(!ours.is_in(&headers));
         other.put(&mut headers);

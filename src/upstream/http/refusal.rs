@@ -9,7 +9,7 @@ use crate::mcp::error::{Failure, Reason, SideEffect};
 const SESSION_WORDS: [&str; 3] = ["session", "not initialized", "no transport found"];
 
 /// The failure behind a status of the server that is not the answer to the call.
-pub(super) fn failure_of(status: StatusCode) -> Failure {
+pub(in crate::upstream) fn failure_of(status: StatusCode) -> Failure {
     match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
             Failure::new(Reason::UpstreamUnauthorized, SideEffect::None)
@@ -35,13 +35,13 @@ fn is_before_the_call(status: StatusCode) -> bool {
 /// Whether a refusal in plain words says that the server does not know the session. 404 says so by
 /// itself (2025-11-25, Transports, Session Management); 400 has many meanings, and a call that was
 /// refused for another one must not be sent again.
-pub(super) fn is_session_lost(status: StatusCode, text: &str) -> bool {
+pub(in crate::upstream) fn is_session_lost(status: StatusCode, text: &str) -> bool {
     status == StatusCode::NOT_FOUND
         || (matches!(status, StatusCode::BAD_REQUEST | StatusCode::GONE) && names_session(text))
 }
 
 /// Whether a text of the server speaks of its session.
-pub(super) fn names_session(text: &str) -> bool {
+pub(in crate::upstream) fn names_session(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     SESSION_WORDS.iter().any(|word| text.contains(word))
 }

@@ -8,14 +8,15 @@ use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::http::RequestBody;
-use super::initialize::{self, NotInitialized};
-use super::origin::{FIRST_WORDS, Origin};
-use super::turns::Turns;
 use crate::lock::Mutex;
 use crate::mcp::error::code;
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::result;
+use crate::upstream::discovery::single_flight::SingleFlight;
+use crate::upstream::http::RequestBody;
+use crate::upstream::http::origin::{FIRST_WORDS, Origin};
+use crate::upstream::initialize;
+use crate::upstream::initialize::NotInitialized;
 
 /// A server that answered in words of MCP is asked again after this: it may be another one by then.
 const REMEMBERED: Duration = Duration::from_mins(10);
@@ -25,22 +26,22 @@ const BELIEVED: Duration = Duration::from_secs(30);
 
 /// What a server last said of sessions, and how long that is believed.
 #[derive(Debug, Default)]
-pub(super) struct Sessions {
+pub(in crate::upstream) struct LegacySessions {
     belief: Mutex<Option<Belief>>,
-    pub(super) asking: Turns,
+    pub(in crate::upstream) asking: SingleFlight,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Belief {
-    pub(super) said: Said,
-    pub(super) until: Instant,
+pub(in crate::upstream) struct Belief {
+    pub(in crate::upstream) said: SessionsAnswer,
+    pub(in crate::upstream) until: Instant,
 }
 
 /// What the answer to an `initialize` says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Said {
+pub(in crate::upstream) enum SessionsAnswer {
     Taken,
-    /// No method of that name, or no such protocol: of nobody's sessions.
+    /// No method of that name, or no such protocol: the server takes no sessions at all.
     Unknown,
     /// A refusal that may be about this client only.
     Refused,
@@ -48,8 +49,8 @@ pub(super) enum Said {
     Unclear,
 }
 
-impl Said {
-    pub(super) fn is_taken(self) -> bool {
+impl SessionsAnswer {
+    pub(in crate::upstream) fn is_taken(self) -> bool {
         self == Self::Taken
     }
 
@@ -68,8 +69,8 @@ impl Said {
         }
     }
 
-    /// The same where no gateway can have said it.
-    pub(super) fn of_a_program(self) -> Self {
+    /// Read as the word of the server itself: no gateway stands before a program.
+    pub(in crate::upstream) fn of_a_program(self) -> Self {
         match self {
             Self::Unclear | Self::Refused => Self::Refused,
             Self::Taken => Self::Taken,
@@ -78,17 +79,17 @@ impl Said {
     }
 }
 
-impl Sessions {
-    pub(super) fn forget(&self) {
+impl LegacySessions {
+    pub(in crate::upstream) fn forget(&self) {
         *self.belief.lock() = None;
     }
 
-    pub(super) fn belief(&self) -> Option<Belief> {
+    pub(in crate::upstream) fn belief(&self) -> Option<Belief> {
         *self.belief.lock()
     }
 
     /// `None`: nothing was said. What was said before is believed on where that is no news.
-    pub(super) fn note(&self, said: Option<Said>) {
+    pub(in crate::upstream) fn note(&self, said: Option<SessionsAnswer>) {
         let now = Instant::now();
         let mut belief = self.belief.lock();
         let before = belief.map(|before| before.said);
@@ -102,22 +103,23 @@ impl Sessions {
             (None, None) => {}
         }
         drop(belief);
-        if news.is_some_and(|said| !said.is_taken()) && before.is_none_or(Said::is_taken) {
+        if news.is_some_and(|said| !said.is_taken()) && before.is_none_or(SessionsAnswer::is_taken)
+        {
             tracing::info!("the upstream takes no sessions: legacy clients have theirs here");
         }
     }
 }
 
 /// `None`: it did not say. A session that it begins is ended.
-pub(super) async fn ask_in_time(
+pub(in crate::upstream) async fn ask_in_time(
     origin: &Origin,
     credentials: Option<&HeaderValue>,
-) -> Option<Said> {
+) -> Option<SessionsAnswer> {
     let asked = tokio::time::timeout(FIRST_WORDS, ask(origin, credentials)).await;
     asked.ok().flatten()
 }
 
-async fn ask(origin: &Origin, credentials: Option<&HeaderValue>) -> Option<Said> {
+async fn ask(origin: &Origin, credentials: Option<&HeaderValue>) -> Option<SessionsAnswer> {
     match initialize::post(origin, credentials, "{}").await {
         Ok(initialized) => {
             if let Some(session) = initialized.session_id {
@@ -125,14 +127,16 @@ async fn ask(origin: &Origin, credentials: Option<&HeaderValue>) -> Option<Said>
                 // A server that cannot be told forgets it by itself.
                 let _ = origin.send(end, RequestBody::empty()).await;
             }
-            Some(Said::Taken)
+            Some(SessionsAnswer::Taken)
         }
         Err(NotInitialized::Error(error)) => {
             let is_about_it = StatusCode::from_u16(error.status)
                 .is_ok_and(|status| status.is_success() || is_about_it(status));
             is_about_it.then(|| refused(&error.error)).flatten()
         }
-        Err(NotInitialized::Refused { status, .. }) => is_about_it(status).then_some(Said::Unclear),
+        Err(NotInitialized::Refused { status, .. }) => {
+            is_about_it(status).then_some(SessionsAnswer::Unclear)
+        }
         Err(NotInitialized::Failed(_) | NotInitialized::Later(_)) => None,
     }
 }
@@ -150,17 +154,17 @@ fn is_about_it(status: StatusCode) -> bool {
 }
 
 /// What an error says: of a server in trouble nothing is known, and a code of its own may mean anything.
-pub(super) fn refused(error: &RawValue) -> Option<Said> {
+pub(in crate::upstream) fn refused(error: &RawValue) -> Option<SessionsAnswer> {
     match result::error_code(error)? {
         code::INTERNAL => None,
         // The last one is a modern server's of a request that lacks what every modern one has.
         code::METHOD_NOT_FOUND | code::UNSUPPORTED_VERSION | code::HEADER_MISMATCH => {
-            Some(Said::Unknown)
+            Some(SessionsAnswer::Unknown)
         }
         code::INVALID_PARAMS | code::INVALID_REQUEST | code::MISSING_CLIENT_CAPABILITY => {
-            Some(Said::Refused)
+            Some(SessionsAnswer::Refused)
         }
-        _ => Some(Said::Unclear),
+        _ => Some(SessionsAnswer::Unclear),
     }
 }
 
@@ -170,31 +174,40 @@ mod tests {
 
     #[test]
     fn who_took_sessions_takes_none_only_where_it_says_that_it_cannot() {
-        let sessions = Sessions::default();
-        let believed = |said: Option<Said>| {
+        let sessions = LegacySessions::default();
+        let believed = |said: Option<SessionsAnswer>| {
             sessions.note(said);
             sessions.belief().map(|belief| belief.said)
         };
         assert_eq!(believed(None), None);
-        assert_eq!(believed(Some(Said::Unclear)), Some(Said::Unclear));
+        assert_eq!(
+            believed(Some(SessionsAnswer::Unclear)),
+            Some(SessionsAnswer::Unclear)
+        );
         for said in [
-            Some(Said::Taken),
-            Some(Said::Unclear),
-            Some(Said::Refused),
+            Some(SessionsAnswer::Taken),
+            Some(SessionsAnswer::Unclear),
+            Some(SessionsAnswer::Refused),
             None,
         ] {
-            assert_eq!(believed(said), Some(Said::Taken), "{said:?}");
+            assert_eq!(believed(said), Some(SessionsAnswer::Taken), "{said:?}");
         }
-        assert_eq!(believed(Some(Said::Unknown)), Some(Said::Unknown));
-        assert_eq!(believed(Some(Said::Refused)), Some(Said::Refused));
+        assert_eq!(
+            believed(Some(SessionsAnswer::Unknown)),
+            Some(SessionsAnswer::Unknown)
+        );
+        assert_eq!(
+            believed(Some(SessionsAnswer::Refused)),
+            Some(SessionsAnswer::Refused)
+        );
     }
 
     #[test]
     fn a_belief_lasts_on_where_nothing_new_is_said() {
-        let sessions = Sessions::default();
+        let sessions = LegacySessions::default();
         let over = Instant::now();
         *sessions.belief.lock() = Some(Belief {
-            said: Said::Taken,
+            said: SessionsAnswer::Taken,
             until: over,
         });
         sessions.note(None);
@@ -207,10 +220,10 @@ mod tests {
             let error = format!(r#"{{"code":{code},"message":"m"}}"#);
             refused(&RawValue::from_string(error).unwrap())
         };
-        assert_eq!(said(-32601), Some(Said::Unknown));
-        assert_eq!(said(-32022), Some(Said::Unknown));
-        assert_eq!(said(-32602), Some(Said::Refused));
-        assert_eq!(said(-32000), Some(Said::Unclear));
+        assert_eq!(said(-32601), Some(SessionsAnswer::Unknown));
+        assert_eq!(said(-32022), Some(SessionsAnswer::Unknown));
+        assert_eq!(said(-32602), Some(SessionsAnswer::Refused));
+        assert_eq!(said(-32000), Some(SessionsAnswer::Unclear));
         assert_eq!(said(-32603), None);
     }
 }

@@ -1,14 +1,14 @@
-//! What is asked of the server by one of all who want to know: whoever waited meanwhile shares what
-//! came of it, also where that is nothing. A server that hangs would keep the last in the queue for minutes.
+//! One caller asks the server, and all that want to know the same wait for it and share the outcome, also where
+//! there is none. Else a server that hangs would keep the last one in the queue for minutes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The turns to ask one thing.
+/// Lets one caller ask at a time.
 #[derive(Debug)]
-pub(super) struct Turns {
+pub(in crate::upstream) struct SingleFlight {
     one: Arc<Semaphore>,
     /// How many are over.
     over: Arc<AtomicU64>,
@@ -16,13 +16,13 @@ pub(super) struct Turns {
 
 /// The right to ask, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(in crate::upstream) struct Flight {
     over: Arc<AtomicU64>,
-    // Given back after `over` has changed: whoever waited for it must see that.
+    // Given back after `over` has changed: a waiting caller must see that.
     _one: OwnedSemaphorePermit,
 }
 
-impl Default for Turns {
+impl Default for SingleFlight {
     fn default() -> Self {
         Self {
             one: Arc::new(Semaphore::new(1)),
@@ -31,9 +31,9 @@ impl Default for Turns {
     }
 }
 
-impl Turns {
+impl SingleFlight {
     /// Waits while somebody asks. `None`: somebody was done with it meanwhile.
-    pub(super) async fn take(&self) -> Option<Turn> {
+    pub(in crate::upstream) async fn take(&self) -> Option<Flight> {
         let before = self.over.load(Ordering::Acquire);
         let one = Arc::clone(&self.one).acquire_owned().await.ok()?;
         let was_asked = self.over.load(Ordering::Acquire) != before;
@@ -41,20 +41,20 @@ impl Turns {
     }
 
     /// `None`: somebody asks.
-    pub(super) fn try_take(&self) -> Option<Turn> {
+    pub(in crate::upstream) fn try_take(&self) -> Option<Flight> {
         let one = Arc::clone(&self.one).try_acquire_owned().ok()?;
         Some(self.turn(one))
     }
 
-    fn turn(&self, one: OwnedSemaphorePermit) -> Turn {
-        Turn {
+    fn turn(&self, one: OwnedSemaphorePermit) -> Flight {
+        Flight {
             over: Arc::clone(&self.over),
             _one: one,
         }
     }
 }
 
-impl Drop for Turn {
+impl Drop for Flight {
     fn drop(&mut self) {
         self.over.fetch_add(1, Ordering::Release);
     }
@@ -68,7 +68,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_waited_does_not_ask_again_and_who_comes_later_does() {
-        let turns = Turns::default();
+        let turns = SingleFlight::default();
         let first = turns.take().await;
         assert!(first.is_some());
         assert!(turns.try_take().is_none());

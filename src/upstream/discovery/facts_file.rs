@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tracing::debug;
 
-use super::discovered::Discovered;
 use crate::lock::Mutex;
 use crate::mcp::version::Era;
+use crate::upstream::discovery::discovered::Discovered;
 
 /// A server that says more of itself than this is not remembered.
 const BYTES_MAX: u64 = 128 << 10;
@@ -25,14 +25,14 @@ const BELIEVED: Duration = Duration::from_hours(24 * 7);
 
 /// What is kept of one server.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Kept {
-    pub(super) era: Option<Era>,
-    pub(super) words: Option<Arc<Discovered>>,
+pub(in crate::upstream) struct KeptFacts {
+    pub(in crate::upstream) era: Option<Era>,
+    pub(in crate::upstream) words: Option<Arc<Discovered>>,
 }
 
 /// The file, as it is written.
 #[derive(Debug, Serialize, Deserialize)]
-struct Written {
+struct FactsOnDisk {
     era: Option<Box<str>>,
     capabilities: Option<Box<RawValue>>,
     server_info: Option<Box<RawValue>>,
@@ -41,16 +41,16 @@ struct Written {
 }
 
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(in crate::upstream) struct FactsFile {
     file: PathBuf,
     /// What was read or written last, so that nothing is written twice. Held while it is written, by a
     /// thread that may wait.
     text: Mutex<String>,
 }
 
-impl Memory {
+impl FactsFile {
     /// And what was kept there. A file that is not ours alone is not believed.
-    pub(super) fn open(file: PathBuf) -> (Self, Kept) {
+    pub(in crate::upstream) fn open(file: PathBuf) -> (Self, KeptFacts) {
         let kept = match read(&file) {
             Ok(text) => serde_json::from_str(&text).ok().map(kept),
             Err(error) => {
@@ -63,7 +63,7 @@ impl Memory {
     }
 
     /// Waits for the disk.
-    pub(super) fn keep(&self, kept: &Kept) {
+    pub(in crate::upstream) fn keep(&self, kept: &KeptFacts) {
         let Some(text) = written(kept) else { return };
         let mut last = self.text.lock();
         if *last == text {
@@ -76,7 +76,7 @@ impl Memory {
     }
 }
 
-fn kept(written: Written) -> Kept {
+fn kept(written: FactsOnDisk) -> KeptFacts {
     let era = match written.era.as_deref() {
         Some("modern") => Some(Era::Modern),
         Some("legacy") => Some(Era::Legacy),
@@ -90,12 +90,12 @@ fn kept(written: Written) -> Kept {
             supported_versions: written.supported_versions,
         })
     });
-    Kept { era, words }
+    KeptFacts { era, words }
 }
 
-fn written(kept: &Kept) -> Option<String> {
+fn written(kept: &KeptFacts) -> Option<String> {
     let words = kept.words.as_deref();
-    let written = Written {
+    let written = FactsOnDisk {
         era: kept.era.map(|era| match era {
             Era::Modern => "modern".into(),
             Era::Legacy => "legacy".into(),
@@ -164,8 +164,8 @@ mod tests {
     use super::*;
     use crate::mcp::json::raw;
 
-    fn words() -> Kept {
-        Kept {
+    fn words() -> KeptFacts {
+        KeptFacts {
             era: Some(Era::Legacy),
             words: Some(Arc::new(Discovered {
                 capabilities: raw(r#"{"tools":{}}"#.to_owned()).unwrap(),
@@ -182,20 +182,20 @@ mod tests {
     }
 
     fn instructions(path: &Path) -> Option<String> {
-        let (_, kept) = Memory::open(path.to_owned());
+        let (_, kept) = FactsFile::open(path.to_owned());
         Some(kept.words?.instructions.as_ref()?.get().to_owned())
     }
 
     #[test]
     fn it_is_kept_for_its_owner_alone() {
         let path = place("kept");
-        let (memory, nothing) = Memory::open(path.clone());
+        let (memory, nothing) = FactsFile::open(path.clone());
         assert!(nothing.era.is_none() && nothing.words.is_none());
         memory.keep(&words());
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         assert_eq!(instructions(&path).as_deref(), Some("\"do\""));
-        assert_eq!(Memory::open(path.clone()).1.era, Some(Era::Legacy));
+        assert_eq!(FactsFile::open(path.clone()).1.era, Some(Era::Legacy));
         let others = std::fs::read_dir(path.parent().unwrap()).unwrap().count();
         assert_eq!(others, 1, "nothing is left beside it");
 
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn what_is_old_or_too_large_or_no_memory_is_not_believed() {
         let path = place("old");
-        let (memory, _) = Memory::open(path.clone());
+        let (memory, _) = FactsFile::open(path.clone());
         memory.keep(&words());
         let file = File::options().write(true).open(&path).unwrap();
         let changed = file.metadata().unwrap().modified().unwrap();

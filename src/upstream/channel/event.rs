@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
-use super::super::port::{Question, UpstreamError};
 use crate::mcp::error::Failure;
+use crate::upstream::port::{Question, UpstreamError};
 
 /// What the server says about one request.
 #[derive(Debug)]
-pub(in crate::upstream) enum Said {
+pub(in crate::upstream) enum LineEvent {
     Progress(Box<RawValue>),
     Log(Box<RawValue>),
     Question(Question),

@@ -12,12 +12,6 @@ use tokio::sync::{broadcast, mpsc};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use super::super::discovered::Discovered;
-use super::super::failures::UNREACHABLE;
-use super::super::message::{ambiguous, cancelled, question, response};
-use super::mouth::{Ear, End, Mouth, Outbound, Passage, Refusal};
-use super::said::{Notice, Said};
-use super::table::{Pending, Table};
 use crate::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::input::Kind;
@@ -25,26 +19,34 @@ use crate::mcp::json::Object;
 use crate::mcp::meta::{PROGRESS_TOKEN, SUBSCRIPTION_ID};
 use crate::mcp::tools::Tools;
 use crate::upstream::cache::Cache;
-use crate::upstream::heard::Message;
+use crate::upstream::channel::event::{LineEvent, Notice};
+use crate::upstream::channel::state::{LineState, Pending};
+use crate::upstream::channel::writer::{
+    LineEnd, LineListener, LineWriter, NotTaken, Outbound, SendState,
+};
+use crate::upstream::discovery::discovered::Discovered;
+use crate::upstream::failures::UNREACHABLE;
+use crate::upstream::heard::ServerMessage;
+use crate::upstream::message::{ambiguous, cancelled, question, response};
 use crate::upstream::request_id::RequestId;
 
-/// Notifications and questions that wait for whoever made the request; the answer has a place of
+/// Notifications and questions that wait for the caller of the request; the answer has a place of
 /// its own. More are dropped: one reader serves all requests and must not wait for one of them.
 const EVENTS_MAX: usize = 16;
 
 /// A notification larger than this is dropped.
 const NOTICE_BYTES_MAX: usize = 1 << 20;
 
-impl fmt::Debug for Channel {
+impl fmt::Debug for SharedLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Channel")
+        f.write_str("SharedLine")
     }
 }
 
 /// One line, shared by everything that one caller asks.
-pub(in crate::upstream) struct Channel {
-    mouth: Mouth,
-    table: Mutex<Table>,
+pub(in crate::upstream) struct SharedLine {
+    writer: LineWriter,
+    table: Mutex<LineState>,
     next_id: AtomicU64,
     /// What was declared to the server, as JSON; nothing to a modern one.
     capabilities: Arc<str>,
@@ -54,15 +56,15 @@ pub(in crate::upstream) struct Channel {
     pub(in crate::upstream) log_level: Mutex<Option<Arc<str>>>,
 }
 
-impl Channel {
+impl SharedLine {
     pub(in crate::upstream) fn new(
-        mouth: Mouth,
+        writer: LineWriter,
         capabilities: Arc<str>,
         tools: Arc<Cache<Tools>>,
     ) -> Arc<Self> {
         Arc::new(Self {
-            mouth,
-            table: Mutex::new(Table::new()),
+            writer,
+            table: Mutex::new(LineState::new()),
             next_id: AtomicU64::new(1),
             capabilities,
             tools,
@@ -71,24 +73,24 @@ impl Channel {
         })
     }
 
-    /// On the line of another one, of which nobody is to hear any more. Late answers to it are nobody's.
+    /// Goes on with the line of another one, which hears no more. Late answers to that one are ignored.
     pub(in crate::upstream) fn after(
         first: &Self,
-        mouth: Mouth,
+        writer: LineWriter,
         capabilities: Arc<str>,
         tools: Arc<Cache<Tools>>,
     ) -> Arc<Self> {
         let next_id = first.next_id.load(Ordering::Relaxed);
-        let channel = Self::new(mouth, capabilities, tools);
-        channel.next_id.store(next_id, Ordering::Relaxed);
-        channel
+        let line = Self::new(writer, capabilities, tools);
+        line.next_id.store(next_id, Ordering::Relaxed);
+        line
     }
 
-    pub(in crate::upstream) fn mouth(&self) -> &Mouth {
-        &self.mouth
+    pub(in crate::upstream) fn writer(&self) -> &LineWriter {
+        &self.writer
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn table(&self) -> MutexGuard<'_, LineState> {
         self.table.lock()
     }
 
@@ -98,98 +100,98 @@ impl Channel {
 
     /// A call on it has asked its client something and is not over.
     pub(in crate::upstream) fn is_asking(&self) -> bool {
-        self.table().is_asking()
+        let table = self.table();
+        table.inflight.requests().any(|pending| pending.has_asked)
     }
 
-    /// A question on it may be that of a call for which nobody waits. A server to which nothing was
+    /// A question on it may come from a call that was given up. A server to which nothing was
     /// declared asks nothing.
     pub(in crate::upstream) fn is_doubtful(&self) -> bool {
-        &*self.capabilities != "{}" && self.table().has_abandoned()
+        &*self.capabilities != "{}" && self.table().inflight.is_doubtful(Instant::now())
     }
 
-    /// Since when nobody has used it; `None` while somebody does.
+    /// Since when it is unused; `None` while it is used.
     pub(in crate::upstream) fn unused_since(&self) -> Option<Instant> {
         let table = self.table();
-        let is_used = !table.pending.is_empty() || table.listeners > 0;
+        let is_used = !table.inflight.is_empty() || table.listeners > 0;
         (!is_used).then_some(table.used)
     }
 
     /// No question on it could be that of a call before.
     pub(in crate::upstream) fn is_free(&self) -> bool {
-        self.table().is_free()
+        self.table().inflight.is_free(Instant::now())
     }
 
     /// Takes no more requests and ends the line.
     pub(in crate::upstream) fn close(&self) {
         self.table().is_open = false;
-        self.mouth.stop();
+        self.writer.stop();
     }
 
     /// A place for one request; `None` where the line has ended.
-    pub(in crate::upstream) fn open(self: &Arc<Self>, kind: Asks) -> Option<Ticket> {
+    pub(in crate::upstream) fn open(self: &Arc<Self>, kind: MayAsk) -> Option<LineTicket> {
         let (events, receiver) = mpsc::channel(EVENTS_MAX + 1);
         let answer = events.clone().try_reserve_owned().ok()?;
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let passage = Arc::new(Passage::default());
+        let send_state = Arc::new(SendState::default());
         let pending = Pending {
             events,
             answer,
-            passage: Arc::clone(&passage),
-            may_ask: kind == Asks::Maybe,
+            send_state: Arc::clone(&send_state),
             has_asked: false,
         };
         let mut table = self.table();
         if !table.is_open {
             return None;
         }
-        table.pending.insert(id, pending);
+        table.inflight.insert(id, kind == MayAsk::Maybe, pending);
         drop(table);
-        Some(Ticket {
-            channel: Arc::clone(self),
+        Some(LineTicket {
+            line: Arc::clone(self),
             id,
-            passage,
+            send_state,
             said: receiver,
             cancel_on_drop: false,
         })
     }
 
-    /// See [`Mouth::answer`].
+    /// See [`LineWriter::answer`].
     pub(in crate::upstream) async fn answer(&self, text: String) -> Result<(), Failure> {
-        self.mouth.answer(text).await
+        self.writer.answer(text).await
     }
 
     pub(in crate::upstream) async fn tell(&self, text: String) {
         let message = Outbound {
             text,
-            passage: None,
+            send_state: None,
             refused: None,
         };
-        self.mouth.say(message).await;
+        self.writer.say(message).await;
     }
 
-    /// Nobody waits for this request any more. True if the server has to be told.
+    /// The caller gave this request up. True if the server has to be told.
     fn withdraw(&self, id: u64) -> bool {
         let mut table = self.table();
-        let Some(pending) = table.pending.remove(&id) else {
+        let Some((pending, may_ask)) = table.inflight.remove(&id) else {
             return false;
         };
         table.used = Instant::now();
         self.end_if_done(&table);
-        let may_run = !pending.passage.withdraw();
-        if may_run && pending.may_ask {
-            table.abandon(id);
+        let may_run = !pending.send_state.withdraw();
+        if may_run && may_ask {
+            table.inflight.abandon(id, Instant::now());
         }
         may_run
     }
 
     /// A line that takes no more ends with its last request.
-    fn end_if_done(&self, table: &Table) {
-        if !table.is_open && table.pending.is_empty() {
-            self.mouth.stop();
+    fn end_if_done(&self, table: &LineState) {
+        if !table.is_open && table.inflight.is_empty() {
+            self.writer.stop();
         }
     }
 
-    /// Tells the server that nobody waits; nothing, where it never heard of the request.
+    /// Cancels the request at the server, where the server may have heard of it.
     pub(in crate::upstream) async fn cancel(&self, id: u64) {
         if self.withdraw(id) {
             self.tell(cancelled(&RequestId::number(id))).await;
@@ -197,33 +199,29 @@ impl Channel {
     }
 
     /// The server's changes, until the listener is dropped.
-    pub(in crate::upstream) fn listen(self: &Arc<Self>) -> Option<Listener> {
+    pub(in crate::upstream) fn listen(self: &Arc<Self>) -> Option<LineListening> {
         let mut table = self.table();
         if !table.is_open {
             return None;
         }
         let notices = table.notices.as_ref()?.subscribe();
         table.listeners += 1;
-        Some(Listener {
+        Some(LineListening {
             notices,
-            channel: Arc::clone(self),
+            line: Arc::clone(self),
         })
     }
 
-    fn on_answer(&self, id: &str, answer: impl FnOnce() -> Said) {
+    fn on_answer(&self, id: &str, answer: impl FnOnce() -> LineEvent) {
         let mut table = self.table();
         let known = id.parse::<u64>().ok();
-        // A server that could not read a request cannot know its id. If there is only one, it is
-        // that one.
-        let only = || match table.pending.keys().next() {
-            Some(only) if id == "null" && table.pending.len() == 1 => Some(*only),
-            _ => None,
+        let answered = match known {
+            Some(id) => table.inflight.remove(&id),
+            None if id == "null" => table.inflight.remove_sole(),
+            None => None,
         };
-        let Some((id, pending)) = known
-            .or_else(only)
-            .and_then(|id| table.pending.remove_entry(&id))
-        else {
-            if !known.is_some_and(|id| table.has_ended(id)) {
+        let Some((pending, may_ask)) = answered else {
+            if !known.is_some_and(|id| table.inflight.answered_late(&id)) {
                 table.ignored += 1;
                 debug!(
                     ignored = table.ignored,
@@ -235,9 +233,9 @@ impl Channel {
         table.used = Instant::now();
         self.end_if_done(&table);
         drop(table);
-        pending.passage.settle();
-        if pending.may_ask {
-            self.mouth.answered();
+        pending.send_state.settle();
+        if may_ask {
+            self.writer.answered();
         }
         debug!(id, "answered");
         pending.answer.send(answer());
@@ -252,13 +250,12 @@ impl Channel {
         match (&*method, params) {
             ("notifications/progress", Some(params)) => {
                 if let Some(id) = token(&params) {
-                    self.put(id, Said::Progress(params));
+                    self.put(id, LineEvent::Progress(params));
                 }
             }
             ("notifications/message", Some(params)) => {
-                let only = self.table().only_one();
-                if let Some(id) = only {
-                    self.put(id, Said::Log(params));
+                if let Some(only) = self.table().inflight.only(Instant::now()) {
+                    only.put(LineEvent::Log(params));
                 }
             }
             (_, params) => {
@@ -268,9 +265,9 @@ impl Channel {
                 let subscription = params.as_deref().and_then(subscription);
                 let notice = Arc::new(Notice { method, params });
                 if let Some(id) = subscription {
-                    self.put(id, Said::Notice(notice));
+                    self.put(id, LineEvent::Notice(notice));
                 } else if let Some(notices) = &self.table().notices {
-                    // Nobody listens, most likely.
+                    // Fails where there is no listener.
                     let _ = notices.send(notice);
                 }
             }
@@ -278,12 +275,9 @@ impl Channel {
     }
 
     /// To the request; dropped where it has ended or its reader is slow.
-    fn put(&self, id: u64, said: Said) {
-        let table = self.table();
-        if let Some(pending) = table.pending.get(&id)
-            && pending.events.try_send(said).is_err()
-        {
-            debug!(id, "a notification to a slow reader was dropped");
+    fn put(&self, id: u64, said: LineEvent) {
+        if let Some(pending) = self.table().inflight.get(&id) {
+            pending.put(said);
         }
     }
 
@@ -293,144 +287,145 @@ impl Channel {
         let answer = match question(id, method, params, may_ask) {
             Ok(question) => {
                 let mut table = self.table();
-                let only = table.only_one();
-                if let Some(only) = only.and_then(|id| table.pending.get_mut(&id))
-                    && only.events.try_send(Said::Question(question)).is_ok()
+                if let Some(only) = table.inflight.only_mut(Instant::now())
+                    && only.events.try_send(LineEvent::Question(question)).is_ok()
                 {
                     only.has_asked = true;
                     return;
                 }
-                let running = table.pending.len();
+                let running = table.inflight.len();
                 drop(table);
                 warn!(method, running, "a question that names no call was refused");
                 ambiguous()
             }
             Err(answer) => answer,
         };
-        self.mouth.try_say(response(id, &answer));
+        self.writer.try_say(response(id, &answer));
     }
 }
 
-impl Ear for Channel {
-    fn heard(&self, message: Message, _text: &str) {
+impl LineListener for SharedLine {
+    fn heard(&self, message: ServerMessage, _text: &str) {
         match message {
             // Only streams of events have such.
-            Message::Primed => {}
-            Message::Result { id, result } => self.on_answer(&id, || Said::Result(result)),
-            Message::Error { id, error } => self.on_answer(&id, || Said::Error(error)),
-            Message::Unreadable { id, failure, .. } => {
+            ServerMessage::Primed => {}
+            ServerMessage::Result { id, result } => {
+                self.on_answer(&id, || LineEvent::Result(result));
+            }
+            ServerMessage::Error { id, error } => self.on_answer(&id, || LineEvent::Error(error)),
+            ServerMessage::Unreadable { id, failure, .. } => {
                 let reason = failure.reason.word();
                 warn!(reason, "the server wrote an answer that cannot be read");
-                self.on_answer(&id, || Said::Failed(failure));
+                self.on_answer(&id, || LineEvent::Failed(failure));
             }
-            Message::Notification { method, params } => self.on_notification(method, params),
-            Message::Request { id, method, params } => self.on_request(&id, &method, params),
+            ServerMessage::Notification { method, params } => self.on_notification(method, params),
+            ServerMessage::Request { id, method, params } => self.on_request(&id, &method, params),
         }
     }
 
-    fn refused(&self, passage: Option<&Arc<Passage>>, refusal: Refusal) {
+    fn refused(&self, send_state: Option<&Arc<SendState>>, refusal: NotTaken) {
         let mut table = self.table();
         let said = match refusal {
-            Refusal::Failed(failure) => Said::Failed(failure),
-            Refusal::Error(error) => Said::Refused(error),
-            Refusal::Lost(failure) => {
+            NotTaken::Failed(failure) => LineEvent::Failed(failure),
+            NotTaken::Error(error) => LineEvent::Refused(error),
+            NotTaken::Lost(failure) => {
                 table.is_open = false;
-                Said::Unsent(failure)
+                LineEvent::Unsent(failure)
             }
         };
-        let is_it = |pending: &Pending| passage.is_some_and(|it| Arc::ptr_eq(it, &pending.passage));
-        let id = table.pending.iter().find(|(_, pending)| is_it(pending));
-        let id = id.map(|(id, _)| *id);
-        let refused = id.and_then(|id| table.pending.remove(&id));
+        let is_it =
+            |pending: &Pending| send_state.is_some_and(|it| Arc::ptr_eq(it, &pending.send_state));
+        let refused = table.inflight.remove_where(is_it);
         table.used = Instant::now();
         self.end_if_done(&table);
         drop(table);
-        if let Some(refused) = refused {
+        // A request has a send_state of its own.
+        if let Some(refused) = refused.into_iter().next() {
             refused.answer.send(said);
         }
     }
 
-    fn over(&self, end: End) {
+    fn over(&self, end: LineEnd) {
         let mut table = self.table();
         table.is_open = false;
         table.notices = None;
-        let pending = std::mem::take(&mut table.pending);
+        let pending = table.inflight.take_all();
         drop(table);
         let begun: Vec<_> = pending
-            .into_values()
-            .map(|pending| (pending.passage.withdraw(), pending.answer))
+            .into_iter()
+            .map(|pending| (pending.send_state.withdraw(), pending.answer))
             .collect();
         let running = begun.iter().filter(|(is_unsent, _)| !is_unsent).count();
         for (is_unsent, answer) in begun {
             if is_unsent {
-                answer.send(Said::Unsent(UNREACHABLE));
+                answer.send(LineEvent::Unsent(UNREACHABLE));
                 continue;
             }
             // With several it cannot be told whose answer it was.
-            let reason = if end == End::TooLarge && running == 1 {
+            let reason = if end == LineEnd::TooLarge && running == 1 {
                 Reason::UpstreamTooLarge
             } else {
                 Reason::UpstreamReset
             };
-            answer.send(Said::Failed(Failure::new(reason, SideEffect::Unknown)));
+            answer.send(LineEvent::Failed(Failure::new(reason, SideEffect::Unknown)));
         }
     }
 }
 
 /// Whether a request may ask the client something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::upstream) enum Asks {
+pub(in crate::upstream) enum MayAsk {
     Maybe,
     Never,
 }
 
-/// One request under way. Dropped before its answer, nobody waits for it.
-pub(in crate::upstream) struct Ticket {
-    channel: Arc<Channel>,
+/// One request under way. Dropped before its answer, the request is given up.
+pub(in crate::upstream) struct LineTicket {
+    line: Arc<SharedLine>,
     pub(in crate::upstream) id: u64,
-    passage: Arc<Passage>,
-    said: mpsc::Receiver<Said>,
+    send_state: Arc<SendState>,
+    said: mpsc::Receiver<LineEvent>,
     /// Whether dropping it tells the server, too.
     pub(in crate::upstream) cancel_on_drop: bool,
 }
 
-impl Ticket {
+impl LineTicket {
     /// Sends the request, which bears the ticket's id. Waits while the server does not read.
     pub(in crate::upstream) async fn send(&self, text: String) {
         let message = Outbound {
             text,
-            passage: Some(Arc::clone(&self.passage)),
+            send_state: Some(Arc::clone(&self.send_state)),
             refused: None,
         };
-        self.channel.mouth.say(message).await;
+        self.line.writer.say(message).await;
     }
 
     /// Cancel safe. An answer is the last.
-    pub(in crate::upstream) async fn next(&mut self) -> Said {
-        let reset = Said::Failed(Failure::new(Reason::UpstreamReset, SideEffect::Unknown));
+    pub(in crate::upstream) async fn next(&mut self) -> LineEvent {
+        let reset = LineEvent::Failed(Failure::new(Reason::UpstreamReset, SideEffect::Unknown));
         self.said.recv().await.unwrap_or(reset)
     }
 }
 
-impl Drop for Ticket {
+impl Drop for LineTicket {
     fn drop(&mut self) {
-        if self.channel.withdraw(self.id) && self.cancel_on_drop {
-            self.channel
-                .mouth
+        if self.line.withdraw(self.id) && self.cancel_on_drop {
+            self.line
+                .writer
                 .try_say(cancelled(&RequestId::number(self.id)));
         }
     }
 }
 
 /// Hears the changes of the server that name no request. The line lives while somebody listens.
-pub(in crate::upstream) struct Listener {
+pub(in crate::upstream) struct LineListening {
     pub(in crate::upstream) notices: broadcast::Receiver<Arc<Notice>>,
-    pub(in crate::upstream) channel: Arc<Channel>,
+    pub(in crate::upstream) line: Arc<SharedLine>,
 }
 
-impl Drop for Listener {
+impl Drop for LineListening {
     fn drop(&mut self) {
-        let mut table = self.channel.table();
+        let mut table = self.line.table();
         table.listeners = table.listeners.saturating_sub(1);
         table.used = Instant::now();
     }

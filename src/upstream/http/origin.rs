@@ -7,42 +7,42 @@ use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::http::request;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 
-use super::cache::Cache;
-use super::forward::{ClientHeaders, Forward};
-use super::hop;
-use super::http::{Http, RequestBody, ResponseBody};
-use super::request_id::RequestId;
-use super::settings::Settings;
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::tools::Tools;
+use crate::upstream::cache::Cache;
+use crate::upstream::forward::{ClientHeaders, Forward};
+use crate::upstream::http::hop_headers;
+use crate::upstream::http::{Http, RequestBody, ResponseBody};
+use crate::upstream::request_id::RequestId;
+use crate::upstream::settings::Settings;
 
 /// How long a server may take to say what it is and has, or to begin a session. Some are started by the
 /// request.
-pub(super) const FIRST_WORDS: Duration = Duration::from_secs(30);
+pub(in crate::upstream) const FIRST_WORDS: Duration = Duration::from_secs(30);
 
 /// Servers refuse requests that do not accept both forms.
-pub(super) const BOTH: HeaderValue =
+pub(in crate::upstream) const BOTH: HeaderValue =
     HeaderValue::from_static("application/json, text/event-stream");
-pub(super) const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
-pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
+pub(in crate::upstream) const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
+pub(in crate::upstream) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// One wrapped server, shared by everything that talks to it.
 #[derive(Debug)]
-pub(super) struct Origin {
-    pub(super) http: Http,
+pub(in crate::upstream) struct Origin {
+    pub(in crate::upstream) http: Http,
     /// Path and query of the MCP endpoint.
     path: Uri,
     host: HeaderValue,
     forward: Forward,
-    pub(super) message_bytes_max: usize,
+    pub(in crate::upstream) message_bytes_max: usize,
     next_id: AtomicU64,
     /// Each caller's tools, as last listed.
-    pub(super) tools: Cache<Tools>,
+    pub(in crate::upstream) tools: Cache<Tools>,
 }
 
 impl Origin {
-    pub(super) fn new(url: &Uri, http: Http, settings: &Settings) -> Option<Self> {
+    pub(in crate::upstream) fn new(url: &Uri, http: Http, settings: &Settings) -> Option<Self> {
         let authority = url.authority()?.as_str();
         // Credentials in a URL are none of the server's name.
         let authority = authority
@@ -64,24 +64,27 @@ impl Origin {
     }
 
     /// A JSON-RPC id, never used twice at this server.
-    pub(super) fn next_id(&self) -> RequestId {
+    pub(in crate::upstream) fn next_id(&self) -> RequestId {
         RequestId::number(self.next_id.fetch_add(1, Ordering::Relaxed))
     }
 
     /// A POST of one JSON-RPC message.
-    pub(super) fn post(&self, credentials: Option<&HeaderValue>) -> request::Builder {
+    pub(in crate::upstream) fn post(&self, credentials: Option<&HeaderValue>) -> request::Builder {
         self.builder(Method::POST, credentials)
             .header(ACCEPT, BOTH)
             .header(CONTENT_TYPE, JSON)
     }
 
     /// A GET of a legacy event stream.
-    pub(super) fn get(&self, credentials: Option<&HeaderValue>) -> request::Builder {
+    pub(in crate::upstream) fn get(&self, credentials: Option<&HeaderValue>) -> request::Builder {
         self.builder(Method::GET, credentials)
             .header(ACCEPT, EVENTS)
     }
 
-    pub(super) fn delete(&self, credentials: Option<&HeaderValue>) -> request::Builder {
+    pub(in crate::upstream) fn delete(
+        &self,
+        credentials: Option<&HeaderValue>,
+    ) -> request::Builder {
         self.builder(Method::DELETE, credentials)
     }
 
@@ -97,7 +100,7 @@ impl Origin {
     }
 
     /// Sends a request of that method, until the head of the response is there.
-    pub(super) async fn request(
+    pub(in crate::upstream) async fn request(
         &self,
         builder: request::Builder,
         method: &str,
@@ -110,7 +113,7 @@ impl Origin {
         response.inspect(|_| hit(Point::FirstByte))
     }
 
-    pub(super) async fn send(
+    pub(in crate::upstream) async fn send(
         &self,
         builder: request::Builder,
         body: RequestBody,
@@ -122,12 +125,12 @@ impl Origin {
     }
 
     /// What of a client's headers goes to the server with a request that is carried.
-    pub(super) fn carried(&self, headers: &HeaderMap) -> ClientHeaders {
+    pub(in crate::upstream) fn carried(&self, headers: &HeaderMap) -> ClientHeaders {
         self.forward.carried(headers)
     }
 
     /// Passes a client's request on, with those of its headers that the server is told.
-    pub(super) async fn pass(
+    pub(in crate::upstream) async fn pass(
         &self,
         mut parts: request::Parts,
         body: RequestBody,
@@ -140,11 +143,11 @@ impl Origin {
         self.readdress(&mut parts, well_known);
         let request = Request::from_parts(parts, body);
         let mut response = self.http.send(request).await?;
-        // Nobody asked for it, and a client that believes it reads what follows as something else.
+        // No client asked for a switch; one that believes it reads what follows as another protocol.
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             return Err(Failure::new(Reason::UpstreamHttp, SideEffect::None));
         }
-        hop::strip(response.headers_mut());
+        hop_headers::strip(response.headers_mut());
         Ok(response)
     }
 

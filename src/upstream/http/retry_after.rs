@@ -12,10 +12,10 @@ const MAX: Duration = Duration::from_secs(30);
 const SPREAD_MIN: Duration = Duration::from_millis(100);
 
 /// How often a server that says "later" is asked.
-pub(super) const TRIES: u32 = 3;
+pub(in crate::upstream) const TRIES: u32 = 3;
 
 /// How long to wait before the next try; `None` where the server does not say.
-pub(super) fn pause(headers: &HeaderMap) -> Option<Duration> {
+pub(in crate::upstream) fn pause(headers: &HeaderMap) -> Option<Duration> {
     let mut random = [0; 1];
     // Without randomness they come back together.
     let _ = getrandom::fill(&mut random);

@@ -3,17 +3,17 @@
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::pin::{Pin, Pinned};
-use super::sessions::Lease;
+use crate::upstream::pin::{Pin, Pinned};
+use crate::upstream::sessions::pool::SessionLease;
 
 enum PinnedSession {
-    Own(Lease),
+    Own(SessionLease),
     /// A client's own.
-    Client(Lease),
+    Client(SessionLease),
 }
 
 impl PinnedSession {
-    fn lease(&self) -> &Lease {
+    fn lease(&self) -> &SessionLease {
         match self {
             Self::Own(lease) | Self::Client(lease) => lease,
         }
@@ -44,12 +44,12 @@ impl Pinned for PinnedSession {
 }
 
 /// A pin to a client's own session.
-pub(super) fn to_client(lease: Lease) -> Pin {
+pub(in crate::upstream) fn to_client(lease: SessionLease) -> Pin {
     Pin::of(PinnedSession::Client(lease))
 }
 
 /// Cancelled when the client ends the session that the pin leads to. Else never.
-pub(super) fn ended(pin: &Pin) -> CancellationToken {
+pub(in crate::upstream) fn ended(pin: &Pin) -> CancellationToken {
     let ended = pin.held(|held: &PinnedSession| match held {
         PinnedSession::Own(_) => None,
         PinnedSession::Client(lease) => Some(lease.session.ended()),
@@ -58,18 +58,18 @@ pub(super) fn ended(pin: &Pin) -> CancellationToken {
 }
 
 /// The session that is held, for one more request.
-pub(super) fn session(pin: &Pin) -> Option<Lease> {
+pub(in crate::upstream) fn session(pin: &Pin) -> Option<SessionLease> {
     pin.held(|held: &PinnedSession| Some(held.lease().also()))
 }
 
 /// Holds the session of an answered request; the first one's.
-pub(super) fn hold(pin: &Pin, lease: Lease) {
+pub(in crate::upstream) fn hold(pin: &Pin, lease: SessionLease) {
     if let Some(PinnedSession::Own(another)) = pin.hold_first(PinnedSession::Own(lease)) {
         another.give_back();
     }
 }
 
 /// The server knows the session no more: the next one is held.
-pub(super) fn lose(pin: &Pin) {
+pub(in crate::upstream) fn lose(pin: &Pin) {
     pin.lose::<PinnedSession>();
 }

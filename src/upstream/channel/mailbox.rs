@@ -12,32 +12,32 @@ use tokio::sync::Notify;
 const MESSAGES_MAX: usize = 64;
 
 #[derive(Debug, Default)]
-pub(super) struct Unread {
+pub(super) struct Mailbox {
     messages: VecDeque<String>,
-    reader: Option<Reader>,
+    reader: Option<MailboxReader>,
     is_over: bool,
 }
 
 /// One reader, known by the place that it waits at.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Reader(Arc<Notify>);
+pub(super) struct MailboxReader(Arc<Notify>);
 
 /// What a reader finds.
-pub(super) enum Found {
+pub(super) enum Mail {
     Message(String),
     Nothing,
     /// There will be nothing more for this reader.
     End,
 }
 
-impl Unread {
+impl Mailbox {
     pub(super) fn is_read(&self) -> bool {
         self.reader.is_some()
     }
 
     /// The newest reader; the one before it has reached its end.
-    pub(super) fn read(&mut self) -> Reader {
-        let reader = Reader::default();
+    pub(super) fn read(&mut self) -> MailboxReader {
+        let reader = MailboxReader::default();
         if let Some(older) = self.reader.replace(reader.clone()) {
             older.0.notify_one();
         }
@@ -45,7 +45,7 @@ impl Unread {
     }
 
     /// That reader reads no more. What it did not read waits for the next.
-    pub(super) fn leave(&mut self, reader: &Reader) {
+    pub(super) fn leave(&mut self, reader: &MailboxReader) {
         if self.is_of(reader) {
             self.reader = None;
         }
@@ -67,18 +67,18 @@ impl Unread {
         self.wake();
     }
 
-    pub(super) fn next(&mut self, reader: &Reader) -> Found {
+    pub(super) fn next(&mut self, reader: &MailboxReader) -> Mail {
         if !self.is_of(reader) {
-            return Found::End;
+            return Mail::End;
         }
         match self.messages.pop_front() {
-            Some(message) => Found::Message(message),
-            None if self.is_over => Found::End,
-            None => Found::Nothing,
+            Some(message) => Mail::Message(message),
+            None if self.is_over => Mail::End,
+            None => Mail::Nothing,
         }
     }
 
-    fn is_of(&self, reader: &Reader) -> bool {
+    fn is_of(&self, reader: &MailboxReader) -> bool {
         let now = self.reader.as_ref();
         now.is_some_and(|now| Arc::ptr_eq(&now.0, &reader.0))
     }
@@ -90,7 +90,7 @@ impl Unread {
     }
 }
 
-impl Reader {
+impl MailboxReader {
     /// Resolves when there may be something to find, also when that came before. Cancel safe.
     pub(super) async fn woken(&self) {
         self.0.notified().await;
@@ -101,24 +101,24 @@ impl Reader {
 mod tests {
     use super::*;
 
-    fn message(found: Found) -> Option<String> {
+    fn message(found: Mail) -> Option<String> {
         match found {
-            Found::Message(message) => Some(message),
-            Found::Nothing | Found::End => None,
+            Mail::Message(message) => Some(message),
+            Mail::Nothing | Mail::End => None,
         }
     }
 
     #[test]
     fn the_newest_reader_has_what_the_older_did_not_read() {
-        let mut unread = Unread::default();
+        let mut unread = Mailbox::default();
         let older = unread.read();
         assert!(unread.say("1") && unread.say("2"));
         assert_eq!(message(unread.next(&older)).as_deref(), Some("1"));
         let newer = unread.read();
-        assert!(matches!(unread.next(&older), Found::End));
+        assert!(matches!(unread.next(&older), Mail::End));
         assert_eq!(message(unread.next(&newer)).as_deref(), Some("2"));
-        assert!(matches!(unread.next(&newer), Found::Nothing));
-        // Who was replaced has nothing to leave.
+        assert!(matches!(unread.next(&newer), Mail::Nothing));
+        // A reader that was replaced has nothing to leave.
         unread.leave(&older);
         assert!(unread.is_read());
         unread.leave(&newer);
@@ -126,13 +126,13 @@ mod tests {
         unread.end();
         let last = unread.read();
         assert_eq!(message(unread.next(&last)).as_deref(), Some("3"));
-        assert!(matches!(unread.next(&last), Found::End));
+        assert!(matches!(unread.next(&last), Mail::End));
         assert!(!unread.say("4"));
     }
 
     #[test]
     fn it_is_bounded() {
-        let mut unread = Unread::default();
+        let mut unread = Mailbox::default();
         let said = (0..=MESSAGES_MAX).filter(|_| unread.say("x")).count();
         assert_eq!(said, MESSAGES_MAX);
     }

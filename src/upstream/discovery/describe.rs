@@ -7,20 +7,20 @@ use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
 
-use super::discovered::{DiscoverError, Discovered, refused};
-use super::failures::INVALID_WORDS;
-use super::failures::UNREACHABLE;
-use super::origin::FIRST_WORDS;
-use super::port::{Answer, Event, Outgoing};
-use super::remembered::NOBODY;
-use super::server::Way;
-use super::sessions::Key;
-use super::translate;
-use super::wrapped::Upstream;
 use crate::mcp::error::RpcError;
 use crate::mcp::json::{Object, quote};
 use crate::mcp::tools::Tools;
 use crate::mcp::version::Era;
+use crate::upstream::discovery::discovered::{DiscoverError, Discovered, refused};
+use crate::upstream::discovery::remembered::NOBODY;
+use crate::upstream::failures::INVALID_WORDS;
+use crate::upstream::failures::UNREACHABLE;
+use crate::upstream::http::origin::FIRST_WORDS;
+use crate::upstream::port::{Answer, Event, Outgoing};
+use crate::upstream::server::ServerTransport;
+use crate::upstream::sessions::pool::SessionKey;
+use crate::upstream::translate;
+use crate::upstream::wrapped::Upstream;
 
 /// Pages of a tool list that are read; a server with more is not checked further.
 const PAGES_MAX: usize = 64;
@@ -139,13 +139,13 @@ impl Upstream {
         capabilities: &str,
     ) -> Result<Arc<Discovered>, DiscoverError> {
         let sessions = match self.server.way() {
-            Way::Posts(web) => &web.sessions,
-            Way::Lines(lines) => {
+            ServerTransport::Posts(web) => &web.sessions,
+            ServerTransport::Lines(lines) => {
                 let described = lines.described(caller, credentials.as_ref(), capabilities);
                 return described.await.map_err(DiscoverError::from);
             }
         };
-        let key = Key {
+        let key = SessionKey {
             caller,
             capabilities: "{}".into(),
         };
@@ -166,8 +166,8 @@ impl Upstream {
         // The cache is that of the way in which they are listed.
         let era = self.era(credentials.clone()).await?;
         let known = match self.server.way() {
-            Way::Posts(web) => &web.origin.tools,
-            Way::Lines(lines) => lines.tools(),
+            ServerTransport::Posts(web) => &web.origin.tools,
+            ServerTransport::Lines(lines) => lines.tools(),
         };
         let upstream = self.clone();
         let listing = async move {

@@ -15,24 +15,24 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use super::client_session::needed::Needed;
-use super::discovered::Discovered;
-use super::hearers::Hearers;
-use super::http::RequestBody;
-use super::initialize::Initialized;
-use super::origin::Origin;
-use super::translate;
 use crate::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::headers::{LAST_EVENT_ID, PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::json::{Object, Writer, string};
+use crate::upstream::client_session::needed::Needed;
+use crate::upstream::discovery::discovered::Discovered;
+use crate::upstream::http::RequestBody;
+use crate::upstream::http::origin::Origin;
+use crate::upstream::initialize::Initialized;
+use crate::upstream::sessions::calls::SessionCalls;
+use crate::upstream::translate;
 
 /// How long a server may take to take a message.
 const TELL: Duration = Duration::from_secs(30);
 
 /// One session, as the server described it.
 #[derive(Debug)]
-pub(super) struct Session {
+pub(in crate::upstream) struct ServerSession {
     origin: Arc<Origin>,
     stamp: Stamp,
     /// What the server said of itself; `None` where it said that to somebody else.
@@ -44,7 +44,7 @@ pub(super) struct Session {
     left: AtomicBool,
     /// What was declared to the server, as JSON.
     declared: Arc<str>,
-    beside: Beside,
+    beside: SessionCompany,
     /// Where it is a client's own.
     needed: Needed,
 }
@@ -60,8 +60,8 @@ struct Stamp {
 
 /// What goes on beside a session's calls, until it ends.
 #[derive(Debug)]
-struct Beside {
-    hearers: Arc<Hearers>,
+struct SessionCompany {
+    calls: Arc<SessionCalls>,
     unasked: Box<dyn Unasked>,
     ending: DropGuard,
     services: TaskTracker,
@@ -69,30 +69,30 @@ struct Beside {
 
 /// The stream on which the server speaks unasked.
 #[async_trait]
-pub(super) trait Unasked: Any + fmt::Debug + Send + Sync {
+pub(in crate::upstream) trait Unasked: Any + fmt::Debug + Send + Sync {
     /// Whether the session is a client's own: never ours to begin or to end.
     fn is_a_clients(&self) -> bool;
 
     /// Hears what the server says on it, from here to the session's end. Resolves when the server
     /// has taken the request for it, or after a moment.
-    async fn hear(&self, session: &Arc<Session>);
+    async fn hear(&self, session: &Arc<ServerSession>);
 }
 
 /// How a client names its session, and itself.
 #[derive(Debug, Clone)]
-pub(super) struct Identity {
-    pub(super) caller: [u8; 16],
+pub(in crate::upstream) struct Identity {
+    pub(in crate::upstream) caller: [u8; 16],
     /// A server without sessions gives none.
-    pub(super) id: Option<HeaderValue>,
-    pub(super) version: HeaderValue,
+    pub(in crate::upstream) id: Option<HeaderValue>,
+    pub(in crate::upstream) version: HeaderValue,
     /// Of the client, where the server may have them.
-    pub(super) credentials: Option<HeaderValue>,
+    pub(in crate::upstream) credentials: Option<HeaderValue>,
 }
 
-impl Beside {
+impl SessionCompany {
     fn new(services: TaskTracker, unasked: Box<dyn Unasked>) -> Self {
         Self {
-            hearers: Arc::default(),
+            calls: Arc::default(),
             unasked,
             ending: CancellationToken::new().drop_guard(),
             services,
@@ -106,21 +106,21 @@ impl Beside {
 
 /// What another process needs to use a session.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Passport {
+pub(in crate::upstream) struct Passport {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     session: Option<String>,
     version: String,
     /// Other calls use it too.
     #[serde(default)]
-    pub(super) shared: bool,
+    pub(in crate::upstream) shared: bool,
     /// It is a client's own.
     #[serde(default, skip_serializing_if = "Not::not")]
-    pub(super) borrowed: bool,
+    pub(in crate::upstream) borrowed: bool,
 }
 
 impl Passport {
     /// Whose session it is, where it is a client's own.
-    pub(super) fn identity(&self, caller: [u8; 16]) -> Option<Identity> {
+    pub(in crate::upstream) fn identity(&self, caller: [u8; 16]) -> Option<Identity> {
         let id = self.session.as_deref().map(HeaderValue::try_from);
         Some(Identity {
             caller,
@@ -131,9 +131,9 @@ impl Passport {
     }
 }
 
-impl Session {
+impl ServerSession {
     /// `None`: it needs credentials, and those are the caller's alone.
-    pub(super) fn passport(&self) -> Option<Passport> {
+    pub(in crate::upstream) fn passport(&self) -> Option<Passport> {
         if self.stamp.credentials.is_some() {
             return None;
         }
@@ -151,12 +151,12 @@ impl Session {
     }
 
     /// Whether other calls use it beside the one that opened it.
-    pub(super) fn shared_by(self, shared: bool) -> Self {
+    pub(in crate::upstream) fn shared_by(self, shared: bool) -> Self {
         Self { shared, ..self }
     }
 
     /// From here on it is not ours to close, nor to hear.
-    pub(super) fn leave(&self) {
+    pub(in crate::upstream) fn leave(&self) {
         self.left.store(true, Ordering::Release);
         self.needed.set_elsewhere(true);
         // Other calls of this process may go on there.
@@ -166,7 +166,7 @@ impl Session {
     }
 
     /// From here on it is.
-    pub(super) fn hold(&self) {
+    pub(in crate::upstream) fn hold(&self) {
         self.left.store(false, Ordering::Release);
         self.needed.set_elsewhere(false);
     }
@@ -187,13 +187,13 @@ impl Session {
             shared: false,
             left: AtomicBool::new(true),
             declared,
-            beside: Beside::new(services, unasked),
+            beside: SessionCompany::new(services, unasked),
             needed: Needed::default(),
         }
     }
 
     /// A session of ours, as the server answered our `initialize`.
-    pub(super) fn begun(
+    pub(in crate::upstream) fn begun(
         origin: &Arc<Origin>,
         services: TaskTracker,
         declared: Arc<str>,
@@ -216,7 +216,7 @@ impl Session {
     }
 
     /// A session that another process opened, and that is not ours before its call is.
-    pub(super) fn carried_over(
+    pub(in crate::upstream) fn carried_over(
         origin: &Arc<Origin>,
         services: TaskTracker,
         declared: Arc<str>,
@@ -236,7 +236,7 @@ impl Session {
     }
 
     /// A client's own.
-    pub(super) fn of_client(
+    pub(in crate::upstream) fn of_client(
         origin: &Arc<Origin>,
         services: TaskTracker,
         identity: Identity,
@@ -254,45 +254,45 @@ impl Session {
     }
 
     /// What the server said of itself when the session began, where that was said to raincheck.
-    pub(super) fn described(&self) -> Option<&Arc<Discovered>> {
+    pub(in crate::upstream) fn described(&self) -> Option<&Arc<Discovered>> {
         self.described.as_ref()
     }
 
     /// Whether it is a client's own: never ours to begin or to end.
-    pub(super) fn is_borrowed(&self) -> bool {
+    pub(in crate::upstream) fn is_borrowed(&self) -> bool {
         self.beside.unasked.is_a_clients()
     }
 
     /// The stream on which the server speaks unasked, where it is of that kind.
-    pub(super) fn unasked<T: Unasked>(&self) -> Option<&T> {
+    pub(in crate::upstream) fn unasked<T: Unasked>(&self) -> Option<&T> {
         let unasked: &dyn Any = &*self.beside.unasked;
         unasked.downcast_ref()
     }
 
-    pub(super) fn version(&self) -> &HeaderValue {
+    pub(in crate::upstream) fn version(&self) -> &HeaderValue {
         &self.stamp.version
     }
 
-    pub(super) fn needed(&self) -> &Needed {
+    pub(in crate::upstream) fn needed(&self) -> &Needed {
         &self.needed
     }
 
     /// Its client has ended it.
-    pub(super) fn end(&self) {
+    pub(in crate::upstream) fn end(&self) {
         self.beside.end();
     }
 
     /// Cancelled with the session.
-    pub(super) fn ended(&self) -> CancellationToken {
+    pub(in crate::upstream) fn ended(&self) -> CancellationToken {
         self.beside.ending.token().clone()
     }
 
-    pub(super) fn post(&self) -> request::Builder {
+    pub(in crate::upstream) fn post(&self) -> request::Builder {
         self.stamp(self.origin.post(self.stamp.credentials.as_ref()))
     }
 
     /// The request for an event stream: the session's own, or what followed that event.
-    pub(super) fn get(&self, after: Option<&HeaderValue>) -> request::Builder {
+    pub(in crate::upstream) fn get(&self, after: Option<&HeaderValue>) -> request::Builder {
         let request = self.stamp(self.origin.get(self.stamp.credentials.as_ref()));
         match after {
             Some(event_id) => request.header(LAST_EVENT_ID, event_id),
@@ -300,33 +300,36 @@ impl Session {
         }
     }
 
-    pub(super) fn origin(&self) -> &Arc<Origin> {
+    pub(in crate::upstream) fn origin(&self) -> &Arc<Origin> {
         &self.origin
     }
 
     /// What was declared to the server, as JSON.
-    pub(super) fn declared(&self) -> &str {
+    pub(in crate::upstream) fn declared(&self) -> &str {
         &self.declared
     }
 
-    pub(super) fn hearers(&self) -> &Arc<Hearers> {
-        &self.beside.hearers
+    pub(in crate::upstream) fn calls(&self) -> &Arc<SessionCalls> {
+        &self.beside.calls
     }
 
     /// Hears what the server says unasked, from here to the session's end. Resolves when the server
     /// has taken the request for it, or after a moment.
-    pub(super) async fn hear(self: &Arc<Self>) {
+    pub(in crate::upstream) async fn hear(self: &Arc<Self>) {
         self.beside.unasked.hear(self).await;
     }
 
     /// Runs until the session ends.
-    pub(super) fn accompany(&self, going_on: impl Future<Output = ()> + Send + 'static) {
+    pub(in crate::upstream) fn accompany(
+        &self,
+        going_on: impl Future<Output = ()> + Send + 'static,
+    ) {
         let ending = self.beside.ending.token().clone();
         let services = &self.beside.services;
         services.spawn(ending.run_until_cancelled_owned(going_on));
     }
 
-    pub(super) fn has_id(&self) -> bool {
+    pub(in crate::upstream) fn has_id(&self) -> bool {
         self.stamp.id.is_some()
     }
 
@@ -339,8 +342,8 @@ impl Session {
     }
 
     /// Posts a message that has no answer of its own. A server that does not even take it in time
-    /// is not waited for: whoever tells has other things to hear.
-    pub(super) async fn tell(&self, message: String) -> Result<(), Failure> {
+    /// is not waited for: the caller reads other messages meanwhile.
+    pub(in crate::upstream) async fn tell(&self, message: String) -> Result<(), Failure> {
         let sent = self.origin.send(self.post(), RequestBody::json(message));
         let response = tokio::time::timeout(TELL, sent)
             .await
@@ -355,7 +358,7 @@ impl Session {
     }
 
     /// The session's log level, set where the call wants another one.
-    pub(super) async fn set_log_level(&self, level: &Arc<str>) {
+    pub(in crate::upstream) async fn set_log_level(&self, level: &Arc<str>) {
         let known = self.log_level.lock().clone();
         if known.as_ref() == Some(level) {
             return;
@@ -370,7 +373,7 @@ impl Session {
     }
 
     /// Ends it at the server, unless it was left to another process.
-    pub(super) async fn close(&self) {
+    pub(in crate::upstream) async fn close(&self) {
         self.beside.end();
         let Some(id) = &self.stamp.id else { return };
         if self.left.load(Ordering::Acquire) {

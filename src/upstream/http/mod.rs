@@ -4,6 +4,12 @@
 //! request that provably was not sent goes out again on a fresh connection; one that may have been
 //! sent never does. Dropping a response body closes its connection: that is the cancel signal.
 
+pub(super) mod connect;
+pub(super) mod hop_headers;
+pub(super) mod origin;
+pub(super) mod refusal;
+pub(super) mod retry_after;
+
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,14 +28,14 @@ use hyper_util::rt::TokioIo;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use super::connect::Connector;
-use super::failures::{INVALID, RESET, UNREACHABLE};
-use super::hop::{self, Mark};
-use super::obstacle::{Obstacle, Obstacles};
 use crate::failpoint::{Point, hit};
 use crate::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::tls::client::is_refused_identity;
+use crate::upstream::failures::{INVALID, RESET, UNREACHABLE};
+use crate::upstream::http::connect::Connector;
+use crate::upstream::http::hop_headers::ViaMark;
+use crate::upstream::obstacle::{Obstacle, Obstacles};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -114,9 +120,9 @@ pub struct Http {
     connector: Connector,
     /// Of ours, in every request.
     headers: HeaderMap,
-    /// Names us in every request, and nobody else.
-    mark: Mark,
-    pool: Arc<Pool>,
+    /// Names this process in every request, and no other process.
+    mark: ViaMark,
+    pool: Arc<ConnectionPool>,
     drivers: TaskTracker,
     /// For the operator.
     pub(super) obstacles: Obstacles,
@@ -127,7 +133,7 @@ impl Http {
         Self {
             connector,
             headers,
-            mark: Mark::random(),
+            mark: ViaMark::random(),
             pool: Arc::default(),
             drivers,
             obstacles: Obstacles::default(),
@@ -151,7 +157,7 @@ impl Http {
     }
 
     /// Sends one request. Dropped before it resolves, the connection is closed: the server sees
-    /// that nobody waits.
+    /// that the caller no longer waits.
     pub async fn send(
         &self,
         mut request: Request<RequestBody>,
@@ -165,10 +171,10 @@ impl Http {
             match self.send_over(sender, request).await {
                 Ok(response) => return Ok(response),
                 // Closed by the server meanwhile, before it took anything.
-                Err(Unsent::Request(back)) => request = *back,
-                Err(Unsent::Failed(failure)) => return Err(failure),
+                Err(NotSent::Request(back)) => request = *back,
+                Err(NotSent::Failed(failure)) => return Err(failure),
                 // The handshake of this one is long over: it proves nothing.
-                Err(Unsent::Refused) => return Err(RESET),
+                Err(NotSent::Refused) => return Err(RESET),
             }
         }
         let mut pause = PAUSE;
@@ -178,9 +184,9 @@ impl Http {
                 let copy = self.copy(&request);
                 match self.send_over(sender, request).await {
                     Ok(response) => return Ok(response),
-                    Err(Unsent::Request(back)) => request = *back,
-                    Err(Unsent::Failed(failure)) => return Err(failure),
-                    Err(Unsent::Refused) => {
+                    Err(NotSent::Request(back)) => request = *back,
+                    Err(NotSent::Failed(failure)) => return Err(failure),
+                    Err(NotSent::Refused) => {
                         tracing::warn!("the upstream did not accept the client certificate");
                         let refused = Obstacle::NoConnection(REFUSED.into());
                         self.obstacles.note_connection(Some(refused));
@@ -230,10 +236,10 @@ impl Http {
         &self,
         mut sender: SendRequest<RequestBody>,
         request: Request<RequestBody>,
-    ) -> Result<Response<ResponseBody>, Unsent> {
+    ) -> Result<Response<ResponseBody>, NotSent> {
         let method = request.method().clone();
         match sender.try_send_request(request).await {
-            Ok(response) if is_ambiguous(response.headers()) => Err(Unsent::Failed(INVALID)),
+            Ok(response) if is_ambiguous(response.headers()) => Err(NotSent::Failed(INVALID)),
             Ok(response) => {
                 if !response.status().is_success() {
                     self.obstacles
@@ -243,15 +249,15 @@ impl Http {
                 Ok(response.map(|incoming| ResponseBody { incoming, home }))
             }
             Err(mut error) => match error.take_message() {
-                Some(request) => Err(Unsent::Request(Box::new(request))),
-                None if is_refused_identity(error.error()) => Err(Unsent::Refused),
-                None => Err(Unsent::Failed(broken(error.error()))),
+                Some(request) => Err(NotSent::Request(Box::new(request))),
+                None if is_refused_identity(error.error()) => Err(NotSent::Refused),
+                None => Err(NotSent::Failed(broken(error.error()))),
             },
         }
     }
 
     async fn connect(&self) -> Result<SendRequest<RequestBody>, BoxError> {
-        // Whoever waits for it may give up before it comes to anything.
+        // The caller may give up before the connection is there.
         let connecting = self.connector.connecting();
         self.obstacles.note_connection(Some(connecting));
         let connected = self.connector.connect().await;
@@ -277,7 +283,7 @@ impl Http {
 fn frame(request: &mut Request<RequestBody>) {
     // Nothing in them belongs to what is sent: an upgrade that was asked for, above all.
     request.extensions_mut().clear();
-    hop::strip(request.headers_mut());
+    hop_headers::strip(request.headers_mut());
     let headers = request.headers_mut();
     headers.remove(CONTENT_LENGTH);
     headers.remove(EXPECT);
@@ -288,7 +294,7 @@ fn frame(request: &mut Request<RequestBody>) {
     }
 }
 
-enum Unsent {
+enum NotSent {
     Request(Box<Request<RequestBody>>),
     /// Written, and not looked at: the server does not accept who we are.
     Refused,
@@ -315,12 +321,12 @@ fn broken(error: &hyper::Error) -> Failure {
 }
 
 #[derive(Debug, Default)]
-struct Pool {
+struct ConnectionPool {
     /// Newest last.
     idle: Mutex<VecDeque<(SendRequest<RequestBody>, Instant)>>,
 }
 
-impl Pool {
+impl ConnectionPool {
     /// A connection that is ready, the one used last first.
     async fn take(&self) -> Option<SendRequest<RequestBody>> {
         loop {
@@ -362,7 +368,7 @@ impl Pool {
 #[derive(Debug)]
 pub struct ResponseBody {
     incoming: Incoming,
-    home: Option<(SendRequest<RequestBody>, Arc<Pool>)>,
+    home: Option<(SendRequest<RequestBody>, Arc<ConnectionPool>)>,
 }
 
 impl ResponseBody {

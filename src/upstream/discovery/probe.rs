@@ -4,30 +4,31 @@ use hyper::StatusCode;
 use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
 
-use super::discovered::DiscoverError;
-use super::heard::{self, Heard, Message};
-use super::http::RequestBody;
-use super::obstacle::Obstacle;
-use super::origin::{FIRST_WORDS, Origin};
-use super::port::UpstreamError;
-use super::translate;
 use crate::mcp::error::{Failure, Reason, SideEffect, code};
 use crate::mcp::headers::METHOD;
 use crate::mcp::headers::PROTOCOL_VERSION;
 use crate::mcp::json::Object;
 use crate::mcp::result;
 use crate::mcp::version::{Era, MODERN};
+use crate::upstream::discovery::discovered::DiscoverError;
+use crate::upstream::heard;
+use crate::upstream::heard::{ResponseKind, ServerMessage};
+use crate::upstream::http::RequestBody;
+use crate::upstream::http::origin::{FIRST_WORDS, Origin};
+use crate::upstream::obstacle::Obstacle;
+use crate::upstream::port::UpstreamError;
+use crate::upstream::translate;
 
 /// Why the era is not known.
 #[derive(Debug)]
-pub(super) enum Undecided {
+pub(in crate::upstream) enum Undecided {
     Failed(Failure),
     Unauthorized(UpstreamError),
 }
 
 /// What the answer to a POST says.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(in crate::upstream) enum Found {
     Era(Era),
     /// An error that a server in trouble says as well as a legacy one.
     Trouble,
@@ -37,7 +38,7 @@ pub(super) enum Found {
 
 /// Asks `server/discover`. Whatever is no word of a modern server is one of a legacy server
 /// (streamable-http, Backward Compatibility); a server that serves both is modern.
-pub(super) async fn probe(
+pub(in crate::upstream) async fn probe(
     origin: &Origin,
     credentials: Option<&HeaderValue>,
 ) -> Result<Found, Undecided> {
@@ -62,47 +63,49 @@ async fn ask(origin: &Origin, credentials: Option<&HeaderValue>) -> Result<Found
         .send(head, RequestBody::json(body))
         .await
         .map_err(Undecided::Failed)?;
-    match heard::judge(response, origin.message_bytes_max).await {
-        Heard::Messages(mut messages) => loop {
+    match heard::classify_response(response, origin.message_bytes_max).await {
+        ResponseKind::Messages(mut messages) => loop {
             match messages.next().await {
-                Ok(Some(Message::Result { result, .. })) => {
+                Ok(Some(ServerMessage::Result { result, .. })) => {
                     return Ok(Found::Era(era_of_result(&result)));
                 }
-                Ok(Some(Message::Error { error, .. })) => {
+                Ok(Some(ServerMessage::Error { error, .. })) => {
                     return Ok(found_by(&error));
                 }
                 Ok(Some(
-                    Message::Primed | Message::Request { .. } | Message::Notification { .. },
+                    ServerMessage::Primed
+                    | ServerMessage::Request { .. }
+                    | ServerMessage::Notification { .. },
                 )) => {}
-                Ok(Some(Message::Unreadable { .. }) | None) | Err(_) => {
+                Ok(Some(ServerMessage::Unreadable { .. }) | None) | Err(_) => {
                     return Ok(Found::Era(Era::Legacy));
                 }
             }
         },
-        Heard::Error(error) if matches!(error.status, 401 | 403) => {
+        ResponseKind::Error(error) if matches!(error.status, 401 | 403) => {
             Err(Undecided::Unauthorized(error))
         }
-        Heard::Error(error)
+        ResponseKind::Error(error)
             if StatusCode::from_u16(error.status).is_ok_and(is_of_trouble)
                 && era_of_error(&error.error) == Era::Legacy =>
         {
             Ok(Found::Trouble)
         }
-        Heard::Error(error) => Ok(found_by(&error.error)),
-        Heard::Later(_) => Err(Undecided::Failed(Failure::new(
+        ResponseKind::Error(error) => Ok(found_by(&error.error)),
+        ResponseKind::Later(_) => Err(Undecided::Failed(Failure::new(
             Reason::UpstreamHttp,
             SideEffect::None,
         ))),
         // A gateway in front of a server that is not up yet says nothing about the server, and nor
         // does a server that is busy or broken.
-        Heard::Refused {
+        ResponseKind::Refused {
             failure, status, ..
         } if is_of_trouble(status) => Err(Undecided::Failed(failure)),
-        Heard::Refused {
+        ResponseKind::Refused {
             status: StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED,
             ..
         } => Ok(Found::NoPosts),
-        Heard::Refused { .. } => Ok(Found::Era(Era::Legacy)),
+        ResponseKind::Refused { .. } => Ok(Found::Era(Era::Legacy)),
     }
 }
 
@@ -119,7 +122,7 @@ fn found_by(error: &RawValue) -> Found {
     }
 }
 
-pub(super) fn era_of_result(result: &RawValue) -> Era {
+pub(in crate::upstream) fn era_of_result(result: &RawValue) -> Era {
     let object = Object::parse(result.get()).unwrap_or_default();
     let versions = object.get("supportedVersions");
     let versions: Vec<String> = versions
@@ -133,7 +136,7 @@ pub(super) fn era_of_result(result: &RawValue) -> Era {
 }
 
 /// Only a modern server knows these codes; -32601 and -32602 are everybody's.
-pub(super) fn era_of_error(error: &RawValue) -> Era {
+pub(in crate::upstream) fn era_of_error(error: &RawValue) -> Era {
     match result::error_code(error) {
         Some(code::HEADER_MISMATCH | code::MISSING_CLIENT_CAPABILITY) => Era::Modern,
         Some(code::UNSUPPORTED_VERSION) => {

@@ -12,55 +12,57 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 
-use super::discovered::{DiscoverError, Discovered};
-use super::failures::UNREACHABLE;
-use super::handshake::{self, Sessions};
-use super::memory::{Kept, Memory};
-use super::origin::FIRST_WORDS;
-use super::port::{Event, Exchange};
-use super::probe::{self, Found};
-use super::remembered::{NOBODY, Remembered};
-use super::server::{Server, Way};
-use super::settings::Settings;
-use super::turns::{Turn, Turns};
 use crate::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, code};
 use crate::mcp::result;
 use crate::mcp::version::Era;
+use crate::upstream::discovery::discovered::{DiscoverError, Discovered};
+use crate::upstream::discovery::facts_file::{FactsFile, KeptFacts};
+use crate::upstream::discovery::legacy_sessions;
+use crate::upstream::discovery::legacy_sessions::LegacySessions;
+use crate::upstream::discovery::probe;
+use crate::upstream::discovery::probe::Found;
+use crate::upstream::discovery::remembered::{NOBODY, Remembered};
+use crate::upstream::discovery::single_flight::{Flight, SingleFlight};
+use crate::upstream::failures::UNREACHABLE;
+use crate::upstream::http::origin::FIRST_WORDS;
+use crate::upstream::port::{Event, Exchange};
+use crate::upstream::server::{Server, ServerTransport};
+use crate::upstream::settings::Settings;
 
 /// Between doubts: clients make mistakes that look like a server's other era.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// How long a refusal waits for the server's word on its era, so that whoever tries again is understood.
+/// How long a refusal waits for the server's word on its era, so that a client that tries again is understood.
 /// The asking goes on.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
-pub(super) struct Known {
-    pub(super) server: Server,
-    pub(super) services: TaskTracker,
+pub(in crate::upstream) struct ServerFacts {
+    pub(in crate::upstream) server: Server,
+    pub(in crate::upstream) services: TaskTracker,
     /// The user knows better.
     is_configured: bool,
     era: Mutex<Option<Era>>,
-    asking: Turns,
+    asking: SingleFlight,
     /// What the last asking for the era failed of, if that was for everybody.
     failed: Mutex<Option<Failure>>,
     remembered: Mutex<Remembered>,
     /// Whose words are kept for the next run: all callers without credentials.
     everybody: [u8; 16],
-    memory: Option<Arc<Memory>>,
+    memory: Option<Arc<FactsFile>>,
     /// The era is what it was when raincheck ran before, and nothing was answered since.
     is_hearsay: AtomicBool,
     /// Whether a modern server takes legacy sessions, too.
-    pub(super) sessions: Sessions,
-    doubting: Turns,
+    pub(in crate::upstream) sessions: LegacySessions,
+    doubting: SingleFlight,
     doubted: Mutex<Option<Instant>>,
     /// Over lines, how many had been begun when the server was last asked.
     starts_asked: AtomicUsize,
 }
 
-impl Known {
-    pub(super) fn new(
+impl ServerFacts {
+    pub(in crate::upstream) fn new(
         server: Server,
         services: TaskTracker,
         configured: Option<Era>,
@@ -71,8 +73,8 @@ impl Known {
         } else {
             NOBODY
         };
-        let (memory, kept) = settings.known_file.clone().map(Memory::open).unzip();
-        let kept: Kept = kept.unwrap_or_default();
+        let (memory, kept) = settings.known_file.clone().map(FactsFile::open).unzip();
+        let kept: KeptFacts = kept.unwrap_or_default();
         let mut remembered = Remembered::default();
         if let Some(words) = &kept.words {
             remembered.note(everybody, words);
@@ -86,31 +88,31 @@ impl Known {
             services,
             is_configured: configured.is_some(),
             era: Mutex::new(configured.or(hearsay)),
-            asking: Turns::default(),
+            asking: SingleFlight::default(),
             failed: Mutex::default(),
             remembered: Mutex::new(remembered),
             everybody,
             memory: memory.map(Arc::new),
             is_hearsay: AtomicBool::new(hearsay.is_some()),
-            sessions: Sessions::default(),
-            doubting: Turns::default(),
+            sessions: LegacySessions::default(),
+            doubting: SingleFlight::default(),
             doubted: Mutex::default(),
             // The first is of the program that was asked a moment before.
             starts_asked: AtomicUsize::new(usize::from(hearsay.is_none())),
         })
     }
 
-    pub(super) fn era(&self) -> Option<Era> {
+    pub(in crate::upstream) fn era(&self) -> Option<Era> {
         *self.era.lock()
     }
 
     /// What the server last said of itself to that caller.
-    pub(super) fn discovered(&self, whose: [u8; 16]) -> Option<Arc<Discovered>> {
+    pub(in crate::upstream) fn discovered(&self, whose: [u8; 16]) -> Option<Arc<Discovered>> {
         self.remembered.lock().of(&whose)
     }
 
     /// What was asked of a server of that era, which it may not be any more.
-    pub(super) fn note_discovered(
+    pub(in crate::upstream) fn note_discovered(
         &self,
         asked: Era,
         whose: [u8; 16],
@@ -121,8 +123,13 @@ impl Known {
         }
     }
 
-    /// The same, of a server of which it may not be known yet what else it speaks.
-    pub(super) fn note_said(&self, asked: Era, whose: [u8; 16], discovered: &Arc<Discovered>) {
+    /// What a server said whose era may not be known yet: it may speak another one, too.
+    pub(in crate::upstream) fn note_said(
+        &self,
+        asked: Era,
+        whose: [u8; 16],
+        discovered: &Arc<Discovered>,
+    ) {
         let era = self.era();
         if era.is_some_and(|era| era != asked) {
             return;
@@ -134,7 +141,7 @@ impl Known {
         }
     }
 
-    pub(super) fn is_hearsay(&self) -> bool {
+    pub(in crate::upstream) fn is_hearsay(&self) -> bool {
         self.is_hearsay.load(Ordering::Relaxed)
     }
 
@@ -143,7 +150,7 @@ impl Known {
         let Some(memory) = self.memory.clone() else {
             return;
         };
-        let kept = Kept {
+        let kept = KeptFacts {
             era: self.era().filter(|_| !self.is_configured),
             words: self.discovered(self.everybody),
         };
@@ -152,7 +159,7 @@ impl Known {
 
     /// The era, asked by one of all who want to know and remembered. Dropped before it resolves, the
     /// asking goes on.
-    pub(super) async fn find_era(
+    pub(in crate::upstream) async fn find_era(
         self: &Arc<Self>,
         credentials: Option<&HeaderValue>,
     ) -> Result<Era, DiscoverError> {
@@ -181,12 +188,12 @@ impl Known {
     }
 
     async fn ask_for_era(&self, credentials: Option<&HeaderValue>) -> Result<Era, DiscoverError> {
-        // Whoever asked before may have had other credentials.
+        // The caller before may have had other credentials.
         if let Some(era) = self.era() {
             return Ok(era);
         }
         let found = match &self.server {
-            Server::Web(web) => Box::pin(web.find_era(credentials))
+            Server::Http(web) => Box::pin(web.find_era(credentials))
                 .await
                 .map_err(Into::into),
             Server::Program(lines) => lines.probe().await.map_err(DiscoverError::from),
@@ -208,7 +215,7 @@ impl Known {
 
     /// The server refused something as one of another era would. It is asked, unless it was a moment
     /// ago, and what runs there goes on. Dropped before it resolves, the asking goes on.
-    pub(super) async fn doubt(self: &Arc<Self>, credentials: Option<HeaderValue>) {
+    pub(in crate::upstream) async fn doubt(self: &Arc<Self>, credentials: Option<HeaderValue>) {
         let Some(era) = self.era().filter(|_| !self.is_configured) else {
             return;
         };
@@ -223,7 +230,7 @@ impl Known {
     }
 
     /// Not to be waited for.
-    pub(super) fn doubt_beside(self: &Arc<Self>, credentials: Option<HeaderValue>) {
+    pub(in crate::upstream) fn doubt_beside(self: &Arc<Self>, credentials: Option<HeaderValue>) {
         let era = self.era().filter(|_| !self.is_configured);
         if let Some(era) = era
             && self.may_ask()
@@ -235,7 +242,7 @@ impl Known {
 
     fn ask_in_doubt(
         self: &Arc<Self>,
-        turn: Turn,
+        turn: Flight,
         era: Era,
         credentials: Option<HeaderValue>,
     ) -> JoinHandle<()> {
@@ -264,8 +271,8 @@ impl Known {
     /// than what is known, as the 404 of a gateway is none.
     async fn ask_anew(&self, known: Era, credentials: Option<&HeaderValue>) -> Option<Era> {
         let web = match self.server.way() {
-            Way::Posts(web) => web,
-            Way::Lines(lines) => {
+            ServerTransport::Posts(web) => web,
+            ServerTransport::Lines(lines) => {
                 let found = lines.probe_anew().await.ok()?;
                 if (known, found) != (Era::Modern, Era::Legacy) {
                     return Some(found);
@@ -279,13 +286,13 @@ impl Known {
                 Ok(Found::Era(Era::Modern)) => Some(Era::Modern),
                 Ok(Found::Trouble) => None,
                 Ok(_) if known == Era::Modern => {
-                    let said = handshake::ask_in_time(&web.origin, credentials).await;
+                    let said = legacy_sessions::ask_in_time(&web.origin, credentials).await;
                     said?.is_taken().then_some(Era::Legacy)
                 }
                 Ok(_) | Err(_) => None,
             }
         };
-        // Who is refused meanwhile waits for it.
+        // A refused request waits for this answer.
         timeout(FIRST_WORDS, asking).await.ok()?
     }
 
@@ -297,8 +304,8 @@ impl Known {
         *self.remembered.lock() = Remembered::default();
         self.sessions.forget();
         match self.server.way() {
-            Way::Posts(web) => web.origin.tools.clear(),
-            Way::Lines(lines) => {
+            ServerTransport::Posts(web) => web.origin.tools.clear(),
+            ServerTransport::Lines(lines) => {
                 lines.end_early();
                 lines.tools().clear();
             }
@@ -315,8 +322,8 @@ impl Known {
         lines.is_none_or(|lines| lines.starts() > asked)
     }
 
-    /// The same exchange, and a doubt where it is refused as by a server of another era.
-    pub(super) fn watched(
+    /// Asks for the era again where the exchange is refused as by a server of another era.
+    pub(in crate::upstream) fn watched(
         self: &Arc<Self>,
         exchange: Exchange,
         asked: (Era, &str),
@@ -352,7 +359,7 @@ impl Known {
 }
 
 /// Whether a server of the other era might say so. Every server refuses methods that it has not; of
-/// tools it has some, or nobody would ask.
+/// tools every server has some, or no client would call one.
 fn is_doubtful(event: &Event, is_method_known: impl FnOnce() -> bool) -> bool {
     match event {
         Event::Error(error) => match result::error_code(&error.error) {
@@ -373,7 +380,7 @@ fn is_doubtful(event: &Event, is_method_known: impl FnOnce() -> bool) -> bool {
 }
 
 /// How a server says over HTTP that it does not understand.
-pub(super) fn is_refusal(status: StatusCode) -> bool {
+pub(in crate::upstream) fn is_refusal(status: StatusCode) -> bool {
     matches!(
         status,
         StatusCode::BAD_REQUEST

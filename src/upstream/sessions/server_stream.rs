@@ -14,15 +14,16 @@ use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
 use tokio::sync::{OnceCell, oneshot};
 
-use super::heard::{self, Heard, Message, Messages};
-use super::http::RequestBody;
-use super::message::{ambiguous, note, question, response};
-use super::origin::Origin;
-use super::port::Answer;
-use super::reconnect::{Reconnect, is_for_now};
-use super::session::{Session, Unasked};
 use crate::mcp::input::Kind;
 use crate::mcp::json::Object;
+use crate::upstream::heard;
+use crate::upstream::heard::{Messages, ResponseKind, ServerMessage};
+use crate::upstream::http::RequestBody;
+use crate::upstream::http::origin::Origin;
+use crate::upstream::message::{ambiguous, note, question, response};
+use crate::upstream::port::{Answer, Event, UpstreamError};
+use crate::upstream::reconnect::{Reconnect, is_for_now};
+use crate::upstream::sessions::session::{ServerSession, Unasked};
 
 /// How long the first call of a session waits for the stream: a server that says nothing of itself
 /// yet takes the request all the same.
@@ -33,9 +34,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Hears the session until it ends. Resolves as soon as the server has said whether it has such a
 /// stream, or after a moment. Cancel safe: the stream stays.
-async fn open(session: &Arc<Session>) {
+async fn open(session: &Arc<ServerSession>) {
     let (opened, is_open) = oneshot::channel();
-    let standing = Standing {
+    let standing = ServerStream {
         origin: Arc::clone(session.origin()),
         session: Arc::downgrade(session),
         last_event_id: None,
@@ -47,7 +48,7 @@ async fn open(session: &Arc<Session>) {
 
 /// The stream of a session of ours: whether it was asked for.
 #[derive(Debug, Default)]
-pub(super) struct OwnStream(OnceCell<()>);
+pub(in crate::upstream) struct OwnStream(OnceCell<()>);
 
 #[async_trait]
 impl Unasked for OwnStream {
@@ -55,37 +56,37 @@ impl Unasked for OwnStream {
         false
     }
 
-    async fn hear(&self, session: &Arc<Session>) {
+    async fn hear(&self, session: &Arc<ServerSession>) {
         self.0.get_or_init(|| Box::pin(open(session))).await;
     }
 }
 
-struct Standing {
+struct ServerStream {
     origin: Arc<Origin>,
-    /// Whoever holds a session keeps it from being closed.
-    session: Weak<Session>,
+    /// Weak, because a session is closed when its last holder drops it.
+    session: Weak<ServerSession>,
     last_event_id: Option<HeaderValue>,
     /// Dropped when the server has answered.
     opened: Option<oneshot::Sender<()>>,
 }
 
 /// What became of a request for the stream.
-enum Opened {
+enum StreamAttempt {
     Stream(Box<Messages>),
     Never,
     Later(Option<Duration>),
 }
 
-impl Standing {
+impl ServerStream {
     async fn run(mut self) {
         let mut reconnect = Reconnect::to_stream();
         loop {
             let opened = self.get().await;
             self.opened = None;
             match opened {
-                Opened::Never => return,
-                Opened::Later(asked) => reconnect.asked(asked),
-                Opened::Stream(mut messages) => {
+                StreamAttempt::Never => return,
+                StreamAttempt::Later(asked) => reconnect.asked(asked),
+                StreamAttempt::Stream(mut messages) => {
                     let heard_any = self.hear(&mut messages).await;
                     self.last_event_id = messages.last_event_id.take().or(self.last_event_id);
                     if heard_any {
@@ -98,24 +99,28 @@ impl Standing {
         }
     }
 
-    async fn get(&self) -> Opened {
+    async fn get(&self) -> StreamAttempt {
         let Some(session) = self.session.upgrade() else {
-            return Opened::Never;
+            return StreamAttempt::Never;
         };
         let request = session.get(self.last_event_id.as_ref());
         drop(session);
         let sent = self.origin.send(request, RequestBody::empty());
         let Ok(Ok(response)) = tokio::time::timeout(PATIENCE, sent).await else {
-            return Opened::Later(None);
+            return StreamAttempt::Later(None);
         };
         let status = response.status();
-        match heard::judge(response, self.origin.message_bytes_max).await {
-            Heard::Messages(messages) if messages.is_stream() => Opened::Stream(messages),
-            Heard::Later(pause) => Opened::Later(Some(pause)),
+        match heard::classify_response(response, self.origin.message_bytes_max).await {
+            ResponseKind::Messages(messages) if messages.is_stream() => {
+                StreamAttempt::Stream(messages)
+            }
+            ResponseKind::Later(pause) => StreamAttempt::Later(Some(pause)),
             // Another stream of this session is still open there, or a gateway is away.
-            _ if is_for_now(status) || status == StatusCode::CONFLICT => Opened::Later(None),
+            _ if is_for_now(status) || status == StatusCode::CONFLICT => StreamAttempt::Later(None),
             // The server has none, or not for us.
-            Heard::Messages(_) | Heard::Error(_) | Heard::Refused { .. } => Opened::Never,
+            ResponseKind::Messages(_) | ResponseKind::Error(_) | ResponseKind::Refused { .. } => {
+                StreamAttempt::Never
+            }
         }
     }
 
@@ -132,22 +137,24 @@ impl Standing {
         heard_any
     }
 
-    async fn on_message(&self, session: &Arc<Session>, message: Message) {
-        let hearers = session.hearers();
+    async fn on_message(&self, session: &Arc<ServerSession>, message: ServerMessage) {
+        let calls = session.calls();
         match message {
-            Message::Primed => {}
-            Message::Result { id, result } => hearers.answer(&id, Ok(result)),
-            Message::Error { id, error } => hearers.answer(&id, Err(error)),
-            Message::Unreadable { id, failure, .. } => hearers.fail(&id, failure),
-            Message::Notification { method, params } => {
+            ServerMessage::Primed => {}
+            ServerMessage::Result { id, result } => calls.end(&id, Event::Result(result)),
+            ServerMessage::Error { id, error } => {
+                calls.end(&id, Event::Error(UpstreamError::in_message(error)));
+            }
+            ServerMessage::Unreadable { id, failure, .. } => calls.end(&id, Event::Failed(failure)),
+            ServerMessage::Notification { method, params } => {
                 note(&self.origin, &method);
                 match (&*method, params) {
-                    ("notifications/progress", Some(params)) => hearers.progress(params),
-                    ("notifications/message", Some(params)) => hearers.log(params),
+                    ("notifications/progress", Some(params)) => calls.progress(params),
+                    ("notifications/message", Some(params)) => calls.log(params),
                     _ => {}
                 }
             }
-            Message::Request { id, method, params } => {
+            ServerMessage::Request { id, method, params } => {
                 if let Some(answer) = on_request(session, &id, &method, params) {
                     // A server that cannot be told will notice by itself.
                     let _ = session.tell(response(&id, &answer)).await;
@@ -159,7 +166,7 @@ impl Standing {
 
 /// What raincheck says itself; `None` where the client is asked.
 fn on_request(
-    session: &Session,
+    session: &ServerSession,
     id: &str,
     method: &str,
     params: Option<Box<RawValue>>,
@@ -167,7 +174,7 @@ fn on_request(
     let declared = Object::parse(session.declared()).unwrap_or_default();
     let may_ask = |kind: Kind| declared.contains(kind.capability());
     match question(id, method, params, may_ask) {
-        Ok(question) => (!session.hearers().ask(question)).then(ambiguous),
+        Ok(question) => (!session.calls().ask(question)).then(ambiguous),
         Err(answer) => Some(answer),
     }
 }

@@ -10,26 +10,26 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use super::super::port::UpstreamError;
-use super::health::Health;
 use crate::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, SideEffect};
-use crate::upstream::heard::Message;
+use crate::upstream::channel::health::LineHealth;
+use crate::upstream::heard::ServerMessage;
+use crate::upstream::port::UpstreamError;
 
-/// Messages that wait for a server that does not read; whoever has more waits as well.
+/// Messages that wait for a server that does not read; a caller with more waits as well.
 const OUTBOUND_MAX: usize = 64;
 
 /// A server that asks is expected to read the answer.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Who listens to a line. Called by the task that reads: none of it may wait.
-pub(in crate::upstream) trait Ear: Send + Sync + 'static {
+/// Hears what the server says on a line. Called by the task that reads: none of it may wait.
+pub(in crate::upstream) trait LineListener: Send + Sync + 'static {
     /// One message, and its text.
-    fn heard(&self, message: Message, text: &str);
+    fn heard(&self, message: ServerMessage, text: &str);
     /// A message was not taken. `None`: it was none whose fate matters.
-    fn refused(&self, passage: Option<&Arc<Passage>>, refusal: Refusal);
+    fn refused(&self, send_state: Option<&Arc<SendState>>, refusal: NotTaken);
     /// Nothing more will be heard, and nothing more is sent.
-    fn over(&self, end: End);
+    fn over(&self, end: LineEnd);
 }
 
 /// Messages that are heard before those to whom they go have a turn. What waits for one of them is
@@ -38,11 +38,11 @@ const AT_ONCE: usize = 8;
 
 /// For the task that reads: lets others have theirs.
 #[derive(Debug, Default)]
-pub(in crate::upstream) struct Pace {
+pub(in crate::upstream) struct Yielder {
     heard: usize,
 }
 
-impl Pace {
+impl Yielder {
     /// One message more was heard.
     pub(in crate::upstream) async fn heard(&mut self) {
         self.heard += 1;
@@ -54,7 +54,7 @@ impl Pace {
 
 /// Why nothing more will be heard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::upstream) enum End {
+pub(in crate::upstream) enum LineEnd {
     /// The process ended, or closed its standard input or output; or the event stream did.
     Gone,
     /// The server wrote a message that is longer than allowed.
@@ -65,7 +65,7 @@ pub(in crate::upstream) enum End {
 
 /// Why a message was not taken.
 #[derive(Debug)]
-pub(in crate::upstream) enum Refusal {
+pub(in crate::upstream) enum NotTaken {
     /// There will be no answer to it.
     Failed(Failure),
     /// The server's own words.
@@ -80,7 +80,7 @@ pub(in crate::upstream) enum Refusal {
 pub(in crate::upstream) struct Outbound {
     pub(in crate::upstream) text: String,
     /// For a request whose fate matters.
-    pub(in crate::upstream) passage: Option<Arc<Passage>>,
+    pub(in crate::upstream) send_state: Option<Arc<SendState>>,
     /// For an answer: told if the server does not take it, and dropped else.
     pub(in crate::upstream) refused: Option<oneshot::Sender<Failure>>,
 }
@@ -88,7 +88,7 @@ pub(in crate::upstream) struct Outbound {
 /// Whether a message has begun to be sent. Decided once: what was withdrawn will never be sent,
 /// and what was begun may have been read.
 #[derive(Debug, Default)]
-pub(in crate::upstream) struct Passage {
+pub(in crate::upstream) struct SendState {
     verdict: AtomicU8,
     settled: Notify,
 }
@@ -97,7 +97,7 @@ const WAITING: u8 = 0;
 const BEGUN: u8 = 1;
 const WITHDRAWN: u8 = 2;
 
-impl Passage {
+impl SendState {
     /// True if the message will never be sent.
     pub(super) fn withdraw(&self) -> bool {
         let is_unsent = self.decide(WITHDRAWN);
@@ -110,12 +110,12 @@ impl Passage {
         self.decide(BEGUN)
     }
 
-    /// Nobody waits for the answer any more.
+    /// The caller waits for the answer no longer.
     pub(super) fn settle(&self) {
         self.settled.notify_one();
     }
 
-    /// Resolves when nobody waits for the answer any more. For one who waits.
+    /// Resolves when the caller waits for the answer no longer. For one waiter.
     pub(in crate::upstream) async fn settled(&self) {
         self.settled.notified().await;
     }
@@ -130,35 +130,35 @@ impl Passage {
 
 /// The way to a line. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(in crate::upstream) struct Mouth {
+pub(in crate::upstream) struct LineWriter {
     outbound: mpsc::Sender<Outbound>,
     stop: CancellationToken,
     /// Cancelled when the server has read the first of it, or it cannot be known.
     read: CancellationToken,
-    vitals: Arc<Vitals>,
+    vitals: Arc<LineVitals>,
 }
 
-impl Mouth {
-    /// And what is said with it, for whoever sends it.
+impl LineWriter {
+    /// The writer, and the queue that the connector reads.
     pub(in crate::upstream) fn new(
         stop: CancellationToken,
-        health: Arc<Mutex<Health>>,
+        health: Arc<Mutex<LineHealth>>,
     ) -> (Self, mpsc::Receiver<Outbound>) {
         let (outbound, receiver) = mpsc::channel(OUTBOUND_MAX);
-        let vitals = Arc::new(Vitals {
+        let vitals = Arc::new(LineVitals {
             health,
             has_answered: AtomicBool::new(false),
         });
-        let mouth = Self {
+        let writer = Self {
             outbound,
             stop,
             read: CancellationToken::new(),
             vitals,
         };
-        (mouth, receiver)
+        (writer, receiver)
     }
 
-    /// Waits while the server does not read. Where the line has ended, its ear is told.
+    /// Waits while the server does not read. Where the line has ended, its listener is told.
     pub(super) async fn say(&self, message: Outbound) {
         let _ = self.outbound.send(message).await;
     }
@@ -169,7 +169,7 @@ impl Mouth {
         let (refused, was_refused) = oneshot::channel();
         let message = Outbound {
             text,
-            passage: None,
+            send_state: None,
             refused: Some(refused),
         };
         let said = timeout(ANSWER_PATIENCE, self.say(message)).await;
@@ -178,7 +178,7 @@ impl Mouth {
         refused.ok().and_then(Result::ok).map_or(Ok(()), Err)
     }
 
-    /// Waits while the server does not read. Whoever has room sends without waiting; `None` where
+    /// Waits while the server does not read. With room, a message is sent without waiting; `None` where
     /// the line has ended.
     pub(super) async fn room(&self) -> Option<mpsc::Permit<'_, Outbound>> {
         self.outbound.reserve().await.ok()
@@ -188,7 +188,7 @@ impl Mouth {
     pub(super) fn try_say(&self, text: String) {
         let message = Outbound {
             text,
-            passage: None,
+            send_state: None,
             refused: None,
         };
         if self.outbound.try_send(message).is_err() {
@@ -201,7 +201,7 @@ impl Mouth {
         self.stop.cancel();
     }
 
-    /// The server has read the first that was said to it, or nobody can know.
+    /// The server has read its first message, or it cannot be known.
     pub(in crate::upstream) fn reads(&self) {
         self.read.cancel();
     }
@@ -223,7 +223,7 @@ impl Mouth {
         }
     }
 
-    /// The line ended, and nobody had asked it to.
+    /// The line ended by itself.
     pub(in crate::upstream) fn ended(&self, born: Instant) {
         let now = Instant::now();
         let has_answered = self.vitals.has_answered.load(Ordering::Relaxed);
@@ -234,13 +234,13 @@ impl Mouth {
 
 /// What one line adds to what is known of the server.
 #[derive(Debug)]
-struct Vitals {
-    health: Arc<Mutex<Health>>,
+struct LineVitals {
+    health: Arc<Mutex<LineHealth>>,
     has_answered: AtomicBool,
 }
 
-impl Vitals {
-    fn health(&self) -> MutexGuard<'_, Health> {
+impl LineVitals {
+    fn health(&self) -> MutexGuard<'_, LineHealth> {
         self.health.lock()
     }
 }

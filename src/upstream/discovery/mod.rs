@@ -1,0 +1,12 @@
+//! What the server is and what it says of itself: found out once, remembered, and asked anew where it
+//! seems to be another one.
+
+mod describe;
+pub(super) mod discovered;
+pub(super) mod facts;
+mod facts_file;
+pub(super) mod legacy_sessions;
+pub(super) mod probe;
+mod remembered;
+mod sessions_taken;
+mod single_flight;

@@ -1,0 +1,8 @@
+//! Sessions at a legacy server over Streamable HTTP: one session, the pool of those that are raincheck's own, and
+//! what the server says on a session outside of a call's own stream.
+
+pub(super) mod calls;
+pub(super) mod pinned;
+pub(super) mod pool;
+mod server_stream;
+pub(super) mod session;

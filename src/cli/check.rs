@@ -41,7 +41,7 @@ pub(super) fn check(config: &Config) -> Result<ExitCode, Failure> {
 /// Silences the log of failed connections, because the report names the reason.
 pub(super) fn telemetry(settings: &Telemetry) -> Telemetry {
     Telemetry {
-        log: format!("raincheck::upstream::connect=error,{}", settings.log),
+        log: format!("raincheck::upstream::http::connect=error,{}", settings.log),
         ..settings.clone()
     }
 }

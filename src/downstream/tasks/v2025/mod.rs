@@ -1,8 +1,8 @@
-//! THE 2025-11-25 TASKS: what a legacy client of that revision sees of the tasks in the store.
+//! THE TASKS OF 2025-11-25: what a legacy client of that revision sees of the tasks in the store.
 //!
-//! Decided by request: what its `MCP-Protocol-Version` says. Of a session are read the results of
-//! `initialize` and `tools/list`, the calls that wish for a task, `tasks/*`, and the answers to the
-//! questions of tasks; all else is the server's own business.
+//! The `MCP-Protocol-Version` of each request decides whether a request belongs here. raincheck reads the results
+//! of `initialize` and `tools/list`, the calls that ask for a task, `tasks/*`, and the answers to the questions
+//! of tasks. Everything else goes to the server.
 
 use bytes::Bytes;
 use hyper::header::HeaderValue;
@@ -29,20 +29,19 @@ mod question;
 mod questions;
 mod requests;
 mod result;
-mod said;
 
 pub(in crate::downstream) use call::{Sent, only_as_task};
 pub(in crate::downstream) use edit::{Edit, relay};
 pub(in crate::downstream) use questions::answered;
 
-/// What became of a message.
+/// Who answers a message.
 pub(in crate::downstream) enum Looked {
     Answered(Response<Body>),
-    /// The server's business. Its answer is to be edited so.
+    /// The server does. Its answer is edited in this way.
     Pass(Option<Edit>),
 }
 
-/// Looks at a message of a client of a server of its era.
+/// Answers a message of a legacy client in front of a legacy server, or leaves it to the server.
 pub(in crate::downstream) async fn look(
     front: &Shared,
     by: &Requester,
@@ -51,7 +50,7 @@ pub(in crate::downstream) async fn look(
 ) -> Looked {
     let headers = &parts.headers;
     let speaks = speaks(headers);
-    // What a session agrees on is decided by its first answer.
+    // A request without a session may begin one: then the answer of the server decides on the revision.
     let may_begin = !headers.contains_key(SESSION_ID);
     if !speaks && !may_begin {
         return Looked::Pass(None);
@@ -79,8 +78,8 @@ pub(in crate::downstream) async fn look(
     }
 }
 
-/// The answer to a request of this dialect; `None`: it is the server's own business. `send` tells how
-/// a call goes to the server.
+/// Answers a request of this revision. `None`: the server answers it. `send` makes what goes to the server for a
+/// call.
 pub(in crate::downstream) async fn answer(
     front: &Shared,
     by: &Requester,
@@ -97,14 +96,14 @@ pub(in crate::downstream) async fn answer(
     }
 }
 
-/// A session's GET stream was opened here: what waits for it is said there.
+/// The session opened its GET stream on this replica: its tasks are told of there.
 pub(in crate::downstream) fn stream_opened(front: &Shared, by: &Requester) {
     if let Some(session) = by.session {
         delivery::opened(front, session);
     }
 }
 
-/// Whether a call on a session wishes for a task: on older ones the word has no meaning.
+/// Whether a call asks for a task. In older revisions `params.task` has no meaning.
 pub(in crate::downstream) fn wishes(headers: &HeaderMap, params: &Object<'_>) -> bool {
     speaks(headers) && Wish::is_in(params)
 }

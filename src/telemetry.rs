@@ -1,32 +1,37 @@
-//! Where logs go: stderr, as text or as JSON. Values are escaped by the subscriber, so that what a
-//! client sent cannot forge a line.
+//! Where logs go: to stderr, as text or as JSON. The subscriber escapes values, so that a client cannot forge a
+//! line.
 
 use std::io::{self, IsTerminal as _};
 
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// What the logs are to be.
+/// What to log and how.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// An env-filter: `info`, `info,raincheck=debug`.
+    /// Levels, in general and by module: `info`, `info,raincheck=debug`.
     pub filter: String,
     /// One JSON object a line instead of text.
     pub json: bool,
 }
 
-/// Call once, first: what is logged before is lost.
+/// Starts logging. Call it once and first: earlier events are lost.
 pub fn init(settings: &Settings) -> Result<(), String> {
-    let filter = EnvFilter::try_new(&settings.filter)
+    let filter: Targets = settings
+        .filter
+        .replace(' ', "")
+        .parse()
         .map_err(|_| format!("{:?} is not a log filter", settings.filter))?;
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr);
-    let done = if settings.json {
-        builder.json().flatten_event(true).finish().try_init()
+    let output = tracing_subscriber::fmt::layer().with_writer(io::stderr);
+    let output = if settings.json {
+        output.json().flatten_event(true).boxed()
     } else {
-        let colours = io::stderr().is_terminal();
-        builder.with_ansi(colours).finish().try_init()
+        output.with_ansi(io::stderr().is_terminal()).boxed()
     };
-    done.map_err(|_| "logging was set up twice".to_owned())
+    tracing_subscriber::registry()
+        .with(filter)
+        .with(output)
+        .try_init()
+        .map_err(|_| "logging was set up twice".to_owned())
 }

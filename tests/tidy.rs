@@ -86,6 +86,10 @@ const SLEEPERS: &[(&str, &str)] = &[
         "the one place that looks again and again for what no event tells, for a bounded time",
     ),
     (
+        "tests/sim/",
+        "time is paused: what takes long in the simulation takes no time",
+    ),
+    (
         "tests/suite/support/upstream/tools.rs",
         "the tool that is slow is slow",
     ),

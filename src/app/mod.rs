@@ -123,7 +123,7 @@ impl App {
         let runner = Runner::new(
             ledger,
             notes.clone(),
-            Arc::clone(&upstream),
+            Arc::clone(&upstream) as _,
             Incarnation::new(&config.replica.id).reading(record::FORMAT),
             Arc::clone(&rules),
             settings,

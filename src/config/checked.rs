@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use ipnet::IpNet;
-use tracing_subscriber::EnvFilter;
+use tracing::level_filters::LevelFilter;
 
 use super::common::{PERMITS_MAX, positive, tls};
 use super::host::Host;
@@ -320,10 +320,7 @@ impl TryFrom<file::Telemetry> for Telemetry {
     type Error = Problem;
 
     fn try_from(file: file::Telemetry) -> Result<Self, Problem> {
-        // A word by itself would name a module, and silence all others.
-        let words = file.log.split(',').map(str::trim);
-        let mut unknown = words.filter(|word| !word.contains(['=', '[']) && !is_level(word));
-        if unknown.next().is_some() || EnvFilter::try_new(&file.log).is_err() {
+        if !file.log.split(',').all(|part| is_log_filter(part.trim())) {
             let text = format!(
                 "{:?} is not a log filter; write \"error\", \"warn\", \"info\", \"debug\", \
                  \"trace\", \"off\" or \"info,raincheck=debug\"",
@@ -338,10 +335,12 @@ impl TryFrom<file::Telemetry> for Telemetry {
     }
 }
 
-fn is_level(word: &str) -> bool {
-    ["error", "warn", "info", "debug", "trace", "off"]
-        .iter()
-        .any(|level| word.eq_ignore_ascii_case(level))
+/// Whether this is a level, or a module with a level. A module alone would silence all other modules.
+fn is_log_filter(part: &str) -> bool {
+    let (module, level) = part.split_once('=').unwrap_or(("any", part));
+    let is_path = |c: char| c.is_ascii_alphanumeric() || "_:-".contains(c);
+    let names_module = !module.is_empty() && module.chars().all(is_path);
+    names_module && !level.is_empty() && level.parse::<LevelFilter>().is_ok()
 }
 
 impl FromText for NativeTasks {

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
-
 use super::problem::Problem;
 use super::{concurrency, file};
+use crate::task::glob::Glob;
 use crate::task::policy::{Mode, Rule, Rules};
 
 pub(super) fn rules(tasks: &file::Terms, tools: Vec<file::Tool>) -> Result<Rules, Problem> {
@@ -56,7 +55,7 @@ fn no_window(terms: &file::Terms, key: &str) -> Result<(), Problem> {
     ))
 }
 
-fn globs(names: &[String], key: &str) -> Result<GlobSet, Problem> {
+fn globs(names: &[String], key: &str) -> Result<Vec<Glob>, Problem> {
     let refused = |text: String| Problem::new(format!("{key}.name"), text);
     if names.is_empty() {
         return Err(refused(
@@ -64,18 +63,10 @@ fn globs(names: &[String], key: &str) -> Result<GlobSet, Problem> {
                 .into(),
         ));
     }
-    let mut all = GlobSetBuilder::new();
-    for name in names {
-        // A tool's name is no path: `*` matches `/` and `.` like any other character.
-        let glob = GlobBuilder::new(name)
-            .literal_separator(false)
-            .backslash_escape(true)
-            .build()
-            .map_err(|e| refused(format!("{name:?} is not a glob: {}", e.kind())))?;
-        all.add(glob);
-    }
-    all.build()
-        .map_err(|e| refused(format!("these globs are too much together: {}", e.kind())))
+    let parsed = names.iter().map(|name| {
+        Glob::parse(name).map_err(|error| refused(format!("{name:?} is not a glob: {error}")))
+    });
+    parsed.collect()
 }
 
 fn rule(base: &Rule, terms: &file::Terms, key: &str) -> Result<Rule, Problem> {

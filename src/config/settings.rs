@@ -313,7 +313,7 @@ pub struct Quota {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Telemetry {
-    /// An env-filter that parses.
+    /// Levels, in general and by module: `info`, `info,raincheck=debug`.
     pub log: String,
     pub format: LogFormat,
 }

@@ -221,9 +221,8 @@ impl CallFollower {
         }
         let upstream = &self.runner.upstream;
         let info = upstream
-            .last_discovered(*self.loaded.task.caller.as_bytes())
-            .filter(|_| upstream.known_era() == Some(Era::Legacy))
-            .and_then(|known| known.server_info.clone());
+            .server_info(*self.loaded.task.caller.as_bytes())
+            .filter(|_| upstream.known_era() == Some(Era::Legacy));
         match info {
             Some(info) => result::with_server_info(result.get(), &info)
                 .map_or(CallAnswer::Result(result), answer_of),

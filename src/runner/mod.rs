@@ -38,6 +38,7 @@ mod recovery;
 mod request_state;
 pub mod responder;
 pub mod retry;
+pub mod server;
 mod state;
 mod sweeper;
 mod terms;

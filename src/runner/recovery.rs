@@ -179,7 +179,7 @@ impl Runner {
         };
         let runner = Arc::clone(self);
         self.services.spawn(async move {
-            let asked = runner.halt.run_until_cancelled(runner.upstream.era(None));
+            let asked = runner.halt.run_until_cancelled(runner.upstream.ask_era());
             drop((asked.await, asking));
         });
     }

@@ -13,6 +13,7 @@ use super::admission::Admission;
 use super::budget::CommitBudget;
 use super::carried::CarriedTasks;
 use super::liveness::Liveness;
+use super::server::WrappedServer;
 use super::unsaved::Unsaved;
 use super::watch::Watches;
 use crate::clock::Anchored;
@@ -24,7 +25,6 @@ use crate::store::seal::Sealer;
 use crate::task::id::{Caller, Incarnation, TaskId};
 use crate::task::policy::{Limit, Rules};
 use crate::task::state::Reach;
-use crate::upstream::wrapped::Upstream;
 
 /// The most creates in doubt that are remembered; the oldest beyond it are left to the due index.
 const IN_DOUBT_MAX: usize = 1024;
@@ -59,7 +59,7 @@ pub struct RunnerSettings {
 pub struct Runner {
     pub(super) ledger: Ledger,
     pub(super) kv: KeyValue,
-    pub(super) upstream: Arc<Upstream>,
+    pub(super) upstream: Arc<dyn WrappedServer>,
     pub(super) watches: Arc<Watches>,
     pub(super) incarnation: Incarnation,
     pub(super) rules: Arc<Rules>,
@@ -90,7 +90,7 @@ impl Runner {
     pub fn new(
         ledger: Ledger,
         kv: KeyValue,
-        upstream: Arc<Upstream>,
+        upstream: Arc<dyn WrappedServer>,
         incarnation: Incarnation,
         rules: Arc<Rules>,
         settings: RunnerSettings,

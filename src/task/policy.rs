@@ -1,6 +1,6 @@
 //! The operator's rules: which calls become tasks, when, and for how long.
 
-use globset::GlobSet;
+use super::glob::Glob;
 use serde::{Deserialize, Serialize};
 
 /// The longest poll interval that age leads to: a client must still notice the end of a long task soon.
@@ -169,11 +169,11 @@ pub fn poll_interval_at(base_ms: u64, age_ms: u64) -> u64 {
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
     defaults: Rule,
-    tools: Vec<(GlobSet, Rule)>,
+    tools: Vec<(Vec<Glob>, Rule)>,
 }
 
 impl Rules {
-    pub fn new(defaults: Rule, tools: Vec<(GlobSet, Rule)>) -> Self {
+    pub fn new(defaults: Rule, tools: Vec<(Vec<Glob>, Rule)>) -> Self {
         Self { defaults, tools }
     }
 
@@ -182,7 +182,7 @@ impl Rules {
         self.tools
             .iter()
             .enumerate()
-            .find(|(_, (globs, _))| globs.is_match(name))
+            .find(|(_, (globs, _))| globs.iter().any(|glob| glob.is_match(name)))
             .map_or((&self.defaults, None), |(place, (_, rule))| {
                 (rule, Some(place))
             })
@@ -272,16 +272,11 @@ pub fn with_companion(rule: &Rule, input: InputWhen) -> Plan {
 
 #[cfg(test)]
 mod tests {
-    use globset::{Glob, GlobSetBuilder};
-
     use super::*;
 
-    fn globs(patterns: &[&str]) -> GlobSet {
-        let mut builder = GlobSetBuilder::new();
-        for pattern in patterns {
-            builder.add(Glob::new(pattern).unwrap());
-        }
-        builder.build().unwrap()
+    fn globs(patterns: &[&str]) -> Vec<Glob> {
+        let parsed = patterns.iter().map(|pattern| Glob::parse(pattern).unwrap());
+        parsed.collect()
     }
 
     fn with_mode(mode: Mode) -> Rule {

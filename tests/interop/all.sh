@@ -16,6 +16,7 @@
 #   desync               desync.mjs: a Node server that answers before it reads, and clients that announce bytes that never come
 #   peer                 peer.mjs: who a FastMCP server takes a client for that lies about its address
 #   sleeper              sleeper.mjs: server-everything behind 6 s of sleep, for the client 2.4 over HTTP and over a pipe
+#   examples             examples.mjs: what is in examples/, in front of server-everything
 #   wrapped              wrapped.mjs: every server in rows.mjs, wrapped unmodified; `node wrapped.mjs ROW..` runs some
 set -euo pipefail
 # shellcheck source=tests/lib.sh
@@ -35,7 +36,7 @@ lane() {
       [ -z "${FAILED:-}" ] || find "$dir" -name raincheck.log -exec grep -hv stdio::stderr {} + | tail -n 60
       return
       ;;
-    everything) everything "$dir" streamableHttp mcp ;;
+    everything | examples) everything "$dir" streamableHttp mcp ;;
     sse) everything "$dir" sse sse ;;
     program) UPSTREAM= ;;
     *) upstream "${1#dialect-}" "$dir/upstream.log" ;;
@@ -45,6 +46,7 @@ lane() {
   export RAINCHECK_URL=$PROXY UPSTREAM_URL=$UPSTREAM
   case $1 in
     everything | sse | program) node_tests everything.mjs "$dir" ;;
+    examples) examples "$dir" ;;
     dialect-*)
       SCRATCH_DIR=$dir node_tests dialect.mjs "$dir"
       python_tests dialect.py "$dir"
@@ -64,6 +66,11 @@ everything() {
     "$EVERYTHING" "$2"
   wait_port "$port" "$1/upstream.log"
   UPSTREAM=http://127.0.0.1:$port/$3
+}
+
+examples() {
+  (cd "$ROOT" && cargo build --locked --quiet --example rmcp_client) || FAILED=yes
+  RMCP_CLIENT=${CARGO_TARGET_DIR:-$ROOT/target}/debug/examples/rmcp_client node_tests examples.mjs "$1"
 }
 
 # node_tests FILE DIR: run it, show it, and say the sum the way everything here does.
@@ -99,7 +106,7 @@ rust_clients() {
 }
 
 LANES=("$@")
-[ $# -gt 0 ] || LANES=(patience wrapped plain agents large spellings desync peer sleeper rmcp legacy legacy-sse modern dialect-legacy dialect-modern everything sse program)
+[ $# -gt 0 ] || LANES=(patience wrapped plain agents large spellings desync peer sleeper rmcp legacy legacy-sse modern dialect-legacy dialect-modern everything sse program examples)
 
 arm
 scratch

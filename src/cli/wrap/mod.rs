@@ -1,19 +1,18 @@
 //! `raincheck wrap`: lets a client's settings file launch raincheck in front of a server that it names.
 
 use std::ffi::OsStr;
-use std::fmt::Write as _;
 use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use similar::ChangeTag;
 
 use super::failure::Failure;
 use super::table::{printable, table};
 use crate::config::load::{allowed_variables, environment};
 
 mod change;
+mod difference;
 mod document;
 mod entry;
 mod file;
@@ -24,10 +23,10 @@ mod undo;
 mod unwrapped;
 
 use change::Change;
+use difference::difference;
 use document::{Document, Named, Wanted, shown};
 use entry::{Launch, Runs};
 use file::SettingsFile;
-use masked::masked;
 use options::Options;
 
 #[derive(Debug, Args)]
@@ -203,35 +202,6 @@ fn agreed(file: &Path) -> Result<bool, Failure> {
     // Whoever closes the terminal has not said yes.
     let _ = stdin.take(ANSWER_MAX).read_line(&mut answer);
     Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
-}
-
-/// The lines that change, with secrets masked. The difference is computed on the original texts and shown from the
-/// masked texts, which have the same lines.
-fn difference(file: &SettingsFile, text: &str) -> Result<String, String> {
-    let name = file.path.display();
-    let shown = (masked(&file.text)?, masked(text)?);
-    let (old, new): (Vec<&str>, Vec<&str>) =
-        (shown.0.split('\n').collect(), shown.1.split('\n').collect());
-    let diff = similar::TextDiff::from_lines(file.text.as_str(), text);
-    let mut out = format!("--- {name}\n+++ {name}\n");
-    for hunk in diff.unified_diff().context_radius(0).iter_hunks() {
-        let _ = writeln!(out, "{}", hunk.header());
-        for change in hunk.iter_changes() {
-            let (lines, place) = match change.tag() {
-                ChangeTag::Delete => (&old, change.old_index()),
-                ChangeTag::Insert => (&new, change.new_index()),
-                ChangeTag::Equal => continue,
-            };
-            let line = place.and_then(|place| lines.get(place));
-            let _ = writeln!(out, "{}{}", change.tag(), line.copied().unwrap_or_default());
-        }
-    }
-    let printable = out.chars().filter(|c| *c != '\r').map(|c| match c {
-        '\n' | '\t' => c,
-        c if c.is_control() => char::REPLACEMENT_CHARACTER,
-        c => c,
-    });
-    Ok(printable.collect())
 }
 
 fn list(file: &SettingsFile, project: Option<&str>) -> Result<ExitCode, String> {

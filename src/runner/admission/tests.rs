@@ -1,18 +1,15 @@
 //! The order of admission, the bound of the queue, and that no permit is lost.
 
-use globset::{Glob, GlobSet, GlobSetBuilder};
-
 use super::*;
+use crate::task::glob::Glob;
 use crate::task::policy::Rule;
 
 fn limit(at_once: usize, queue: usize) -> Limit {
     Limit { at_once, queue }
 }
 
-fn globs(pattern: &str) -> GlobSet {
-    let mut builder = GlobSetBuilder::new();
-    builder.add(Glob::new(pattern).unwrap());
-    builder.build().unwrap()
+fn globs(pattern: &str) -> Vec<Glob> {
+    vec![Glob::parse(pattern).unwrap()]
 }
 
 /// Each tool has two places, those of `ab*` one together.

@@ -60,15 +60,14 @@ impl Carrier {
         may_be_task && client.streams() && plain.client.announce.is_better_than(result)
     }
 
-    /// A plain result as a client of the era `face` wants it.
+    /// A plain result as a client of this era wants it.
     fn fit(&self, client_era: Era, result: Box<RawValue>) -> Option<Box<RawValue>> {
         match (self.server.era, client_era) {
             (Era::Modern, _) | (Era::Legacy, Era::Legacy) => Some(result),
             (Era::Legacy, Era::Modern) => {
                 let outgoing = &self.server.outgoing;
-                let known = self.runner.upstream.last_discovered(outgoing.caller);
-                let info = known.as_ref().and_then(|d| d.server_info.as_deref());
-                result::from_legacy(&outgoing.method, result, info).ok()
+                let info = self.runner.upstream.server_info(outgoing.caller);
+                result::from_legacy(&outgoing.method, result, info.as_deref()).ok()
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What a store in memory holds of notes and logs: bounded, and gone when it expires.
+//! The values and logs of the memory store: bounded, and removed when they expire.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::store::error::StoreError;
 use crate::store::kv::{ENTRIES_MAX, Name};
 
-/// Far above what the limits on calls allow in practice; a last bound, not a budget.
+/// A last bound, far above what the limits on calls allow in practice.
 const BYTES_MAX: usize = 1 << 30;
 
 #[derive(Debug, Default)]
@@ -48,7 +48,7 @@ impl KvState {
         Some(content)
     }
 
-    /// Refused where this much in the place of so much would be too much.
+    /// Refuses `bytes` in the place of `before` bytes if that would exceed the bound.
     fn reserve(&self, before: usize, bytes: usize) -> Result<(), StoreError> {
         if self.bytes - before + bytes > BYTES_MAX {
             return Err(StoreError::Full);
@@ -69,7 +69,7 @@ impl KvState {
         Ok(())
     }
 
-    /// The log is taken out and put back, not copied: it may hold much.
+    /// Takes the log out of the map and puts it back, because a copy could be large.
     pub(super) fn append(
         &mut self,
         log: Name,

@@ -1,4 +1,7 @@
-//! The store that forgets everything at exit: for trials and for tests of everything above it.
+//! The store that forgets everything at exit, for trials and for tests.
+//!
+//! Plain maps, not redb's in-memory backend: a create takes 3 µs here and 55 to 190 µs there, and these writes need no
+//! thread, so that tests with a paused clock can use them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, MutexGuard};
@@ -23,10 +26,9 @@ use kv_state::KvState;
 mod kv;
 mod kv_state;
 
-/// Maps behind one lock, which is never held across an await.
+/// Maps behind a lock that is never held across an await.
 ///
-/// Bounded in bytes: at the limit, what would grow is refused as [`StoreError::Full`] until
-/// something has expired.
+/// Bounded in bytes: at the limit a write that grows returns [`StoreError::Full`] until something has expired.
 #[derive(Debug)]
 pub struct Memory {
     clock: Arc<dyn Clock>,
@@ -55,7 +57,7 @@ impl Memory {
         }
     }
 
-    /// The state with everything expired taken out.
+    /// The state after a sweep of what has expired.
     fn current(&self) -> MutexGuard<'_, State> {
         let mut state = self.state.lock();
         state.sweep(self.clock.now_ms());
@@ -63,7 +65,7 @@ impl Memory {
     }
 }
 
-/// Far above what the limits on calls and results allow in practice; a last bound, not a budget.
+/// A last bound, far above what the limits on calls and results allow in practice.
 pub const DEFAULT_LIMIT: usize = 4 << 30;
 
 #[async_trait]
@@ -89,7 +91,7 @@ impl Store for Memory {
                 id: write.id,
                 revision,
             };
-            // Nobody follows: nobody misses it.
+            // Without a follower the send fails, and nobody needs the change.
             let _ = self.changes.send(ChangeEvent::Changed(change));
         }
         state.sweep(now_ms);
@@ -220,10 +222,10 @@ struct State {
     index: BTreeMap<Incarnation, BTreeSet<TaskId>>,
     due: BTreeSet<(u64, TaskId)>,
     lists: HashMap<Caller, BTreeSet<TaskId>>,
-    /// What goes when: a record (no fence) or one result.
+    /// Records (without a fence) and results, sorted by expiry.
     expiry: BTreeSet<(u64, TaskId, Option<Fence>)>,
     leases: Leases,
-    /// What records, requests and results hold together.
+    /// The bytes of all records, requests and results.
     bytes: usize,
 }
 
@@ -242,7 +244,7 @@ impl Entry {
 }
 
 impl State {
-    /// The revision that this write makes, or what became of it without writing.
+    /// The revision that this write creates, or its outcome if it changes nothing.
     fn next_revision(&self, write: &Write) -> Result<Revision, Commit> {
         let found = self.records.get(&write.id).map(|entry| &entry.stored);
         next_revision(found.map(|stored| stored.version), write)
@@ -280,7 +282,8 @@ impl State {
         self.records.insert(write.id, entry);
     }
 
-    /// Expiry is exact, as the port wants it, and costs only what has in fact expired.
+    /// Removes what has expired. Expiry is exact, as the port demands, and the cost depends only on the number of
+    /// expired rows.
     fn sweep(&mut self, now_ms: u64) {
         while let Some(&(expires_ms, id, fence)) = self.expiry.first() {
             if expires_ms > now_ms {
@@ -293,7 +296,7 @@ impl State {
             if let Some(entry) = self.remove_record(id) {
                 self.unlist(&entry.stored.caller, id);
             }
-            // Not known which index names it; there are as many as live replicas: few.
+            // A record does not tell which index names it. There are few indexes: one for each live replica.
             self.index.retain(|_, ids| {
                 ids.remove(&id);
                 !ids.is_empty()

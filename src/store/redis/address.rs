@@ -1,27 +1,26 @@
-//! What the store's URL says: one server, Sentinels that know it, or nodes of a cluster.
+//! The store's URL: one server, the Sentinels that know it, or nodes of a cluster.
 //!
-//! Pure. Every URL that comes out is one that the library reads itself, so that user names and
-//! passwords are decoded in one place only.
+//! Pure. The URLs that come out are URLs of the library, so that only the library decodes user names and passwords.
 
-/// Whom to ask, and how.
+/// The servers to connect to, and how.
 pub(super) enum Target {
     /// A URL of the library's own.
     Single(String),
     Sentinel {
         /// One URL for each Sentinel.
         sentinels: Vec<String>,
-        /// What the Sentinels call the primary.
+        /// The Sentinels' name of the primary.
         primary: String,
         at: Template,
     },
     Cluster {
-        /// Nodes to begin with; they tell of the others.
+        /// The first nodes to ask; they name the others.
         seeds: Vec<(String, u16)>,
         at: Template,
     },
 }
 
-/// Makes the URL of a server whose address was only learned.
+/// Makes the URL of a server whose address another server told.
 pub(super) struct Template {
     scheme: &'static str,
     /// `user:password@`, as it was written, or nothing.
@@ -46,7 +45,7 @@ impl Template {
 }
 
 impl Target {
-    /// `None` for what no store can be reached by.
+    /// Parses a store URL. Returns `None` if it names no store.
     ///
     /// `redis-sentinel://[user:password@]host[:26379],..../name[/db][?sentinel_username=..&sentinel_password=..]`
     /// and `redis-cluster://[user:password@]host[:6379],...`; with `rediss` in front, both over TLS.
@@ -105,7 +104,7 @@ impl Target {
     }
 }
 
-/// Who we are to the Sentinels: they have passwords of their own, or none.
+/// The user for the Sentinels, which have passwords of their own, or none.
 fn sentinel_user(query: &str) -> Option<String> {
     let (mut name, mut password) = ("", None);
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -121,7 +120,7 @@ fn sentinel_user(query: &str) -> Option<String> {
     }
 }
 
-/// Of `host`, `host:port`, `[::1]` or `[::1]:port`; the host comes without brackets.
+/// Parses `host`, `host:port`, `[::1]` or `[::1]:port`. The host is returned without brackets.
 pub(super) fn host_and_port(text: &str, usual: u16) -> Option<(String, u16)> {
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => {

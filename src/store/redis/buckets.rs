@@ -1,8 +1,8 @@
-//! Follows the change logs of all buckets of a cluster: asked in turn, because one command cannot
-//! wait for keys of several slots.
+//! Follows the change logs of all buckets of a cluster by polling, because one command cannot wait for keys of
+//! several slots.
 //!
-//! A look at all of them comes about once a second, whatever happens. What this replica wrote
-//! itself is looked for at once: most of what it waits for it has caused.
+//! Each round polls all logs, about once a second. The logs that this replica wrote to are polled at once, because a
+//! replica causes most of the changes that it waits for.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,24 +20,25 @@ use super::keys::Keys;
 use super::link::Link;
 use super::log::{self, COUNT, Edge, Position};
 
-/// Where the follower is in each log.
+/// The follower of all logs.
 pub(super) struct Buckets {
     link: Arc<Link>,
     keys: Keys,
     marks: Vec<Mark>,
-    written: Arc<Written>,
+    written: Arc<OwnWrites>,
     changes: broadcast::Sender<ChangeEvent>,
-    /// Of those that cannot be read, the one that was tried last.
+    /// The bucket that was tried last among those that cannot be read.
     tried: u16,
 }
 
+/// The follower's position in one log.
 #[derive(Clone, Copy, Default)]
 struct Mark {
     /// The last entry seen.
     last: Position,
-    /// There may be a gap after this one.
+    /// A gap may follow this entry.
     unsure: Option<Position>,
-    /// It could not be read when it was last looked at.
+    /// The last read of this log failed.
     is_down: bool,
 }
 
@@ -47,14 +48,14 @@ impl Mark {
     }
 }
 
-/// Buckets that this replica wrote to and has not looked at since, a bit each.
+/// The buckets that this replica wrote to and has not read since, one bit each.
 #[derive(Default)]
-pub(super) struct Written {
+pub(super) struct OwnWrites {
     bits: AtomicU64,
     some: Notify,
 }
 
-impl Written {
+impl OwnWrites {
     pub(super) fn note(&self, bucket: u16) {
         self.bits.fetch_or(bit(bucket), Ordering::Release);
         self.some.notify_one();
@@ -66,12 +67,12 @@ impl Written {
 }
 
 impl Buckets {
-    /// Follows from what is now the end of each log.
+    /// Follows each log from its current end.
     pub(super) async fn start(
         link: Arc<Link>,
         keys: Keys,
         changes: broadcast::Sender<ChangeEvent>,
-    ) -> Result<(Self, Arc<Written>), StoreError> {
+    ) -> Result<(Self, Arc<OwnWrites>), StoreError> {
         let ends = keys.buckets().map(|bucket| {
             let (link, log) = (&link, keys.log(bucket));
             async move { end(link, &log, Edge::Last).await }
@@ -84,7 +85,7 @@ impl Buckets {
                 is_down: false,
             });
         }
-        let written = Arc::new(Written::default());
+        let written = Arc::new(OwnWrites::default());
         let buckets = Self {
             link,
             keys,
@@ -96,7 +97,7 @@ impl Buckets {
         Ok((buckets, written))
     }
 
-    /// For as long as it is polled; may be dropped at any point.
+    /// Runs as long as it is polled. May be dropped at any point.
     pub(super) async fn run(mut self) {
         let mut round = Instant::now() + ROUND;
         let mut checked = 0_u16;
@@ -105,7 +106,7 @@ impl Buckets {
             let wanted = tokio::select! {
                 () = tokio::time::sleep_until(round) => {
                     round = Instant::now() + ROUND;
-                    // Idle, a log may be lost and begun anew: one is looked at in each round.
+                    // An idle log may be lost and begun anew, so each round checks one log for that.
                     checked = checked.wrapping_add(1).checked_rem(self.keys.count()).unwrap_or(0);
                     if let Some(mark) = self.marks.get_mut(usize::from(checked)) {
                         mark.doubt();
@@ -126,8 +127,8 @@ impl Buckets {
         }
     }
 
-    /// All that can be read, and one that could not: where a whole cluster refuses, a look in each
-    /// round is enough to learn that it serves again.
+    /// The readable logs and one unreadable log. While a whole cluster refuses, one read in each round is enough to
+    /// notice that it serves again.
     fn wanted_in_round(&mut self) -> u64 {
         let count = self.keys.count().max(1);
         let is_down = |bucket: u16| {
@@ -144,8 +145,8 @@ impl Buckets {
         readable | bit(tried)
     }
 
-    /// Reads the buckets whose bits are set, all at once; an error of some does not keep the
-    /// others waiting longer than one command.
+    /// Reads the logs whose bits are set, all at the same time. An error of one log delays the others by at most one
+    /// command.
     async fn look(&mut self, wanted: u64) -> Result<(), StoreError> {
         let (link, keys) = (&self.link, &self.keys);
         let wanted = keys
@@ -165,11 +166,11 @@ impl Buckets {
                     serves_again |= mark.is_down;
                     *mark = now;
                     if now.unsure.is_some() {
-                        // A full answer: there is more.
+                        // The answer was full, so there are more entries.
                         self.written.note(bucket);
                     }
                     for seen in seen {
-                        // Nobody follows: nobody misses it.
+                        // Without a follower the send fails, and nobody needs the change.
                         let _ = self.changes.send(seen);
                     }
                 }
@@ -181,7 +182,7 @@ impl Buckets {
             }
         }
         if serves_again {
-            // Most likely the others do, too.
+            // The other unreadable logs probably serve again, too.
             let down = keys.buckets().zip(self.marks.iter());
             for (bucket, _) in down.filter(|(_, mark)| mark.is_down) {
                 self.written.note(bucket);
@@ -191,7 +192,7 @@ impl Buckets {
     }
 }
 
-/// What was logged after the mark, and the next mark.
+/// The changes after the mark, and the new mark.
 async fn read(link: &Link, log: &str, mark: Mark) -> Result<(Vec<ChangeEvent>, Mark), StoreError> {
     let mut told = Vec::new();
     let mut from = mark.last;
@@ -200,9 +201,9 @@ async fn read(link: &Link, log: &str, mark: Mark) -> Result<(Vec<ChangeEvent>, M
             end(link, log, Edge::First).await?,
             end(link, log, Edge::Last).await?,
         );
-        let verdict = log::judge(first.zip(last), sure, mark.last);
-        from = verdict.from;
-        told.extend(verdict.missed.then_some(ChangeEvent::Missed));
+        let gap = log::check_gap(first.zip(last), sure, mark.last);
+        from = gap.from;
+        told.extend(gap.missed.then_some(ChangeEvent::Missed));
     }
     let mut command = redis::cmd("XREAD");
     command
@@ -213,7 +214,7 @@ async fn read(link: &Link, log: &str, mark: Mark) -> Result<(Vec<ChangeEvent>, M
         .arg(from.to_string());
     let reply: Option<StreamReadReply> = link.query(log, &command).await?;
     let (seen, last) = log::entries(reply, from);
-    // Full, and it may have been trimmed past us.
+    // The answer was full, so the log may have been trimmed past our position.
     let unsure = (seen.len() >= COUNT).then_some(from);
     told.extend(seen);
     let mark = Mark {
@@ -233,5 +234,5 @@ fn bit(bucket: u16) -> u64 {
     1_u64.checked_shl(bucket.into()).unwrap_or(0)
 }
 
-/// Between two looks at all of 64 buckets: idle, following costs 47 commands a second.
+/// The time between two polls of all 64 buckets. An idle follower costs 47 commands a second.
 const ROUND: Duration = Duration::from_millis(1350);

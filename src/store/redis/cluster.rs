@@ -7,30 +7,30 @@ use futures_util::future::join_all;
 use redis::{RedisResult, Value};
 
 use super::address::Template;
+use super::connector::Connector;
 use super::error::OpenError;
 use super::map::{Map, Server, most_common};
-use super::reach::Reach;
 
 /// A range of slots and the address of its primary.
 type Range = (u16, u16, (String, u16));
 
-/// The map that most of the nodes that answer draw.
+/// The slot map that most of the answering nodes report.
 pub(super) async fn find(
-    reach: &Reach,
+    connector: &Connector,
     seeds: &[(String, u16)],
     at: &Template,
     known: &[Arc<Server>],
 ) -> Result<Map, OpenError> {
     let mut asked: Vec<Arc<Server>> = known.to_vec();
     for (host, port) in seeds {
-        let seed = reach.server(&at.url(host, *port), 0)?;
+        let seed = connector.server(&at.url(host, *port), 0)?;
         if !asked.iter().any(|server| server.is(&seed)) {
             asked.push(Arc::new(seed));
         }
     }
     let asked = asked.iter().take(ASKED_MAX);
     let (mut drawn, mut cause) = (Vec::new(), None);
-    for answer in join_all(asked.map(|server| ask(reach, server))).await {
+    for answer in join_all(asked.map(|server| ask(connector, server))).await {
         match answer {
             Ok(Some(ranges)) if !ranges.is_empty() => drawn.push(ranges),
             Ok(_) => {}
@@ -43,7 +43,7 @@ pub(super) async fn find(
     let addresses: BTreeSet<_> = ranges.iter().map(|(_, _, address)| address).collect();
     let addresses: Vec<_> = addresses.into_iter().collect();
     let servers = addresses.iter().map(|(host, port)| {
-        let server = reach.server(&at.url(host, *port), 0)?;
+        let server = connector.server(&at.url(host, *port), 0)?;
         let same = known.iter().find(|known| known.is(&server));
         Ok(same.map_or_else(|| Arc::new(server), Arc::clone))
     });
@@ -58,11 +58,11 @@ pub(super) async fn find(
     })
 }
 
-async fn ask(reach: &Reach, server: &Server) -> RedisResult<Option<Vec<Range>>> {
+async fn ask(connector: &Connector, server: &Server) -> RedisResult<Option<Vec<Range>>> {
     let kept = server.kept().take();
     let mut connection = match kept {
         Some(kept) => kept,
-        None => reach.connect(&server.client).await?,
+        None => connector.connect(&server.client).await?,
     };
     let mut command = redis::cmd("CLUSTER");
     let slots: Vec<Value> = command.arg("SLOTS").query_async(&mut connection).await?;
@@ -82,8 +82,8 @@ async fn ask(reach: &Reach, server: &Server) -> RedisResult<Option<Vec<Range>>> 
     Ok(ranges)
 }
 
-/// One entry of CLUSTER SLOTS: first, last, the primary, its replicas. `None` for anything else.
-/// A node that does not know how it is called leaves its host out: then it is the one we asked.
+/// Reads one entry of CLUSTER SLOTS: first, last, the primary, its replicas. A node that does not know its own host
+/// name leaves it out, so an empty host means the node that was asked.
 fn read(range: Value, own_host: &str) -> Option<Range> {
     let Value::Array(range) = range else {
         return None;
@@ -111,5 +111,5 @@ fn number(value: &Value) -> Option<u16> {
     }
 }
 
-/// Nodes asked at once: enough for a majority of any cluster that raincheck has a use for.
+/// The most nodes that are asked at the same time: a majority of any cluster that raincheck needs.
 const ASKED_MAX: usize = 16;

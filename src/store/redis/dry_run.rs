@@ -6,17 +6,17 @@ use redis::aio::MultiplexedConnection;
 
 use super::Redis;
 use super::address::Target;
+use super::connector::Connector;
 use super::error::OpenError;
 use super::keys::{self, Keys};
 use super::open::{Options, examine_servers};
-use super::reach::Reach;
 use super::topology::Topology;
 
 impl Redis {
     /// Whether a store could be opened.
     pub async fn dry_run(options: &Options) -> Result<(), OpenError> {
         let target = Target::parse(&options.url).ok_or(OpenError::Url)?;
-        let topology = Topology::find(target, Reach::new(options.tls.clone())).await?;
+        let topology = Topology::find(target, Connector::new(options.tls.clone())).await?;
         let buckets = if topology.is_cluster() {
             keys::BUCKETS
         } else {

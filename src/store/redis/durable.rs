@@ -1,8 +1,8 @@
-//! Writes that count only when replicas or the disk have them.
+//! Writes that count only when replicas or the disk confirm them.
 //!
-//! WAIT holds up its connection and knows only what that connection wrote. So these writes have a
-//! connection of their own to each server, and go there in batches: while one is waited for, the
-//! next one gathers. Whatever is not acknowledged in time is in doubt, although it stands.
+//! WAIT blocks its connection and covers only the writes of that connection. So durable writes have their own
+//! connection to each server and go there in batches: the next batch gathers while one waits. A write that is not
+//! confirmed in time is in doubt, although it stands.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -18,31 +18,31 @@ use super::link::{Link, Script, fault, is_unknown};
 use super::map::Server;
 use super::topology::Topology;
 
-/// What is waited for.
+/// The confirmation that a durable write waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wait {
-    /// So many replicas acknowledge it.
+    /// The number of replicas that must acknowledge the write.
     pub replicas: usize,
-    /// The server's append-only file is synced (Redis 7.2).
+    /// Whether the server's append-only file must be synced (Redis 7.2).
     pub aof: bool,
-    /// Then the write is in doubt.
+    /// After this time the write is in doubt.
     pub timeout: Duration,
 }
 
-/// Where writes are handed in.
+/// The entrance for durable writes.
 pub(super) struct Durable {
-    jobs: mpsc::Sender<Job>,
+    jobs: mpsc::Sender<PendingWrite>,
     timeout: Duration,
 }
 
-struct Job {
+struct PendingWrite {
     slot: u16,
     command: Cmd,
     answer: oneshot::Sender<RedisResult<Value>>,
 }
 
 impl Durable {
-    /// The second part does the work, for as long as it is polled.
+    /// The returned worker does the work as long as it is polled.
     pub(super) fn new(
         topology: Arc<Topology>,
         wait: Wait,
@@ -56,7 +56,7 @@ impl Durable {
             wait,
             jobs,
         };
-        // A write waits for the batch before its own, and then for its own.
+        // A write waits for the batch before its own, then for its own batch.
         let timeout = timeout * 2;
         let durable = Self {
             jobs: sender,
@@ -65,7 +65,7 @@ impl Durable {
         (durable, worker)
     }
 
-    /// By its digest, and with its text where the server does not know it.
+    /// Runs a script by its digest, or by its text if the server does not know the digest.
     pub(super) async fn call(
         &self,
         script: &Script,
@@ -83,10 +83,10 @@ impl Durable {
         }
     }
 
-    /// Sends once. After any error but the server's own the write is in doubt.
+    /// Sends a write once. After any error that the server did not return, the write is in doubt.
     async fn send(&self, key: &str, command: Cmd) -> RedisResult<Value> {
         let (answer, answered) = oneshot::channel();
-        let job = Job {
+        let job = PendingWrite {
             slot: slot_of(key),
             command,
             answer,
@@ -95,24 +95,24 @@ impl Durable {
             self.jobs.send(job).await.ok()?;
             answered.await.ok()
         };
-        // The worker ends with the store; nobody asks after that.
+        // The worker ends with the store, after which no write comes.
         let in_time = tokio::time::timeout(self.timeout, work).await;
         in_time.ok().flatten().unwrap_or_else(|| Err(unconfirmed()))
     }
 }
 
-/// Takes writes and tells what became of them.
+/// Sends the writes in batches and reports their outcomes.
 pub(super) struct Worker {
     link: Link,
     topology: Arc<Topology>,
     wait: Wait,
-    jobs: mpsc::Receiver<Job>,
+    jobs: mpsc::Receiver<PendingWrite>,
 }
 
 impl Worker {
-    /// May be dropped at any point: what is under way is in doubt then.
+    /// May be dropped at any point. The writes on their way are in doubt then.
     pub(super) async fn run(mut self) {
-        let mut gathered: HashMap<String, (Arc<Server>, Vec<Job>)> = HashMap::new();
+        let mut gathered: HashMap<String, (Arc<Server>, Vec<PendingWrite>)> = HashMap::new();
         let mut busy = HashSet::new();
         let mut running = FuturesUnordered::new();
         loop {
@@ -126,7 +126,7 @@ impl Worker {
                         let (_, jobs) = place.or_insert_with(|| (Arc::clone(server), Vec::new()));
                         jobs.push(job);
                     } else {
-                        // Dropped: nothing was sent.
+                        // The write is dropped before it was sent.
                         self.topology.doubt(&down());
                     }
                 }
@@ -147,13 +147,13 @@ impl Worker {
     }
 }
 
-/// One batch; the name of its server when it is over.
+/// Sends one batch. Returns the name of its server at the end.
 async fn perform(
     link: &Link,
     topology: &Topology,
     wait: Wait,
     server: Arc<Server>,
-    jobs: Vec<Job>,
+    jobs: Vec<PendingWrite>,
 ) -> String {
     let (commands, answers): (Vec<_>, Vec<_>) = jobs
         .into_iter()
@@ -175,7 +175,7 @@ async fn perform(
                     Ok(_) if !kept => Err(unconfirmed()),
                     told => told.inspect_err(|error| topology.doubt(error)),
                 };
-                // Whoever asked may have gone.
+                // The caller may have stopped waiting.
                 let _ = answer.send(told);
             }
         }
@@ -198,7 +198,7 @@ fn waits(wait: Wait) -> u32 {
     u32::from(wait.replicas > 0) + u32::from(wait.aof)
 }
 
-/// WAIT tells how many replicas have it, WAITAOF how many local files (0 or 1) and replicas'.
+/// WAIT returns the number of replicas; WAITAOF returns the number of local files (0 or 1) and of replicas' files.
 fn has_enough(told: &RedisResult<Value>, wait: Wait) -> bool {
     match told {
         Ok(Value::Int(replicas)) => {
@@ -218,5 +218,5 @@ fn down() -> RedisError {
     (kind, "nobody holds the slot").into()
 }
 
-/// Writes that wait for their turn; more wait for a place.
+/// The most writes that wait for a batch; further writes wait for a place in the queue.
 const BATCH: usize = 256;

@@ -1,11 +1,11 @@
-//! Why the store could not be opened, one line each.
+//! Why a Redis store could not be opened.
 
 use redis::RedisError;
 
 use super::keys::Namespace;
 use crate::store::error::StoreError;
 
-/// Why the store could not be opened. One line each; `server` never holds a password.
+/// Why a Redis store could not be opened, one line for each reason. `server` never holds a password.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error(

@@ -1,5 +1,5 @@
-//! Follows the change log on one server: on a connection of its own, because a blocking read holds
-//! up everything behind it.
+//! Follows the change log on one server, on its own connection, because a blocking read holds up all commands behind
+//! it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::super::ChangeEvent;
+use super::connector::CONNECT_TIMEOUT;
 use super::link::fault;
 use super::log::{self, COUNT, Edge, Position};
-use super::reach::CONNECT_TIMEOUT;
 use super::topology::Topology;
 
-/// Where the follower is in the log of the only bucket.
+/// The follower of the log of the only bucket.
 pub(super) struct Follower {
     pub(super) topology: Arc<Topology>,
     pub(super) log: String,
@@ -27,9 +27,8 @@ pub(super) struct Follower {
 }
 
 impl Follower {
-    /// For as long as it is polled. Nothing between the last entry seen and now is lost over a
-    /// reconnect, or else followers are told that they missed something. May be dropped at any
-    /// point: what was seen is published already.
+    /// Runs as long as it is polled. After a reconnect it continues at the last entry seen; if entries are gone, it
+    /// publishes [`ChangeEvent::Missed`]. May be dropped at any point, because seen entries are published at once.
     pub(super) async fn run(mut self) {
         let mut pause = FIRST_PAUSE;
         let (mut failures, mut is_told) = (0_u32, false);
@@ -48,8 +47,8 @@ impl Follower {
                         if error.code().is_some() {
                             pause = LAST_PAUSE;
                         }
-                        // A connection that breaks is told if it does not come back, and what Redis
-                        // refuses at once.
+                        // A broken connection is logged if it does not come back; a refusal by Redis is logged
+                        // at once.
                         let is_news = failures >= BROKEN_TOLD || error.code().is_some();
                         if is_news && !std::mem::replace(&mut is_told, true) {
                             let error = fault(error);
@@ -82,8 +81,8 @@ impl Follower {
         loop {
             let before = self.last;
             let read = self.read(&mut connection).await?;
-            // Full, look: it may have been trimmed past us. Empty, look now and then: it may have
-            // been lost and begun anew.
+            // After a full answer, check: the log may have been trimmed past us. After an empty answer, check now and
+            // then: the log may have been lost and begun anew.
             let now = Instant::now();
             let stale = read == 0 && now.saturating_duration_since(checked) >= CHECK;
             if read >= COUNT || stale {
@@ -93,7 +92,7 @@ impl Follower {
         }
     }
 
-    /// Publishes what was logged after the last entry seen, waiting for something a while.
+    /// Waits for entries after the last entry seen, and publishes them.
     async fn read(&mut self, connection: &mut MultiplexedConnection) -> RedisResult<usize> {
         let reply: Option<StreamReadReply> = redis::cmd("XREAD")
             .arg("COUNT")
@@ -127,27 +126,27 @@ impl Follower {
             *end = log::position(&reply);
         }
         let [first, end] = ends;
-        let verdict = log::judge(first.zip(end), seen, self.last);
-        self.last = verdict.from;
-        if verdict.missed {
+        let gap = log::check_gap(first.zip(end), seen, self.last);
+        self.last = gap.from;
+        if gap.missed {
             self.publish(ChangeEvent::Missed);
         }
         Ok(())
     }
 
     fn publish(&self, seen: ChangeEvent) {
-        // Nobody follows: nobody misses it.
+        // Without a follower the send fails, and nobody needs the change.
         let _ = self.changes.send(seen);
     }
 }
 
-/// How long one read waits. Idle, this is all that following costs: one command each time.
+/// How long one read waits. An idle follower costs one command in this time.
 const BLOCK: Duration = Duration::from_secs(10);
 
-/// Between two looks whether an idle log is still the same one.
+/// The time between two checks whether an idle log is still the same log.
 const CHECK: Duration = Duration::from_mins(1);
 
-/// So many times in a row a connection breaks before that is told.
+/// The number of broken connections in a row after which the follower logs it.
 const BROKEN_TOLD: u32 = 3;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);

@@ -1,4 +1,4 @@
-//! What was checked at open and may change later: whether Redis may evict tasks.
+//! Watches the eviction policy of Redis, which was checked at open and may change later.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use super::super::Health;
 use super::link::Link;
 use super::topology::Topology;
 
-/// Looks again and again, and says each change once.
-pub(super) struct Watchman {
+/// Polls the eviction policy and logs each change once.
+pub(super) struct PolicyWatch {
     pub(super) link: Arc<Link>,
     pub(super) topology: Arc<Topology>,
     pub(super) allow_eviction: bool,
@@ -20,8 +20,8 @@ pub(super) struct Watchman {
     pub(super) health: watch::Sender<Health>,
 }
 
-impl Watchman {
-    /// For as long as it is polled; may be dropped at any point.
+impl PolicyWatch {
+    /// Runs as long as it is polled. May be dropped at any point.
     pub(super) async fn run(self) {
         if self.allow_eviction {
             return;
@@ -41,9 +41,9 @@ impl Watchman {
     }
 }
 
-impl Watchman {
-    /// `None` where nothing is known: one server that evicts is enough to say so, and all have to
-    /// say that they do not.
+impl PolicyWatch {
+    /// The health, or `None` if not every server answered. One server that evicts is enough for `Degraded`; `Good` needs
+    /// the answers of all servers.
     async fn look(&self) -> Option<Health> {
         let mut all_told = true;
         for server in &self.topology.map().servers {
@@ -60,7 +60,7 @@ impl Watchman {
     }
 }
 
-/// What INFO calls the eviction policy.
+/// The eviction policy's name in INFO.
 pub(super) const POLICY: &str = "maxmemory_policy";
 
 /// The only policy under which a task lives until its expiry.

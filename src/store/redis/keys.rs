@@ -1,20 +1,19 @@
-//! How everything in Redis is named: all keys of one task in one bucket, one bucket in one slot.
+//! The names of keys in Redis: all keys of one task are in one bucket, and a bucket is in one slot.
 //!
-//! Two services on one Redis must never claim each other's tasks, so the namespace is part of
-//! every key. The hash tag keeps a bucket together on a cluster.
+//! The namespace is part of every key, because two services on one Redis must never claim each other's tasks. The hash
+//! tag keeps a bucket together on a cluster.
 
 use std::fmt;
 
 use crate::store::kv::Name;
 use crate::task::id::{Caller, Fence, Incarnation, TaskId};
 
-/// What separates this service's tasks from others' on the same Redis.
+/// The name that separates this service's tasks from those of other services on the same Redis.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Namespace(Box<str>);
 
 impl Namespace {
-    /// One to 64 of `A-Z a-z 0-9 . _ -`: nothing that means something in a key, a pattern or an
-    /// access list.
+    /// One to 64 characters of `A-Z a-z 0-9 . _ -`. None of them has a meaning in a key, a pattern or an access list.
     pub fn parse(text: &str) -> Option<Self> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         let right = (1..=64).contains(&text.len()) && text.bytes().all(plain);
@@ -48,7 +47,7 @@ impl fmt::Display for Hex<'_> {
     }
 }
 
-/// The slot of a cluster that holds a key: by what stands in its first braces.
+/// The slot of a cluster that holds a key, computed from the text in its first braces.
 pub(super) fn slot_of(key: &str) -> u16 {
     let tag = key
         .split_once('{')
@@ -110,7 +109,7 @@ impl Keys {
         self.named(bucket, format_args!("o:{}", incarnation.as_str()))
     }
 
-    /// The tasks that a caller may be told of.
+    /// The listed tasks of a caller.
     pub(super) fn list(&self, bucket: u16, caller: &Caller) -> String {
         self.named(bucket, format_args!("c:{}", Hex(caller.as_bytes())))
     }
@@ -129,21 +128,21 @@ impl Keys {
         self.named(bucket, format_args!("log"))
     }
 
-    /// Incarnations by the end of their lease.
+    /// The incarnations, sorted by the end of their leases.
     pub(super) fn live(&self) -> &str {
         &self.live
     }
 
-    /// What is true of the namespace for good: the only key without an expiry.
+    /// The permanent facts of the namespace: the only key without an expiry.
     pub(super) fn meta(&self) -> &str {
         &self.meta
     }
 }
 
-/// Of a cluster, and so of every namespace.
+/// The number of slots of a cluster.
 pub(super) const SLOTS: u16 = 16384;
 
-/// On a cluster: enough that they are spread evenly over any number of nodes that makes sense.
+/// The number of buckets on a cluster: enough to spread evenly over any sensible number of nodes.
 pub(super) const BUCKETS: u16 = 64;
 
 /// CRC-16/XMODEM, the one that Redis Cluster uses for its slots.

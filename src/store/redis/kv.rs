@@ -1,12 +1,12 @@
 //! Values and logs in Redis: one key for each value, and one hash for each log.
 //!
-//! An entry of a log is the field of its number. Of one that is larger than a piece, the rest is in
-//! fields of its own (`7:1`, `7:2`, ..) that are written before: pieces without a head are not there.
-//! The head says how many pieces there are (`3`, a line feed, the first of them): without the others
-//! the entry is not there either. What is left of a longer entry that was begun under the same number
-//! goes with the head.
-//! So every append is one short script that leaves no key without an expiry, however large the
-//! entry: 32 MiB in one script would hold up the server for 80 ms.
+//! A log entry is the field of its number. A large entry is split into pieces: the later pieces have fields of their own
+//! (`7:1`, `7:2`, ..) and are written first. The head (`3`, a line feed, the first piece) is written last and holds the
+//! number of pieces. An entry counts only if its head and all its pieces exist. Writing the head also removes pieces of
+//! an earlier, longer entry with the same number.
+//!
+//! So every append is a sequence of short scripts that leave no key without an expiry. One script with 32 MiB would
+//! hold up the server for 80 ms.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ use crate::store::ledger::INLINE_BYTES_MAX;
 
 #[async_trait]
 impl KvStore for Redis {
-    /// Durable where that was asked for: what it stands for must not happen twice.
+    /// A claim is durable if the operator asked for durable writes, because the claimed call must not run twice.
     async fn claim(
         &self,
         name: Name,
@@ -93,7 +93,7 @@ impl KvStore for Redis {
         expires_ms: u64,
     ) -> Result<(), StoreError> {
         let key = self.keys.note(log);
-        // Numbers are given out one by one.
+        // The writer numbers entries one by one, so at most one entry is too old.
         let oldest = number.saturating_sub(ENTRIES_MAX);
         let link = self.for_bytes(entry.len());
         let (first, rest) = entry.split_at(entry.len().min(PIECE));
@@ -115,12 +115,12 @@ impl KvStore for Redis {
         Ok(())
     }
 
-    /// Waits up to five seconds for what the log has, and for each part of what goes.
+    /// Waits up to five seconds for the list of fields, and for each command that removes fields.
     async fn trim(&self, log: Name, first: u64) -> Result<(), StoreError> {
         let key = self.keys.note(log);
         let mut places = self.places(&key).await?;
         places.retain(|place| place.number < first);
-        // Heads first: what is half there is not there.
+        // Heads go first, because an entry without its head does not count.
         places.sort_unstable_by_key(|place| (place.piece, place.number));
         for some in places.chunks(PIECES) {
             let mut command = redis::cmd("HDEL");
@@ -133,7 +133,7 @@ impl KvStore for Redis {
         Ok(())
     }
 
-    /// Waits up to five seconds for each part of what may be much.
+    /// Waits up to five seconds for each command.
     async fn entries(&self, log: Name, after: u64) -> Result<Vec<(u64, Bytes)>, StoreError> {
         let key = self.keys.note(log);
         let mut places = self.places(&key).await?;
@@ -153,7 +153,7 @@ impl KvStore for Redis {
                     (Some(pieces), Some(piece)) if pieces.len() == place.piece => {
                         pieces.push(piece);
                     }
-                    // On its way, or taken out since its fields were seen.
+                    // The entry is being written, or was removed after its fields were read.
                     _ => *entry = None,
                 }
             }
@@ -164,16 +164,16 @@ impl KvStore for Redis {
 }
 
 impl Redis {
-    /// What of its entries a log has.
-    async fn places(&self, key: &str) -> Result<Vec<Place>, StoreError> {
+    /// The fields of a log.
+    async fn places(&self, key: &str) -> Result<Vec<PieceKey>, StoreError> {
         let mut command = redis::cmd("HKEYS");
         command.arg(key);
         let fields: Vec<String> = self.bulk.query(key, &command).await?;
-        let read = |field: &String| Place::parse(field).ok_or(UNREADABLE);
+        let read = |field: &String| PieceKey::parse(field).ok_or(UNREADABLE);
         fields.iter().map(read).collect()
     }
 
-    /// What is large must not hold up everybody's commands.
+    /// The connection for a value of this size. Large values must not hold up other commands.
     fn for_bytes(&self, bytes: usize) -> &Link {
         if bytes > INLINE_BYTES_MAX {
             &self.bulk
@@ -182,7 +182,7 @@ impl Redis {
         }
     }
 
-    /// The same, where the size is not known: what clients and servers wrote may be large.
+    /// The connection to read a value of unknown size. Values that clients and servers wrote may be large.
     fn for_kind(&self, kind: Kind) -> &Link {
         match kind {
             Kind::Session | Kind::Claim | Kind::Hold | Kind::Token | Kind::Cancel | Kind::Said => {
@@ -193,14 +193,14 @@ impl Redis {
     }
 }
 
-/// Where a piece of an entry is.
+/// The field of one piece of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct PieceKey {
     number: u64,
     piece: usize,
 }
 
-impl Place {
+impl PieceKey {
     fn parse(field: &str) -> Option<Self> {
         let (number, piece) = match field.split_once(':') {
             None => (field, 0),
@@ -218,14 +218,14 @@ impl Place {
     }
 }
 
-/// The first piece of so many.
+/// The head of an entry: the number of pieces and the first piece.
 fn head(pieces: usize, first: &[u8]) -> Vec<u8> {
     let mut head = format!("{pieces}\n").into_bytes();
     head.extend_from_slice(first);
     head
 }
 
-/// `None`: some of it is missing.
+/// The entry, or `None` if a piece is missing.
 fn join(mut pieces: Vec<Vec<u8>>) -> Option<Bytes> {
     let (head, rest) = pieces.split_first_mut()?;
     let end = head.iter().position(|byte| *byte == b'\n')?;
@@ -240,10 +240,10 @@ fn join(mut pieces: Vec<Vec<u8>>) -> Option<Bytes> {
     Some(pieces.concat().into())
 }
 
-/// Bytes of an entry that one script writes: about a millisecond of the server's.
+/// The bytes that one script writes: about a millisecond of the server's time.
 const PIECE: usize = 256 * 1024;
 
-/// Pieces that one command reads: 32 MiB.
+/// The most pieces that one command reads: 32 MiB.
 const PIECES: usize = 128;
 
 #[cfg(test)]
@@ -272,12 +272,12 @@ mod tests {
             (7, 12, "7:12"),
             (u64::MAX, 1, "18446744073709551615:1"),
         ] {
-            let place = Place { number, piece };
+            let place = PieceKey { number, piece };
             assert_eq!(place.field(), field);
-            assert_eq!(Place::parse(field), Some(place));
+            assert_eq!(PieceKey::parse(field), Some(place));
         }
         for foreign in ["", "x", "7:", ":1", "7:1:2", "-1"] {
-            assert_eq!(Place::parse(foreign), None, "{foreign}");
+            assert_eq!(PieceKey::parse(foreign), None, "{foreign}");
         }
     }
 }

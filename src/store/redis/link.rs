@@ -1,8 +1,8 @@
-//! One connection to each server that everybody shares: nothing on it blocks, nothing on it is sent
-//! twice, and nobody waits longer than the timeout.
+//! The shared connection to each server. No command on it blocks or is sent twice, and no caller waits longer than the
+//! timeout.
 //!
-//! Only an answer that says that nothing was executed (another node's slot, an unknown script) is
-//! followed by another sending. Everything else is in doubt, and the caller's to repeat.
+//! A command is sent again only after an answer which proves that the server did not execute it (another node's slot,
+//! an unknown script). After any other error the command is in doubt, and the caller decides whether to repeat it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,17 +17,17 @@ use tokio::time::Instant;
 
 use super::super::error::{StoreError, StoreRefusal};
 use super::address::host_and_port;
+use super::connector::CONNECT_TIMEOUT;
 use super::keys::slot_of;
 use super::map::Server;
-use super::reach::CONNECT_TIMEOUT;
 use super::topology::Topology;
 use crate::lock::Mutex;
 
-/// Reconnects by itself; a command that was under way then fails and is in doubt.
+/// Connections that reconnect by themselves. A command on its way fails at a reconnect and is in doubt.
 pub(super) struct Link {
     topology: Arc<Topology>,
     timeout: Duration,
-    /// By the name and generation of the server, and since when.
+    /// By name and generation of the server, with the time of creation.
     managers: Mutex<HashMap<(String, u64), (ConnectionManager, Instant)>>,
 }
 
@@ -41,8 +41,7 @@ impl Link {
         }
     }
 
-    /// Sends once, to whom the key belongs. Dropped or timed out, the command may still be
-    /// executed later.
+    /// Sends a command once, to the server of the key. After a drop or a timeout the server may still execute it.
     pub(super) async fn query<T: FromRedisValue>(
         &self,
         key: &str,
@@ -51,7 +50,7 @@ impl Link {
         self.raw(key, command).await.map_err(fault)
     }
 
-    /// Sends once, to this server: for what belongs to no key.
+    /// Sends a command once, to this server. For commands without a key.
     pub(super) async fn ask<T: FromRedisValue>(
         &self,
         server: &Server,
@@ -62,7 +61,7 @@ impl Link {
         sent.unwrap_or_else(|_| Err(timed_out()))
     }
 
-    /// Sends once, all to this server and nothing in between; each command has its own answer.
+    /// Sends commands once, to this server, with no other command between them. Each command has its own answer.
     pub(super) async fn batch(
         &self,
         server: &Server,
@@ -93,7 +92,7 @@ impl Link {
         if is_locked_out(&error) {
             self.renew(server);
         }
-        // Not executed there: the one other case in which sending again is sure to be the first.
+        // The server did not execute the command, so sending it to the other server is safe.
         let Some(other) = self.redirected(&error, server) else {
             return Err(error);
         };
@@ -108,7 +107,7 @@ impl Link {
         command.query_async(&mut manager).await
     }
 
-    /// The node that MOVED or ASK names; one without a host has the host that was asked.
+    /// The node that MOVED or ASK names. An address without a host means the host that was asked.
     fn redirected(&self, error: &RedisError, asked: &Server) -> Option<Arc<Server>> {
         let (address, _) = error.redirect_node()?;
         let (host, port) = address.rsplit_once(':')?;
@@ -118,7 +117,7 @@ impl Link {
         self.topology.named(own.as_deref().unwrap_or(host), port)
     }
 
-    /// Connections to servers that are no longer in use are closed here, when a new one is made.
+    /// The connection to a server. A new connection closes those to servers that are no longer in use.
     fn manager(&self, server: &Server) -> RedisResult<ConnectionManager> {
         let mut managers = self.managers.lock();
         let key = (server.name.clone(), server.generation);
@@ -136,8 +135,8 @@ impl Link {
         Ok(made)
     }
 
-    /// A manager whose server took its credentials for wrong, or let it do nothing, does not connect
-    /// again by itself: another one does, a little later.
+    /// Drops the connection to a server that refuses our credentials. The library does not reconnect after such a
+    /// refusal, so the next command opens a new connection.
     fn renew(&self, server: &Server) {
         let mut managers = self.managers.lock();
         let now = Instant::now();
@@ -147,8 +146,8 @@ impl Link {
         });
     }
 
-    /// By its digest, and with its text where the server does not know it (first use, restart,
-    /// SCRIPT FLUSH): a digest that was not known was not executed.
+    /// Runs a script by its digest, or by its text if the server does not know the digest (first use, restart, SCRIPT
+    /// FLUSH). A script with an unknown digest was not executed.
     pub(super) async fn call<T: FromRedisValue>(
         &self,
         script: &Script,
@@ -163,7 +162,7 @@ impl Link {
 }
 
 fn manager(client: &Client, timeout: Duration) -> RedisResult<ConnectionManager> {
-    // Both timeouts are set by hand: the library's defaults are not ours to rely on.
+    // Both timeouts are set here, because the library's defaults may change.
     let config = ConnectionManagerConfig::new()
         .set_response_timeout(Some(timeout))
         .set_connection_timeout(Some(CONNECT_TIMEOUT))
@@ -174,12 +173,12 @@ fn manager(client: &Client, timeout: Duration) -> RedisResult<ConnectionManager>
     ConnectionManager::new_lazy_with_config(client.clone(), config)
 }
 
-/// The server does not know the script by its digest, and so did not run it.
+/// Whether the server did not know the digest of a script, and so did not run it.
 pub(super) fn is_unknown(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
 }
 
-/// What a server says to whom it does not know, or does not serve.
+/// Whether the server refuses us: our credentials, our rights, or every client while it loads.
 fn is_locked_out(error: &RedisError) -> bool {
     let codes = ["LOADING", "NOAUTH", "NOPERM", "WRONGPASS"];
     let has_code = error.code().is_some_and(|code| codes.contains(&code));
@@ -220,7 +219,7 @@ impl Script {
     }
 }
 
-/// What an error of the library means to the port. What is not surely an answer is in doubt.
+/// The port's error for an error of the library. Any error that is not surely an answer leaves the command in doubt.
 pub(super) fn fault(error: RedisError) -> StoreError {
     let text = error.to_string();
     // Within a script, older servers put their code into the text.
@@ -250,11 +249,11 @@ fn refusal(code: &str, detail: &str) -> StoreRefusal {
     }
 }
 
-/// So long a connection is kept that is refused. A new one asks [`RECONNECTS`] times to be let in.
+/// A refused connection is kept for this long. A new one tries [`RECONNECTS`] times.
 const RENEW: Duration = Duration::from_secs(10);
 
-/// Attempts before the waiting commands are told; the next command starts them again.
+/// The attempts to connect before the waiting commands fail. The next command starts new attempts.
 const RECONNECTS: usize = 20;
 
-/// Commands that wait for the socket; more wait for a place.
+/// The most commands that wait for the socket; further commands wait for a place.
 const PIPELINE: usize = 1024;

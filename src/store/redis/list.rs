@@ -1,4 +1,4 @@
-//! The tasks that a caller may be told of: in each bucket a sorted set by expiry.
+//! The listed tasks of a caller: a sorted set by expiry in each bucket.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::store::error::StoreError;
 use crate::task::id::{Caller, TaskId};
 
 impl Redis {
-    /// What stands in all buckets and has not expired by Redis's clock.
+    /// The tasks of all buckets that have not expired by the clock of Redis.
     pub(super) async fn list(&self, caller: &Caller) -> Result<Vec<(u64, TaskId)>, StoreError> {
         let lists = self.keys.buckets().map(|bucket| async move {
             let key = self.keys.list(bucket, caller);
@@ -21,7 +21,7 @@ impl Redis {
         if listed.is_empty() {
             return Ok(Vec::new());
         }
-        // Asked last: what expired meanwhile is not told either.
+        // The time is read last, so that tasks that expired meanwhile are left out.
         let time: (u64, u64) = self
             .link
             .query(self.keys.live(), &redis::cmd("TIME"))
@@ -31,10 +31,10 @@ impl Redis {
         Ok(listed)
     }
 
-    /// Several commands where there are many: none holds up the others for long.
+    /// Reads a sorted set in several commands, so that no single command holds up the others for long.
     async fn list_in(&self, key: &str) -> Result<BTreeSet<(u64, TaskId)>, StoreError> {
         let mut cursor = 0_u64;
-        // A scan may tell of one twice.
+        // A scan may return a member twice.
         let mut found = BTreeSet::new();
         loop {
             let mut command = redis::cmd("ZSCAN");

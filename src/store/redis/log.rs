@@ -1,4 +1,4 @@
-//! The change log of one bucket: where a follower is in it, and whether it missed something.
+//! The change log of one bucket: the position of a follower, and whether it missed entries.
 
 use redis::streams::{StreamId, StreamRangeReply, StreamReadReply};
 use redis::{Cmd, from_redis_value_ref};
@@ -29,7 +29,7 @@ pub(super) enum Edge {
     Last,
 }
 
-/// Asks for the first or last entry that is still in the log; [`position`] reads the answer.
+/// The command for the first or the last entry in the log. [`position`] reads the answer.
 pub(super) fn edge(log: &str, edge: Edge) -> Cmd {
     let (command, from, to) = match edge {
         Edge::First => ("XRANGE", "-", "+"),
@@ -45,37 +45,42 @@ pub(super) fn position(reply: &StreamRangeReply) -> Option<Position> {
     Position::parse(&entry.id)
 }
 
-/// What the log's ends, as they are now, mean to a follower.
+/// The result of [`check_gap`].
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Verdict {
+pub(super) struct GapCheck {
     pub(super) missed: bool,
-    /// Where to go on.
+    /// The position to continue from.
     pub(super) from: Position,
 }
 
-/// `seen` is the last entry that surely was read without a gap, `last` where the follower is now.
-pub(super) fn judge(ends: Option<(Position, Position)>, seen: Position, last: Position) -> Verdict {
+/// Whether a follower missed entries, by the current ends of the log. `seen` is the last entry that was surely read
+/// without a gap; `last` is the follower's position.
+pub(super) fn check_gap(
+    ends: Option<(Position, Position)>,
+    seen: Position,
+    last: Position,
+) -> GapCheck {
     let Some((first, end)) = ends else {
         // Nothing was ever logged, or the log was lost with everything in it.
-        return Verdict {
+        return GapCheck {
             missed: seen != Position::default(),
             from: Position::default(),
         };
     };
     if end < last {
-        // A store that went back: its new entries may have smaller ids than ours.
-        return Verdict {
+        // The store went back to an older copy, so new entries may have smaller ids than `last`.
+        return GapCheck {
             missed: true,
             from: end,
         };
     }
-    Verdict {
+    GapCheck {
         missed: seen < first && seen != Position::default(),
         from: last,
     }
 }
 
-/// The entries of an answer to XREAD: what they say and where they stand.
+/// The changes in an answer to XREAD, and the position of the last one.
 pub(super) fn entries(
     reply: Option<StreamReadReply>,
     last: Position,
@@ -87,7 +92,7 @@ pub(super) fn entries(
         .flat_map(|key| key.ids);
     let seen = entries.map(|entry| {
         last = Position::parse(&entry.id).unwrap_or(last);
-        // An entry that is not ours says that something changed, not what.
+        // An unreadable entry tells that something changed, but not what.
         change(&entry).map_or(ChangeEvent::Missed, ChangeEvent::Changed)
     });
     (seen.collect(), last)
@@ -101,8 +106,7 @@ fn change(entry: &StreamId) -> Option<Change> {
     })
 }
 
-/// Entries in one answer. Less than a full answer cannot hide a gap, because the log is longer
-/// than that.
+/// The most entries in one answer. An answer that is not full cannot hide a gap, because the log is longer than this.
 pub(super) const COUNT: usize = LOG_LENGTH / 4;
 
 #[cfg(test)]
@@ -113,26 +117,26 @@ mod tests {
     fn a_follower_is_told_of_a_gap_and_only_then() {
         let at = |ms| Position(ms, 0);
         let none = Position::default();
-        let verdict = |missed, from| Verdict { missed, from };
+        let verdict = |missed, from| GapCheck { missed, from };
         // Nothing there, nothing seen; then lost.
-        assert_eq!(judge(None, none, none), verdict(false, none));
-        assert_eq!(judge(None, at(5), at(5)), verdict(true, none));
+        assert_eq!(check_gap(None, none, none), verdict(false, none));
+        assert_eq!(check_gap(None, at(5), at(5)), verdict(true, none));
         // In the middle, and from the beginning.
         assert_eq!(
-            judge(Some((at(1), at(9))), at(5), at(5)),
+            check_gap(Some((at(1), at(9))), at(5), at(5)),
             verdict(false, at(5))
         );
         assert_eq!(
-            judge(Some((at(1), at(9))), none, none),
+            check_gap(Some((at(1), at(9))), none, none),
             verdict(false, none)
         );
         // Trimmed past us; gone back.
         assert_eq!(
-            judge(Some((at(6), at(9))), at(5), at(9)),
+            check_gap(Some((at(6), at(9))), at(5), at(9)),
             verdict(true, at(9))
         );
         assert_eq!(
-            judge(Some((at(1), at(3))), at(5), at(5)),
+            check_gap(Some((at(1), at(3))), at(5), at(5)),
             verdict(true, at(3))
         );
     }

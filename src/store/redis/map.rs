@@ -1,4 +1,4 @@
-//! Which server holds which slot, as one answer says it, and which of several answers counts.
+//! Which server holds which slot.
 
 use std::sync::{Arc, MutexGuard};
 
@@ -8,26 +8,26 @@ use redis::aio::MultiplexedConnection;
 use super::keys::SLOTS;
 use crate::lock::Mutex;
 
-/// One server that can be asked.
+/// One Redis server.
 pub(super) struct Server {
-    /// Its address: what is said of it, and what tells it from others.
+    /// Its address, which identifies it in logs and in the map.
     pub(super) name: String,
-    /// A new one means: connect again, although the name is the same.
+    /// A new generation means: connect again, although the name is the same.
     pub(super) generation: u64,
     pub(super) client: Client,
-    /// For looks at the topology while it is in doubt: each would else begin with a handshake.
+    /// The connection for questions about the topology while it is in doubt. It saves a handshake for each question.
     pub(super) kept: Mutex<Option<MultiplexedConnection>>,
 }
 
-/// Who holds what.
+/// The servers and their slots.
 pub(super) struct Map {
     pub(super) servers: Vec<Arc<Server>>,
-    /// First and last slot, and whose they are among `servers`.
+    /// First slot, last slot, and the index of their server in `servers`.
     pub(super) ranges: Vec<(u16, u16, usize)>,
 }
 
 impl Map {
-    /// Everything is on one server.
+    /// One server holds all slots.
     pub(super) fn of_one(server: Server) -> Self {
         Self {
             servers: vec![Arc::new(server)],
@@ -59,7 +59,7 @@ impl Server {
     }
 }
 
-/// What most say; of two that are said equally often, the one that was said first.
+/// The most common answer. Of equally common answers the first one counts.
 pub(super) fn most_common<T: PartialEq>(answers: Vec<T>) -> Option<T> {
     let mut best: Option<(usize, usize)> = None;
     for (at, answer) in answers.iter().enumerate() {

@@ -1,9 +1,8 @@
-//! The store that replicas share: Redis 6.2 or newer, one server, a primary that Sentinels name, or
-//! a cluster.
+//! The store that replicas share: Redis 6.2 or newer, on one server, behind Sentinels or on a cluster.
 //!
-//! Every change is one script on the keys of one bucket, and so of one server; every command is a
-//! complete step, sent once. Every key has an expiry but one: the hash `{ns:meta}`, which holds what
-//! is true of the namespace for good (the number of buckets, the caller key, what it serves).
+//! Every change is one script on the keys of one bucket, and so on one server. Every command is a complete step and
+//! is sent once. Every key expires except the hash `{ns:meta}`, which holds the permanent facts of the namespace: the
+//! number of buckets, the caller key and the server that the namespace serves.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -23,32 +22,32 @@ use tokio_util::task::TaskTracker;
 
 use super::error::StoreError;
 use super::random::random_bytes;
-use super::{
-    Beat, ChangeEvent, Changes, Commit, Dead, Health, LOG_LENGTH, Store, Stored, Version, Write,
-};
+use super::{Beat, ChangeEvent, Changes, Commit, Dead, Health, LOG_LENGTH, Store, Stored, Write};
 use crate::task::id::{Caller, Fence, Incarnation, TaskId};
 use address::Target;
-use buckets::{Buckets, Written};
+use buckets::{Buckets, OwnWrites};
+use connector::Connector;
 use durable::Durable;
 use follow::Follower;
-use health::Watchman;
+use health::PolicyWatch;
 use keys::Keys;
 use link::{Link, Script};
 use log::Edge;
-use reach::Reach;
 use replies::{UNREADABLE, get, outcome, parse_id, stored};
 use scripts::Scripts;
 use topology::Topology;
 
+pub use connector::Tls;
 pub use durable::Wait;
 pub use error::OpenError;
 pub use keys::{Namespace, bucket_of};
 pub use open::Options;
-pub use reach::Tls;
 
 mod address;
 mod buckets;
 mod cluster;
+mod commit;
+mod connector;
 mod dry_run;
 mod durable;
 mod error;
@@ -61,7 +60,6 @@ mod list;
 mod log;
 mod map;
 mod open;
-mod reach;
 mod replies;
 mod scripts;
 mod sentinel;
@@ -71,42 +69,42 @@ mod topology;
 pub struct Redis {
     keys: Keys,
     link: Arc<Link>,
-    /// For results above the record's size: they must not hold up everybody's commands.
+    /// A separate connection for large values, which must not hold up other commands.
     bulk: Link,
-    /// For durable writes, where more than the server's word is asked for.
+    /// Durable writes, if the operator asked for confirmation by replicas or the disk.
     durable: Option<Durable>,
     commit: Script,
     beat: Script,
     notes: Scripts,
-    /// Where the next look at the due indexes begins.
+    /// The bucket where the next read of the due indexes begins.
     due_next: AtomicU16,
-    /// Only for new followers to start from: the follower holds the sending end, so that they see
-    /// its end.
+    /// New followers subscribe through this receiver. The task that reads the log holds the sender, so that followers
+    /// see its end.
     changes: broadcast::Receiver<ChangeEvent>,
-    /// On a cluster: what this replica wrote is looked for at once.
-    written: Option<Arc<Written>>,
+    /// On a cluster: the buckets that this replica wrote, whose logs are read at once.
+    written: Option<Arc<OwnWrites>>,
     health: watch::Receiver<Health>,
     _upkeep: DropGuard,
 }
 
 impl Redis {
-    /// Connects, examines every server and starts to follow the change log on `tasks`, until
-    /// `stop` or until the store is dropped.
+    /// Connects, examines every server, and follows the change log on `tasks` until `stop` or until the store is
+    /// dropped.
     pub async fn open(
         options: &Options,
         tasks: &TaskTracker,
         stop: &CancellationToken,
     ) -> Result<Self, OpenError> {
         let target = Target::parse(&options.url).ok_or(OpenError::Url)?;
-        let reach = Reach::new(options.tls.clone());
-        let topology = Arc::new(Topology::find(target, reach).await?);
+        let connector = Connector::new(options.tls.clone());
+        let topology = Arc::new(Topology::find(target, connector).await?);
         let is_cluster = topology.is_cluster();
         let buckets = if is_cluster { keys::BUCKETS } else { 1 };
         let keys = Keys::new(&options.namespace, buckets);
         open::examine_all(&topology, &keys, options).await?;
         let link = Arc::new(Link::new(Arc::clone(&topology), options.command_timeout));
         let (sender, changes) = broadcast::channel(LOG_LENGTH);
-        // Read before anybody can follow, so that nothing falls between.
+        // Read the end of the log before anybody subscribes, so that no change is lost in between.
         let (follow, written): (Following, _) = if is_cluster {
             let started = Buckets::start(Arc::clone(&link), keys.clone(), sender).await;
             let (buckets, written) = started.map_err(OpenError::Log)?;
@@ -125,7 +123,7 @@ impl Redis {
             (Box::pin(follower.run()), None)
         };
         let (sender, health) = watch::channel(Health::Good);
-        let watchman = Watchman {
+        let policy_watch = PolicyWatch {
             link: Arc::clone(&link),
             topology: Arc::clone(&topology),
             allow_eviction: options.allow_eviction,
@@ -146,7 +144,8 @@ impl Redis {
         let stop = stop.child_token();
         let stopped = stop.clone();
         tasks.spawn(async move {
-            let upkeep = async { tokio::join!(follow, topology.keep(), watchman.run(), worker) };
+            let upkeep =
+                async { tokio::join!(follow, topology.keep(), policy_watch.run(), worker) };
             stopped.run_until_cancelled(upkeep).await;
         });
         Ok(Self {
@@ -165,54 +164,7 @@ impl Redis {
         })
     }
 
-    fn fill_commit(&self, command: &mut redis::Cmd, write: &Write) {
-        let leave = write
-            .drop_from
-            .as_ref()
-            .filter(|left| Some(*left) != write.keep_for.as_ref());
-        let indexes = || leave.into_iter().chain(&write.keep_for);
-        let bucket = self.keys.bucket(write.id);
-        let list = (write.listed && write.expected.is_none())
-            .then(|| self.keys.list(bucket, &write.caller));
-        command
-            .arg(4 + indexes().count() + usize::from(list.is_some()))
-            .arg(self.keys.task(write.id))
-            .arg(self.keys.request(write.id))
-            .arg(self.keys.due(bucket))
-            .arg(self.keys.log(bucket));
-        for incarnation in indexes() {
-            command.arg(self.keys.index(bucket, incarnation));
-        }
-        command.arg(&list);
-        match write.expected {
-            None => command.arg("").arg("").arg(1),
-            Some(Version { revision, nonce }) => command
-                .arg(revision.0)
-                .arg(&nonce.0.to_be_bytes()[..])
-                .arg(revision.0.saturating_add(1)),
-        };
-        command
-            .arg(&write.nonce.0.to_be_bytes()[..])
-            .arg(&write.caller.as_bytes()[..])
-            .arg(write.record.as_ref())
-            .arg(write.expires_ms);
-        match write.due_ms {
-            None => command.arg(""),
-            Some(due_ms) => command.arg(due_ms),
-        };
-        command
-            .arg(write.id.to_string())
-            .arg(u8::from(leave.is_some()))
-            .arg(u8::from(write.keep_for.is_some()))
-            .arg(LOG_LENGTH)
-            .arg(u8::from(list.is_some()))
-            .arg(u8::from(write.ends));
-        if let Some(request) = &write.request {
-            command.arg(request.as_ref());
-        }
-    }
-
-    /// Several commands where there are many: none holds up the others for long.
+    /// Reads a set in several commands, so that no single command holds up the others for long.
     async fn scan(&self, key: &str) -> Result<BTreeSet<TaskId>, StoreError> {
         let mut cursor = 0_u64;
         let mut ids = BTreeSet::new();
@@ -230,7 +182,7 @@ impl Redis {
         }
     }
 
-    /// The overdue of one bucket, with when they were due.
+    /// The overdue tasks of one bucket, with their deadlines.
     async fn due_in(
         &self,
         bucket: u16,
@@ -256,7 +208,7 @@ impl Redis {
 }
 
 impl fmt::Debug for Redis {
-    /// The library's own would show the address with its user.
+    /// Written by hand, because the library's output shows the address with its user.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Redis")
             .field("keys", &self.keys)
@@ -341,7 +293,7 @@ impl Store for Redis {
                 Err(error) => failed = Some(error),
             }
         }
-        // A slot that nobody serves does not keep the tasks of the others waiting.
+        // A slot without a server must not hide the overdue tasks of other slots.
         if let Some(error) = failed.filter(|_| due.is_empty()) {
             return Err(error);
         }
@@ -422,7 +374,7 @@ impl Store for Redis {
             .arg("caller_key")
             .arg(&random_bytes::<32>()?[..]);
         self.link.query::<u64>(meta, &command).await?;
-        // Whoever came first made it: what stands counts.
+        // Another replica may have set the key first, so the stored key counts.
         let mut command = redis::cmd("HGET");
         command.arg(meta).arg("caller_key");
         let key: Option<Vec<u8>> = self.link.query(meta, &command).await?;
@@ -438,22 +390,22 @@ impl Store for Redis {
     }
 }
 
-/// What follows the change log until the store is closed.
+/// The task that follows the change log until the store is closed.
 type Following = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// For a result: 32 MiB at 7 MB a second.
+/// The timeout of one large value: 32 MiB at 7 MB a second.
 const BULK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long the live set outlives the last heartbeat of anybody. What a dead owner carried that
-/// was forgotten here is found through the due index.
+/// How long the live set outlives the last heartbeat of any replica. The tasks of a dead owner that is no longer in
+/// the set are found through the due index.
 const LIVE: Duration = Duration::from_hours(1);
 
-/// The most members that one heartbeat reports, those first whose leases ended first; of more
-/// dead the rest comes with the next ones.
+/// The most members that one heartbeat reports, in the order in which their leases end. The next heartbeats report the
+/// rest.
 const MEMBERS: usize = 512;
 
-/// Members that one step of a scan looks at.
+/// The number of members that one step of a scan reads.
 const SCAN: usize = 4096;
 
-/// Buckets whose due index is looked at in one call.
+/// The number of buckets whose due index one call reads.
 const DUE_BUCKETS: u16 = 8;

@@ -1,4 +1,4 @@
-//! Before the first task: is this a server that can keep it?
+//! Checks before the first task that the servers can keep tasks.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,15 +7,15 @@ use redis::aio::MultiplexedConnection;
 use redis::{ErrorKind, InfoDict, RedisError, RedisResult, ServerErrorKind};
 use tracing::warn;
 
+use super::connector::{Connector, Tls};
 use super::durable::Wait;
 use super::error::OpenError;
 use super::health::{POLICY, SAFE};
 use super::keys::{Keys, Namespace, slot_of};
 use super::map::Server;
-use super::reach::{Reach, Tls};
 use super::topology::Topology;
 
-/// How the store is reached and what it is asked for.
+/// Where the store is, and what it must provide.
 #[derive(Clone)]
 pub struct Options {
     /// One server (`redis://`, `rediss://` with TLS, `redis+unix:///path?db=0`), Sentinels
@@ -23,16 +23,16 @@ pub struct Options {
     /// password: never shown.
     pub url: String,
     pub namespace: Namespace,
-    /// What the namespace is for (upstream and era): written at first use, and whoever comes with
-    /// another text later is refused. `None` does not ask.
+    /// The server that the namespace serves. The first store writes this text, and a later store with another text is
+    /// refused. `None` skips the check.
     pub serves: Option<String>,
-    /// Go on although the server may evict tasks.
+    /// Accept a server that may evict tasks.
     pub allow_eviction: bool,
-    /// For `rediss://`: whom to trust instead of the machine's roots, and who we are.
+    /// For `rediss://`: the certificates to trust instead of the machine's, and our own.
     pub tls: Tls,
     /// How long one command may take before it is in doubt.
     pub command_timeout: Duration,
-    /// What must be done with a durable write before it is told of; `None`: nothing more.
+    /// The confirmation that durable writes wait for, or `None` for the server's answer alone.
     pub wait: Option<Wait>,
     /// Between two looks at what was checked at open and may have changed.
     pub check_interval: Duration,
@@ -64,7 +64,7 @@ impl fmt::Debug for Options {
     }
 }
 
-/// Looks at every server before the first task, and takes the namespace.
+/// Examines every server and claims the namespace.
 pub(super) async fn examine_all(
     topology: &Topology,
     keys: &Keys,
@@ -74,7 +74,7 @@ pub(super) async fn examine_all(
     claim(&mut connection, &server, keys, options).await
 }
 
-/// Looks at every server. A connection to the one that knows whose the namespace is, and its name.
+/// Examines every server. Returns a connection to the server with the namespace's own hash, and that server's name.
 pub(super) async fn examine_servers(
     topology: &Topology,
     keys: &Keys,
@@ -82,7 +82,7 @@ pub(super) async fn examine_servers(
 ) -> Result<(MultiplexedConnection, String), OpenError> {
     let map = topology.map();
     for server in &map.servers {
-        let mut connection = connect(topology.reach(), server).await?;
+        let mut connection = connect(topology.connector(), server).await?;
         examine(
             &mut connection,
             &server.name,
@@ -98,17 +98,23 @@ pub(super) async fn examine_servers(
     let server = map
         .server_of(slot_of(keys.meta()))
         .ok_or(OpenError::NoSlots)?;
-    let connection = connect(topology.reach(), server).await?;
+    let connection = connect(topology.connector(), server).await?;
     Ok((connection, server.name.clone()))
 }
 
-/// Connects once, so that a wrong address or password is told now and not at the first task.
-async fn connect(reach: &Reach, server: &Server) -> Result<MultiplexedConnection, OpenError> {
+/// Connects once, so that a wrong address or password is reported now and not at the first task.
+async fn connect(
+    connector: &Connector,
+    server: &Server,
+) -> Result<MultiplexedConnection, OpenError> {
     let unreachable = |cause| OpenError::Unreachable {
         server: server.name.clone(),
         cause,
     };
-    let mut connection = reach.connect(&server.client).await.map_err(unreachable)?;
+    let mut connection = connector
+        .connect(&server.client)
+        .await
+        .map_err(unreachable)?;
     redis::cmd("PING")
         .exec_async(&mut connection)
         .await
@@ -116,7 +122,7 @@ async fn connect(reach: &Reach, server: &Server) -> Result<MultiplexedConnection
     Ok(connection)
 }
 
-/// Refuses a server that cannot keep tasks; warns of one that may lose them.
+/// Refuses a server that cannot keep tasks, and warns of a server that may lose them.
 async fn examine(
     connection: &mut MultiplexedConnection,
     server: &str,
@@ -148,8 +154,8 @@ async fn examine(
     {
         return Err(OpenError::Replica { server });
     }
-    // Not by CONFIG, which managed services deny.
-    judge_policy(info.get(POLICY), server.clone(), options)?;
+    // INFO has the policy too, and managed services deny CONFIG.
+    check_policy(info.get(POLICY), server.clone(), options)?;
     let append_only = info.get::<u8>("aof_enabled") == Some(1);
     if !append_only
         && setting(connection, "save")
@@ -164,7 +170,7 @@ async fn examine(
     Ok(())
 }
 
-fn judge_policy(
+fn check_policy(
     policy: Option<String>,
     server: String,
     options: &Options,
@@ -186,7 +192,7 @@ fn judge_policy(
     }
 }
 
-/// Scripts run: shown with one of ours that writes nothing here.
+/// Tests that scripts run, with a script that writes nothing.
 async fn try_scripts(
     connection: &mut MultiplexedConnection,
     server: &str,
@@ -202,7 +208,7 @@ async fn try_scripts(
         })
 }
 
-/// What is to be waited for can be had here.
+/// Tests that the server can give the confirmation that `wait` asks for.
 async fn try_wait(
     connection: &mut MultiplexedConnection,
     server: &str,
@@ -210,7 +216,7 @@ async fn try_wait(
 ) -> Result<(), OpenError> {
     let server = server.to_owned();
     if wait.aof {
-        // Nothing was written here yet: this returns at once, or says why it never would.
+        // Nothing was written on this connection yet, so this returns at once or fails with the reason.
         let mut command = redis::cmd("WAITAOF");
         command.arg(1).arg(0).arg(1);
         if let Err(cause) = command.exec_async(connection).await {
@@ -237,7 +243,7 @@ async fn try_wait(
     Ok(())
 }
 
-/// Takes the namespace for what we serve, or learns whose it is.
+/// Claims the namespace for the server that we serve, or fails because another server has it.
 async fn claim(
     connection: &mut MultiplexedConnection,
     server: &str,
@@ -277,7 +283,7 @@ async fn claim(
     Ok(())
 }
 
-/// What stands in the namespace's own hash: what we say if nobody was before us.
+/// Sets a field of the namespace's own hash unless it exists. Returns the stored value.
 async fn settle(
     connection: &mut MultiplexedConnection,
     keys: &Keys,
@@ -297,7 +303,7 @@ async fn settle(
         .await
 }
 
-/// `None` where the server does not let us ask.
+/// A setting of the server, or `None` if CONFIG is denied.
 async fn setting(connection: &mut MultiplexedConnection, name: &str) -> Option<String> {
     let mut command = redis::cmd("CONFIG");
     let asked: RedisResult<Vec<String>> =
@@ -335,7 +341,7 @@ mod tests {
     fn a_password_is_never_shown() {
         let namespace = Namespace::parse("ns").unwrap();
         let options = Options::new("redis://:hunter2@127.0.0.1:x/", namespace);
-        let refused = Reach::new(Tls::default())
+        let refused = Connector::new(Tls::default())
             .server(&options.url, 0)
             .map(drop)
             .unwrap_err();

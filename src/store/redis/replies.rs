@@ -1,4 +1,4 @@
-//! What our scripts and fields answer, read.
+//! Reads the answers of our scripts and the fields of our keys.
 
 use bytes::Bytes;
 use redis::Value;
@@ -42,7 +42,7 @@ fn revision(value: Value) -> Option<Revision> {
 }
 
 pub(super) fn bytes(value: Value) -> Option<Vec<u8>> {
-    // Anything else is not what our scripts and fields hold, whatever it could be read as.
+    // Our scripts and fields return nothing else.
     if let Value::BulkString(bytes) = value {
         Some(bytes)
     } else {

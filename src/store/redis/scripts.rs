@@ -1,8 +1,8 @@
-//! The scripts that change notes.
+//! The scripts that change values and logs.
 
 use super::link::Script;
 
-/// What is done by script.
+/// The scripts of the key-value part.
 #[derive(Debug)]
 pub(super) struct Scripts {
     pub(super) claim: Script,

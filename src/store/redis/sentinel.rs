@@ -1,4 +1,4 @@
-//! Asks the Sentinels who the primary is, and the primary whether it knows.
+//! Asks the Sentinels for the primary, and asks the primary whether it is one.
 
 use std::sync::Arc;
 
@@ -6,20 +6,20 @@ use futures_util::future::join_all;
 use redis::{ErrorKind, RedisResult, ServerErrorKind, Value};
 
 use super::address::Template;
+use super::connector::Connector;
 use super::error::OpenError;
 use super::map::{Map, Server, most_common};
-use super::reach::Reach;
 
-/// The primary that most of the Sentinels that answer name, if it takes itself for one: during a
-/// failover a Sentinel names one that is not ready yet. The `known` one is not asked again.
+/// The primary that most of the answering Sentinels name, if that server reports the role of a primary: during a
+/// failover Sentinels name a server that is not ready yet. The `known` server is not asked again.
 pub(super) async fn find(
-    reach: &Reach,
+    connector: &Connector,
     sentinels: &[String],
     primary: &str,
     at: &Template,
     known: Option<&Arc<Server>>,
 ) -> Result<Map, OpenError> {
-    let asked = join_all(sentinels.iter().map(|url| ask(reach, url, primary))).await;
+    let asked = join_all(sentinels.iter().map(|url| ask(connector, url, primary))).await;
     let (mut named, mut cause) = (Vec::new(), None);
     for answer in asked {
         match answer? {
@@ -35,7 +35,7 @@ pub(super) async fn find(
             None => OpenError::NoSuchPrimary { primary },
         });
     };
-    let server = reach.server(&at.url(&host, port), 0)?;
+    let server = connector.server(&at.url(&host, port), 0)?;
     if known.is_some_and(|known| known.is(&server)) {
         return Ok(Map::of_one(server));
     }
@@ -44,12 +44,15 @@ pub(super) async fn find(
         server: name(),
         cause,
     };
-    let mut connection = reach.connect(&server.client).await.map_err(unreachable)?;
+    let mut connection = connector
+        .connect(&server.client)
+        .await
+        .map_err(unreachable)?;
     let role: RedisResult<Vec<Value>> = redis::cmd("ROLE").query_async(&mut connection).await;
     match role {
         Ok(role) if role.first() == Some(&Value::BulkString(b"master".to_vec())) => {}
         Ok(_) => return Err(OpenError::Replica { server: name() }),
-        // It may not tell us; a write will.
+        // ROLE is denied. The first write will show it.
         Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm) => {}
         Err(cause) => return Err(unreachable(cause)),
     }
@@ -57,13 +60,13 @@ pub(super) async fn find(
 }
 
 async fn ask(
-    reach: &Reach,
+    connector: &Connector,
     url: &str,
     primary: &str,
 ) -> Result<RedisResult<Option<(String, u16)>>, OpenError> {
-    let server = reach.server(url, 0)?;
+    let server = connector.server(url, 0)?;
     Ok(async {
-        let mut connection = reach.connect(&server.client).await?;
+        let mut connection = connector.connect(&server.client).await?;
         redis::cmd("SENTINEL")
             .arg("get-master-addr-by-name")
             .arg(primary)

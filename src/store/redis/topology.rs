@@ -1,8 +1,7 @@
-//! Which server holds which slot now, and finding out again when that comes into doubt.
+//! The current map of servers and slots, which is found out again when it comes into doubt.
 //!
-//! One server is simply there. Sentinels are asked who the primary is, cluster nodes who holds
-//! what; several are asked at once and the answer that most of them give counts, because one that
-//! was cut off still tells of the past.
+//! Sentinels are asked for the primary, and cluster nodes for their slots. Several are asked at the same time and the
+//! most common answer counts, because a server that was cut off still reports the past.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,35 +11,35 @@ use tokio::sync::{Notify, watch};
 use tracing::{info, warn};
 
 use super::address::Target;
+use super::connector::Connector;
 use super::error::OpenError;
 use super::map::{Map, Server};
-use super::reach::Reach;
 use super::{cluster, sentinel};
 
-/// Where everything is.
+/// The current map, and how to renew it.
 pub(super) struct Topology {
     target: Target,
-    reach: Reach,
+    connector: Connector,
     map: watch::Sender<Arc<Map>>,
-    /// Somebody met an answer, or none, that does not fit the map.
+    /// A command failed in a way that does not fit the map.
     doubted: Notify,
 }
 
 impl Topology {
-    /// Asks once where everything is.
-    pub(super) async fn find(target: Target, reach: Reach) -> Result<Self, OpenError> {
+    /// Finds the map once.
+    pub(super) async fn find(target: Target, connector: Connector) -> Result<Self, OpenError> {
         let map = match &target {
-            Target::Single(url) => Map::of_one(reach.server(url, 0)?),
+            Target::Single(url) => Map::of_one(connector.server(url, 0)?),
             Target::Sentinel {
                 sentinels,
                 primary,
                 at,
-            } => sentinel::find(&reach, sentinels, primary, at, None).await?,
-            Target::Cluster { seeds, at } => cluster::find(&reach, seeds, at, &[]).await?,
+            } => sentinel::find(&connector, sentinels, primary, at, None).await?,
+            Target::Cluster { seeds, at } => cluster::find(&connector, seeds, at, &[]).await?,
         };
         Ok(Self {
             target,
-            reach,
+            connector,
             map: watch::Sender::new(Arc::new(map)),
             doubted: Notify::new(),
         })
@@ -50,8 +49,8 @@ impl Topology {
         matches!(self.target, Target::Cluster { .. })
     }
 
-    pub(super) fn reach(&self) -> &Reach {
-        &self.reach
+    pub(super) fn connector(&self) -> &Connector {
+        &self.connector
     }
 
     pub(super) fn map(&self) -> Arc<Map> {
@@ -63,23 +62,23 @@ impl Topology {
         self.map.subscribe()
     }
 
-    /// Another server of the cluster, which one of its nodes named.
+    /// A server of the cluster by its address, as one of the nodes named it.
     pub(super) fn named(&self, host: &str, port: u16) -> Option<Arc<Server>> {
         let Target::Cluster { at, .. } = &self.target else {
             return None;
         };
-        let server = self.reach.server(&at.url(host, port), 0).ok()?;
+        let server = self.connector.server(&at.url(host, port), 0).ok()?;
         let map = self.map();
         let known = map.servers.iter().find(|known| known.is(&server));
         Some(known.map_or_else(|| Arc::new(server), Arc::clone))
     }
 
-    /// What a command came to, where it may mean that the map is old.
+    /// Puts the map in doubt if a command's error may mean that the map is old.
     pub(super) fn doubt(&self, error: &RedisError) {
         let old = if let ErrorKind::Server(kind) = error.kind() {
             is_elsewhere(kind)
         } else {
-            // One server that is away is waited for where it was.
+            // A single server that is away comes back at the same address.
             error.is_io_error() && !matches!(self.target, Target::Single(_))
         };
         if old {
@@ -87,7 +86,7 @@ impl Topology {
         }
     }
 
-    /// Keeps the map true, for as long as it is polled. May be dropped at any point.
+    /// Renews the map when it is in doubt, as long as this is polled. May be dropped at any point.
     pub(super) async fn keep(&self) {
         let mut told = false;
         let mut pause = PAUSE;
@@ -101,7 +100,7 @@ impl Topology {
                     *server.kept() = None;
                 }
                 if matches!(self.target, Target::Sentinel { .. }) {
-                    // A primary that was cut off with us answers as ever: only the Sentinels know.
+                    // A primary that was cut off together with us still answers. Only the Sentinels know better.
                     let _ = tokio::time::timeout(LOOK, self.doubted.notified()).await;
                 } else {
                     self.doubted.notified().await;
@@ -128,12 +127,12 @@ impl Topology {
 
     async fn look(&self) -> Result<Map, OpenError> {
         match &self.target {
-            // Only a new connection asks the name again, and finds the new primary behind it.
+            // Only a new connection resolves the name again and finds the new primary behind it.
             Target::Single(url) => {
                 let map = self.map();
                 let last = map.servers.iter().map(|server| server.generation).max();
                 let next = last.unwrap_or_default().wrapping_add(1);
-                Ok(Map::of_one(self.reach.server(url, next)?))
+                Ok(Map::of_one(self.connector.server(url, next)?))
             }
             Target::Sentinel {
                 sentinels,
@@ -142,16 +141,15 @@ impl Topology {
             } => {
                 let map = self.map();
                 let known = map.servers.first();
-                sentinel::find(&self.reach, sentinels, primary, at, known).await
+                sentinel::find(&self.connector, sentinels, primary, at, known).await
             }
             Target::Cluster { seeds, at } => {
-                cluster::find(&self.reach, seeds, at, &self.map().servers).await
+                cluster::find(&self.connector, seeds, at, &self.map().servers).await
             }
         }
     }
 
-    /// True where something else is known now than before. One server that is only connected to
-    /// anew is the same.
+    /// Publishes a map. Returns true if it differs from the old one; a new connection to a single server is no difference.
     fn publish(&self, map: Map) -> bool {
         let is_single = matches!(self.target, Target::Single(_));
         let is_new = self.map.send_if_modified(|now| {
@@ -169,7 +167,7 @@ impl Topology {
     }
 }
 
-/// Answers of a server that is not, or not now, the one to ask.
+/// Whether the error means that another server must be asked, now or for good.
 fn is_elsewhere(kind: ServerErrorKind) -> bool {
     matches!(
         kind,
@@ -180,13 +178,13 @@ fn is_elsewhere(kind: ServerErrorKind) -> bool {
     )
 }
 
-/// Between two looks in doubt: every command of an undecided failover would ask. Longer each time, as
-/// long as the doubt comes back.
+/// The pause between two searches while the map is in doubt, because every command during a failover raises the doubt
+/// again. It grows as long as the doubt comes back.
 const PAUSE: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// Without a doubt for so long, the next one is a new one. Longer than between two heartbeats.
+/// After this time without a doubt the pause starts from the beginning. Longer than the time between two heartbeats.
 const QUIET: Duration = Duration::from_secs(3);
 
-/// Between two looks without any doubt.
+/// The time between two searches without any doubt.
 const LOOK: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! How one server is reached: its URL, our certificates, links that notice when they are dead.
+//! Connects to a server: its URL, our certificates, and sockets that notice a dead peer.
 
 use std::fmt;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::lock::Mutex;
 pub struct Tls {
     /// Trusted instead of the machine's roots.
     pub roots: Option<Vec<u8>>,
-    /// Certificate chain and key that we show.
+    /// The certificate chain and key that we present.
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -29,14 +29,14 @@ impl fmt::Debug for Tls {
     }
 }
 
-/// Reaches any server of one store.
-pub(super) struct Reach {
+/// Makes connections to the servers of one store.
+pub(super) struct Connector {
     tls: Tls,
 }
 
-impl Reach {
+impl Connector {
     pub(super) fn new(tls: Tls) -> Self {
-        // The first provider stands; ours is the same one. Redis-rs asks for the process's default.
+        // Redis-rs uses the process's default provider. An earlier call has installed the same one.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         Self { tls }
     }
@@ -53,7 +53,7 @@ impl Reach {
             .set_nodelay(true)
             .set_keepalive(keepalive)
             .set_user_timeout(USER_TIMEOUT);
-        // What a connection says of its library costs two commands of the three that it begins with.
+        // Without this each connection starts with two more commands, which tell the server our library's name.
         let settings = info.redis_settings().clone().set_skip_set_lib_name();
         let info = info.set_tcp_settings(tcp).set_redis_settings(settings);
         let name = info.addr().to_string();
@@ -70,7 +70,7 @@ impl Reach {
         })
     }
 
-    /// For a few commands, one after the other.
+    /// A connection for a few commands in a row.
     pub(super) async fn connect(&self, client: &Client) -> RedisResult<MultiplexedConnection> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_TIMEOUT))
@@ -92,8 +92,8 @@ impl Reach {
     }
 }
 
-/// For a new connection, and for the few commands at open.
+/// The timeout of a new connection, and of each command at open.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Sent and not acknowledged for so long, a connection is taken for dead.
+/// A connection whose data stays unacknowledged for this long counts as dead.
 const USER_TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,0 +1,67 @@
+//! The port to the wrapped server: what the runner needs of it.
+
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::value::RawValue;
+
+use crate::mcp::version::Era;
+use crate::upstream::wrapped::Upstream;
+use crate::upstream::{Exchange, Outgoing};
+
+/// The wrapped server, as the runner sees it. A simulation has another one.
+#[async_trait]
+pub trait WrappedServer: fmt::Debug + Send + Sync {
+    /// Opens an exchange. The request goes out on the first poll of its events.
+    fn begin(&self, era: Era, outgoing: Outgoing) -> Exchange;
+
+    /// Opens the exchange of a task that the server made of the call; `None`: `answer` names no task.
+    fn follow(&self, call: &Outgoing, answer: &RawValue) -> Option<Exchange>;
+
+    /// Opens the exchange of a call that another process sent; `None`: the resume point is of no use.
+    fn adopt(&self, caller: [u8; 16], resume_point: &str) -> Option<Exchange>;
+
+    fn known_era(&self) -> Option<Era>;
+
+    /// Asks the server for its era.
+    async fn ask_era(&self);
+
+    /// The `serverInfo` that the server last gave to this caller.
+    fn server_info(&self, caller: [u8; 16]) -> Option<Box<RawValue>>;
+
+    /// The time that a server which has to be started first takes at most.
+    fn start_allowance(&self) -> Duration;
+}
+
+#[async_trait]
+impl WrappedServer for Upstream {
+    fn begin(&self, era: Era, outgoing: Outgoing) -> Exchange {
+        Self::begin(self, era, outgoing)
+    }
+
+    fn follow(&self, call: &Outgoing, answer: &RawValue) -> Option<Exchange> {
+        Self::follow(self, call, answer)
+    }
+
+    fn adopt(&self, caller: [u8; 16], resume_point: &str) -> Option<Exchange> {
+        Self::adopt(self, caller, resume_point)
+    }
+
+    fn known_era(&self) -> Option<Era> {
+        Self::known_era(self)
+    }
+
+    async fn ask_era(&self) {
+        // A failure is asked again by the next sweep.
+        let _ = self.era(None).await;
+    }
+
+    fn server_info(&self, caller: [u8; 16]) -> Option<Box<RawValue>> {
+        self.last_discovered(caller)?.server_info.clone()
+    }
+
+    fn start_allowance(&self) -> Duration {
+        Self::start_allowance(self)
+    }
+}

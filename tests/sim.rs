@@ -1,0 +1,94 @@
+//! A simulation of two replicas: a store that delays, loses and is cut off, a scripted server, processes that
+//! are killed, under paused time. A seed decides what happens.
+//!
+//! What must hold, whatever happens: a call has its effect at most once, unless it is safe to repeat; a client
+//! that hears of no effect hears the truth; a task that a client heard of ends; of two owners at most one
+//! commits; an end that was committed stays.
+//!
+//! `SEEDS=1000 cargo test --test sim` for the long run, `SEED=17` for one history. The ids of tasks and the
+//! pauses between heartbeats are drawn elsewhere: a history is nearly the same each time, not exactly.
+#![expect(clippy::disallowed_methods, reason = "tests own their environment")]
+#![expect(clippy::print_stdout, reason = "how far a run went")]
+
+#[path = "sim/dice.rs"]
+mod dice;
+#[path = "sim/link.rs"]
+mod link;
+#[path = "sim/server.rs"]
+mod server;
+#[path = "sim/store.rs"]
+mod store;
+#[path = "sim/world.rs"]
+mod world;
+
+use store::Planted;
+use world::Tally;
+
+fn run(seed: u64, planted: Option<Planted>) -> Tally {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    runtime.block_on(world::history(seed, planted))
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+#[test]
+fn every_promise_holds_through_every_storm() {
+    let seeds = match number("SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("SEEDS").unwrap_or(50),
+    };
+    let (mut wrong, mut all) = (Vec::new(), Tally::default());
+    for seed in seeds.clone() {
+        let found = run(seed, None);
+        all.add(&found);
+        if !found.wrongs.is_empty() {
+            println!("seed {seed}: {:?}", found.wrongs);
+            wrong.push(seed);
+        }
+    }
+    println!("{seeds:?}: {all:?}");
+    assert!(wrong.is_empty(), "of {seeds:?} these went wrong: {wrong:?}");
+    if seeds.end - seeds.start >= 50 {
+        let happened = [
+            all.plain,
+            all.completed,
+            all.failed,
+            all.cancelled,
+            all.carried_on,
+            all.repeated,
+            all.questions,
+            all.unsent,
+        ];
+        assert!(happened.iter().all(|count| *count > 0), "{all:?}");
+    }
+}
+
+fn is_found(planted: Planted) {
+    let found = (0..200).find_map(|seed| {
+        let wrongs = run(seed, Some(planted)).wrongs;
+        wrongs.into_iter().next().map(|first| (seed, first))
+    });
+    println!("{planted:?}: {found:?}");
+    assert!(found.is_some(), "{planted:?} was not found");
+}
+
+#[test]
+fn a_store_where_the_last_write_wins_is_found() {
+    is_found(Planted::LastWriteWins);
+}
+
+#[test]
+fn a_store_that_leaves_the_fence_is_found() {
+    is_found(Planted::SameFence);
+}
+
+#[test]
+fn a_store_that_forgets_is_found() {
+    is_found(Planted::Forgets);
+}

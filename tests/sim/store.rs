@@ -1,0 +1,274 @@
+//! The store as one replica reaches it, and the watch over what is committed.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use raincheck::store::kv::{KvStore, Name};
+use raincheck::store::record::{decode, encode};
+use raincheck::store::{Beat, Changes, Commit, Store, StoreError, Stored, Write};
+use raincheck::task::id::{Caller, Fence, Incarnation, Revision, TaskId};
+use raincheck::task::state::{Outcome, Task};
+
+use crate::link::{End, Fate, Link};
+
+/// A fault of the store that breaks ownership.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Planted {
+    /// A write that came too late replaces what stands.
+    LastWriteWins,
+    /// A claim leaves the fence as it was.
+    SameFence,
+    /// Now and then a commit that was acknowledged was never written.
+    Forgets,
+}
+
+/// What was committed so far, and what was wrong with it.
+#[derive(Debug, Default)]
+pub(crate) struct CommitWatch {
+    tasks: Mutex<HashMap<TaskId, Task>>,
+    wrongs: Mutex<Vec<String>>,
+}
+
+impl CommitWatch {
+    pub(crate) fn wrong(&self, what: String) {
+        self.wrongs.lock().unwrap().push(what);
+    }
+
+    pub(crate) fn wrongs(&self) -> Vec<String> {
+        self.wrongs.lock().unwrap().clone()
+    }
+
+    pub(crate) fn last(&self, id: TaskId) -> Option<Task> {
+        self.tasks.lock().unwrap().get(&id).cloned()
+    }
+
+    /// Judges a commit that the store acknowledged to `by`.
+    fn committed(&self, by: &Incarnation, task: &Task) {
+        let before = self.tasks.lock().unwrap().insert(task.id, task.clone());
+        let Some(before) = before else { return };
+        let id = task.id;
+        if task.fence < before.fence {
+            self.wrong(format!("{id}: the fence fell"));
+        }
+        if let Some(ended) = &before.outcome {
+            let same = task.outcome.as_ref().is_some_and(|now| alike(ended, now));
+            if !same {
+                self.wrong(format!("{id}: an end changed"));
+            }
+        }
+        let changed_owner = task.owner != before.owner && task.owner.is_some();
+        if changed_owner && task.fence == before.fence {
+            self.wrong(format!("{id}: two owners of one fence"));
+        }
+        // Only the owner hears a result.
+        let completes = matches!(task.outcome, Some(Outcome::Completed(_)));
+        if completes && before.outcome.is_none() && before.owner.as_ref() != Some(by) {
+            self.wrong(format!(
+                "{id}: a result from a replica that is not the owner"
+            ));
+        }
+    }
+}
+
+fn alike(one: &Outcome, other: &Outcome) -> bool {
+    let json = |outcome: &Outcome| serde_json::to_string(outcome).unwrap();
+    json(one) == json(other)
+}
+
+#[derive(Debug)]
+pub(crate) struct LinkedStore {
+    pub(crate) inner: Arc<dyn Store>,
+    pub(crate) link: Arc<Link>,
+    pub(crate) book: Arc<CommitWatch>,
+    pub(crate) by: Incarnation,
+    pub(crate) planted: Option<Planted>,
+    pub(crate) commits: Mutex<u64>,
+}
+
+impl LinkedStore {
+    async fn through<T>(
+        &self,
+        command: impl Future<Output = Result<T, StoreError>> + Send,
+    ) -> Result<T, StoreError> {
+        let fate = self.link.way(End::Store).await;
+        if fate == Fate::Lost {
+            return Err(broken());
+        }
+        let answer = command.await;
+        self.link.alive().await;
+        if fate == Fate::AnswerLost {
+            return Err(broken());
+        }
+        answer
+    }
+
+    /// The commit as a faulty store does it.
+    async fn store(&self, write: &Write) -> Result<Commit, StoreError> {
+        let mut write = write.clone();
+        let task = decode(&write.record)?.task;
+        match self.planted {
+            None => {}
+            Some(Planted::SameFence) => {
+                if let Some(before) = self.book.last(task.id)
+                    && before.fence != task.fence
+                {
+                    let same = Task {
+                        fence: before.fence,
+                        ..task
+                    };
+                    write.record = encode(&same, 1)?;
+                }
+            }
+            Some(Planted::Forgets) => {
+                let nth = {
+                    let mut commits = self.commits.lock().unwrap();
+                    *commits += 1;
+                    *commits
+                };
+                if write.expected.is_some() && nth.is_multiple_of(7) {
+                    self.book.committed(&self.by, &task);
+                    return Ok(Commit::Done(Revision(nth)));
+                }
+            }
+            Some(Planted::LastWriteWins) => {
+                if let Commit::Conflict(stands) = self.inner.commit(&write).await? {
+                    write.expected = Some(stands.version);
+                }
+            }
+        }
+        let task = decode(&write.record)?.task;
+        let commit = self.inner.commit(&write).await?;
+        if let Commit::Done(_) = &commit {
+            self.book.committed(&self.by, &task);
+        }
+        Ok(commit)
+    }
+}
+
+fn broken() -> StoreError {
+    StoreError::Unavailable("the link is broken".into())
+}
+
+#[async_trait]
+impl Store for LinkedStore {
+    async fn commit(&self, write: &Write) -> Result<Commit, StoreError> {
+        self.through(self.store(write)).await
+    }
+
+    async fn load(&self, id: TaskId) -> Result<Option<Stored>, StoreError> {
+        self.through(self.inner.load(id)).await
+    }
+
+    async fn load_request(&self, id: TaskId) -> Result<Option<Bytes>, StoreError> {
+        self.through(self.inner.load_request(id)).await
+    }
+
+    async fn put_result(
+        &self,
+        id: TaskId,
+        fence: Fence,
+        result: Bytes,
+        expires_ms: u64,
+    ) -> Result<(), StoreError> {
+        let put = self.inner.put_result(id, fence, result, expires_ms);
+        self.through(put).await
+    }
+
+    async fn load_result(&self, id: TaskId, fence: Fence) -> Result<Option<Bytes>, StoreError> {
+        self.through(self.inner.load_result(id, fence)).await
+    }
+
+    async fn indexed(&self, incarnation: &Incarnation) -> Result<Vec<TaskId>, StoreError> {
+        self.through(self.inner.indexed(incarnation)).await
+    }
+
+    async fn due(&self, now_ms: u64, limit: usize) -> Result<Vec<TaskId>, StoreError> {
+        self.through(self.inner.due(now_ms, limit)).await
+    }
+
+    async fn listed(&self, caller: &Caller) -> Result<Vec<(u64, TaskId)>, StoreError> {
+        self.through(self.inner.listed(caller)).await
+    }
+
+    async fn forget(&self, id: TaskId, from: Option<&Incarnation>) -> Result<(), StoreError> {
+        self.through(self.inner.forget(id, from)).await
+    }
+
+    async fn beat(
+        &self,
+        incarnation: Option<&Incarnation>,
+        lease: Duration,
+    ) -> Result<Beat, StoreError> {
+        self.through(self.inner.beat(incarnation, lease)).await
+    }
+
+    async fn retire(&self, incarnation: &Incarnation) -> Result<(), StoreError> {
+        self.through(self.inner.retire(incarnation)).await
+    }
+
+    async fn caller_key(&self) -> Result<[u8; 32], StoreError> {
+        self.inner.caller_key().await
+    }
+
+    fn changes(&self) -> Changes {
+        self.inner.changes()
+    }
+}
+
+#[async_trait]
+impl KvStore for LinkedStore {
+    async fn claim(
+        &self,
+        name: Name,
+        value: Bytes,
+        expires_ms: u64,
+    ) -> Result<Option<Bytes>, StoreError> {
+        self.through(self.inner.claim(name, value, expires_ms))
+            .await
+    }
+
+    async fn put(&self, name: Name, value: Bytes, expires_ms: u64) -> Result<(), StoreError> {
+        self.through(self.inner.put(name, value, expires_ms)).await
+    }
+
+    async fn replace(
+        &self,
+        name: Name,
+        stands: Bytes,
+        value: Bytes,
+        expires_ms: u64,
+    ) -> Result<bool, StoreError> {
+        let replace = self.inner.replace(name, stands, value, expires_ms);
+        self.through(replace).await
+    }
+
+    async fn find(&self, name: Name) -> Result<Option<Bytes>, StoreError> {
+        self.through(self.inner.find(name)).await
+    }
+
+    async fn remove(&self, name: Name) -> Result<(), StoreError> {
+        self.through(self.inner.remove(name)).await
+    }
+
+    async fn append(
+        &self,
+        log: Name,
+        number: u64,
+        entry: Bytes,
+        expires_ms: u64,
+    ) -> Result<(), StoreError> {
+        let append = self.inner.append(log, number, entry, expires_ms);
+        self.through(append).await
+    }
+
+    async fn trim(&self, log: Name, first: u64) -> Result<(), StoreError> {
+        self.through(self.inner.trim(log, first)).await
+    }
+
+    async fn entries(&self, log: Name, after: u64) -> Result<Vec<(u64, Bytes)>, StoreError> {
+        self.through(self.inner.entries(log, after)).await
+    }
+}

@@ -21,7 +21,7 @@ use super::proxy::Shared;
 use crate::mcp::input;
 use crate::mcp::request::Request;
 use crate::mcp::version::Era;
-use crate::runner::responder::{CallAnswer, DeliveryGuard, Reply, Subscriber};
+use crate::runner::responder::{CallAnswer, CallSubscriber, DeliveryGuard, Reply};
 use crate::runner::retry::{ClientRetry, NotifyBy, RetryOutcome, read_state, unknown_state};
 use crate::runner::{Announce, CallSpec, NotAdmitted};
 use crate::task::policy::{Plan, Rule};
@@ -73,7 +73,7 @@ pub(super) fn begin(
     asked: &Asked<'_>,
     plan: Plan,
     rule: Rule,
-) -> Result<Subscriber, NotAdmitted> {
+) -> Result<CallSubscriber, NotAdmitted> {
     front.runner.call(call(asked, plan, rule))
 }
 
@@ -207,7 +207,7 @@ pub(super) type ToRpc = fn(&str, CallAnswer) -> Rpc;
 /// Responds with the answer of a call, however long it takes.
 pub(super) async fn respond(
     (id, to_rpc): (Box<RawValue>, ToRpc),
-    client: Subscriber,
+    client: CallSubscriber,
     heartbeat: Option<Keepalive>,
     by: &Requester,
 ) -> Response<Body> {
@@ -220,7 +220,7 @@ pub(super) async fn respond(
 struct CallEvents {
     id: Box<RawValue>,
     to_rpc: ToRpc,
-    client: Subscriber,
+    client: CallSubscriber,
 }
 
 impl ResponseSource for CallEvents {

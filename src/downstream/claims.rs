@@ -11,7 +11,7 @@ use super::proxy::Shared;
 use crate::mcp::error::{RpcError, SideEffect};
 use crate::runner::CallSpec;
 use crate::runner::claim::{CallClaim, NotClaimed};
-use crate::runner::responder::Subscriber;
+use crate::runner::responder::CallSubscriber;
 use crate::task::policy::{Plan, Rule};
 
 /// Carries the call that the claim stands for, or joins it, and answers as it goes.
@@ -45,7 +45,7 @@ pub(super) async fn begin(
     front: &Shared,
     claim: Option<CallClaim>,
     call: CallSpec,
-) -> Result<Subscriber, NotClaimed> {
+) -> Result<CallSubscriber, NotClaimed> {
     match claim {
         Some(claim) => front.runner.call_once(claim, call).await,
         None => Ok(front.runner.call(call)?),

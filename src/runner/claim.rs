@@ -2,7 +2,7 @@
 //!
 //! A claim is a note that names the record of its call. The record is made under that id before
 //! anything is sent, and of two replicas that make it one wins: so a call runs at most once, and a claim whose
-//! maker died before there was a record is carried out by whoever comes next. Where a call is over
+//! maker died before there was a record is carried out by the next client that comes. Where a call is over
 //! for its name, the next one is claimed under the name of its record.
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use super::call::{CallSpec, NotAdmitted};
 use super::carrier::{Begun, Carrier, RecordTerms};
-use super::responder::Subscriber;
+use super::responder::CallSubscriber;
 use super::state::Runner;
 use super::terms::FollowTerms;
 use crate::mcp::error::says_not_run;
@@ -153,7 +153,7 @@ impl Runner {
         self: &Arc<Self>,
         head: CallClaim,
         call: CallSpec,
-    ) -> Result<Subscriber, NotClaimed> {
+    ) -> Result<CallSubscriber, NotClaimed> {
         let lifetime_ms = head.lifetime_ms(&call.rule);
         let lifetime = Duration::from_millis(lifetime_ms);
         let mut terms = FollowTerms::of(&call, self.upstream.start_allowance());

@@ -26,7 +26,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(5);
 
 /// A result, or a JSON-RPC error.
-pub(super) type End = Result<Box<RawValue>, Box<RawValue>>;
+pub(super) type CallEnd = Result<Box<RawValue>, Box<RawValue>>;
 
 /// Attempts to write what must not be lost, with growing pauses.
 pub(super) struct Attempts<'a> {
@@ -41,7 +41,7 @@ impl Runner {
         &self,
         loaded: &Loaded,
         fence: Fence,
-        mut end: End,
+        mut end: CallEnd,
         progress: Option<Progress>,
     ) {
         let mut attempts = self.attempts(&loaded.task);
@@ -101,7 +101,7 @@ impl Runner {
         &self,
         loaded: &Loaded,
         fence: Fence,
-        end: &End,
+        end: &CallEnd,
         progress: Option<&Progress>,
     ) -> Result<(), StoreError> {
         let (outcome, message) = match end {
@@ -170,7 +170,7 @@ fn given_up() -> Box<RawValue> {
         .to_raw()
 }
 
-fn length(end: &End) -> usize {
+fn length(end: &CallEnd) -> usize {
     match end {
         Ok(text) | Err(text) => text.get().len(),
     }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::call::Announce;
 use super::presence::presence_pause;
 use super::request_state::input_required;
-use super::responder::{self, CallAnswer, Responder, Subscriber};
+use super::responder::{self, CallAnswer, CallSubscriber, Responder};
 use super::state::Runner;
 use super::terms::FollowTerms;
 use super::watch::Watch;
@@ -54,7 +54,7 @@ impl Runner {
         loaded: Loaded,
         watch: Watch,
         terms: FollowTerms,
-    ) -> Subscriber {
+    ) -> CallSubscriber {
         let (responder, client) = responder::pair();
         let now = Instant::now();
         let made_the_call = terms.unauthorized.is_some();

@@ -47,7 +47,7 @@ pub mod watch;
 
 use admission::Admittance;
 use carrier::Carrier;
-use responder::Subscriber;
+use responder::CallSubscriber;
 
 pub use answer::AnswerError;
 pub use call::{Announce, Busy, CallSpec, NotAdmitted};
@@ -97,7 +97,7 @@ impl Runner {
     }
 
     /// Begins a call. The job runs until the call has ended, whatever becomes of the client.
-    pub fn call(self: &Arc<Self>, call: CallSpec) -> Result<Subscriber, NotAdmitted> {
+    pub fn call(self: &Arc<Self>, call: CallSpec) -> Result<CallSubscriber, NotAdmitted> {
         let (permit, admittance) = self.admit(&call)?;
         let (responder, client) = responder::pair();
         let carrier = Carrier::for_client(Arc::clone(self), call, responder, admittance);
@@ -112,7 +112,7 @@ impl Runner {
         self: &Arc<Self>,
         call: CallSpec,
         asked: Box<RawValue>,
-    ) -> Result<(Subscriber, Arc<OnceLock<TaskId>>), NotAdmitted> {
+    ) -> Result<(CallSubscriber, Arc<OnceLock<TaskId>>), NotAdmitted> {
         let permit = self.permit()?;
         let (responder, client) = responder::pair();
         // Nothing of the call is at the server before it is answered.

@@ -27,7 +27,7 @@ const SLOW_CLIENT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub enum Reply {
     /// Before the answer, as JSON: a JSON-RPC notification, or a request of a legacy server to a legacy
-    /// client. The client answers a request through [`Subscriber::answers`].
+    /// client. The client answers a request through [`CallSubscriber::answers`].
     Relay(String),
     /// The answer. Nothing follows.
     Answer(CallAnswer),
@@ -66,7 +66,7 @@ const ANNOUNCED: u8 = 1;
 const GONE: u8 = 2;
 
 /// Makes the two sides.
-pub(super) fn pair() -> (Responder, Subscriber) {
+pub(super) fn pair() -> (Responder, CallSubscriber) {
     let cell = Arc::new(Cell::default());
     // Questions and the answer have room in the queue that no notification takes.
     let (replies, receiver) = mpsc::channel(REPLIES_MAX + QUESTIONS_MAX + 1);
@@ -79,7 +79,7 @@ pub(super) fn pair() -> (Responder, Subscriber) {
             answered,
             cell: Arc::clone(&cell),
         },
-        Subscriber {
+        CallSubscriber {
             receiver,
             answers,
             cell: DeliveryGuard(cell),
@@ -193,13 +193,13 @@ impl Presence<'_> {
 
 /// The side of the connection. Dropping it before the answer was written says that the client is gone.
 #[derive(Debug)]
-pub struct Subscriber {
+pub struct CallSubscriber {
     receiver: mpsc::Receiver<Reply>,
     answers: mpsc::Sender<RelayedAnswer>,
     cell: DeliveryGuard,
 }
 
-impl Subscriber {
+impl CallSubscriber {
     /// Cancel safe. `None`: the call ended without an answer, which only a panic can cause.
     pub async fn next(&mut self) -> Option<Reply> {
         self.receiver.recv().await

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 
 use super::answer::AnswerError;
-use super::responder::{CallAnswer, Subscriber};
+use super::responder::{CallAnswer, CallSubscriber};
 use super::state::Runner;
 use super::terms::FollowTerms;
 use crate::mcp::error::RpcError;
@@ -52,7 +52,7 @@ pub enum RetryOutcome {
     Answer(CallAnswer),
     /// The client waits on this connection for the end of the call. If it goes away before that, the call is
     /// cancelled (streamable-http, Cancellation), unless the call outlives its clients.
-    Follow(Subscriber),
+    Follow(CallSubscriber),
     /// This caller has no such call.
     Unknown,
     Refused(RpcError),
@@ -62,7 +62,7 @@ pub enum RetryOutcome {
 }
 
 impl Runner {
-    /// Commits the answers of a retry. The same answers again are the same retry.
+    /// Commits the answers of a retry. A retry with answers that were given before changes nothing.
     pub async fn rejoin(self: &Arc<Self>, comeback: ClientRetry) -> RetryOutcome {
         // The watch begins before the record is read: no change is missed.
         let watch = self.watches.watch(vec![comeback.id]);

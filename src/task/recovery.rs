@@ -33,7 +33,7 @@ pub enum RecoveryStep {
     Resume,
     /// Claim it and dispatch it, for the first time or again.
     Dispatch,
-    /// Tell the server that nobody waits, then note that it was told.
+    /// Tell the server that no client waits, then note that it was told.
     Tell,
     /// Note that the server was told, although no replica can tell it.
     Untellable,

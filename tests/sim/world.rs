@@ -9,7 +9,7 @@ use raincheck::clock::Clock;
 use raincheck::mcp::error::{Failure, SideEffect};
 use raincheck::mcp::version::Era;
 use raincheck::room::Room;
-use raincheck::runner::responder::{CallAnswer, Reply, Subscriber};
+use raincheck::runner::responder::{CallAnswer, CallSubscriber, Reply};
 use raincheck::runner::{Announce, CallSpec, Runner, RunnerSettings};
 use raincheck::store::Store;
 use raincheck::store::key_value::KeyValue;
@@ -320,7 +320,7 @@ impl World {
     }
 
     /// The task that the call became, as its client heard of it.
-    async fn hear(&self, key: &str, mut client: Subscriber, link: &Link) -> Option<TaskId> {
+    async fn hear(&self, key: &str, mut client: CallSubscriber, link: &Link) -> Option<TaskId> {
         let answer = loop {
             match client.next().await? {
                 Reply::Relay(_) => {}

@@ -14,7 +14,7 @@ use super::outbound::response::Rpc;
 use super::proxy::{Front, Shared};
 use crate::mcp::request::Request;
 use crate::mcp::tools::Tools;
-use crate::runner::responder::{CallAnswer, Reply, Subscriber};
+use crate::runner::responder::{CallAnswer, CallSubscriber, Reply};
 use crate::task::policy::{InputWhen, Plan, Rule, with_companion};
 use crate::task::ticket::{CompanionNames, CompanionTool};
 
@@ -109,7 +109,7 @@ pub(super) async fn listed(
     front: &Shared,
     asked: &Asked<'_>,
     rule: Rule,
-) -> Result<(CallAnswer, Subscriber), Response<Body>> {
+) -> Result<(CallAnswer, CallSubscriber), Response<Body>> {
     let id = asked.modern.request.id.get();
     let mut client = call::begin(front, asked, Plan::Held, rule)
         .map_err(|refused| Rpc::not_begun(id, refused.reason()).into_response())?;
@@ -120,7 +120,7 @@ pub(super) async fn listed(
 }
 
 /// The answer alone.
-async fn answer_of(client: &mut Subscriber) -> Option<CallAnswer> {
+async fn answer_of(client: &mut CallSubscriber) -> Option<CallAnswer> {
     loop {
         match client.next().await? {
             Reply::Relay(_) => {}

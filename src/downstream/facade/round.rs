@@ -13,7 +13,7 @@ use super::asked::Asked;
 use super::questions::{self, Given, Unanswered};
 use crate::downstream::outbound::stream::ResponseEvent;
 use crate::mcp::error::{Failure, Reason, SideEffect};
-use crate::runner::responder::{CallAnswer, Reply, Subscriber};
+use crate::runner::responder::{CallAnswer, CallSubscriber, Reply};
 use crate::task::id::TaskId;
 use crate::upstream::UpstreamError;
 
@@ -23,7 +23,7 @@ const TICKET_AGAIN: Duration = Duration::from_secs(1);
 /// The answer in place of the one that the call waits for, until it is announced.
 struct Ticket {
     rpc: Rpc,
-    client: Subscriber,
+    client: CallSubscriber,
     task: TaskId,
 }
 

@@ -23,12 +23,12 @@ pub(super) enum Dispatch {
 pub(super) struct OpenLeg {
     pub(super) exchange: Exchange,
     pub(super) permits: Permits,
-    pub(super) origin: Origin,
+    pub(super) origin: LegOrigin,
 }
 
 /// How a leg came to be open here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(super) enum LegOrigin {
     /// This carrier sent it.
     Sent,
     /// Another process sent the call: of its request only what is stored is known. The limits count
@@ -59,7 +59,7 @@ impl Dispatch {
         Self::Open(OpenLeg {
             exchange,
             permits: Permits::default(),
-            origin: Origin::Adopted,
+            origin: LegOrigin::Adopted,
         })
     }
 
@@ -81,7 +81,7 @@ impl Dispatch {
             *self = Self::Open(OpenLeg {
                 exchange: exchange(),
                 permits,
-                origin: Origin::Sent,
+                origin: LegOrigin::Sent,
             });
         }
     }
@@ -90,7 +90,7 @@ impl Dispatch {
     pub(super) fn follow(&mut self, exchange: Exchange) {
         if let Self::Open(leg) = self {
             leg.exchange = exchange;
-            leg.origin = Origin::Followed;
+            leg.origin = LegOrigin::Followed;
         }
     }
 
@@ -113,7 +113,7 @@ impl Dispatch {
         }
     }
 
-    pub(super) fn origin(&self) -> Option<Origin> {
+    pub(super) fn origin(&self) -> Option<LegOrigin> {
         match self {
             Self::Open(leg) => Some(leg.origin),
             Self::Queued(_) | Self::Requeues | Self::Ready(_) | Self::Over => None,

@@ -2,7 +2,7 @@
 
 use super::super::outcome;
 use super::super::responder::CallAnswer;
-use super::dispatch::Origin;
+use super::dispatch::LegOrigin;
 use super::{Audience, Carrier, Flow};
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::{Failure, Reason, SideEffect};
@@ -54,7 +54,8 @@ impl Carrier {
         }
         if outcome::is_unauthorized(&error)
             && matches!(self.audience, Audience::Maker(_))
-            && let Audience::Maker(maker) = std::mem::replace(&mut self.audience, Audience::Nobody)
+            && let Audience::Maker(maker) =
+                std::mem::replace(&mut self.audience, Audience::RecordReaders)
         {
             let _ = maker.send(error.clone());
         }
@@ -77,7 +78,7 @@ impl Carrier {
     /// The effect of a call whose last leg had the effect `leg`: an earlier leg, or another run, may
     /// have done more.
     fn effect_of(&self, leg: SideEffect) -> SideEffect {
-        let is_adopted = self.dispatch.origin() == Some(Origin::Adopted);
+        let is_adopted = self.dispatch.origin() == Some(LegOrigin::Adopted);
         let was_sent_before = self.stage.recorded().is_some_and(|recorded| {
             let task = recorded.task();
             is_adopted || task.round > 0 || task.attempts > 0

@@ -7,7 +7,7 @@ use tracing::warn;
 
 use super::super::admission::Admittance;
 use super::super::leg;
-use super::dispatch::{Dispatch, Origin};
+use super::dispatch::{Dispatch, LegOrigin};
 use super::{Carrier, Flow, RecordedCall, Timer};
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::Reason;
@@ -16,7 +16,7 @@ use crate::task::machine::OwnerEvent;
 use crate::task::state::{Reach, Task};
 use crate::upstream::Forwarded;
 
-/// A store that did not take that a call is left to others is asked again after so long.
+/// The pause before a call is left to others again, where the store did not take it.
 const HAND_OVER_AGAIN: Duration = Duration::from_millis(500);
 
 impl Carrier {
@@ -72,7 +72,7 @@ impl Carrier {
     }
 
     /// Lets go of the call: silently where it is carried on elsewhere, and else the server is told
-    /// that nobody waits here.
+    /// that no client waits here.
     pub(super) async fn step_back(&mut self) -> Flow {
         let recorded = self.stage.recorded();
         if recorded.is_some_and(RecordedCall::is_carried_on) {
@@ -98,7 +98,7 @@ impl Carrier {
             return None;
         }
         let mut permits = None;
-        if self.dispatch.origin() == Some(Origin::Adopted) {
+        if self.dispatch.origin() == Some(LegOrigin::Adopted) {
             let stored = self.runner.ledger.load_request(task.id).await.ok()??;
             let outgoing = leg::next(&stored, task, Forwarded::default()).ok()?;
             // The permits of an adopted leg are with the replica that sent it.

@@ -46,7 +46,7 @@ mod stage;
 mod timers;
 mod window;
 
-use dispatch::{Arrival, Dispatch, Origin};
+use dispatch::{Arrival, Dispatch, LegOrigin};
 use pending::PendingProgress;
 pub(super) use record_terms::{Begun, RecordTerms};
 use stage::{CallStage, PlainCall, RecordedCall};
@@ -73,7 +73,8 @@ enum Audience {
     /// The client that made the call reads the record, and hears here what no record keeps: that the
     /// server refused its credentials.
     Maker(oneshot::Sender<UpstreamError>),
-    Nobody,
+    /// No client: all that wait read the record.
+    RecordReaders,
 }
 
 enum Flow {
@@ -118,7 +119,7 @@ impl Carrier {
             announce: Announce::Task,
             ..call
         };
-        Self::for_call(runner, call, Audience::Nobody, admittance)
+        Self::for_call(runner, call, Audience::RecordReaders, admittance)
     }
 
     fn for_call(
@@ -198,7 +199,7 @@ impl Carrier {
                 outgoing,
                 rule,
             },
-            audience: Audience::Nobody,
+            audience: Audience::RecordReaders,
             stage: CallStage::Recorded(Box::new(recorded)),
             dispatch,
             progress: PendingProgress::default(),
@@ -230,7 +231,7 @@ impl Carrier {
                 return Flow::Done;
             }
         }
-        if self.dispatch.origin() == Some(Origin::Adopted) {
+        if self.dispatch.origin() == Some(LegOrigin::Adopted) {
             // What was answered and not passed on goes out again, under the same name.
             return self.deliver().await;
         }
@@ -318,7 +319,7 @@ impl Carrier {
                 let (presence, answers) = client.client();
                 (Some(presence), Some(answers))
             }
-            Audience::Maker(_) | Audience::Nobody => (None, None),
+            Audience::Maker(_) | Audience::RecordReaders => (None, None),
         };
         tokio::select! {
             biased;

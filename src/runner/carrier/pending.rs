@@ -9,12 +9,12 @@ use crate::task::state::Progress;
 /// The newest progress, committed at most once a poll interval.
 #[derive(Default)]
 pub(super) struct PendingProgress {
-    pub(super) newest: Option<News>,
+    pub(super) newest: Option<ProgressNews>,
     /// The earliest time of the next commit.
     pub(super) not_before: Option<Instant>,
 }
 
-pub(super) struct News {
+pub(super) struct ProgressNews {
     pub(super) message: Box<str>,
     pub(super) progress: Option<Progress>,
 }
@@ -22,7 +22,7 @@ pub(super) struct News {
 /// The longest number of progress, in digits; raincheck ignores a longer one.
 const DIGITS_MAX: usize = 64;
 
-impl News {
+impl ProgressNews {
     /// What a poller may see of a progress notification. A number that no record can hold (1e999, or four
     /// hundred digits) is none.
     pub(super) fn read(params: &RawValue) -> Option<Self> {
@@ -56,7 +56,7 @@ mod tests {
 
     fn progress(params: &str) -> Option<Progress> {
         let params = RawValue::from_string(params.to_owned()).unwrap();
-        News::read(&params)?.progress
+        ProgressNews::read(&params)?.progress
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::pending::News;
+use super::pending::ProgressNews;
 use super::{Audience, CallStage, Carrier, Flow, Timer};
 use crate::mcp::envelope;
 use crate::mcp::json::set;
@@ -17,7 +17,7 @@ impl Carrier {
     pub(super) async fn on_progress(&mut self, params: &RawValue) -> Flow {
         match &self.stage {
             CallStage::Recorded(_) => {
-                if let Some(news) = News::read(params) {
+                if let Some(news) = ProgressNews::read(params) {
                     self.tell(news);
                 }
             }
@@ -88,13 +88,13 @@ impl Carrier {
     }
 
     fn tell_message(&mut self, message: Box<str>) {
-        self.tell(News {
+        self.tell(ProgressNews {
             message,
             progress: None,
         });
     }
 
-    fn tell(&mut self, news: News) {
+    fn tell(&mut self, news: ProgressNews) {
         self.progress.newest = Some(news);
         self.tell_progress_later();
     }

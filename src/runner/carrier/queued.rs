@@ -75,7 +75,7 @@ impl Carrier {
         };
         let was_told = match &self.audience {
             Audience::Client(client) => client.was_told(),
-            Audience::Maker(_) | Audience::Nobody => true,
+            Audience::Maker(_) | Audience::RecordReaders => true,
         };
         let task = recorded.task();
         task.leg == Leg::Queued

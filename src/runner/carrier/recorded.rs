@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::dispatch::Origin;
+use super::dispatch::LegOrigin;
 use super::{Carrier, Flow, Timer};
 use crate::failpoint::{Point, hit};
 use crate::mcp::error::SideEffect;
@@ -96,7 +96,7 @@ impl Carrier {
     /// Passes the client's answers on to the open call of a legacy server.
     pub(super) async fn deliver(&mut self) -> Flow {
         // A modern server's questions end its leg: their answers go with the next one.
-        let follows = self.dispatch.origin() == Some(Origin::Followed);
+        let follows = self.dispatch.origin() == Some(LegOrigin::Followed);
         if self.server.era == Era::Modern && !follows {
             return Flow::Continue;
         }

@@ -78,7 +78,7 @@ impl Carrier {
             self.answer(invalid());
             return Flow::Done;
         };
-        let asks_nobody = asked.requests.is_empty();
+        let has_no_question = asked.requests.is_empty();
         let event = OwnerEvent::RoundAsked {
             requests: asked.requests,
             request_state: asked.request_state,
@@ -89,7 +89,7 @@ impl Carrier {
             self.answer(CallAnswer::Result(result));
             return Flow::Done;
         }
-        if asks_nobody {
+        if has_no_question {
             self.next_leg_later()
         } else {
             self.wait_for_settlement().await

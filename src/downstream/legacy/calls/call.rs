@@ -33,7 +33,7 @@ use crate::mcp::request::Request;
 use crate::mcp::tools::Tool;
 use crate::mcp::version::Era;
 use crate::runner::claim::{CallClaim, NotClaimed};
-use crate::runner::responder::{CallAnswer, Reply, Subscriber};
+use crate::runner::responder::{CallAnswer, CallSubscriber, Reply};
 use crate::runner::{Announce, CallSpec};
 use crate::task::policy::{Mode, Plan, Rule};
 use crate::upstream::{Outgoing, Pin};
@@ -368,7 +368,7 @@ impl Saying {
 }
 
 /// Takes what is said to the client.
-async fn follow(mut client: Subscriber, carrying: Carrying, saying: Saying) {
+async fn follow(mut client: CallSubscriber, carrying: Carrying, saying: Saying) {
     let mut is_slow = false;
     loop {
         let reply = tokio::select! {

@@ -11,7 +11,8 @@ use tokio::time::{Duration, Instant, sleep, sleep_until};
 
 use super::deliveries::{OnResult, Session, owned};
 use super::progress;
-use super::question::{Question, RENEWAL, StreamKind};
+use super::question::Question;
+use super::question_stream::{RENEWAL, StreamKind};
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::legacy::pushes::SessionKey;
 use crate::downstream::outbound::keepalive::COMMENT_PAUSE;

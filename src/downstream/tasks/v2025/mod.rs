@@ -26,6 +26,7 @@ mod edit;
 pub mod native;
 mod progress;
 mod question;
+mod question_stream;
 mod questions;
 mod requests;
 mod result;

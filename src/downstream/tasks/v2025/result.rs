@@ -9,7 +9,8 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::question::{Question, RENEWAL, StreamKind};
+use super::question::Question;
+use super::question_stream::{RENEWAL, StreamKind};
 use super::{deliveries, delivery, progress, requests};
 use crate::downstream::body::Body;
 use crate::downstream::inbound::requester::Requester;

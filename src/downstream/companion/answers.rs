@@ -1,4 +1,4 @@
-//! What a call of `task_answer` says, as the answer that the server asked for. Pure.
+//! Turns the arguments of `task_answer` into the answer that the server asked for. Pure.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use crate::mcp::input::{self, Kind};
 use crate::mcp::json::{Object, Writer, is_object, raw};
 use crate::task::state::Task;
 
-/// The answer and its key; else what is wrong with it, for the model.
+/// The key of the question and its answer. `Err`: what is wrong, for the model to read.
 pub(super) fn of(
     task: &Task,
     arguments: &Object<'_>,

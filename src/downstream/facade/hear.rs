@@ -1,5 +1,5 @@
-//! The GET stream of a session: changes at the server, from a subscription there, and what raincheck
-//! itself has to say.
+//! The GET stream of a legacy session in front of a modern server: changes at the server, from a subscription
+//! there, and raincheck's own messages.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,17 +24,17 @@ use super::words;
 use crate::mcp::json::{Object, Writer, quote};
 use crate::mcp::sse;
 
-/// Between looks at a session that another replica may have changed.
+/// How often the session is read again, because another replica may have changed it.
 const LOOK: Duration = Duration::from_secs(5);
 
 pub(super) async fn answer(front: &Shared, by: &Requester, session: Session) -> Response<Body> {
     let key = session.key();
-    // From here on: what changes meanwhile is heard.
+    // Subscribed first, so that no change of the session is missed.
     let changes = front.facade.changes.subscribe();
-    // The newest stream is the one: a dead one is noticed late.
+    // The newest stream replaces an older one: that the older one is dead is noticed late.
     let pushed = front.pushes.open(key);
     let credentials = by.credentials.clone();
-    // The server must be known to be modern before it is listened to.
+    // A subscription needs the era of the server.
     let _ = front.upstream.era_soon(credentials.clone()).await;
     let mut look = tokio::time::interval_at(Instant::now() + LOOK, LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -44,26 +44,26 @@ pub(super) async fn answer(front: &Shared, by: &Requester, session: Session) -> 
         credentials,
         capabilities: session.entry.capabilities.get().into(),
     };
-    let mut hearing = Hearing {
+    let mut stream_of_session = SessionStream {
         front: Arc::clone(front),
         session,
         key,
         changes,
-        // What the stream before this one said may never have arrived.
+        // Events on the stream before this one may never have arrived.
         at_server: ServerSubscription::new(subscriber, pushed.replaces),
         pushed,
         beat: comments(),
         look,
     };
-    hearing.ask();
-    let events = stream::unfold(hearing, |mut hearing| async {
-        let bytes = hearing.next().await?;
-        Some((bytes, hearing))
+    stream_of_session.ask();
+    let events = stream::unfold(stream_of_session, |mut stream_of_session| async {
+        let bytes = stream_of_session.next().await?;
+        Some((bytes, stream_of_session))
     });
     response::event_stream(Body::Events(events.boxed()))
 }
 
-struct Hearing {
+struct SessionStream {
     front: Shared,
     session: Session,
     key: SessionKey,
@@ -83,7 +83,7 @@ enum Woke {
     Beat,
 }
 
-impl Hearing {
+impl SessionStream {
     /// The next bytes for the client's socket; `None` at the end.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
@@ -161,7 +161,7 @@ impl Hearing {
     }
 }
 
-/// Resolves when this session was changed here. Who missed some changes looks as well. Cancel safe.
+/// Resolves when this process changed the session, or when news of changes were lost. Cancel safe.
 async fn changed(changes: &mut broadcast::Receiver<SessionKey>, key: SessionKey) {
     loop {
         match changes.recv().await {

@@ -169,7 +169,7 @@ async fn make(
                     return Err(NotMade::Answered(CallAnswer::Result(result)));
                 };
                 if let Some(token) = progress::token(params) {
-                    let read = progress::Read { task: made.id, by };
+                    let read = progress::TaskReader { task: made.id, by };
                     progress::remember(front, read, &token, lifetime).await;
                 }
                 return Ok((made, client.into_guard()));

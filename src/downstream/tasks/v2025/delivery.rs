@@ -10,8 +10,9 @@ use tokio::sync::Notify;
 use tokio::time::{Duration, Instant, sleep, sleep_until};
 
 use super::deliveries::{OnResult, Session, owned};
-use super::said::{self, Stream};
-use super::{progress, question};
+use super::progress;
+use super::question::Question;
+use super::question_stream::{RENEWAL, StreamKind};
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::legacy::pushes::SessionKey;
 use crate::downstream::outbound::keepalive::COMMENT_PAUSE;
@@ -31,13 +32,13 @@ const TRY_AGAIN: Duration = Duration::from_secs(1);
 
 /// Puts a question on the session's GET stream. False where the stream of a `tasks/result` here has the
 /// question, or the GET stream is closed or slow.
-fn push(front: &Shared, question: &question::Question<'_>, text: String) -> bool {
+fn push(front: &Shared, question: &Question<'_>, text: String) -> bool {
     let table = front.deliveries.table();
     !table.on_results.contains_key(&owned(question)) && front.pushes.push(question.session, text)
 }
 
 /// Puts a question on the stream of a `tasks/result`. `None`: the session's GET stream is open here.
-pub(super) fn put_on_result(front: &Shared, question: &question::Question<'_>) -> Option<OnResult> {
+pub(super) fn put_on_result(front: &Shared, question: &Question<'_>) -> Option<OnResult> {
     // Under the lock that `push` takes, so that each question goes to one kind of stream.
     let mut table = front.deliveries.table();
     if front.pushes.is_open(question.session) {
@@ -110,7 +111,7 @@ fn run(front: &Shared, key: SessionKey, session: &mut Session) {
         stream,
         asked: BTreeMap::new(),
         heard: BTreeMap::new(),
-        tell_again: Instant::now(),
+        renew_at: Instant::now(),
         pending: BTreeSet::new(),
         again: BTreeSet::new(),
     };
@@ -131,9 +132,9 @@ struct Job {
     /// For each watched task, the keys of the open questions that are on the stream.
     asked: BTreeMap<TaskId, BTreeSet<Box<str>>>,
     /// For each watched task, the progress that the client was told.
-    heard: BTreeMap<TaskId, progress::Heard>,
+    heard: BTreeMap<TaskId, progress::ToldProgress>,
     /// When other replicas are told again that the questions are on this stream.
-    tell_again: Instant,
+    renew_at: Instant,
     /// Tasks that may have changed.
     pending: BTreeSet<TaskId>,
     /// Tasks that are looked at again after a pause.
@@ -194,7 +195,7 @@ impl Job {
             id = self.watch.changed() => {
                 self.pending.insert(id);
             }
-            () = sleep_until(self.tell_again), if asks => self.tell_others().await,
+            () = sleep_until(self.renew_at), if asks => self.renew_questions().await,
             () = self.woken.notified() => {}
             () = sleep(pause) => self.pending.append(&mut self.again),
         }
@@ -202,11 +203,11 @@ impl Job {
 
     async fn look_at(&mut self, id: TaskId) {
         if !self.heard.contains_key(&id) {
-            let read = progress::Read {
+            let read = progress::TaskReader {
                 task: id,
                 by: Some(self.key),
             };
-            match progress::Heard::of(&self.front, read).await {
+            match progress::ToldProgress::of(&self.front, read).await {
                 Ok(heard) => {
                     self.heard.insert(id, heard);
                 }
@@ -233,7 +234,7 @@ impl Job {
             front.pushes.push(key, notification(task, now_ms));
         }
         let heard = self.heard.get_mut(&task.id);
-        if let Some(news) = heard.and_then(|heard| heard.news(task)) {
+        if let Some(news) = heard.and_then(|told| told.notification(task)) {
             front.pushes.push(key, news);
         }
         self.ask(task).await;
@@ -244,14 +245,14 @@ impl Job {
 
     async fn ask(&mut self, task: &Task) {
         if !self.asks() {
-            self.tell_again = Instant::now() + said::TELL_AGAIN;
+            self.renew_at = Instant::now() + RENEWAL;
         }
         let (front, session) = (&self.front, self.key);
         let open: Vec<(&str, String)> = view_2025::questions(task).collect();
         let asked = self.asked.entry(task.id).or_default();
         asked.retain(|key| open.iter().any(|(name, _)| **key == **name));
         for (key, text) in open {
-            let question = question::Question {
+            let question = Question {
                 session,
                 task: task.id,
                 key,
@@ -259,7 +260,7 @@ impl Job {
             if asked.contains(key) || front.deliveries.is_on_result(&question) {
                 continue;
             }
-            let may_be_said = question.may_be_on(Stream::Session, front).await;
+            let may_be_said = question.claim(StreamKind::Session, front).await;
             if may_be_said && push(front, &question, text) {
                 asked.insert(key.into());
             } else {
@@ -272,19 +273,19 @@ impl Job {
         self.asked.values().any(|asked| !asked.is_empty())
     }
 
-    async fn tell_others(&mut self) {
-        self.tell_again = Instant::now() + said::TELL_AGAIN;
+    async fn renew_questions(&mut self) {
+        self.renew_at = Instant::now() + RENEWAL;
         if self.front.pushes.stream(self.key) != Some(self.stream) {
             return;
         }
         for (task, asked) in &self.asked {
             for key in asked {
-                let question = question::Question {
+                let question = Question {
                     session: self.key,
                     task: *task,
                     key,
                 };
-                question.is_on(Stream::Session, &self.front).await;
+                question.renew(StreamKind::Session, &self.front).await;
             }
         }
     }

@@ -1,8 +1,8 @@
-//! THE 2025-11-25 TASKS: what a legacy client of that revision sees of the tasks in the store.
+//! THE TASKS OF 2025-11-25: what a legacy client of that revision sees of the tasks in the store.
 //!
-//! Decided by request: what its `MCP-Protocol-Version` says. Of a session are read the results of
-//! `initialize` and `tools/list`, the calls that wish for a task, `tasks/*`, and the answers to the
-//! questions of tasks; all else is the server's own business.
+//! The `MCP-Protocol-Version` of each request decides whether a request belongs here. raincheck reads the results
+//! of `initialize` and `tools/list`, the calls that ask for a task, `tasks/*`, and the answers to the questions
+//! of tasks. Everything else goes to the server.
 
 use hyper::header::HeaderValue;
 use hyper::http::request::Parts;
@@ -25,16 +25,16 @@ mod edit;
 pub mod native;
 mod progress;
 mod question;
+mod question_stream;
 mod questions;
 mod requests;
 mod result;
-mod said;
 
 pub(in crate::downstream) use call::{Sent, known_of_calls, make_task, on_session};
 pub(in crate::downstream) use edit::{Edit, relay};
 pub(in crate::downstream) use questions::answered;
 
-/// The answer to a request about a task. `None`: it is the server's own business.
+/// The answer to a request about a task. `None`: the server answers the request.
 pub(in crate::downstream) async fn answer(
     front: &Shared,
     by: &Requester,
@@ -49,14 +49,14 @@ pub(in crate::downstream) async fn answer(
     }
 }
 
-/// A session's GET stream was opened here: what waits for it is said there.
+/// The session opened its GET stream on this replica: its tasks are told of there.
 pub(in crate::downstream) fn stream_opened(front: &Shared, by: &Requester) {
     if let Some(session) = by.session {
         delivery::opened(front, session);
     }
 }
 
-/// Whether a call on a session wishes for a task: on older ones the word has no meaning.
+/// Whether a call asks for a task. In older revisions `params.task` has no meaning.
 pub(in crate::downstream) fn wishes(headers: &HeaderMap, params: &Object<'_>) -> bool {
     speaks(headers) && Wish::is_in(params)
 }

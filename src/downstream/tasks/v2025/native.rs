@@ -1,16 +1,16 @@
-//! Tools that the server runs as tasks of its own only, as its lists said when they passed here.
+//! Tools that the server runs only as tasks of its own, as the lists said that passed through this process.
 //!
-//! To clients they are tools like any other: a plain call of one is a task that is waited for.
+//! Clients see them as other tools: raincheck waits for the task behind a plain call.
 
 use std::collections::BTreeMap;
 use std::sync::MutexGuard;
 
 use crate::lock::Mutex;
 
-/// More are not remembered: of those the server is asked.
+/// Tools that are remembered. For others raincheck asks the server.
 const TOOLS_MAX: usize = 1024;
 
-/// All of this process: whether they run as tasks only.
+/// The tools of all lists that passed, and whether each runs only as a task.
 #[derive(Debug, Default)]
 pub struct NativeTools(Mutex<BTreeMap<Box<str>, bool>>);
 
@@ -19,13 +19,13 @@ impl NativeTools {
         self.0.lock()
     }
 
-    /// `None`: no list that passed here had that tool. The client may know it from another replica, or
-    /// from before a restart.
+    /// `None`: no list that passed had that tool. The client may know the tool from another replica, or from
+    /// before a restart.
     pub(in crate::downstream) fn requires_task(&self, name: &str) -> Option<bool> {
         self.tools().get(name).copied()
     }
 
-    /// What a list says of the tool.
+    /// Remembers what a list says about a tool.
     pub(super) fn note(&self, name: &str, requires_task: bool) {
         let mut tools = self.tools();
         if let Some(known) = tools.get_mut(name) {

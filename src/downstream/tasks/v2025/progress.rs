@@ -1,5 +1,5 @@
-//! Progress of a task, under the token that its request came with: the token stays valid for as long
-//! as the task runs (2025-11-25, Tasks, Task Progress Notifications), on any replica.
+//! Progress of a task under the progress token of its request, on any replica. The token stays valid for as long
+//! as the task runs (2025-11-25, Tasks, Task Progress Notifications).
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::store::kv::{Kind, Name};
 use crate::task::id::TaskId;
 use crate::task::state::{Progress, Task};
 
-/// A longer token is none.
+/// Longer tokens are ignored.
 const TOKEN_BYTES_MAX: usize = 1024;
 
 /// The token of a request that asks for progress.
@@ -28,15 +28,15 @@ pub(super) fn token(params: &Object<'_>) -> Option<Box<RawValue>> {
     (token.get().len() <= TOKEN_BYTES_MAX).then(|| token.to_owned())
 }
 
-/// A task for one of its readers: sessions that came with one key each have a token of their own.
+/// A task as one session reads it. Sessions that share a task by its key have a token each.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Read {
+pub(super) struct TaskReader {
     pub(super) task: TaskId,
-    /// `None`: the session has no name.
+    /// `None`: the request named no session.
     pub(super) by: Option<SessionKey>,
 }
 
-impl Read {
+impl TaskReader {
     fn token(&self) -> Name {
         let task = self.task.to_string();
         match self.by {
@@ -49,23 +49,28 @@ impl Read {
     }
 }
 
-/// From here on every replica knows the token. Without it the task's progress is polled.
-pub(super) async fn remember(front: &Shared, read: Read, token: &RawValue, lifetime: Duration) {
+/// Stores the token for every replica. Without a token the client polls the progress.
+pub(super) async fn remember(
+    front: &Shared,
+    reader: TaskReader,
+    token: &RawValue,
+    lifetime: Duration,
+) {
     let value = Bytes::copy_from_slice(token.get().as_bytes());
-    let _ = front.notes.put(read.token(), value, lifetime).await;
+    let _ = front.notes.put(reader.token(), value, lifetime).await;
 }
 
-/// What one reader has heard of one task's progress.
+/// The progress of one task that one session was told.
 #[derive(Debug)]
-pub(super) struct Heard {
-    /// `None`: progress was not asked for.
+pub(super) struct ToldProgress {
+    /// `None`: the request asked for no progress.
     token: Option<Box<RawValue>>,
     last: Option<Progress>,
 }
 
-impl Heard {
-    pub(super) async fn of(front: &Shared, read: Read) -> Result<Self, StoreError> {
-        let found = front.notes.find(read.token()).await?;
+impl ToldProgress {
+    pub(super) async fn of(front: &Shared, reader: TaskReader) -> Result<Self, StoreError> {
+        let found = front.notes.find(reader.token()).await?;
         let text = found.and_then(|bytes| String::from_utf8(bytes.to_vec()).ok());
         Ok(Self {
             token: text.and_then(|text| raw(text).ok()),
@@ -73,8 +78,8 @@ impl Heard {
         })
     }
 
-    /// The notification that is due. After the end of the task there is none.
-    pub(super) fn news(&mut self, task: &Task) -> Option<String> {
+    /// The notification of new progress. A task that has ended has none.
+    pub(super) fn notification(&mut self, task: &Task) -> Option<String> {
         let token = self.token.as_ref()?;
         if task.is_ended() || task.progress == self.last {
             return None;

@@ -1,4 +1,4 @@
-//! A question of a task, by its key, for one session.
+//! A question of a task for one session.
 
 use uuid::Uuid;
 
@@ -15,8 +15,8 @@ pub(super) struct Question<'a> {
 }
 
 impl Question<'_> {
-    /// Says on which kind of stream it is.
-    pub(super) fn note(&self) -> Name {
+    /// The name of the note that says which kind of stream has the question.
+    pub(super) fn name(&self) -> Name {
         let session = Uuid::from_bytes(*self.session.as_bytes()).to_string();
         Name::of(Kind::Said, &[&session, &self.task.to_string(), self.key])
     }

@@ -1,4 +1,4 @@
-//! Questions of tasks as requests to their client, and what it answers, on any replica.
+//! Takes the answers of a client to the questions of its tasks, on any replica.
 
 use std::collections::BTreeMap;
 
@@ -17,8 +17,8 @@ use crate::task::id::TaskId;
 use crate::task::state::Leg;
 use crate::task::view_2025;
 
-/// Takes an answer. `None`: it is for the server. An answer that nobody waits for is taken and
-/// forgotten, as JSON-RPC has no answers to answers.
+/// Takes an answer. `None`: the answer is for the server. An answer to no open question is taken and dropped,
+/// because JSON-RPC has no error for an answer.
 pub(in crate::downstream) async fn answered(
     front: &Shared,
     by: &Requester,
@@ -68,8 +68,7 @@ async fn take(
     };
     drop(open);
     let taken = if input::refused(&answer).is_some() && matches!(loaded.task.leg, Leg::Parked(_)) {
-        // A server of 2026 waits for results only: it cannot be told that its question was refused, and
-        // without an answer it cannot go on.
+        // A server of 2026-07-28 accepts only results as answers. It cannot go on after a refusal.
         tasks.cancel_unanswered(&loaded).await.map(drop)
     } else {
         let answers = BTreeMap::from([(key.into(), answer)]);

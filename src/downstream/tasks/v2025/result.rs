@@ -1,4 +1,4 @@
-//! `tasks/result`: waits for the end of a task, and puts its questions to the client meanwhile.
+//! `tasks/result`: waits for the end of a task, and meanwhile asks the client its questions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,8 +9,9 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::said::{self, Stream};
-use super::{deliveries, delivery, progress, question, requests};
+use super::question::Question;
+use super::question_stream::{RENEWAL, StreamKind};
+use super::{deliveries, delivery, progress, requests};
 use crate::downstream::body::Body;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::legacy::pushes::SessionKey;
@@ -28,11 +29,11 @@ use crate::task::id::{Caller, TaskId};
 use crate::task::state::{Outcome, Payload, Task};
 use crate::task::view_2025;
 
-/// What is carried here may still end in a way that says more, when raincheck is about to.
+/// When raincheck is about to end, a call that this replica carries has this long to end with its own error.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
-/// How soon a store that did not answer is asked again, and whether the stream on which a question
-/// was said is still open.
+/// The pause before the store is asked again, and before it is checked whether another stream still has a
+/// question.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// `None`: the task is unknown here, and the server may have tasks of its own.
@@ -51,7 +52,7 @@ pub(super) async fn answer(
     }
 }
 
-/// Answers a request with the end of a task.
+/// Responds with the end of a task.
 async fn wait_for(
     front: &Shared,
     by: &Requester,
@@ -67,7 +68,7 @@ struct Waiting {
     front: Shared,
     caller: Caller,
     key: Option<SessionKey>,
-    /// More than the answer can be said.
+    /// The client reads more than the answer.
     streams: bool,
     id: Box<RawValue>,
     task: TaskId,
@@ -75,16 +76,16 @@ struct Waiting {
     /// The record may have changed since it was last read.
     dirty: bool,
     carried_here: bool,
-    /// The open questions that were not put on this stream.
+    /// Open questions that are not on this stream.
     open: BTreeMap<Box<str>, String>,
-    /// Those that were.
+    /// Open questions that are on this stream.
     asked: BTreeSet<Box<str>>,
-    /// When other replicas are to be told that they are here.
-    tell_again: Instant,
-    /// Those that are on no other stream of the session meanwhile.
+    /// When the notes of those questions are renewed.
+    renew_at: Instant,
+    /// Keeps those questions off the session's GET stream.
     put: Vec<deliveries::OnResult>,
-    heard: progress::Heard,
-    /// Progress that was not said yet: the newest.
+    heard: progress::ToldProgress,
+    /// The newest progress, if the client was not told yet.
     news: Option<String>,
     answer: Option<Rpc>,
     _answer: TaskTrackerToken,
@@ -103,7 +104,7 @@ impl Waiting {
         if !loaded.task.is_ended() {
             delivery::follow(front, by, task, loaded.task.status());
         }
-        let read = progress::Read {
+        let read = progress::TaskReader {
             task,
             by: by.session,
         };
@@ -119,9 +120,9 @@ impl Waiting {
             carried_here: false,
             open: BTreeMap::new(),
             asked: BTreeSet::new(),
-            tell_again: Instant::now(),
+            renew_at: Instant::now(),
             put: Vec::new(),
-            heard: progress::Heard::of(front, read).await?,
+            heard: progress::ToldProgress::of(front, read).await?,
             news: None,
             answer: None,
             _answer: front.passing.token(),
@@ -130,14 +131,14 @@ impl Waiting {
         Ok(waiting)
     }
 
-    /// Any other replica can tell the end.
+    /// Sends the client to another replica, which can tell the end.
     fn closing(&self) -> ResponseEvent {
         let error = RpcError::internal("The proxy is shutting down; ask again");
         ResponseEvent::Answer(Rpc::error(self.id.get(), &error))
     }
 
-    /// What is to be said before the end. It is said once: on the session's own stream where that is
-    /// open here, or was sooner elsewhere.
+    /// What the client is told before the end. The session's GET stream tells it instead, if it is open here; and a
+    /// question that a stream of another replica has stays there.
     ///
     /// Cancel safe.
     async fn message(&mut self) -> Option<String> {
@@ -151,7 +152,7 @@ impl Waiting {
         let key = self.key_to_say().await?;
         let question = self.open.remove(&key)?;
         if self.asked.is_empty() {
-            self.tell_again = Instant::now() + said::TELL_AGAIN;
+            self.renew_at = Instant::now() + RENEWAL;
         }
         self.asked.insert(key);
         Some(question)
@@ -164,7 +165,7 @@ impl Waiting {
         };
         for key in self.open.keys() {
             let question = self.question(session, key);
-            if question.may_be_on(Stream::Result, &self.front).await {
+            if question.claim(StreamKind::Result, &self.front).await {
                 let put = delivery::put_on_result(&self.front, &question)?;
                 self.put.push(put);
                 return Some(key.clone());
@@ -173,20 +174,20 @@ impl Waiting {
         None
     }
 
-    fn question<'a>(&self, session: SessionKey, key: &'a str) -> question::Question<'a> {
-        question::Question {
+    fn question<'a>(&self, session: SessionKey, key: &'a str) -> Question<'a> {
+        Question {
             session,
             task: self.task,
             key,
         }
     }
 
-    async fn tell_others(&mut self) {
-        self.tell_again = Instant::now() + said::TELL_AGAIN;
+    async fn renew_questions(&mut self) {
+        self.renew_at = Instant::now() + RENEWAL;
         let Some(session) = self.key else { return };
         for key in &self.asked {
             let question = self.question(session, key);
-            question.is_on(Stream::Result, &self.front).await;
+            question.renew(StreamKind::Result, &self.front).await;
         }
     }
 
@@ -209,7 +210,7 @@ impl Waiting {
             self.answer = Some(self.end(task, outcome).await?);
             return Ok(());
         }
-        self.news = self.heard.news(task).or_else(|| self.news.take());
+        self.news = self.heard.notification(task).or_else(|| self.news.take());
         let open = view_2025::questions(task).map(|(key, message)| (key.into(), message));
         self.open = open.collect();
         self.asked.retain(|key| self.open.remove(key).is_some());
@@ -264,8 +265,8 @@ impl ResponseSource for Waiting {
             tokio::select! {
                 _ = self.watch.changed() => self.dirty = true,
                 () = tokio::time::sleep_until(again), if look_again => {}
-                () = tokio::time::sleep_until(self.tell_again), if asks => {
-                    self.tell_others().await;
+                () = tokio::time::sleep_until(self.renew_at), if asks => {
+                    self.renew_questions().await;
                 }
                 // What is carried here ends in time; what is not may take any time.
                 () = self.front.closing.cancelled(), if !self.carried_here => {

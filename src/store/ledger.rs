@@ -144,7 +144,7 @@ impl Ledger {
     /// Stores a new task. Once this returns `Ok`, every replica finds the task.
     ///
     /// After [`NotCreated::Store`] the task is in doubt, and the caller must
-    /// [end it](Event::Abandoned) when the store is back.
+    /// [end it](TaskEvent::Abandoned) when the store is back.
     pub async fn create(&self, task: Task, request: Option<Bytes>) -> Result<Loaded, NotCreated> {
         let mut write = self.write_of(&task, None, None)?;
         write.request = request;

@@ -107,7 +107,7 @@ impl Health {
         .into_iter()
         .filter_map(|(part, is_there)| (!is_there).then_some(part))
         .collect();
-        // A store that may evict can still be used, and fewer pods would help nobody.
+        // A store that may evict keys still works. A replica that is not ready would only take capacity away.
         let lacks_store = self.ready_needs_store && facts.degraded == Some(Degraded::Away);
         let ready = missing.is_empty() && !facts.draining && !lacks_store;
         let json = json!({

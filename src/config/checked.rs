@@ -14,11 +14,11 @@ use super::problem::Problem;
 use super::scalar::{FromText, word};
 use super::server::Wrapped;
 use super::settings::{
-    AdminSettings, AuthSettings, Config, DrainSettings, EraChoice, LimitSettings, ListenSettings,
-    Location, LogFormat, NativeTasks, Quota, ReplicaSettings, SessionUse, TelemetrySettings,
-    TransportChoice, UpstreamSettings,
+    AdminSettings, Config, DrainSettings, EraChoice, LimitSettings, ListenSettings, Location,
+    LogFormat, NativeTasks, Quota, ReplicaSettings, SessionUse, TelemetrySettings, TransportChoice,
+    UpstreamSettings,
 };
-use super::{companion, file, rules, store, unused, wrapped};
+use super::{auth, companion, file, rules, store, unused, wrapped};
 
 impl Config {
     pub(super) fn check(
@@ -45,9 +45,7 @@ impl Config {
             replica: replica(file.replica, host)?,
             drain: drain(file.drain, &admin)?,
             admin,
-            auth: AuthSettings {
-                allow_anonymous: file.auth.allow_anonymous,
-            },
+            auth: auth::auth(file.auth)?,
             limits: LimitSettings::try_from(file.limits)?,
             telemetry: TelemetrySettings::try_from(file.telemetry)?,
             listen,

@@ -54,7 +54,7 @@ pub(in crate::task) fn task(leg: Leg, announced: bool) -> Task {
 /// The alphabet of the histories. What an event says may depend on the task it meets, as it does
 /// in life: an answer is given to a question that was seen.
 #[derive(Debug, Clone, Copy)]
-enum HistoryEvent {
+enum Symbol {
     Ask,
     AskRound,
     AskNothing,
@@ -79,32 +79,32 @@ enum HistoryEvent {
     Turn,
 }
 
-const ALPHABET: [HistoryEvent; 22] = [
-    HistoryEvent::Ask,
-    HistoryEvent::AskRound,
-    HistoryEvent::AskNothing,
-    HistoryEvent::AnswerFirst,
-    HistoryEvent::AnswerAll,
-    HistoryEvent::AnswerUnknown,
-    HistoryEvent::Deliver,
-    HistoryEvent::Progress,
-    HistoryEvent::Complete,
-    HistoryEvent::Fail,
-    HistoryEvent::Cancel,
-    HistoryEvent::Tick,
-    HistoryEvent::Announce,
-    HistoryEvent::LateOwner,
-    HistoryEvent::Abandon,
-    HistoryEvent::Told,
-    HistoryEvent::Resumable,
-    HistoryEvent::Release,
-    HistoryEvent::Adopt,
-    HistoryEvent::Rerun,
-    HistoryEvent::Requeue,
-    HistoryEvent::Turn,
+const ALPHABET: [Symbol; 22] = [
+    Symbol::Ask,
+    Symbol::AskRound,
+    Symbol::AskNothing,
+    Symbol::AnswerFirst,
+    Symbol::AnswerAll,
+    Symbol::AnswerUnknown,
+    Symbol::Deliver,
+    Symbol::Progress,
+    Symbol::Complete,
+    Symbol::Fail,
+    Symbol::Cancel,
+    Symbol::Tick,
+    Symbol::Announce,
+    Symbol::LateOwner,
+    Symbol::Abandon,
+    Symbol::Told,
+    Symbol::Resumable,
+    Symbol::Release,
+    Symbol::Adopt,
+    Symbol::Rerun,
+    Symbol::Requeue,
+    Symbol::Turn,
 ];
 
-impl HistoryEvent {
+impl Symbol {
     fn event(self, task: &Task) -> TaskEvent {
         let owner = |event| TaskEvent::Owner(task.fence, event);
         let answers = |keys: Vec<Box<str>>| TaskEvent::Answered {
@@ -221,7 +221,7 @@ fn walk(task: &Task, seen: &Seen, now_ms: u64, left: u32) -> u64 {
     let mut walked = 0;
     for letter in ALPHABET {
         // The last tick falls after the deadline.
-        let now_ms = if matches!(letter, HistoryEvent::Tick) {
+        let now_ms = if matches!(letter, Symbol::Tick) {
             now_ms + 400
         } else {
             now_ms + 1
@@ -246,18 +246,12 @@ fn walk(task: &Task, seen: &Seen, now_ms: u64, left: u32) -> u64 {
     walked
 }
 
-fn check(
-    before: &Task,
-    next: &Task,
-    effect: Option<Effect>,
-    letter: HistoryEvent,
-    seen: &Seen,
-) -> Seen {
+fn check(before: &Task, next: &Task, effect: Option<Effect>, letter: Symbol, seen: &Seen) -> Seen {
     let context = || format!("{letter:?}: {before:#?} -> {next:#?}");
     let mut seen = seen.clone();
     // A terminal state never changes; only the debt to tell the server is paid.
     if before.is_ended() {
-        assert!(matches!(letter, HistoryEvent::Told), "{}", context());
+        assert!(matches!(letter, Symbol::Told), "{}", context());
         assert_eq!(before.status(), next.status(), "{}", context());
         assert_eq!(before.updated_ms, next.updated_ms, "{}", context());
     } else {
@@ -311,10 +305,7 @@ fn check(
         assert!(!next.must_tell, "{}", context());
     }
     // Whoever takes over has a fence of its own, and the one before is heard no more.
-    if matches!(
-        letter,
-        HistoryEvent::Adopt | HistoryEvent::Rerun | HistoryEvent::Requeue
-    ) {
+    if matches!(letter, Symbol::Adopt | Symbol::Rerun | Symbol::Requeue) {
         assert!(next.fence > before.fence && !next.released);
         let late = TaskEvent::Owner(before.fence, OwnerEvent::Released);
         assert_eq!(step(next, late, NOW).unwrap_err(), Rejected::NotOwner);
@@ -378,7 +369,7 @@ fn a_late_owner_changes_nothing() {
 fn an_unanswered_question_ends_the_task_at_its_own_deadline() {
     let asked = step(
         &task(Leg::Sent(1), true),
-        HistoryEvent::Ask.event(&task(Leg::Sent(1), true)),
+        Symbol::Ask.event(&task(Leg::Sent(1), true)),
         NOW,
     );
     let asked = asked.unwrap().task;
@@ -392,9 +383,7 @@ fn an_unanswered_question_ends_the_task_at_its_own_deadline() {
 #[test]
 fn the_same_retry_repeats_and_another_does_not() {
     let start = task(Leg::Sent(1), false);
-    let asked = step(&start, HistoryEvent::Ask.event(&start), NOW)
-        .unwrap()
-        .task;
+    let asked = step(&start, Symbol::Ask.event(&start), NOW).unwrap().task;
     let with = |answer: &str| BTreeMap::from([(Box::from("q1"), raw(answer))]);
     assert!(repeats(&asked, &with("{\"a\":1}")));
     let by = Incarnation::from_text("b/2");
@@ -421,11 +410,9 @@ fn the_same_retry_repeats_and_another_does_not() {
 fn questions_are_bounded_over_a_life() {
     let mut task = task(Leg::Sent(1), true);
     for _ in 0..QUESTIONS_MAX {
-        task = step(&task, HistoryEvent::Ask.event(&task), NOW)
-            .unwrap()
-            .task;
+        task = step(&task, Symbol::Ask.event(&task), NOW).unwrap().task;
     }
-    let refused = step(&task, HistoryEvent::Ask.event(&task), NOW).unwrap_err();
+    let refused = step(&task, Symbol::Ask.event(&task), NOW).unwrap_err();
     assert_eq!(refused, Rejected::TooManyQuestions);
 }
 

@@ -1,19 +1,19 @@
-//! HOW MUCH IS IN HAND: the bytes of requests that are read from clients and of answers that are
-//! written to them, all clients together.
+//! The budget of buffered bytes: the requests that are read from clients and the answers that are written to
+//! clients, for all clients together.
 //!
-//! Small bodies have a part of their own, so that whoever sends large ones does not stand in the way of
-//! everybody's calls. What is taken is given back when its [`Place`] is dropped.
+//! Small bodies have a part of the budget of their own, so that clients that send large bodies do not block
+//! the small requests of others. Dropping a [`BufferShare`] gives its bytes back.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 
-/// A body up to here is small, and so is the beginning of a larger one. An answer of this size lies in a
-/// connection's buffer, which has its own bound.
+/// A body of up to this size is small, and so is the beginning of a larger body. Small answers do not count,
+/// because they fit into a connection's buffer, which has its own bound.
 pub const SMALL: usize = 16 * 1024;
 
-/// All there is, for this process.
+/// The budget of this process.
 #[derive(Debug)]
 pub struct Room {
     small: Space,
@@ -56,7 +56,7 @@ impl Space {
     }
 }
 
-/// A part of it that somebody has.
+/// A part of the budget that one body holds. Dropping it gives the bytes back.
 #[derive(Debug)]
 pub struct Place {
     room: Arc<Room>,
@@ -73,7 +73,7 @@ impl Room {
         })
     }
 
-    /// A place for a body that will come.
+    /// An empty share, for a body that will arrive.
     pub fn enter(self: &Arc<Self>) -> Place {
         Place {
             room: Arc::clone(self),
@@ -82,13 +82,14 @@ impl Room {
         }
     }
 
-    /// Whether a body of that size could come now. Takes nothing: who only announces it has nothing of it.
+    /// Whether the budget has room for a body of this size now. Reserves nothing: a client that only
+    /// announces a body must not take room from others.
     pub fn has(&self, bytes: usize) -> bool {
         let (small, large) = apart(bytes);
         self.small.has(small) && self.large.has(large)
     }
 
-    /// Counts what is there already. Nothing of a small one.
+    /// Counts a body that is in memory already, even beyond the bound. Small bodies are not counted.
     pub fn count(self: &Arc<Self>, bytes: usize) -> Option<Place> {
         if bytes <= SMALL {
             return None;
@@ -99,8 +100,8 @@ impl Room {
         Some(place)
     }
 
-    /// Bytes for a client, which keep their place for as long as they live. What was done to have them is
-    /// done, so that they may take as much again as requests may; beyond that there is no room: `None`.
+    /// Counts an answer for as long as its bytes live. The work for an answer is already done, so answers may
+    /// exceed the bound up to twice its size; beyond that there is no room: `None`.
     pub fn lend(self: &Arc<Self>, bytes: Bytes) -> Option<Bytes> {
         if bytes.len() <= SMALL {
             return Some(bytes);
@@ -114,14 +115,15 @@ impl Room {
         Some(place.hold(bytes))
     }
 
-    /// More is in hand than may come: whoever does not take what is theirs must go sooner.
+    /// Whether more is buffered than requests alone may take. Then clients that do not read their answers are
+    /// disconnected sooner.
     pub fn is_short(&self) -> bool {
         self.large.taken() > self.large.max
     }
 }
 
 impl Place {
-    /// Covers a body of that size, or as much of it as was covered before: then there is no room.
+    /// Grows the share to a body of this size. False: there is no room, and the share keeps what it had.
     pub fn cover(&mut self, bytes: usize) -> bool {
         let (small, large) = apart(bytes);
         let room = &self.room;
@@ -140,7 +142,7 @@ impl Place {
         true
     }
 
-    /// The same bytes, with their place.
+    /// Ties the share to the bytes: it is given back when the last part of the bytes is dropped.
     pub fn hold(self, bytes: Bytes) -> Bytes {
         Bytes::from_owner(Held {
             bytes,
@@ -167,7 +169,7 @@ impl AsRef<[u8]> for Held {
     }
 }
 
-/// How much of a body is its small beginning, and the rest.
+/// Splits the size of a body into its small beginning and the rest.
 fn apart(bytes: usize) -> (usize, usize) {
     let small = bytes.min(SMALL);
     (small, bytes - small)
@@ -177,7 +179,7 @@ fn apart(bytes: usize) -> (usize, usize) {
 mod tests {
     use super::*;
 
-    /// For two beginnings, and six times as much.
+    /// A budget for two small beginnings, and six times as much for the rest.
     fn room() -> Arc<Room> {
         Room::new(8 * SMALL)
     }

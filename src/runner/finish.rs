@@ -135,7 +135,7 @@ impl Runner {
             Err(NotApplied::Rejected(Rejected::Ended, stands))
                 if stands.task.must_tell && stands.task.fence == fence =>
             {
-                // The server itself has ended the call: it need not be told any more.
+                // The server itself has ended the call, so raincheck need not tell the server.
                 self.note_told(&stands).await;
                 Ok(())
             }
@@ -149,7 +149,8 @@ impl Runner {
 }
 
 impl Attempts<'_> {
-    /// Waits for the next attempt; a shutdown allows one last attempt at once. False: there is none.
+    /// Waits for the next attempt; a shutdown allows one last attempt at once. False: there is no further
+    /// attempt.
     pub(super) async fn another(&mut self) -> bool {
         let runner = self.runner;
         if runner.ledger.now_ms() > self.until_ms || runner.halt.is_cancelled() {

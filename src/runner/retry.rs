@@ -38,7 +38,7 @@ pub struct ClientRetry {
 /// How the client of a retry hears of the end of its call.
 #[derive(Debug)]
 pub enum NotifyBy {
-    /// By a task: the call is one from here on.
+    /// By a task: the call becomes a task with this retry.
     Task,
     /// On this connection.
     Waiting,
@@ -57,7 +57,7 @@ pub enum RetryOutcome {
     Unknown,
     Refused(RpcError),
     StoreUnavailable,
-    /// Another replica, or this one later, can take the answers.
+    /// This replica cannot take the answers now. Another replica can, or this replica later.
     Busy,
 }
 
@@ -94,7 +94,7 @@ impl Runner {
             ..
         } = comeback;
         let taken = async {
-            // The announcement comes before the answers: with them the call may end at once, and no client
+            // The announcement comes before the answers: the answers may end the call at once, and no client
             // finds a task that ended unannounced.
             let loaded = match heard_by {
                 NotifyBy::Task => self.advance(loaded, TaskEvent::Announced).await?,

@@ -26,11 +26,12 @@ use crate::task::id::{Caller, Incarnation, TaskId};
 use crate::task::policy::{Limit, Rules};
 use crate::task::state::Reach;
 
-/// The most creates in doubt that are remembered; the oldest beyond it are left to the due index.
+/// The most creates in doubt that are remembered. Beyond it the oldest are forgotten, and the due index leads
+/// to their records.
 const IN_DOUBT_MAX: usize = 1024;
 
-/// The most calls without a client that are watched until their window is over. One more runs on until its
-/// own deadline.
+/// The most calls without a client that are watched until their window is over. Further calls run on until
+/// their own deadlines.
 const LINGERING_MAX: usize = 1024;
 
 /// The settings of the runner.
@@ -44,7 +45,8 @@ pub struct RunnerSettings {
     pub concurrency: Option<Limit>,
     /// How long the lease of this replica runs without a heartbeat.
     pub lease: Duration,
-    /// Whether no other process can use the store: what it says of dead owners is true at once.
+    /// Whether no other process can use the store. Then an owner that the store lists as dead is dead,
+    /// without a waiting time.
     pub exclusive_store: bool,
     /// The clock that follows the store's own clock, if the store has one.
     pub shared_clock: Option<Arc<Anchored>>,
@@ -158,13 +160,13 @@ impl Runner {
         &self.halt
     }
 
-    /// Stops the call if it is carried here and belongs to this caller: for a client that cancels
-    /// while the store is away. It is committed when the store is back.
+    /// Stops the call if this replica carries it and it belongs to this caller: for a client that cancels
+    /// while the store is away. The carrier commits the cancellation when the store is back.
     pub fn stop(&self, id: TaskId, caller: &Caller) {
         self.carried.stop(id, caller);
     }
 
-    /// Remembers a create that may stand although its caller was refused.
+    /// Remembers a create that the store may have taken although its caller was refused.
     pub(super) fn doubt(&self, id: TaskId) {
         let mut in_doubt = self.in_doubt.lock();
         if in_doubt.len() == IN_DOUBT_MAX {

@@ -1,5 +1,5 @@
-//! The sweeper: after each heartbeat it looks after tasks whose owner died, tasks that are overdue, and
-//! tasks that this replica should carry and does not.
+//! The sweeper: after each heartbeat it handles tasks whose owner died, tasks that are overdue, and tasks
+//! that name this replica as owner and that this replica does not carry.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,8 +25,8 @@ const RECONCILE: Duration = Duration::from_secs(15);
 /// The number of tasks of the due index that one sweep looks at; the rest wait for the next.
 const DUE_MAX: usize = 256;
 
-/// The most tasks that a sweep looks at beyond that. Offered tasks for which no replica had room stand before
-/// those that are overdue.
+/// The most tasks that a sweep looks at beyond [`DUE_MAX`]. Offered tasks for which no replica had room come
+/// before overdue tasks in the index.
 const PASSED_MAX: usize = 1024;
 
 /// What a sweep remembers of the sweeps before it.
@@ -47,12 +47,12 @@ pub(super) enum IndexedRecord {
     Gone,
     /// No raincheck can read the record: nothing can be done for its task.
     Unreadable,
-    /// A newer raincheck wrote the record, and looks after its task.
+    /// A newer raincheck wrote the record, and handles its task.
     Newer,
 }
 
 impl Runner {
-    /// Looks after what a dead process of the same store left behind, before the first call.
+    /// Handles the tasks that a dead process left in the same store, before the first call.
     pub(super) async fn first_sweep(self: &Arc<Self>) -> Result<(), StoreError> {
         self.first_beat().await?;
         self.recover_all(&mut BTreeSet::new()).await
@@ -78,7 +78,8 @@ impl Runner {
                 }
             }
         };
-        // Every step is one commit, or the next sweep of any replica finds it again.
+        // The work can be cut off here: every step is one commit, and the next sweep of any replica finds
+        // what is left.
         self.halt.run_until_cancelled(work).await;
     }
 
@@ -145,7 +146,7 @@ impl Runner {
                     if loaded.task.is_offered() && !self.is_overdue(&loaded.task) =>
                 {
                     *passed += 1;
-                    // A replica that drains begins no calls; the offer may be its own.
+                    // A replica that drains begins no calls, and may have offered the task itself.
                     if !self.draining.is_cancelled() {
                         self.dispatch_again(*loaded).await?;
                     }
@@ -167,8 +168,8 @@ impl Runner {
         task.due_ms().is_some_and(|due_ms| due_ms <= now_ms)
     }
 
-    /// Ends what stands in this replica's own index and is not carried by it: a commit whose
-    /// answer was lost, or a call that came to nothing between its commit and its dispatch.
+    /// Ends the tasks in this replica's own index that it does not carry. Such a task remains when the answer
+    /// to a commit was lost, or when a call failed between its commit and its dispatch.
     async fn reconcile(&self) -> Result<(), StoreError> {
         let store = self.ledger.store();
         for id in store.indexed(&self.incarnation).await? {
@@ -197,7 +198,7 @@ impl Runner {
         loop {
             let next = self.in_doubt.lock().front().copied();
             let Some(id) = next else { return Ok(()) };
-            // Under a claimed id the record may be that of another call.
+            // Under a claimed id the record may belong to another call.
             if let IndexedRecord::Record(loaded) = self.look(id).await?
                 && loaded.task.owner.as_ref() == Some(&self.incarnation)
                 && !self.carried.contains(id)

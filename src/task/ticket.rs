@@ -1,4 +1,4 @@
-//! What a client without Tasks sees of a task: a ticket and how to follow it, as results of tools.
+//! What a client without Tasks sees of a task: a ticket, and the tools to follow it, as results of tools.
 //!
 //! Models read the texts, so each text says which tool to call next.
 
@@ -40,8 +40,8 @@ pub struct CompanionNames {
 }
 
 impl CompanionNames {
-    /// The plain names, if none is taken, or else the names with the prefix. `None`: one of those is taken,
-    /// too.
+    /// The plain names if none of them is taken, or else the names with the prefix. `None`: a prefixed name
+    /// is taken, too.
     pub fn free(prefix: &Arc<str>, is_taken: impl Fn(&str) -> bool) -> Option<Self> {
         let plain = Self { prefix: "".into() };
         let prefixed = Self {
@@ -80,8 +80,8 @@ pub struct Ticket {
 #[derive(Debug, Clone, Copy)]
 pub struct Moment {
     pub now_ms: u64,
-    /// Which answer about this ticket it is. The client repeats it in its next call, because some
-    /// clients stop a model that makes the same call several times.
+    /// The number of this answer about the ticket. The client repeats the number in its next call, because
+    /// some clients stop a model that makes the same call several times.
     pub round: u64,
 }
 

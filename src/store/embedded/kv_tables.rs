@@ -70,7 +70,7 @@ impl<'t> KvTables<'t> {
         Ok(ClaimOutcome::Written)
     }
 
-    /// Writes a value if the name holds `stands` or the value already. Returns false otherwise.
+    /// Writes a value if the name holds `expected` or already holds the value. Returns false otherwise.
     pub(super) fn replace(
         &mut self,
         name: Name,
@@ -189,7 +189,7 @@ pub(super) enum ClaimOutcome {
     Written,
     /// An earlier sending of the same claim wrote it.
     Repeated,
-    /// Another value stands.
+    /// The name has another value.
     Taken(Bytes),
 }
 

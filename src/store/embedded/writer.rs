@@ -126,7 +126,7 @@ impl DatabaseWriter {
         }
     }
 
-    /// Answers a job. The caller may have stopped waiting; the write stands all the same.
+    /// Answers a job. If the caller has stopped waiting, the write is still done.
     fn answer(&self, job: WriteJob, outcome: JobOutcome) {
         match (job, outcome) {
             (WriteJob::Commit { write, answer }, JobOutcome::Commit { commit, written }) => {
@@ -203,7 +203,7 @@ enum JobOutcome {
         written: bool,
     },
     Edited,
-    /// The value that stands in the way, if any.
+    /// The value that the name already has, if any.
     Claimed(Option<Bytes>),
     Replaced(bool),
 }

@@ -15,18 +15,18 @@ pub const SMALL: usize = 16 * 1024;
 
 /// The budget of this process.
 #[derive(Debug)]
-pub struct Room {
-    small: Space,
-    large: Space,
+pub struct BufferBudget {
+    small: BudgetPart,
+    large: BudgetPart,
 }
 
 #[derive(Debug)]
-struct Space {
+struct BudgetPart {
     max: usize,
     taken: AtomicUsize,
 }
 
-impl Space {
+impl BudgetPart {
     fn new(max: usize) -> Self {
         Self {
             max,
@@ -58,24 +58,24 @@ impl Space {
 
 /// A part of the budget that one body holds. Dropping it gives the bytes back.
 #[derive(Debug)]
-pub struct Place {
-    room: Arc<Room>,
+pub struct BufferShare {
+    room: Arc<BufferBudget>,
     small: usize,
     large: usize,
 }
 
-impl Room {
+impl BufferBudget {
     pub fn new(bytes_max: usize) -> Arc<Self> {
         let small = bytes_max / 4;
         Arc::new(Self {
-            small: Space::new(small),
-            large: Space::new(bytes_max - small),
+            small: BudgetPart::new(small),
+            large: BudgetPart::new(bytes_max - small),
         })
     }
 
     /// An empty share, for a body that will arrive.
-    pub fn enter(self: &Arc<Self>) -> Place {
-        Place {
+    pub fn enter(self: &Arc<Self>) -> BufferShare {
+        BufferShare {
             room: Arc::clone(self),
             small: 0,
             large: 0,
@@ -85,12 +85,12 @@ impl Room {
     /// Whether the budget has room for a body of this size now. Reserves nothing: a client that only
     /// announces a body must not take room from others.
     pub fn has(&self, bytes: usize) -> bool {
-        let (small, large) = apart(bytes);
+        let (small, large) = split_size(bytes);
         self.small.has(small) && self.large.has(large)
     }
 
     /// Counts a body that is in memory already, even beyond the bound. Small bodies are not counted.
-    pub fn count(self: &Arc<Self>, bytes: usize) -> Option<Place> {
+    pub fn count(self: &Arc<Self>, bytes: usize) -> Option<BufferShare> {
         if bytes <= SMALL {
             return None;
         }
@@ -102,7 +102,7 @@ impl Room {
 
     /// Counts an answer for as long as its bytes live. The work for an answer is already done, so answers may
     /// exceed the bound up to twice its size; beyond that there is no room: `None`.
-    pub fn lend(self: &Arc<Self>, bytes: Bytes) -> Option<Bytes> {
+    pub fn count_answer(self: &Arc<Self>, bytes: Bytes) -> Option<Bytes> {
         if bytes.len() <= SMALL {
             return Some(bytes);
         }
@@ -112,7 +112,7 @@ impl Room {
         }
         let mut place = self.enter();
         place.large = bytes.len();
-        Some(place.hold(bytes))
+        Some(place.tie_to(bytes))
     }
 
     /// Whether more is buffered than requests alone may take. Then clients that do not read their answers are
@@ -122,10 +122,10 @@ impl Room {
     }
 }
 
-impl Place {
+impl BufferShare {
     /// Grows the share to a body of this size. False: there is no room, and the share keeps what it had.
-    pub fn cover(&mut self, bytes: usize) -> bool {
-        let (small, large) = apart(bytes);
+    pub fn grow_to(&mut self, bytes: usize) -> bool {
+        let (small, large) = split_size(bytes);
         let room = &self.room;
         if let more @ 1.. = small.saturating_sub(self.small) {
             if !room.small.try_take(more, room.small.max) {
@@ -143,34 +143,34 @@ impl Place {
     }
 
     /// Ties the share to the bytes: it is given back when the last part of the bytes is dropped.
-    pub fn hold(self, bytes: Bytes) -> Bytes {
-        Bytes::from_owner(Held {
+    pub fn tie_to(self, bytes: Bytes) -> Bytes {
+        Bytes::from_owner(SharedBytes {
             bytes,
             _place: self,
         })
     }
 }
 
-impl Drop for Place {
+impl Drop for BufferShare {
     fn drop(&mut self) {
         self.room.small.give_back(self.small);
         self.room.large.give_back(self.large);
     }
 }
 
-struct Held {
+struct SharedBytes {
     bytes: Bytes,
-    _place: Place,
+    _place: BufferShare,
 }
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for SharedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
 /// Splits the size of a body into its small beginning and the rest.
-fn apart(bytes: usize) -> (usize, usize) {
+fn split_size(bytes: usize) -> (usize, usize) {
     let small = bytes.min(SMALL);
     (small, bytes - small)
 }
@@ -180,21 +180,21 @@ mod tests {
     use super::*;
 
     /// A budget for two small beginnings, and six times as much for the rest.
-    fn room() -> Arc<Room> {
-        Room::new(8 * SMALL)
+    fn room() -> Arc<BufferBudget> {
+        BufferBudget::new(8 * SMALL)
     }
 
     #[test]
     fn a_large_body_leaves_room_for_small_ones() {
         let room = room();
         let mut large = room.enter();
-        assert!(large.cover(7 * SMALL));
+        assert!(large.grow_to(7 * SMALL));
         let mut other = room.enter();
-        assert!(!room.has(SMALL + 1) && !other.cover(SMALL + 1));
-        assert!(other.cover(SMALL), "it has its beginning");
-        assert!(!room.enter().cover(1), "two beginnings are all");
+        assert!(!room.has(SMALL + 1) && !other.grow_to(SMALL + 1));
+        assert!(other.grow_to(SMALL), "it has its beginning");
+        assert!(!room.enter().grow_to(1), "two beginnings are all");
         drop(large);
-        assert!(other.cover(7 * SMALL));
+        assert!(other.grow_to(7 * SMALL));
         drop(other);
         assert_eq!((room.small.taken(), room.large.taken()), (0, 0));
     }
@@ -203,8 +203,8 @@ mod tests {
     fn bytes_keep_their_place_while_anybody_has_a_part_of_them() {
         let room = room();
         let mut place = room.enter();
-        assert!(place.cover(2 * SMALL));
-        let bytes = place.hold(Bytes::from(vec![7; 2 * SMALL]));
+        assert!(place.grow_to(2 * SMALL));
+        let bytes = place.tie_to(Bytes::from(vec![7; 2 * SMALL]));
         let part = bytes.slice(..1);
         drop(bytes);
         assert_eq!(room.large.taken(), SMALL);
@@ -216,12 +216,14 @@ mod tests {
     fn answers_may_take_as_much_again_and_no_more() {
         let room = room();
         let answer = Bytes::from(vec![7; 4 * SMALL]);
-        let first = room.lend(answer.clone()).unwrap();
+        let first = room.count_answer(answer.clone()).unwrap();
         assert!(!room.is_short());
-        let rest: Vec<_> = (0..2).map(|_| room.lend(answer.clone()).unwrap()).collect();
+        let rest: Vec<_> = (0..2)
+            .map(|_| room.count_answer(answer.clone()).unwrap())
+            .collect();
         assert!(room.is_short() && !room.has(SMALL + 1));
-        assert!(room.lend(answer).is_none());
-        assert!(room.lend(Bytes::from_static(b"small")).is_some());
+        assert!(room.count_answer(answer).is_none());
+        assert!(room.count_answer(Bytes::from_static(b"small")).is_some());
         let counted = room.count(SMALL + 1).unwrap();
         drop((first, rest, counted));
         assert_eq!(room.large.taken(), 0);

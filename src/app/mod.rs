@@ -44,7 +44,7 @@ use crate::downstream::stand_ins::StandIns;
 use crate::downstream::stdio::Lines;
 use crate::downstream::way::RequestWay;
 use crate::downstream::{self, Front};
-use crate::room::Room;
+use crate::room::BufferBudget;
 use crate::runner::{self, Runner};
 use crate::store::embedded::Embedded;
 use crate::store::key_value::KeyValue;
@@ -120,7 +120,7 @@ impl App {
         let early = start_early(&upstream, &config, lines.is_some());
         services.spawn(stop.clone().run_until_cancelled_owned(early));
         let rules = Arc::new(config.rules.clone());
-        let room = Room::new(config.limits.buffer_bytes_max);
+        let room = BufferBudget::new(config.limits.buffer_bytes_max);
         let settings = runner_settings(&config, &opened, &room);
         let (ledger, notes) = kept_in(opened.store, opened.clock, &config);
         let runner = Runner::new(
@@ -404,7 +404,11 @@ fn watch(
 }
 
 /// The settings of the runner.
-fn runner_settings(config: &Config, opened: &Opened, room: &Arc<Room>) -> runner::RunnerSettings {
+fn runner_settings(
+    config: &Config,
+    opened: &Opened,
+    room: &Arc<BufferBudget>,
+) -> runner::RunnerSettings {
     runner::RunnerSettings {
         room: Arc::clone(room),
         calls_max: config.limits.calls,

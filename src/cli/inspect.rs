@@ -35,7 +35,7 @@ pub(super) struct Inspection {
 pub(super) async fn inspect(config: &Config) -> Result<Inspection, String> {
     let settings = upstream_settings(config)?;
     let upstream = Upstream::new(&settings, TaskTracker::new()).map_err(|e| e.to_string())?;
-    let asked = patiently(&config.upstream.server, ask(&upstream)).await;
+    let asked = wait_and_tell(&config.upstream.server, ask(&upstream)).await;
     // How the process ended is known only after the stop.
     upstream.stop().await;
     match asked {
@@ -46,7 +46,7 @@ pub(super) async fn inspect(config: &Config) -> Result<Inspection, String> {
 }
 
 /// Waits for a bounded time, and tells the user after a while that it waits.
-async fn patiently<T>(server: &Wrapped, asking: impl Future<Output = T>) -> Result<T, Elapsed> {
+async fn wait_and_tell<T>(server: &Wrapped, asking: impl Future<Output = T>) -> Result<T, Elapsed> {
     let mut asking = std::pin::pin!(timeout(PATIENCE, asking));
     if let Ok(asked) = timeout(SILENCE, &mut asking).await {
         return asked;

@@ -164,21 +164,21 @@ impl Runner {
         for _ in 0..LINKS_MAX {
             if !self.ledger.has_room(&call.caller) {
                 // A new claim would remain without a call; a call that was begun can be joined.
-                let stands = self.kv.find(claim.name).await?;
-                if stands.is_none() {
+                let latest = self.kv.find(claim.name).await?;
+                if latest.is_none() {
                     return Err(NotAdmitted::Quota.into());
                 }
             }
             let fresh = TaskId::random();
             let value = claim.value(fresh);
-            let stands = self.kv.claim(claim.name, value, lifetime).await?;
-            let id = match &stands {
+            let latest = self.kv.claim(claim.name, value, lifetime).await?;
+            let id = match &latest {
                 None => fresh,
-                Some(stands) => claim.read(stands)?,
+                Some(latest) => claim.read(latest)?,
             };
             // The watch begins before the record is read: no change is missed.
             let watch = self.watches.watch(vec![id]);
-            let known = match stands {
+            let known = match latest {
                 None => None,
                 Some(_) => self.ledger.load(id).await?,
             };

@@ -22,14 +22,18 @@ fn note(session: &[u8; 16], question: &str) -> Name {
 impl Runner {
     /// Records that this replica passed an answer to the server although no call on this replica asked the
     /// question.
-    pub async fn tell_passed(&self, session: &[u8; 16], question: &str) -> Result<(), StoreError> {
+    pub async fn record_passed(
+        &self,
+        session: &[u8; 16],
+        question: &str,
+    ) -> Result<(), StoreError> {
         let name = note(session, question);
         self.kv.put(name, "1".into(), LIFETIME).await
     }
 
     /// Whether the server has an answer from another replica. Asks the store once, and not at all if there
     /// is no other replica.
-    pub(super) async fn has_passed(
+    pub(super) async fn was_passed(
         &self,
         session: &[u8; 16],
         question: &str,

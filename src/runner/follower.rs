@@ -165,8 +165,8 @@ impl CallFollower {
         {
             Ok((loaded, _)) => self.loaded = loaded,
             // Another client was told of the task, or the task has just ended.
-            Err(NotApplied::Rejected(_, stands)) => {
-                self.loaded = *stands;
+            Err(NotApplied::Rejected(_, latest)) => {
+                self.loaded = *latest;
                 if let Some(outcome) = &self.loaded.task.outcome
                     && !self.loaded.task.announced
                 {

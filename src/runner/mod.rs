@@ -10,7 +10,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tracing::{error, info};
 
 use crate::mcp::error::Reason;
-use crate::room::Place;
+use crate::room::BufferShare;
 use crate::store::StoreError;
 use crate::store::ledger::{Loaded, NotApplied};
 use crate::task::id::TaskId;
@@ -63,11 +63,11 @@ const LAST_WORDS: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 struct CallPermit {
     _permit: OwnedSemaphorePermit,
-    _params: Option<Place>,
+    _params: Option<BufferShare>,
 }
 
 impl CallPermit {
-    fn with(self, params: Option<Place>) -> Self {
+    fn with(self, params: Option<BufferShare>) -> Self {
         Self {
             _params: params,
             ..self
@@ -154,12 +154,12 @@ impl Runner {
         let _ = tokio::time::timeout(last * 2 / 3, self.calls.wait()).await;
         self.services.close();
         let _ = tokio::time::timeout(last / 6, self.services.wait()).await;
-        let _ = tokio::time::timeout(last / 6, self.part()).await;
+        let _ = tokio::time::timeout(last / 6, self.leave_living()).await;
     }
 
     /// Removes this replica from the list of living replicas, so that other replicas look at the rest of its
     /// index at once.
-    async fn part(&self) -> Result<(), StoreError> {
+    async fn leave_living(&self) -> Result<(), StoreError> {
         let store = self.ledger.store();
         if store.indexed(&self.incarnation).await?.is_empty() {
             store.retire(&self.incarnation).await
@@ -218,8 +218,8 @@ impl Runner {
     async fn settle(&self, loaded: &Loaded, event: TaskEvent, reason: Reason) {
         match self.ledger.apply(loaded, event).await {
             Ok(_) => info!(task = ?loaded.task.id, reason = reason.word(), "task ended"),
-            Err(NotApplied::Rejected(Rejected::Ended, stands)) if stands.task.must_tell => {
-                self.note_told(&stands).await;
+            Err(NotApplied::Rejected(Rejected::Ended, latest)) if latest.task.must_tell => {
+                self.note_told(&latest).await;
             }
             // Another replica ended the task, or the next sweep finds the task again.
             Err(NotApplied::Rejected(..) | NotApplied::Gone | NotApplied::Store(_)) => {}

@@ -29,7 +29,7 @@ impl Runner {
     /// Cancels a call whose client went away, unless a client waits for the call on any replica when `window`
     /// is over.
     pub(super) fn cancel_if_abandoned(self: &Arc<Self>, id: TaskId, window: Duration) {
-        let Ok(place) = Arc::clone(&self.lingering).try_acquire_owned() else {
+        let Ok(watched) = Arc::clone(&self.abandoned_watched).try_acquire_owned() else {
             return;
         };
         let runner = Arc::clone(self);
@@ -46,7 +46,7 @@ impl Runner {
                 }
             };
             runner.draining.run_until_cancelled(cancelling).await;
-            drop(place);
+            drop(watched);
         });
     }
 

@@ -57,7 +57,7 @@ impl Runner {
         if !self.liveness().lost(&dead.incarnation) {
             return Ok(());
         }
-        let loaded = match self.look(id).await? {
+        let loaded = match self.read_indexed(id).await? {
             IndexedRecord::Record(loaded) => *loaded,
             IndexedRecord::Newer => return Ok(()),
             // An entry without a task would keep its owner in the list for ever.

@@ -63,23 +63,23 @@ pub enum RetryOutcome {
 
 impl Runner {
     /// Commits the answers of a retry. A retry with answers that were given before changes nothing.
-    pub async fn rejoin(self: &Arc<Self>, comeback: ClientRetry) -> RetryOutcome {
+    pub async fn rejoin(self: &Arc<Self>, retry: ClientRetry) -> RetryOutcome {
         // The watch begins before the record is read: no change is missed.
-        let watch = self.watches.watch(vec![comeback.id]);
-        let loaded = match self.ledger.load(comeback.id).await {
+        let watch = self.watches.watch(vec![retry.id]);
+        let loaded = match self.ledger.load(retry.id).await {
             Ok(Some(loaded)) => loaded,
             Ok(None) => return RetryOutcome::Unknown,
             Err(_) => return RetryOutcome::StoreUnavailable,
         };
         let task = &loaded.task;
-        if !task.belongs_to(&comeback.caller) || task.digest != Some(comeback.digest) {
+        if !task.belongs_to(&retry.caller) || task.digest != Some(retry.digest) {
             return RetryOutcome::Unknown;
         }
-        if !repeats(task, &comeback.answers) {
+        if !repeats(task, &retry.answers) {
             return RetryOutcome::Refused(unknown_state());
         }
         let misshapen = task.open_questions().any(|(question, request)| {
-            let answer = comeback.answers.get(&question.key);
+            let answer = retry.answers.get(&question.key);
             answer.is_some_and(|answer| !input::answers(request, answer))
         });
         if misshapen {
@@ -92,7 +92,7 @@ impl Runner {
             from,
             heard_by,
             ..
-        } = comeback;
+        } = retry;
         let taken = async {
             // The announcement comes before the answers: the answers may end the call at once, and no client
             // finds a task that ended unannounced.
@@ -153,7 +153,7 @@ impl Runner {
     async fn advance(&self, loaded: Loaded, event: TaskEvent) -> Result<Loaded, RetryOutcome> {
         match self.ledger.apply(&loaded, event).await {
             Ok((loaded, _)) => Ok(loaded),
-            Err(NotApplied::Rejected(_, stands)) => Ok(*stands),
+            Err(NotApplied::Rejected(_, latest)) => Ok(*latest),
             Err(NotApplied::Gone) => Err(RetryOutcome::Unknown),
             Err(NotApplied::Store(_)) => Err(RetryOutcome::StoreUnavailable),
         }

@@ -18,7 +18,7 @@ use super::unsaved::Unsaved;
 use super::watch::Watches;
 use crate::clock::Anchored;
 use crate::lock::Mutex;
-use crate::room::Room;
+use crate::room::BufferBudget;
 use crate::store::key_value::KeyValue;
 use crate::store::ledger::Ledger;
 use crate::store::seal::Sealer;
@@ -32,7 +32,7 @@ const IN_DOUBT_MAX: usize = 1024;
 
 /// The most calls without a client that are watched until their window is over. Further calls run on until
 /// their own deadlines.
-const LINGERING_MAX: usize = 1024;
+const ABANDONED_WATCHED_MAX: usize = 1024;
 
 /// The settings of the runner.
 #[derive(Debug, Clone)]
@@ -40,7 +40,7 @@ pub struct RunnerSettings {
     /// The most calls under way at once. Further ones are refused before anything is stored or sent.
     pub calls_max: usize,
     /// The room in which the params of running calls count.
-    pub room: Arc<Room>,
+    pub room: Arc<BufferBudget>,
     /// The limit of tool calls at the server, for all tools together.
     pub concurrency: Option<Limit>,
     /// How long the lease of this replica runs without a heartbeat.
@@ -76,7 +76,7 @@ pub struct Runner {
     pub(super) admission: Admission,
     pub(super) carried: Arc<CarriedTasks>,
     pub(super) progress: CommitBudget,
-    pub(super) lingering: Arc<Semaphore>,
+    pub(super) abandoned_watched: Arc<Semaphore>,
     pub(super) unsaved: Unsaved,
     pub(super) in_doubt: Mutex<VecDeque<TaskId>>,
     /// Since when no command to the store failed or took too long.
@@ -113,7 +113,7 @@ impl Runner {
             halt: CancellationToken::new(),
             carried: Arc::default(),
             progress: CommitBudget::new(),
-            lingering: Arc::new(Semaphore::new(LINGERING_MAX)),
+            abandoned_watched: Arc::new(Semaphore::new(ABANDONED_WATCHED_MAX)),
             unsaved: Unsaved::new(),
             in_doubt: Mutex::default(),
             contact: Mutex::default(),
@@ -151,7 +151,7 @@ impl Runner {
     }
 
     /// Runs a job for which a drain waits as it does for calls. The job must end soon after [`Self::halt`].
-    pub fn attend(&self, job: impl Future<Output = ()> + Send + 'static) {
+    pub fn spawn_tracked(&self, job: impl Future<Output = ()> + Send + 'static) {
         self.calls.spawn(job);
     }
 

@@ -60,7 +60,7 @@ impl Runner {
 
     pub(super) async fn sweep_until_halted(self: Arc<Self>) {
         let mut beats = self.liveness.subscribe();
-        let mut memory = SweepHistory {
+        let mut history = SweepHistory {
             reconciled: Instant::now(),
             known: BTreeSet::new(),
             passed: 0,
@@ -68,9 +68,9 @@ impl Runner {
         };
         let work = async {
             while beats.changed().await.is_ok() {
-                if let Err(error) = self.sweep(&mut memory).await {
+                if let Err(error) = self.sweep(&mut history).await {
                     // The heartbeat logs that the store is away.
-                    let is_news = memory.alarm.fails(error.kind(), Instant::now());
+                    let is_news = history.alarm.fails(error.kind(), Instant::now());
                     if is_news && *self.store_answers.borrow() {
                         warn!(%error, "the store did not answer the sweeper");
                     }
@@ -83,15 +83,15 @@ impl Runner {
         self.halt.run_until_cancelled(work).await;
     }
 
-    async fn sweep(self: &Arc<Self>, memory: &mut SweepHistory) -> Result<(), StoreError> {
+    async fn sweep(self: &Arc<Self>, history: &mut SweepHistory) -> Result<(), StoreError> {
         // A part of the store may fail by itself (a slot of a cluster, a right that was taken away). The
         // other steps are done all the same.
-        let mut swept = self.recover_all(&mut memory.known).await;
+        let mut swept = self.recover_all(&mut history.known).await;
         swept = swept.and(self.settle_doubts().await);
-        swept = swept.and(self.look_at_due(&mut memory.passed).await);
+        swept = swept.and(self.sweep_due(&mut history.passed).await);
         let now = Instant::now();
-        if now.saturating_duration_since(memory.reconciled) >= self.settings.lease.max(RECONCILE) {
-            memory.reconciled = now;
+        if now.saturating_duration_since(history.reconciled) >= self.settings.lease.max(RECONCILE) {
+            history.reconciled = now;
             swept = swept.and(self.reconcile().await);
         }
         swept
@@ -118,7 +118,7 @@ impl Runner {
 
     /// Reads the record of an index entry. A record that cannot be read is no error: the sweep goes on with
     /// the other tasks.
-    pub(super) async fn look(&self, id: TaskId) -> Result<IndexedRecord, StoreError> {
+    pub(super) async fn read_indexed(&self, id: TaskId) -> Result<IndexedRecord, StoreError> {
         match self.ledger.load(id).await {
             Ok(Some(loaded)) => Ok(IndexedRecord::Record(Box::new(loaded))),
             Ok(None) => Ok(IndexedRecord::Gone),
@@ -136,12 +136,12 @@ impl Runner {
 
     /// Ends overdue tasks, owned or not, because an owner that is frozen ends nothing. Claims the tasks that a
     /// draining replica offers. `passed` is the number of tasks that stayed in the index at the last sweep.
-    async fn look_at_due(self: &Arc<Self>, passed: &mut usize) -> Result<(), StoreError> {
+    async fn sweep_due(self: &Arc<Self>, passed: &mut usize) -> Result<(), StoreError> {
         let store = self.ledger.store();
         let limit = DUE_MAX + (*passed).min(PASSED_MAX);
         *passed = 0;
         for id in store.due(self.ledger.now_ms(), limit).await? {
-            match self.look(id).await? {
+            match self.read_indexed(id).await? {
                 IndexedRecord::Record(loaded)
                     if loaded.task.is_offered() && !self.is_overdue(&loaded.task) =>
                 {
@@ -176,7 +176,7 @@ impl Runner {
             if self.carried.contains(id) {
                 continue;
             }
-            match self.look(id).await? {
+            match self.read_indexed(id).await? {
                 IndexedRecord::Record(loaded)
                     if loaded.task.owner.as_ref() != Some(&self.incarnation) => {}
                 // The task was entered between the reads of the index and of the record.
@@ -199,7 +199,7 @@ impl Runner {
             let next = self.in_doubt.lock().front().copied();
             let Some(id) = next else { return Ok(()) };
             // Under a claimed id the record may belong to another call.
-            if let IndexedRecord::Record(loaded) = self.look(id).await?
+            if let IndexedRecord::Record(loaded) = self.read_indexed(id).await?
                 && loaded.task.owner.as_ref() == Some(&self.incarnation)
                 && !self.carried.contains(id)
             {

@@ -68,14 +68,14 @@ impl KeyValue {
     pub async fn replace(
         &self,
         name: Name,
-        stands: Bytes,
+        expected: Bytes,
         value: Bytes,
         lifetime: Duration,
     ) -> Result<bool, StoreError> {
         let expires_ms = self.expires_ms(lifetime);
         patiently(self.until(), || {
             self.store
-                .replace(name, stands.clone(), value.clone(), expires_ms)
+                .replace(name, expected.clone(), value.clone(), expires_ms)
         })
         .await
     }

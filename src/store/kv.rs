@@ -34,7 +34,7 @@ pub enum Kind {
     /// The fact that a client no longer waits for a request.
     Cancel,
     /// The kind of stream on which a client was asked a question.
-    Said,
+    QuestionStream,
 }
 
 impl Kind {
@@ -48,7 +48,7 @@ impl Kind {
             Self::Hold => 'h',
             Self::Token => 't',
             Self::Cancel => 'x',
-            Self::Said => 'q',
+            Self::QuestionStream => 'q',
         }
     }
 }
@@ -106,7 +106,7 @@ pub trait KvStore: fmt::Debug + Send + Sync {
     async fn replace(
         &self,
         name: Name,
-        stands: Bytes,
+        expected: Bytes,
         value: Bytes,
         expires_ms: u64,
     ) -> Result<bool, StoreError>;

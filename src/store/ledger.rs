@@ -233,7 +233,7 @@ impl Ledger {
         loop {
             match self.try_apply(&current, event.clone()).await? {
                 Tried::Done(done, effect) => return Ok((*done, effect)),
-                Tried::Conflict(stands) => current = *stands,
+                Tried::Conflict(latest) => current = *latest,
             }
         }
     }

@@ -31,7 +31,7 @@ pub(super) fn answer(front: &Shared, by: &Requester, parts: &Parts) -> Option<Re
     }
     if session.begin_to_end() {
         let job = end(Arc::clone(front), parts.clone(), session);
-        front.runner.attend(job);
+        front.runner.spawn_tracked(job);
     }
     Some(response::empty(StatusCode::OK))
 }

@@ -31,7 +31,7 @@ impl Carrier {
         }
         match self.apply(OwnerEvent::Released).await {
             Ok(_) => self.released().await,
-            Err(NotApplied::Rejected(_, stands)) => self.see(*stands).await,
+            Err(NotApplied::Rejected(_, latest)) => self.see(*latest).await,
             // Only this replica cannot reach the store: other replicas find the call as that of a lost owner.
             Err(NotApplied::Store(_)) if self.is_resumable() => {
                 self.leave();
@@ -51,7 +51,7 @@ impl Carrier {
     pub(super) async fn on_draining(&mut self) -> Flow {
         match self.apply(OwnerEvent::Released).await {
             Ok(_) => self.released().await,
-            Err(NotApplied::Rejected(_, stands)) => self.see(*stands).await,
+            Err(NotApplied::Rejected(_, latest)) => self.see(*latest).await,
             Err(NotApplied::Gone) => self.on_record_gone().await,
             Err(NotApplied::Store(error)) => {
                 warn!(%error, "a call that waits is not yet left to others");
@@ -123,7 +123,7 @@ impl Carrier {
                 }
                 Some(self.next_leg())
             }
-            Err(NotApplied::Rejected(_, stands)) => Some(self.see(*stands).await),
+            Err(NotApplied::Rejected(_, latest)) => Some(self.see(*latest).await),
             Err(NotApplied::Gone | NotApplied::Store(_)) => None,
         }
     }

@@ -93,12 +93,12 @@ impl Carrier {
         match self.apply(event).await {
             Ok(_) => Flow::Continue,
             // A resumed stream repeated the question, or another replica carries the call now.
-            Err(NotApplied::Rejected(Rejected::Unchanged | Rejected::NotOwner, stands)) => {
-                self.see(*stands).await
+            Err(NotApplied::Rejected(Rejected::Unchanged | Rejected::NotOwner, latest)) => {
+                self.see(*latest).await
             }
-            Err(NotApplied::Rejected(_, stands)) => {
+            Err(NotApplied::Rejected(_, latest)) => {
                 self.refuse(&question).await;
-                self.see(*stands).await
+                self.see(*latest).await
             }
             Err(NotApplied::Gone) => self.on_record_gone().await,
             Err(NotApplied::Store(_)) => {
@@ -127,7 +127,7 @@ impl Carrier {
         };
         let mut asked = std::mem::take(&mut plain.asked).into_iter();
         for question in asked.by_ref() {
-            let passed = self.runner.has_passed(&session, &question.id).await;
+            let passed = self.runner.was_passed(&session, &question.id).await;
             let is_away = passed.is_err();
             // If the store does not answer, the question stays: asking twice is better than losing a
             // question.
@@ -183,7 +183,7 @@ impl Carrier {
         };
         match self.runner.ledger.apply(&recorded.loaded, event).await {
             Ok((loaded, _)) => self.see(loaded).await,
-            Err(NotApplied::Rejected(_, stands)) => self.see(*stands).await,
+            Err(NotApplied::Rejected(_, latest)) => self.see(*latest).await,
             Err(NotApplied::Gone) => self.on_record_gone().await,
             // The question stays open in the task, so that the client can answer it there.
             Err(NotApplied::Store(_)) => Flow::Continue,

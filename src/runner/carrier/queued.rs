@@ -39,14 +39,14 @@ impl Carrier {
             }
             // An earlier attempt was committed, and the store's answer was lost: no other carrier sends the
             // leg.
-            Err(NotApplied::Rejected(Rejected::Unchanged, stands)) => {
+            Err(NotApplied::Rejected(Rejected::Unchanged, latest)) => {
                 if let Some(recorded) = self.stage.recorded_mut() {
-                    recorded.changed(*stands);
+                    recorded.changed(*latest);
                 }
                 self.open();
                 Flow::Continue
             }
-            Err(NotApplied::Rejected(_, stands)) => self.see(*stands).await,
+            Err(NotApplied::Rejected(_, latest)) => self.see(*latest).await,
             Err(NotApplied::Gone) => self.on_record_gone().await,
             // Other calls may not need the store: they get the permits until the store is back.
             Err(NotApplied::Store(_)) => {

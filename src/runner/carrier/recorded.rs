@@ -53,7 +53,7 @@ impl Carrier {
             return Flow::Continue;
         };
         match self.apply(OwnerEvent::Resumable(point)).await {
-            Err(NotApplied::Rejected(_, stands)) => self.see(*stands).await,
+            Err(NotApplied::Rejected(_, latest)) => self.see(*latest).await,
             // Without the resume point only other replicas cannot carry the call on; this carrier is not
             // affected.
             Ok(_) | Err(NotApplied::Gone | NotApplied::Store(_)) => Flow::Continue,
@@ -142,7 +142,7 @@ impl Carrier {
         };
         match self.runner.ledger.apply(&recorded.loaded, event).await {
             Ok((loaded, _)) => recorded.loaded = loaded,
-            Err(NotApplied::Rejected(_, stands)) => recorded.loaded = *stands,
+            Err(NotApplied::Rejected(_, latest)) => recorded.loaded = *latest,
             // The sweeper finds the record through the owner's index.
             Err(NotApplied::Gone | NotApplied::Store(_)) => {}
         }

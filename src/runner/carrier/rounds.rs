@@ -25,11 +25,11 @@ impl Carrier {
             Ok(Some(Effect::Dispatch)) => self.next_leg_later(),
             Ok(_) => self.on_round_recorded().await,
             // An earlier attempt was committed, and the store's answer was lost.
-            Err(NotApplied::Rejected(Rejected::NotOwner, stands)) if self.asks(&stands.task) => {
+            Err(NotApplied::Rejected(Rejected::NotOwner, latest)) if self.asks(&latest.task) => {
                 self.on_round_recorded().await
             }
-            Err(NotApplied::Rejected(Rejected::NotOwner | Rejected::Ended, stands)) => {
-                Box::pin(self.see(*stands)).await
+            Err(NotApplied::Rejected(Rejected::NotOwner | Rejected::Ended, latest)) => {
+                Box::pin(self.see(*latest)).await
             }
             Err(NotApplied::Rejected(..)) => self.give_up(Reason::UpstreamInvalid).await,
             Err(NotApplied::Gone) => self.on_record_gone().await,
@@ -57,7 +57,7 @@ impl Carrier {
         warn!(error = %away, "a round of questions waits for the store");
         let mut attempts = runner.attempts(recorded.task());
         let mut away = away;
-        while attempts.another().await {
+        while attempts.wait_for_next().await {
             match self.apply(round.clone()).await {
                 Err(NotApplied::Store(still)) => away = still,
                 applied => return applied,

@@ -57,13 +57,13 @@ impl<'t> KvTables<'t> {
         now_ms: u64,
     ) -> Result<ClaimOutcome, redb::Error> {
         if let Some(row) = self.values.get(&key(name))?
-            && let (until_ms, Some(stands)) = row.value()
+            && let (until_ms, Some(current)) = row.value()
             && until_ms > now_ms
         {
-            return Ok(if stands == value {
+            return Ok(if current == value {
                 ClaimOutcome::Repeated
             } else {
-                ClaimOutcome::Taken(Bytes::copy_from_slice(stands))
+                ClaimOutcome::Taken(Bytes::copy_from_slice(current))
             });
         }
         self.put(name, value, expires_ms)?;
@@ -74,13 +74,13 @@ impl<'t> KvTables<'t> {
     pub(super) fn replace(
         &mut self,
         name: Name,
-        (stands, value): (&[u8], &[u8]),
+        (expected, value): (&[u8], &[u8]),
         expires_ms: u64,
         now_ms: u64,
     ) -> Result<bool, redb::Error> {
         let is_it = match self.values.get(&key(name))? {
             Some(row) => match row.value() {
-                (until_ms, Some(now)) => until_ms > now_ms && (now == stands || now == value),
+                (until_ms, Some(now)) => until_ms > now_ms && (now == expected || now == value),
                 (_, None) => false,
             },
             None => false,
@@ -106,8 +106,8 @@ impl<'t> KvTables<'t> {
                 expires_ms,
             } => {
                 let key = key(*log);
-                let stands = self.values.get(&key)?.map(|row| row.value().0);
-                match stands {
+                let current = self.values.get(&key)?.map(|row| row.value().0);
+                match current {
                     Some(until_ms) if until_ms > now_ms => {
                         self.expiry.remove((until_ms, &key))?;
                     }

@@ -39,7 +39,7 @@ pub(super) enum WriteJob {
     },
     Replace {
         name: Name,
-        stands: Bytes,
+        expected: Bytes,
         value: Bytes,
         expires_ms: u64,
         answer: JobAnswer<bool>,
@@ -143,8 +143,8 @@ impl DatabaseWriter {
             (WriteJob::TableEdit { answer, .. }, _) => {
                 let _ = answer.send(Ok(()));
             }
-            (WriteJob::Claim { answer, .. }, JobOutcome::Claimed(stands)) => {
-                let _ = answer.send(Ok(stands));
+            (WriteJob::Claim { answer, .. }, JobOutcome::Claimed(current)) => {
+                let _ = answer.send(Ok(current));
             }
             (WriteJob::Replace { answer, .. }, JobOutcome::Replaced(is_done)) => {
                 let _ = answer.send(Ok(is_done));
@@ -252,17 +252,17 @@ fn write(
                         JobOutcome::Claimed(None)
                     }
                     ClaimOutcome::Repeated => JobOutcome::Claimed(None),
-                    ClaimOutcome::Taken(stands) => JobOutcome::Claimed(Some(stands)),
+                    ClaimOutcome::Taken(current) => JobOutcome::Claimed(Some(current)),
                 },
                 WriteJob::Replace {
                     name,
-                    stands,
+                    expected,
                     value,
                     expires_ms,
                     ..
                 } => {
                     let kv = &mut tables.kv;
-                    let is_done = kv.replace(*name, (stands, value), *expires_ms, now_ms)?;
+                    let is_done = kv.replace(*name, (expected, value), *expires_ms, now_ms)?;
                     changed |= is_done;
                     JobOutcome::Replaced(is_done)
                 }

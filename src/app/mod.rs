@@ -33,11 +33,11 @@ use crate::admin::server::{Probes, Token};
 use crate::clock::Clock;
 use crate::config::{self, Config, NativeTasks};
 use crate::downstream::auth::Callers;
+use crate::downstream::calls::registry::CallRegistry;
 use crate::downstream::companion::Companion;
 use crate::downstream::facade::Facade;
 use crate::downstream::inbound::access::Names;
 use crate::downstream::legacy::agreed::Agreed;
-use crate::downstream::legacy::carried::Carried;
 use crate::downstream::stand_ins::StandIns;
 use crate::downstream::stdio::Lines;
 use crate::downstream::way::RequestWay;
@@ -150,7 +150,7 @@ impl App {
             room,
             closing: CancellationToken::new(),
             passing: TaskTracker::new(),
-            carried: Carried::default(),
+            calls: CallRegistry::default(),
             pushes: Arc::default(),
             notes,
             deliveries: Arc::default(),

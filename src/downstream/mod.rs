@@ -4,7 +4,6 @@ pub mod auth;
 mod body;
 mod call;
 pub mod calls;
-mod cancels;
 mod claims;
 pub mod companion;
 mod discover;

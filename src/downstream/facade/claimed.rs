@@ -3,16 +3,16 @@
 
 use hyper::{HeaderMap, Response};
 
-use super::super::body::Body;
-use super::super::companion::desk::Desk;
-use super::super::inbound::idempotency;
-use super::super::inbound::requester::Requester;
-use super::super::legacy::calls::{Carry, carry};
-use super::super::outbound::response::Rpc;
-use super::super::proxy::Shared;
 use super::asked::Asked;
 use super::session::Session;
 use super::words;
+use crate::downstream::body::Body;
+use crate::downstream::companion::desk::Desk;
+use crate::downstream::inbound::idempotency;
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::legacy::calls::{Carry, carry};
+use crate::downstream::outbound::response::Rpc;
+use crate::downstream::proxy::Shared;
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::request::Request;
 use crate::runner::responder::CallAnswer;

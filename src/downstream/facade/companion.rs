@@ -3,13 +3,13 @@
 
 use hyper::{HeaderMap, Response};
 
-use super::super::body::Body;
-use super::super::companion;
-use super::super::companion::desk::Desk;
-use super::super::inbound::requester::Requester;
-use super::super::proxy::Shared;
 use super::asked::Asked;
 use super::session::Session;
+use crate::downstream::body::Body;
+use crate::downstream::companion;
+use crate::downstream::companion::desk::Desk;
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::proxy::Shared;
 use crate::mcp::json::{Object, set};
 use crate::mcp::request::Request;
 use crate::mcp::tasks_2025::Wish;

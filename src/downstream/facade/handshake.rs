@@ -7,13 +7,13 @@ use hyper::Response;
 use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
 
-use super::super::body::Body;
-use super::super::inbound::requester::Requester;
-use super::super::outbound::response::Rpc;
-use super::super::proxy::Shared;
-use super::super::tasks::v2025::Edit;
 use super::session::{Entry, NotBegun, Session};
 use super::words;
+use crate::downstream::body::Body;
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::outbound::response::Rpc;
+use crate::downstream::proxy::Shared;
+use crate::downstream::tasks::v2025::Edit;
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::{Object, is_object, raw};

@@ -8,15 +8,16 @@ use bytes::Bytes;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Response, StatusCode};
 
-use super::body::Body;
-use super::inbound::request::LegacyMessage;
-use super::inbound::requester::Requester;
-use super::inbound::route::call::{CallRoute, route_task};
-use super::inbound::route::is_translated;
-use super::outbound::response::{self, Rpc, undecided};
-use super::proxy::Shared;
-use super::tasks::v2025::{self, Edit};
-use super::{calls::resumable, cancels, outbound::patience as head_patience, tools};
+use crate::downstream::body::Body;
+use crate::downstream::calls::cancel::cancel;
+use crate::downstream::inbound::request::LegacyMessage;
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::inbound::route::call::{CallRoute, route_task};
+use crate::downstream::inbound::route::is_translated;
+use crate::downstream::outbound::response::{self, Rpc, undecided};
+use crate::downstream::proxy::Shared;
+use crate::downstream::tasks::v2025::{self, Edit};
+use crate::downstream::{calls::resumable, outbound::patience as head_patience, tools};
 use crate::mcp::error::RpcError;
 use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::json::Object;
@@ -28,6 +29,7 @@ mod asked;
 mod call;
 mod claimed;
 mod companion;
+mod conversation;
 mod handshake;
 mod hear;
 mod patience;
@@ -36,7 +38,6 @@ mod round;
 mod session;
 pub(super) mod state;
 mod stays;
-mod table;
 mod words;
 
 use asked::Asked;
@@ -93,10 +94,7 @@ pub(super) async fn other(front: &Shared, by: &Requester, parts: &Parts) -> Resp
     if let Err(error) = session.end(front).await {
         return Unfound::from(error).into_response(None);
     }
-    for running in front.facade.running.take_all(session.key()) {
-        running.cancel();
-    }
-    front.carried.end(session.key());
+    front.calls.end(session.key());
     front.facade.note_change(&session);
     response::empty(StatusCode::OK)
 }
@@ -137,14 +135,7 @@ pub(super) async fn post(
                 Err(unfound) => return unfound.into_response(None),
             };
             if let Some(id) = message.cancels() {
-                if front.carried.cancel(session.key(), id) {
-                    return response::empty(StatusCode::ACCEPTED);
-                }
-                let runs_here = call::cancel(front, &session, id);
-                let is_held_here = resumable::cancelled(front, by, id);
-                if !runs_here && !is_held_here {
-                    cancels::pass_on(front, session.key(), id);
-                }
+                cancel(front, session.key(), id);
             }
             response::empty(StatusCode::ACCEPTED)
         }

@@ -5,7 +5,7 @@ use hyper::header::{ACCEPT, AUTHORIZATION, HeaderName, HeaderValue, USER_AGENT};
 use hyper::http::request::Parts;
 
 use crate::downstream::auth::{Callers, has_credentials};
-use crate::downstream::legacy::pushes::SessionKey;
+use crate::downstream::inbound::session_key::SessionKey;
 use crate::mcp::version::Era;
 use crate::task::id::Caller;
 

@@ -7,10 +7,10 @@ use hyper::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 
-use super::super::body::Body;
-use super::super::inbound::requester::Requester;
-use super::super::outbound::response;
-use super::super::proxy::Shared;
+use crate::downstream::body::Body;
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::outbound::response;
+use crate::downstream::proxy::Shared;
 use crate::mcp::headers::SESSION_ID;
 use crate::upstream::client_session::ClientSession;
 use crate::upstream::http::RequestBody;

@@ -4,21 +4,22 @@ use bytes::Bytes;
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
 
-use super::body::Body;
-use super::calls::resumable;
-use super::inbound::request::{Inbound, LegacyMessage};
-use super::inbound::requester::Requester;
-use super::inbound::route::session::{SessionRoute, route_session};
-use super::outbound::response;
-use super::proxy::Shared;
-use super::related::forget_length;
-use super::tasks::v2025;
-use super::tasks::v2025::Edit;
-use super::{facade, pass};
+use crate::downstream::body::Body;
+use crate::downstream::calls::cancel::cancel;
+use crate::downstream::calls::registry::Cancelled;
+use crate::downstream::calls::resumable;
+use crate::downstream::inbound::request::{Inbound, LegacyMessage};
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::inbound::route::session::{SessionRoute, route_session};
+use crate::downstream::outbound::response;
+use crate::downstream::proxy::Shared;
+use crate::downstream::related::forget_length;
+use crate::downstream::tasks::v2025;
+use crate::downstream::tasks::v2025::Edit;
+use crate::downstream::{facade, pass};
 
 pub mod agreed;
 pub(super) mod calls;
-pub mod carried;
 mod contact;
 mod leaving;
 mod lines;
@@ -80,8 +81,8 @@ async fn on_session(
         ),
         SessionRoute::Task(request) => (v2025::answer(front, by, request).await, None),
         SessionRoute::Cancel(id) => {
-            let session = by.session;
-            let is_ours = session.is_some_and(|session| front.carried.cancel(session, id));
+            let cancelled = by.session.map(|session| cancel(front, session, id));
+            let is_ours = cancelled == Some(Cancelled::Carried);
             (is_ours.then(|| response::empty(StatusCode::ACCEPTED)), None)
         }
         SessionRoute::Answer(id, message) => {

@@ -9,7 +9,7 @@ use crate::downstream::inbound::request::LegacyMessage;
 use crate::downstream::inbound::requester::Requester;
 use crate::downstream::proxy::Shared;
 use crate::downstream::tasks::v2025::Edit;
-use crate::downstream::{calls::resumable, cancels, pass, tasks::v2025};
+use crate::downstream::{calls::resumable, pass, tasks::v2025};
 
 pub(super) async fn pass_on(
     front: &Shared,
@@ -40,12 +40,6 @@ pub(super) fn held_call(
             &asked.method,
             &asked.params,
         );
-    }
-    if let Some(id) = message.cancels()
-        && !resumable::cancelled(front, by, id)
-        && let Some(session) = by.session
-    {
-        cancels::pass_on(front, session, id);
     }
     None
 }

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
-use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use crate::downstream::body::Body;
@@ -52,12 +51,6 @@ use takeover::Takeover;
 /// How long a client that comes back waits for a store that is away.
 const STORE_PATIENCE: Duration = Duration::from_secs(5);
 const STORE_PAUSE: Duration = Duration::from_millis(500);
-
-/// The client says that it no longer waits for a request. `false`: no such call runs here.
-pub(in crate::downstream) fn cancelled(front: &Shared, by: &Requester, id: &RawValue) -> bool {
-    by.session
-        .is_some_and(|session| front.resumable.cancelled(session, id))
-}
 
 /// Responds to a client that comes back to a call, on any replica. `None`: the client asks for a stream of the
 /// server's.

@@ -7,24 +7,21 @@ use std::time::Duration;
 use hyper::{HeaderMap, Response};
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
-use uuid::Uuid;
 
-use super::super::super::body::Body;
-use super::super::super::companion::desk::Desk;
-use super::super::super::inbound::idempotency;
-use super::super::super::inbound::requester::Requester;
-use super::super::super::inbound::route::call::{CallRoute, CarrySpec, route_call};
-use super::super::super::outbound::response::{Rpc, undecided};
-use super::super::super::proxy::Shared;
-use super::super::super::tools;
-use super::super::super::{
-    calls::resumable, cancels, claims, companion, outbound::patience, tasks::v2025,
-};
-use super::super::carried::{Carrying, Ids, Refused};
-use super::super::pushes::SessionKey;
+use crate::downstream::body::Body;
+use crate::downstream::calls::cancel::cancelled;
+use crate::downstream::calls::registry::{AnswerPath, CallEntry, CallKind};
+use crate::downstream::companion::desk::Desk;
+use crate::downstream::inbound::idempotency;
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::inbound::route::call::{CallRoute, CarrySpec, route_call};
+use crate::downstream::inbound::session_key::SessionKey;
+use crate::downstream::outbound::response::{Rpc, undecided};
 use crate::downstream::outbound::send::notify;
 use crate::downstream::outbound::stream::ResponseEvent;
-use crate::mcp::error::RpcError;
+use crate::downstream::proxy::Shared;
+use crate::downstream::tools;
+use crate::downstream::{calls::resumable, claims, companion, outbound::patience, tasks::v2025};
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Object;
 use crate::mcp::meta::PROGRESS_TOKEN;
@@ -108,20 +105,15 @@ pub(in crate::downstream) async fn carry(
     (claim, call): (Option<CallClaim>, CallSpec),
 ) -> Response<Body> {
     let request = how.request;
-    let nobodys = || SessionKey::of(&call.caller, &Uuid::new_v4().to_string());
-    let session = how.session.unwrap_or_else(nobodys);
-    let ids = if claim.is_some() {
-        Ids::MayRepeat
+    let session = how.session.unwrap_or_else(SessionKey::unnamed);
+    let kind = if claim.is_some() {
+        CallKind::Joined
     } else {
-        Ids::Differ
+        CallKind::Carried
     };
-    let carrying = match front.carried.enter(session, request.id, ids) {
-        Ok(carrying) => carrying,
-        Err(Refused::SameId) => {
-            let error = RpcError::invalid_request("Invalid request: this id is in use");
-            return Rpc::error(request.id.get(), &error).into_response();
-        }
-        Err(Refused::Full) => return Rpc::busy(request.id.get()).on_session().into_response(),
+    let entry = match front.calls.enter(kind, session, request.id.get()) {
+        Ok(entry) => entry,
+        Err(why) => return why.answer(request.id.get()).into_response(),
     };
     let (sender, said) = mpsc::channel(MESSAGES_MAX + 1);
     let saying = Saying {
@@ -135,7 +127,7 @@ pub(in crate::downstream) async fn carry(
         question_patience: question_patience(&call.rule),
     };
     let (tell, begun) = oneshot::channel();
-    let job = begin(Arc::clone(front), (claim, call), carrying, saying, tell);
+    let job = begin(Arc::clone(front), (claim, call), entry, saying, tell);
     front.passing.spawn(job);
     match begun.await {
         Ok(Ok(())) => {}
@@ -150,7 +142,7 @@ pub(in crate::downstream) async fn carry(
     resumable::respond(front, how.by, held, said, patience::LEGACY).await
 }
 
-/// For so long an answer may be waited for.
+/// How long an answer to a question may take.
 fn question_patience(rule: &Rule) -> Duration {
     Duration::from_millis(rule.input_timeout_ms.unwrap_or(rule.max_duration_ms))
 }
@@ -159,7 +151,7 @@ fn question_patience(rule: &Rule) -> Duration {
 async fn begin(
     front: Shared,
     (claim, call): (Option<CallClaim>, CallSpec),
-    carrying: Carrying,
+    entry: CallEntry,
     saying: Saying,
     begun: oneshot::Sender<Result<(), NotClaimed>>,
 ) {
@@ -167,21 +159,15 @@ async fn begin(
         Ok(client) => {
             let _ = begun.send(Ok(()));
             let (session, id) = (saying.session, saying.id.clone());
-            let cancelled = async {
-                match session {
-                    Some(session) => cancels::told(&front, session, &id).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
-                () = follow(client, carrying, saying) => {}
-                // Dropped, the client is gone, as if it had been cancelled here.
-                () = cancelled => {}
+                () = follow(client, &entry, saying) => {}
+                // The subscriber is dropped: to the carrier the client is gone, and it cancels the call.
+                () = cancelled(&front, &entry, session, &id) => {}
             }
         }
         Err(why) => {
             // Before the client hears it: it may use the id again.
-            drop(carrying);
+            drop(entry);
             let _ = begun.send(Err(why));
         }
     }
@@ -283,13 +269,11 @@ impl Saying {
 }
 
 /// Takes what is said to the client.
-async fn follow(mut client: CallSubscriber, carrying: Carrying, saying: Saying) {
+async fn follow(mut client: CallSubscriber, entry: &CallEntry, saying: Saying) {
     let mut is_slow = false;
     loop {
         let reply = tokio::select! {
             reply = client.next() => reply,
-            // Dropped, the client is gone, and the call is cancelled.
-            () = carrying.cancelled() => return,
             () = saying.left() => return,
         };
         match reply {
@@ -298,17 +282,16 @@ async fn follow(mut client: CallSubscriber, carrying: Carrying, saying: Saying) 
                 let asked = Object::parse(&message).ok().and_then(|m| m.get("id"));
                 let is_question = asked.is_some();
                 if let Some(id) = asked.filter(|_| saying.streams) {
-                    carrying.asks(id, client.answers());
+                    entry.asks(id.get(), AnswerPath::Carrier(client.answers()));
                 }
                 tokio::select! {
                     () = saying.say(message, is_question, &mut is_slow) => {}
-                    () = carrying.cancelled() => return,
                     () = saying.left() => return,
                 }
             }
             Some(Reply::Answer(answer)) => {
                 // Before the client hears it: it may use the id again.
-                drop(carrying);
+                entry.leave();
                 let rpc = (saying.words)(saying.id.get(), answer);
                 if let Some(room) = saying.answer {
                     room.send(ResponseEvent::Answer(rpc));

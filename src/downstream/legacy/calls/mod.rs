@@ -11,14 +11,16 @@ use hyper::http::request::Parts;
 use hyper::{HeaderMap, Response, StatusCode};
 use serde_json::value::RawValue;
 
-use super::super::body::Body;
-use super::super::inbound::requester::Requester;
-use super::super::outbound::response;
-use super::super::proxy::Shared;
-use super::super::tasks::v2025::{self, Edit};
-use super::pushes::SessionKey;
+use crate::downstream::body::Body;
+use crate::downstream::calls::registry::AnswerPath;
+use crate::downstream::inbound::requester::Requester;
+use crate::downstream::inbound::session_key::SessionKey;
+use crate::downstream::outbound::response;
+use crate::downstream::proxy::Shared;
+use crate::downstream::tasks::v2025::{self, Edit};
 use crate::mcp::json::Object;
 use crate::mcp::request::Request;
+use crate::runner::responder::RelayedAnswer;
 use crate::upstream::Answer;
 
 mod call;
@@ -64,7 +66,10 @@ pub(super) async fn answered(
         _ => return None,
     };
     let session = by.session?;
-    if front.carried.answer(session, id, answer) {
+    if let Some((id, AnswerPath::Carrier(answers))) = front.calls.take_question(session, id) {
+        // There is room for the answers to all questions that may be asked. An answer that comes too late is lost.
+        let id = Arc::from(id);
+        let _ = answers.try_send(RelayedAnswer { id, answer });
         return Some(response::empty(StatusCode::ACCEPTED));
     }
     passes(front, session, id);

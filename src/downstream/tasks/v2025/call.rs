@@ -11,7 +11,7 @@ use crate::downstream::body::Body;
 use crate::downstream::inbound::idempotency;
 use crate::downstream::inbound::requester::{ASKABLE, Requester};
 use crate::downstream::inbound::route::call::{KnownOfCalls, TaskSpec};
-use crate::downstream::legacy::pushes::SessionKey;
+use crate::downstream::inbound::session_key::SessionKey;
 use crate::downstream::outbound::response::Rpc;
 use crate::downstream::proxy::Shared;
 use crate::downstream::{claims, tools};

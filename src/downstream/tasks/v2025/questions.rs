@@ -36,7 +36,7 @@ pub(in crate::downstream) async fn answered(
     let cannot = message.get("error").is_some_and(input::cannot_be_asked);
     if let Some(session) = by.session
         && cannot
-        && front.carried.is_for_others(session, &name)
+        && front.calls.others_ask(session, &name)
     {
         return Some(response::empty(StatusCode::ACCEPTED));
     }

@@ -14,7 +14,7 @@ use super::question_stream::{RENEWAL, StreamKind};
 use super::{deliveries, delivery, progress, requests};
 use crate::downstream::body::Body;
 use crate::downstream::inbound::requester::Requester;
-use crate::downstream::legacy::pushes::SessionKey;
+use crate::downstream::inbound::session_key::SessionKey;
 use crate::downstream::outbound::patience;
 use crate::downstream::outbound::response::Rpc;
 use crate::downstream::outbound::stream::{ResponseEvent, ResponseSource, respond};

@@ -9,6 +9,7 @@ pub mod companion;
 mod discover;
 mod dispatch;
 mod door;
+mod edited;
 pub mod facade;
 pub mod inbound;
 mod intake;

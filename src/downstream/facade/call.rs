@@ -10,7 +10,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use super::asked::Asked;
 use super::conversation::Conversation;
-use super::{companion, words};
+use super::words;
 use crate::downstream::calls::cancel::cancelled;
 use crate::downstream::calls::registry::CallKind;
 use crate::downstream::outbound::response::Rpc;
@@ -63,10 +63,7 @@ impl Asked {
         };
         if let (Some(mut rpc), Some(answer)) = (ended, answer) {
             if let Some(edit) = &self.edit {
-                rpc.json = edit.apply(rpc.json);
-            }
-            if &*self.method == "tools/list" {
-                rpc.json = companion::listed(&self, rpc.json).await;
+                rpc.json = edit.apply(rpc.json).await;
             }
             answer.send(ResponseEvent::Answer(rpc.on_session()));
         }

@@ -14,15 +14,16 @@ use crate::downstream::calls::registry::{AnswerPath, CallEntry, CallKind};
 use crate::downstream::companion::desk::Desk;
 use crate::downstream::inbound::idempotency;
 use crate::downstream::inbound::requester::Requester;
-use crate::downstream::inbound::route::call::{CallRoute, CarrySpec, route_call};
+use crate::downstream::inbound::route::call::{
+    CallOp, CallRoute, CarrySpec, KnownSession, route_call,
+};
 use crate::downstream::inbound::session_key::SessionKey;
-use crate::downstream::outbound::response::{Rpc, undecided};
+use crate::downstream::outbound::response::Rpc;
 use crate::downstream::outbound::send::notify;
 use crate::downstream::outbound::stream::ResponseEvent;
 use crate::downstream::proxy::Shared;
 use crate::downstream::tools;
 use crate::downstream::{calls::resumable, claims, companion, outbound::patience, tasks::v2025};
-use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Object;
 use crate::mcp::meta::PROGRESS_TOKEN;
 use crate::mcp::request::Request;
@@ -31,50 +32,74 @@ use crate::runner::CallSpec;
 use crate::runner::claim::{CallClaim, NotClaimed};
 use crate::runner::responder::{CallAnswer, CallSubscriber, Reply};
 use crate::task::policy::Rule;
+use crate::upstream::wrapped::DiscoverError;
 use crate::upstream::{Outgoing, Pin};
 
 /// Messages that wait for a slow client.
 const MESSAGES_MAX: usize = 64;
 
-/// Does with a call what the route says. `None`: it passes.
+/// What was decided about a call.
+pub(in crate::downstream) enum DecidedCall<'k> {
+    Pass,
+    /// raincheck answers, and uses this session at the server.
+    Answer(CallOp<'k>, Option<Pin>),
+}
+
+/// Routes a call, and asks the server what the route needs to know. `Err`: the error in place of an answer.
+pub(in crate::downstream) async fn decide<'k>(
+    front: &'k Shared,
+    by: &Requester,
+    headers: &HeaderMap,
+    request: &Request<'_>,
+) -> Result<DecidedCall<'k>, DiscoverError> {
+    let speaks_of_tasks = v2025::speaks(headers);
+    let mut known = v2025::known_of_calls(front, headers, request, speaks_of_tasks);
+    let mut pin = None;
+    loop {
+        match route_call(request, by, &known) {
+            CallRoute::Ask(question) => {
+                let capabilities = by.session_capabilities();
+                let asking = tools::ask(front, by, capabilities, question, &mut known.server);
+                Box::pin(asking).await?;
+            }
+            CallRoute::AskSession => {
+                let caller = *by.caller.as_bytes();
+                let session = front.upstream.client_session(headers, caller);
+                pin = session.map(|session| session.pin());
+                known.session = match pin {
+                    Some(_) => KnownSession::Found,
+                    None => KnownSession::Unknown,
+                };
+            }
+            CallRoute::Pass => return Ok(DecidedCall::Pass),
+            CallRoute::Answer(op) => return Ok(DecidedCall::Answer(op, pin)),
+        }
+    }
+}
+
+/// Does with a call what the route says.
 pub(in crate::downstream) async fn answer(
     front: &Shared,
     by: &Requester,
     headers: &HeaderMap,
     request: &Request<'_>,
-) -> Option<Response<Body>> {
-    let mut known = v2025::known_of_calls(front, request, v2025::speaks(headers));
-    let spec = loop {
-        match route_call(request, by, &known) {
-            CallRoute::Ask(question) => {
-                let capabilities = by.session_capabilities();
-                let asking = tools::ask(front, by, capabilities, question, &mut known.server);
-                if let Err(error) = Box::pin(asking).await {
-                    return Some(undecided(request.id, error));
-                }
-            }
-            CallRoute::Refuse(error) => {
-                let refused = Rpc::error(request.id.get(), &error).on_session();
-                return Some(refused.into_response());
-            }
-            CallRoute::Pass => return None,
-            CallRoute::Companion(tool, names, companion) => {
-                let desk = Desk::of(front, by, companion, names);
-                return Some(companion::call(&desk, tool, request, headers).await);
-            }
-            CallRoute::Task(spec) => {
-                let sent = v2025::on_session(front, by, headers, request);
-                return Box::pin(v2025::make_task(front, by, request, *spec, sent)).await;
-            }
-            CallRoute::Carry(spec) => break spec,
+    (op, pin): (CallOp<'_>, Option<Pin>),
+) -> Response<Body> {
+    let spec = match op {
+        CallOp::Refuse(error) => {
+            let refused = Rpc::error(request.id.get(), &error).on_session();
+            return refused.into_response();
         }
-    };
-    let pin = match pin(front, by, headers) {
-        Ok(pin) => pin,
-        // The server says so best.
-        Err(Unpinned::Unknown) => return None,
-        Err(Unpinned::Busy) if spec.claim.is_none() && !spec.is_limited => return None,
-        Err(Unpinned::Busy) => return Some(Rpc::busy(request.id.get()).into_response()),
+        CallOp::Busy => return Rpc::busy(request.id.get()).into_response(),
+        CallOp::Companion(tool, names, companion) => {
+            let desk = Desk::of(front, by, companion, names);
+            return companion::call(&desk, tool, request, headers).await;
+        }
+        CallOp::Task(spec) => {
+            let sent = v2025::on_session(front, by, headers, request, pin);
+            return Box::pin(v2025::make_task(front, by, request, *spec, sent)).await;
+        }
+        CallOp::Carry(spec) => spec,
     };
     let mut call = call(by, request, &spec, pin);
     call.outgoing.headers = front.upstream.client_headers(headers);
@@ -85,7 +110,7 @@ pub(in crate::downstream) async fn answer(
         session: by.session,
         words: Rpc::legacy_answer,
     };
-    Some(carry(front, &how, (spec.claim, call)).await)
+    carry(front, &how, (spec.claim, call)).await
 }
 
 /// A request that is carried, and how its client is spoken to.
@@ -170,27 +195,6 @@ async fn begin(
             drop(entry);
             let _ = begun.send(Err(why));
         }
-    }
-}
-
-/// Why there is no session for a call.
-enum Unpinned {
-    Unknown,
-    /// Too many are in use.
-    Busy,
-}
-
-/// The session that the call goes out on: the client's own, or any where servers have none.
-fn pin(front: &Shared, by: &Requester, headers: &HeaderMap) -> Result<Option<Pin>, Unpinned> {
-    if !headers.contains_key(SESSION_ID) {
-        return Ok(None);
-    }
-    let caller = *by.caller.as_bytes();
-    let session = front.upstream.client_session(headers, caller);
-    match session {
-        Some(session) => Ok(Some(session.pin())),
-        None if front.upstream.speaks_http() => Err(Unpinned::Busy),
-        None => Err(Unpinned::Unknown),
     }
 }
 

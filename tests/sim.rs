@@ -10,10 +10,14 @@
 #![expect(clippy::disallowed_methods, reason = "tests own their environment")]
 #![expect(clippy::print_stdout, reason = "how far a run went")]
 
+#[path = "sim/abandoned.rs"]
+mod abandoned;
 #[path = "sim/dice.rs"]
 mod dice;
 #[path = "sim/link.rs"]
 mod link;
+#[path = "sim/replica.rs"]
+mod replica;
 #[path = "sim/server.rs"]
 mod server;
 #[path = "sim/store.rs"]
@@ -24,13 +28,18 @@ mod world;
 use store::Planted;
 use world::Tally;
 
-fn run(seed: u64, planted: Option<Planted>) -> Tally {
+/// Runs the future under paused time: time goes on when nothing else is left to do.
+fn under_paused_time<T>(what: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()
         .unwrap();
-    runtime.block_on(world::history(seed, planted))
+    runtime.block_on(what)
+}
+
+fn run(seed: u64, planted: Option<Planted>) -> Tally {
+    under_paused_time(world::history(seed, planted))
 }
 
 fn number(name: &str) -> Option<u64> {

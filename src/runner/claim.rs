@@ -197,8 +197,9 @@ impl Runner {
                     }
                     match self.begin(call, record).await? {
                         Begin::Made(begun) => {
-                            terms = terms.first(begun.unauthorized);
-                            return Ok(self.follow(begun.loaded, watch, terms));
+                            let (loaded, unauthorized) = begun.followed();
+                            terms = terms.first(unauthorized);
+                            return Ok(self.follow(loaded, watch, terms));
                         }
                         // Another replica made the record first.
                         Begin::Taken => {

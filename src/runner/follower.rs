@@ -274,7 +274,9 @@ impl CallFollower {
     /// The client went away before it had its answer.
     async fn leave(&self) {
         match self.loaded.task.on_disconnect {
-            OnDisconnect::Cancel => self.runner.cancel_for_disconnect(&self.loaded).await,
+            OnDisconnect::Cancel => {
+                let _ = self.runner.cancel_for_disconnect(&self.loaded).await;
+            }
             OnDisconnect::KeepFor(window_ms) => {
                 let window = Duration::from_millis(window_ms);
                 self.runner.cancel_if_abandoned(self.loaded.task.id, window);

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::state::Runner;
+use crate::store::StoreError;
 use crate::store::kv::{Kind, Name};
-use crate::store::ledger::Loaded;
+use crate::store::ledger::{Loaded, NotApplied};
 use crate::task::id::TaskId;
 use crate::task::machine::{CancelReason, TaskEvent};
 use crate::task::state::{OnDisconnect, Task};
@@ -33,13 +34,13 @@ impl Runner {
         let runner = Arc::clone(self);
         self.services.spawn(async move {
             let cancelling = async {
-                tokio::time::sleep(window + SLACK).await;
-                // A client that waits now starts this wait anew when it goes.
-                if let Ok(None) = runner.kv.find(presence_key(id)).await
-                    && let Ok(Some(loaded)) = runner.ledger.load(id).await
-                    && !loaded.task.announced
-                {
-                    runner.cancel_for_disconnect(&loaded).await;
+                // A client that waits now starts this wait anew when it goes. Where the store does not
+                // answer, nobody knows: the store is asked again a window later.
+                loop {
+                    tokio::time::sleep(window + SLACK).await;
+                    if runner.cancel_abandoned(id).await.is_ok() {
+                        return;
+                    }
                 }
             };
             runner.draining.run_until_cancelled(cancelling).await;
@@ -47,12 +48,26 @@ impl Runner {
         });
     }
 
-    pub(super) async fn cancel_for_disconnect(&self, loaded: &Loaded) {
+    /// Cancels the call if no client waits for it and none was told of its task.
+    async fn cancel_abandoned(&self, id: TaskId) -> Result<(), StoreError> {
+        if self.kv.find(presence_key(id)).await?.is_some() {
+            return Ok(());
+        }
+        match self.ledger.load(id).await? {
+            Some(loaded) if !loaded.task.announced => self.cancel_for_disconnect(&loaded).await,
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// If the store is away, the call ends at its deadline.
+    pub(super) async fn cancel_for_disconnect(&self, loaded: &Loaded) -> Result<(), StoreError> {
         let event = TaskEvent::Cancel {
             reason: Some(CancelReason::Disconnect),
         };
-        // If the store is away, the call ends at its deadline.
-        let _ = self.ledger.apply(loaded, event).await;
+        match self.ledger.apply(loaded, event).await {
+            Ok(_) | Err(NotApplied::Rejected(..) | NotApplied::Gone) => Ok(()),
+            Err(NotApplied::Store(away)) => Err(away),
+        }
     }
 }
 

@@ -67,6 +67,12 @@ impl Server {
         self.calls.lock().unwrap()[key].effects
     }
 
+    /// Resolves when the server was told to end the last run of this call, which began before.
+    pub(crate) async fn is_cancelled(&self, key: &str) {
+        let run = Arc::clone(self.calls.lock().unwrap()[key].runs.last().unwrap());
+        let _ = run.cancelled.subscribe().wait_for(|is| *is).await;
+    }
+
     fn run(&self, key: &str) -> Arc<Run> {
         let mut calls = self.calls.lock().unwrap();
         let call = calls.get_mut(key).unwrap();

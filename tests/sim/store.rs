@@ -41,6 +41,11 @@ impl CommitWatch {
         self.wrongs.lock().unwrap().clone()
     }
 
+    /// Whether a record was committed.
+    pub(crate) fn has_any(&self) -> bool {
+        !self.tasks.lock().unwrap().is_empty()
+    }
+
     pub(crate) fn last(&self, id: TaskId) -> Option<Task> {
         self.tasks.lock().unwrap().get(&id).cloned()
     }

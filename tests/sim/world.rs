@@ -5,69 +5,37 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use raincheck::clock::Clock;
 use raincheck::mcp::error::{Failure, SideEffect};
 use raincheck::mcp::version::Era;
-use raincheck::room::Room;
+use raincheck::runner::CallSpec;
 use raincheck::runner::responder::{CallAnswer, CallSubscriber, Reply};
-use raincheck::runner::{Announce, CallSpec, Runner, RunnerSettings};
-use raincheck::store::Store;
-use raincheck::store::key_value::KeyValue;
-use raincheck::store::ledger::Ledger;
-use raincheck::store::memory::Memory;
-use raincheck::store::patience::Patience;
 use raincheck::store::record::decode;
-use raincheck::store::seal::Sealer;
-use raincheck::task::id::{Caller, Fence, Incarnation, TaskId};
+use raincheck::task::id::{Fence, TaskId};
 use raincheck::task::machine::TaskEvent;
-use raincheck::task::policy::{InputWhen, OnOwnerLost, Plan, Rule, Rules};
-use raincheck::task::state::{Digest, Outcome, Payload, Reach, Task};
-use raincheck::upstream::{Forwarded, Outgoing};
+use raincheck::task::policy::{InputWhen, Plan};
+use raincheck::task::state::{Outcome, Payload, Task};
+use raincheck::upstream::Forwarded;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use crate::dice::Dice;
 use crate::link::{End, Link};
-use crate::server::{LinkedServer, Script, Server, raw};
-use crate::store::{CommitWatch, LinkedStore, Planted};
+use crate::replica::{DEADLINE, LEASE, Replica, Surroundings, call_spec};
+use crate::server::{Script, raw};
+use crate::store::Planted;
 
-const LEASE: Duration = Duration::from_secs(5);
-const DEADLINE: Duration = Duration::from_mins(1);
 const CALLS: u64 = 12;
 /// Faults come for so long; then everything heals.
 const STORM: Duration = Duration::from_secs(40);
 
-/// Unix milliseconds that go with the paused time.
-#[derive(Debug)]
-struct Paused(Instant);
-
-impl Clock for Paused {
-    fn now_ms(&self) -> u64 {
-        let passed = Instant::now().saturating_duration_since(self.0);
-        1_700_000_000_000 + u64::try_from(passed.as_millis()).unwrap()
-    }
-}
-
 struct World {
-    dice: Dice,
-    clock: Arc<Paused>,
-    store: Arc<dyn Store>,
-    server: Arc<Server>,
-    book: Arc<CommitWatch>,
-    era: Era,
-    planted: Option<Planted>,
+    all: Surroundings,
     replicas: Mutex<[Replica; 2]>,
     /// The tasks that clients heard of, by the keys of their calls.
     announced: Mutex<BTreeMap<String, TaskId>>,
     plain: AtomicU32,
     /// The calls that had no effect, as their clients heard.
     unsent: Mutex<BTreeSet<String>>,
-}
-
-#[derive(Clone)]
-struct Replica {
-    runner: Arc<Runner>,
-    link: Arc<Link>,
 }
 
 /// What happened in a history: a simulation in which nothing happens proves nothing.
@@ -108,32 +76,15 @@ impl Tally {
 /// Runs a history.
 pub(crate) async fn history(seed: u64, planted: Option<Planted>) -> Tally {
     let dice = Dice::new(seed);
-    let clock = Arc::new(Paused(Instant::now()));
-    let store: Arc<dyn Store> = Arc::new(Memory::new(Arc::clone(&clock) as Arc<dyn Clock>));
-    let (server, book) = (Arc::<Server>::default(), Arc::<CommitWatch>::default());
     let era = if dice.percent(70) {
         Era::Legacy
     } else {
         Era::Modern
     };
-    let parts = Parts {
-        dice: dice.clone(),
-        clock: Arc::clone(&clock),
-        store: Arc::clone(&store),
-        server: Arc::clone(&server),
-        book: Arc::clone(&book),
-        era,
-        planted,
-    };
-    let replicas = [parts.start(0).await, parts.start(1).await];
+    let all = Surroundings::new(dice, era, planted);
+    let replicas = [all.start(0).await, all.start(1).await];
     let world = Arc::new(World {
-        dice,
-        clock,
-        store,
-        server,
-        book,
-        era,
-        planted,
+        all,
         replicas: Mutex::new(replicas),
         announced: Mutex::default(),
         plain: AtomicU32::new(0),
@@ -143,79 +94,20 @@ pub(crate) async fn history(seed: u64, planted: Option<Planted>) -> Tally {
     world.judge().await
 }
 
-/// What a replica is made of.
-struct Parts {
-    dice: Dice,
-    clock: Arc<Paused>,
-    store: Arc<dyn Store>,
-    server: Arc<Server>,
-    book: Arc<CommitWatch>,
-    era: Era,
-    planted: Option<Planted>,
-}
-
-impl Parts {
-    async fn start(&self, number: usize) -> Replica {
-        let link = Arc::new(Link::new(self.dice.clone()));
-        let incarnation = Incarnation::new(&format!("replica-{number}"));
-        let store: Arc<dyn Store> = Arc::new(LinkedStore {
-            inner: Arc::clone(&self.store),
-            link: Arc::clone(&link),
-            book: Arc::clone(&self.book),
-            by: incarnation.clone(),
-            planted: self.planted,
-            commits: Mutex::new(self.dice.below(7)),
-        });
-        let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
-        let patience = Patience {
-            read: Duration::from_secs(2),
-            create: Duration::from_secs(1),
-        };
-        let settings = RunnerSettings {
-            calls_max: 100,
-            room: Room::new(1 << 20),
-            concurrency: None,
-            lease: LEASE,
-            exclusive_store: false,
-            shared_clock: None,
-            reach: Reach::Shared,
-            sealer: Some(Sealer::new("sim", &[7; 32], None)),
-        };
-        let server = LinkedServer {
-            server: Arc::clone(&self.server),
-            link: Arc::clone(&link),
-            era: self.era,
-        };
-        let runner = Runner::new(
-            Ledger::new(Arc::clone(&store), Arc::clone(&clock), patience),
-            KeyValue::new(store, clock, patience),
-            Arc::new(server),
-            incarnation,
-            Arc::new(Rules::new(Rule::default(), Vec::new())),
-            settings,
-        );
-        // A replica that cannot reach the store at its start starts again, as its supervisor would.
-        while runner.start().await.is_err() {
-            sleep(Duration::from_millis(100)).await;
-        }
-        Replica { runner, link }
-    }
-}
-
 impl World {
     async fn live(self: &Arc<Self>) {
         let mut clients = JoinSet::new();
         for number in 0..CALLS {
             let world = Arc::clone(self);
             clients.spawn(async move {
-                sleep(world.dice.millis(0, 20_000)).await;
+                sleep(world.all.dice.millis(0, 20_000)).await;
                 world.client(&format!("call-{number}")).await;
             });
         }
         let storm = async {
             let until = Instant::now() + STORM;
             while Instant::now() < until {
-                sleep(self.dice.millis(500, 6_000)).await;
+                sleep(self.all.dice.millis(500, 6_000)).await;
                 self.befall().await;
             }
         };
@@ -230,29 +122,23 @@ impl World {
 
     /// Something happens to one replica.
     async fn befall(&self) {
-        let number = usize::try_from(self.dice.below(2)).unwrap();
+        let number = usize::try_from(self.all.dice.below(2)).unwrap();
         let link = Arc::clone(&self.replicas.lock().unwrap()[number].link);
-        match self.dice.below(4) {
+        match self.all.dice.below(4) {
             0 => {
                 link.kill();
-                sleep(self.dice.millis(100, 8_000)).await;
-                let parts = Parts {
-                    dice: self.dice.clone(),
-                    clock: Arc::clone(&self.clock),
-                    store: Arc::clone(&self.store),
-                    server: Arc::clone(&self.server),
-                    book: Arc::clone(&self.book),
-                    era: self.era,
-                    planted: self.planted,
-                };
-                let replica = parts.start(number).await;
+                sleep(self.all.dice.millis(100, 8_000)).await;
+                let replica = self.all.start(number).await;
                 self.replicas.lock().unwrap()[number] = replica;
             }
-            1 => link.cut(End::Server, self.dice.millis(200, 4_000), false),
+            1 => link.cut(End::Server, self.all.dice.millis(200, 4_000), false),
             // Often longer than a lease: others take over what this replica still carries.
-            2 => link.cut(End::Store, self.dice.millis(1_000, 15_000), false),
+            2 => link.cut(End::Store, self.all.dice.millis(1_000, 15_000), false),
             _ => {
-                let (length, hangs) = (self.dice.millis(1_000, 15_000), self.dice.percent(50));
+                let (length, hangs) = (
+                    self.all.dice.millis(1_000, 15_000),
+                    self.all.dice.percent(50),
+                );
                 link.cut(End::Store, length, hangs);
                 link.cut(End::Server, length, hangs);
             }
@@ -260,36 +146,36 @@ impl World {
     }
 
     fn replica(&self) -> Replica {
-        let number = usize::try_from(self.dice.below(2)).unwrap();
+        let number = usize::try_from(self.all.dice.below(2)).unwrap();
         self.replicas.lock().unwrap()[number].clone()
     }
 
     /// Makes a call, waits for its answer, and follows its task.
     async fn client(&self, key: &str) {
         let script = Script {
-            runs_for: if self.dice.percent(25) {
-                self.dice.millis(1, 200)
+            runs_for: if self.all.dice.percent(25) {
+                self.all.dice.millis(1, 200)
             } else {
-                self.dice.millis(200, 15_000)
+                self.all.dice.millis(200, 15_000)
             },
-            asks: self.era == Era::Legacy && self.dice.percent(30),
-            resumable: self.era == Era::Legacy && self.dice.percent(60),
+            asks: self.all.era == Era::Legacy && self.all.dice.percent(30),
+            resumable: self.all.era == Era::Legacy && self.all.dice.percent(60),
         };
-        self.server.enter(key, script);
+        self.all.server.enter(key, script);
         let replica = self.replica();
         let Ok(client) = replica.runner.call(self.call(key)) else {
             return;
         };
-        let patience = if self.dice.percent(10) {
-            self.dice.millis(0, 1_000)
+        let patience = if self.all.dice.percent(10) {
+            self.all.dice.millis(0, 1_000)
         } else {
             DEADLINE * 2
         };
         let hearing = tokio::time::timeout(patience, self.hear(key, client, &replica.link));
         let Ok(Some(id)) = hearing.await else { return };
-        let cancels = self.dice.percent(15);
+        let cancels = self.all.dice.percent(15);
         loop {
-            sleep(self.dice.millis(200, 3_000)).await;
+            sleep(self.all.dice.millis(200, 3_000)).await;
             let replica = self.replica();
             if replica.link.is_dead() {
                 continue;
@@ -346,7 +232,8 @@ impl World {
             return Some(id);
         }
         if result["content"][0]["text"] != key {
-            self.book
+            self.all
+                .book
                 .wrong(format!("{key}: the answer of another call"));
         }
         self.plain.fetch_add(1, Ordering::Relaxed);
@@ -354,10 +241,7 @@ impl World {
     }
 
     fn call(&self, key: &str) -> CallSpec {
-        let caller = Caller::from_bytes([1; 16]);
-        // A tool that is safe to repeat has a name that says so.
-        let repeatable = is_repeatable(key);
-        let plan = if self.dice.percent(30) {
+        let plan = if self.all.dice.percent(30) {
             Plan::Always {
                 input: InputWhen::InTask,
             }
@@ -367,26 +251,10 @@ impl World {
                 input: InputWhen::InTask,
             }
         };
-        let mut outgoing = Outgoing::adopted([1; 16], r#"{"elicitation":{}}"#.into());
-        outgoing.params = format!(r#"{{"name":"t","arguments":{{"key":"{key}"}}}}"#).into();
-        outgoing.name = Some("t".into());
         CallSpec {
-            caller,
-            era: self.era,
-            client_era: Era::Modern,
-            outgoing,
-            rule: Rule {
-                max_duration_ms: u64::try_from(DEADLINE.as_millis()).unwrap(),
-                on_owner_lost: OnOwnerLost::Resume,
-                ..Rule::default()
-            },
-            plan,
-            announce: Announce::Task,
-            progress_token: None,
-            digest: Digest::of(&[key]),
-            repeatable,
-            listed: false,
-            session: None,
+            // A tool that is safe to repeat has a name that says so.
+            repeatable: is_repeatable(key),
+            ..call_spec(self.all.era, key, plan)
         }
     }
 
@@ -398,28 +266,29 @@ impl World {
         };
         for number in 0..CALLS {
             let key = format!("call-{number}");
-            let effects = self.server.effects(&key);
+            let effects = self.all.server.effects(&key);
             tally.repeated += u32::from(effects > 1);
             if effects > 1 && !is_repeatable(&key) {
-                self.book.wrong(format!("{key}: ran {effects} times"));
+                self.all.book.wrong(format!("{key}: ran {effects} times"));
             }
             let is_unsent = self.unsent.lock().unwrap().contains(&key);
             tally.unsent += u32::from(is_unsent);
             if is_unsent && effects > 0 {
-                self.book
+                self.all
+                    .book
                     .wrong(format!("{key}: ran, and its client heard that it did not"));
             }
         }
         let announced = self.announced.lock().unwrap().clone();
         for (key, id) in announced {
             tally.announced += 1;
-            let Some(stored) = self.store.load(id).await.unwrap() else {
-                self.book.wrong(format!("{key}: its task is gone"));
+            let Some(stored) = self.all.store.load(id).await.unwrap() else {
+                self.all.book.wrong(format!("{key}: its task is gone"));
                 continue;
             };
             self.judge_task(&key, &decode(&stored.record).unwrap().task, &mut tally);
         }
-        tally.wrongs = self.book.wrongs();
+        tally.wrongs = self.all.book.wrongs();
         tally
     }
 
@@ -428,25 +297,28 @@ impl World {
         tally.taken_over += u32::from(is_second);
         tally.questions += u32::try_from(task.questions.len()).unwrap();
         match &task.outcome {
-            None => self.book.wrong(format!("{key}: its task never ended")),
+            None => self.all.book.wrong(format!("{key}: its task never ended")),
             Some(Outcome::Completed(Payload::Inline(result))) => {
                 tally.completed += 1;
                 tally.carried_on += u32::from(is_second);
                 if !result.get().contains(&format!("\"{key}\"")) {
-                    self.book
+                    self.all
+                        .book
                         .wrong(format!("{key}: the result of another call"));
                 }
             }
             Some(Outcome::Completed(Payload::Kept { .. })) => {
-                self.book
+                self.all
+                    .book
                     .wrong(format!("{key}: a result that is too large"));
             }
             Some(Outcome::Failed(_)) => tally.failed += 1,
             Some(Outcome::Cancelled) => tally.cancelled += 1,
         }
-        let known = self.book.last(task.id).and_then(|task| task.outcome);
+        let known = self.all.book.last(task.id).and_then(|task| task.outcome);
         if known.is_some() && task.outcome.is_none() {
-            self.book
+            self.all
+                .book
                 .wrong(format!("{key}: an end that was committed is lost"));
         }
     }

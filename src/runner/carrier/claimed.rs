@@ -1,14 +1,13 @@
 //! A call that stands for a claim: its record comes first, and clients follow that, the client that
 //! made the call too.
 
-use std::time::Duration;
+use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::record_terms::{Begun, RecordTerms};
+use super::record_terms::{Begun, RecordTerms, Unfollowed};
 use super::{Audience, CallStage, Carrier};
 use crate::store::ledger::NotCreated;
-use crate::task::state::OnDisconnect;
 
 impl Carrier {
     /// Makes the record, says so to `begun`, and carries the call. Without a record nothing is sent.
@@ -27,17 +26,12 @@ impl Carrier {
         let loaded = recorded.loaded.clone();
         let (maker, unauthorized) = oneshot::channel();
         self.audience = Audience::Maker(maker);
-        let answer = Begun {
+        // A client that went away meanwhile drops what it is sent, received or not.
+        let _ = begun.send(Ok(Begun {
             loaded,
             unauthorized,
-        };
-        if begun.send(Ok(answer)).is_err()
-            && let OnDisconnect::KeepFor(window_ms) = terms.on_disconnect
-        {
-            // A client that went away meanwhile may come back with the same call, as any later.
-            let window = Duration::from_millis(window_ms);
-            self.runner.cancel_if_abandoned(terms.id, window);
-        }
+            unfollowed: Unfollowed::new(Arc::clone(&self.runner), &terms),
+        }));
         self.run().await;
     }
 }

@@ -1,7 +1,11 @@
 //! What the record of a call is like beyond its call, and what those hear who asked for it.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use tokio::sync::oneshot;
 
+use crate::runner::state::Runner;
 use crate::store::ledger::Loaded;
 use crate::task::id::TaskId;
 use crate::task::state::OnDisconnect;
@@ -30,11 +34,56 @@ impl RecordTerms {
     }
 }
 
-/// A claimed call whose record is made.
+/// A claimed call whose record is made. Dropped before the client follows the record, the client went away:
+/// the call is treated like any call that its last client left.
 #[derive(Debug)]
 pub(in crate::runner) struct Begun {
-    pub(in crate::runner) loaded: Loaded,
+    pub(super) loaded: Loaded,
     /// Tells that the server refused the caller's credentials, in the server's words, which no record
     /// keeps.
-    pub(in crate::runner) unauthorized: oneshot::Receiver<UpstreamError>,
+    pub(super) unauthorized: oneshot::Receiver<UpstreamError>,
+    pub(super) unfollowed: Unfollowed,
+}
+
+impl Begun {
+    /// For a client that follows the record from now on.
+    pub(in crate::runner) fn followed(self) -> (Loaded, oneshot::Receiver<UpstreamError>) {
+        self.unfollowed.defuse();
+        (self.loaded, self.unauthorized)
+    }
+}
+
+/// Cancels a call that no client began to follow, when its window is over and still no client waits.
+#[derive(Debug)]
+pub(super) struct Unfollowed {
+    runner: Arc<Runner>,
+    id: TaskId,
+    /// `None`: the call runs to its end, with or without a client.
+    window: Option<Duration>,
+}
+
+impl Unfollowed {
+    pub(super) fn new(runner: Arc<Runner>, terms: &RecordTerms) -> Self {
+        let window = match terms.on_disconnect {
+            OnDisconnect::KeepFor(window_ms) => Some(Duration::from_millis(window_ms)),
+            OnDisconnect::Cancel | OnDisconnect::Keep => None,
+        };
+        Self {
+            runner,
+            id: terms.id,
+            window,
+        }
+    }
+
+    fn defuse(mut self) {
+        self.window = None;
+    }
+}
+
+impl Drop for Unfollowed {
+    fn drop(&mut self) {
+        if let Some(window) = self.window {
+            self.runner.cancel_if_abandoned(self.id, window);
+        }
+    }
 }

@@ -130,7 +130,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::downstream::auth::Callers;
+    use crate::auth::callers::Callers;
     use crate::downstream::inbound::request::{Inbound, LegacyMessage};
     use crate::downstream::inbound::route::{KnownServer, KnownTools};
     use crate::mcp::version::Era;

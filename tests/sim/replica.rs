@@ -1,0 +1,142 @@
+//! One replica of raincheck over links to the store and to the server, and the calls that clients make there.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use raincheck::clock::Clock;
+use raincheck::mcp::version::Era;
+use raincheck::room::Room;
+use raincheck::runner::{Announce, CallSpec, Runner, RunnerSettings};
+use raincheck::store::Store;
+use raincheck::store::key_value::KeyValue;
+use raincheck::store::ledger::Ledger;
+use raincheck::store::memory::Memory;
+use raincheck::store::patience::Patience;
+use raincheck::store::seal::Sealer;
+use raincheck::task::id::{Caller, Incarnation};
+use raincheck::task::policy::{OnOwnerLost, Plan, Rule, Rules};
+use raincheck::task::state::{Digest, Reach};
+use raincheck::upstream::Outgoing;
+use tokio::time::{Instant, sleep};
+
+use crate::dice::Dice;
+use crate::link::Link;
+use crate::server::{LinkedServer, Server};
+use crate::store::{CommitWatch, LinkedStore, Planted};
+
+pub(crate) const LEASE: Duration = Duration::from_secs(5);
+pub(crate) const DEADLINE: Duration = Duration::from_mins(1);
+
+/// Unix milliseconds that go with the paused time.
+#[derive(Debug)]
+struct Paused(Instant);
+
+impl Clock for Paused {
+    fn now_ms(&self) -> u64 {
+        let passed = Instant::now().saturating_duration_since(self.0);
+        1_700_000_000_000 + u64::try_from(passed.as_millis()).unwrap()
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct Replica {
+    pub(crate) runner: Arc<Runner>,
+    pub(crate) link: Arc<Link>,
+}
+
+/// What all replicas of a world share: replicas are started from it.
+pub(crate) struct Surroundings {
+    pub(crate) dice: Dice,
+    clock: Arc<Paused>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) server: Arc<Server>,
+    pub(crate) book: Arc<CommitWatch>,
+    pub(crate) era: Era,
+    planted: Option<Planted>,
+}
+
+impl Surroundings {
+    pub(crate) fn new(dice: Dice, era: Era, planted: Option<Planted>) -> Self {
+        let clock = Arc::new(Paused(Instant::now()));
+        Self {
+            store: Arc::new(Memory::new(Arc::clone(&clock) as Arc<dyn Clock>)),
+            server: Arc::default(),
+            book: Arc::default(),
+            dice,
+            clock,
+            era,
+            planted,
+        }
+    }
+
+    pub(crate) async fn start(&self, number: usize) -> Replica {
+        let link = Arc::new(Link::new(self.dice.clone()));
+        let incarnation = Incarnation::new(&format!("replica-{number}"));
+        let store: Arc<dyn Store> = Arc::new(LinkedStore {
+            inner: Arc::clone(&self.store),
+            link: Arc::clone(&link),
+            book: Arc::clone(&self.book),
+            by: incarnation.clone(),
+            planted: self.planted,
+            commits: Mutex::new(self.dice.below(7)),
+        });
+        let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
+        let patience = Patience {
+            read: Duration::from_secs(2),
+            create: Duration::from_secs(1),
+        };
+        let settings = RunnerSettings {
+            calls_max: 100,
+            room: Room::new(1 << 20),
+            concurrency: None,
+            lease: LEASE,
+            exclusive_store: false,
+            shared_clock: None,
+            reach: Reach::Shared,
+            sealer: Some(Sealer::new("sim", &[7; 32], None)),
+        };
+        let server = LinkedServer {
+            server: Arc::clone(&self.server),
+            link: Arc::clone(&link),
+            era: self.era,
+        };
+        let runner = Runner::new(
+            Ledger::new(Arc::clone(&store), Arc::clone(&clock), patience),
+            KeyValue::new(store, clock, patience),
+            Arc::new(server),
+            incarnation,
+            Arc::new(Rules::new(Rule::default(), Vec::new())),
+            settings,
+        );
+        // A replica that cannot reach the store at its start starts again, as its supervisor would.
+        while runner.start().await.is_err() {
+            sleep(Duration::from_millis(100)).await;
+        }
+        Replica { runner, link }
+    }
+}
+
+/// A call of the tool that runs the script of `key`.
+pub(crate) fn call_spec(era: Era, key: &str, plan: Plan) -> CallSpec {
+    let mut outgoing = Outgoing::adopted([1; 16], r#"{"elicitation":{}}"#.into());
+    outgoing.params = format!(r#"{{"name":"t","arguments":{{"key":"{key}"}}}}"#).into();
+    outgoing.name = Some("t".into());
+    CallSpec {
+        caller: Caller::from_bytes([1; 16]),
+        era,
+        client_era: Era::Modern,
+        outgoing,
+        rule: Rule {
+            max_duration_ms: u64::try_from(DEADLINE.as_millis()).unwrap(),
+            on_owner_lost: OnOwnerLost::Resume,
+            ..Rule::default()
+        },
+        plan,
+        announce: Announce::Task,
+        progress_token: None,
+        digest: Digest::of(&[key]),
+        repeatable: false,
+        listed: false,
+        session: None,
+    }
+}

@@ -229,7 +229,11 @@ mod tests {
             (keyed, &plain, "translate claimed"),
             (r#"{"name":"t","task":{}}"#, &plain, "task"),
             (r#"{"name":"t","task":{}}"#, &with_ours, "task"),
-            (r#"{"name":"t","task":1}"#, &plain, "refuse -32602"),
+            (
+                r#"{"name":"t","task":{"ttl":"x"}}"#,
+                &plain,
+                "refuse -32602",
+            ),
             (r#"{"name":"t"}"#, &strict, "refuse -32601"),
             (r#"{"name":"t"}"#, &with_ours, "translate ticket"),
             (status, &with_ours, "companion Status"),

@@ -111,7 +111,7 @@ impl Probes {
                         let visitor = Arc::new(Visitor::default());
                         make_room(&mut silent, &visitor);
                         connections.spawn(async move {
-                            answers.speak(stream, &visitor).await;
+                            answers.serve_connection(stream, &visitor).await;
                             drop(permit);
                         });
                     }
@@ -161,7 +161,7 @@ enum ProbeRequest {
 }
 
 impl ProbeService {
-    async fn speak(self: Arc<Self>, stream: TcpStream, visitor: &Visitor) {
+    async fn serve_connection(self: Arc<Self>, stream: TcpStream, visitor: &Visitor) {
         let service = service_fn(|request: Request<Incoming>| {
             visitor.has_asked.store(true, Ordering::Relaxed);
             let answers = Arc::clone(&self);

@@ -262,7 +262,7 @@ fn drain(file: file::Drain, admin: &AdminSettings) -> Result<DrainSettings, Prob
         }
         if admin.probes.is_none() {
             return Err(refused(
-                "set, but nobody listens for it; set admin.probes, too",
+                "set, but there is no probe listener; set admin.probes, too",
             ));
         }
     }

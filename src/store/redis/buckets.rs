@@ -170,7 +170,7 @@ impl Buckets {
                         self.written.note(bucket);
                     }
                     for seen in seen {
-                        // Without a follower the send fails, and nobody needs the change.
+                        // The send fails only if there is no follower, and then the change is not needed.
                         let _ = self.changes.send(seen);
                     }
                 }

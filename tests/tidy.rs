@@ -25,10 +25,13 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("lock", &[]),
     ("room", &[]),
     ("socket", &[]),
-    ("telemetry", &[]),
+    ("telemetry", &["lock", "mcp", "task"]),
     ("task", &["mcp"]),
     ("config", &["task"]),
-    ("store", &["clock", "failpoint", "lock", "mcp", "task"]),
+    (
+        "store",
+        &["clock", "failpoint", "lock", "mcp", "task", "telemetry"],
+    ),
     ("upstream", &["failpoint", "lock", "mcp", "socket", "tls"]),
     (
         "runner",
@@ -40,6 +43,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "room",
             "store",
             "task",
+            "telemetry",
             "upstream",
         ],
     ),

@@ -47,6 +47,7 @@ use crate::runner::{self, Runner};
 use crate::store::embedded::Embedded;
 use crate::store::key_value::KeyValue;
 use crate::store::ledger::Ledger;
+use crate::store::observed::Observed;
 use crate::store::patience::Patience;
 use crate::store::quota::{Allowance, Quotas};
 use crate::store::{Health as StoreHealth, Store, record};
@@ -296,6 +297,7 @@ fn kept_in(store: Arc<dyn Store>, clock: Arc<dyn Clock>, config: &Config) -> (Le
         read: config.store.read_patience,
         create: config.store.create_patience,
     };
+    let store: Arc<dyn Store> = Arc::new(Observed(store));
     let notes = KeyValue::new(Arc::clone(&store), Arc::clone(&clock), patience);
     let ledger = Ledger::new(store, clock, patience).within(quotas(&config.limits));
     (ledger, notes)

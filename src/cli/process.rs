@@ -2,10 +2,10 @@
 
 use super::failure::Failure;
 use crate::config::{LogFormat, Telemetry};
-use crate::telemetry;
+use crate::telemetry::log as logging;
 
 pub(super) fn log(settings: &Telemetry) -> Result<(), Failure> {
-    telemetry::init(&telemetry::Settings {
+    logging::init(&logging::Settings {
         filter: settings.log.clone(),
         json: settings.format == LogFormat::Json,
     })

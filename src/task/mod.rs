@@ -1,6 +1,7 @@
 //! THE RULES: what a task is, what may happen to it, and what clients see of it. All of it is pure:
 //! nothing here awaits.
 
+pub mod change;
 pub mod glob;
 pub mod id;
 pub mod machine;

@@ -7,6 +7,8 @@ use raincheck::config::load::{Flags, load};
 use raincheck::config::{Config, ConfigError, EraChoice, Location, LogFormat, SessionUse};
 use raincheck::task::policy::{InputWhen, Mode};
 
+#[path = "config/auth.rs"]
+mod auth;
 #[path = "config/concurrency.rs"]
 mod concurrency;
 #[path = "config/documents.rs"]
@@ -445,11 +447,13 @@ fn off_loopback_must_be_meant() {
     assert_eq!(
         config.exposure().unwrap_err().to_string(),
         "listen.address: 0.0.0.0:8440 can be reached from other machines, and raincheck does not \
-         check who calls: listen on 127.0.0.1, or set auth.allow_anonymous = true if something in \
-         front of it does"
+         check who calls: set auth.tokens_file, or listen on 127.0.0.1, or set \
+         auth.allow_anonymous = true if something in front of it does"
     );
     let meant = "[listen]\naddress = '0.0.0.0:8440'\n[auth]\nallow_anonymous = true";
     assert!(from_file(meant).exposure().is_ok());
+    let asked = "[listen]\naddress = '0.0.0.0:8440'\n[auth]\ntokens_file = 'tokens'";
+    assert!(from_file(asked).exposure().is_ok());
     assert!(
         from_file("[listen]\naddress = '[::1]:8440'")
             .exposure()

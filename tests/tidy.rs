@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 /// Which modules of the crate a module may name (ARCHITECTURE.md). Absent: anything, as the wiring may.
 const ARROWS: &[(&str, &[&str])] = &[
     ("mcp", &[]),
+    ("auth", &["clock", "lock", "mcp", "task", "tls"]),
     ("clock", &["lock"]),
     ("tls", &["lock"]),
     ("drain", &[]),
@@ -50,7 +51,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "downstream",
         &[
-            "clock", "lock", "mcp", "room", "runner", "socket", "store", "task", "tls", "upstream",
+            "auth", "clock", "lock", "mcp", "room", "runner", "socket", "store", "task", "tls",
+            "upstream",
         ],
     ),
     (
@@ -202,6 +204,7 @@ fn arrows_point_down() {
 const MODULES: &[&str] = &[
     "admin",
     "app",
+    "auth",
     "cli",
     "clock",
     "config",

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
+mod auth;
 mod error;
 mod listener;
 mod opened;
@@ -18,6 +19,7 @@ mod slots;
 mod store;
 mod upstream;
 
+pub use auth::check as check_auth;
 pub use error::AppError;
 use error::line;
 use listener::{ListenerKind, bind};
@@ -30,9 +32,9 @@ pub use upstream::settings as upstream_settings;
 use crate::admin::drain::Drain;
 use crate::admin::health::{Degraded, Health};
 use crate::admin::server::{Probes, Token};
+use crate::auth::callers::Callers;
 use crate::clock::Clock;
 use crate::config::{self, Config, NativeTasks};
-use crate::downstream::auth::Callers;
 use crate::downstream::companion::Companion;
 use crate::downstream::facade::Facade;
 use crate::downstream::inbound::access::Names;
@@ -114,6 +116,7 @@ impl App {
         let opened = open(&config, &services, &stop).await?;
         let key = opened.store.caller_key().await.map_err(line)?;
         let callers = Callers::new(&key);
+        let auth = auth::authenticator(&config, &callers, lines.is_some())?;
         let (upstream, upstream_tls) = wrap(&config, open_files, &callers, &services)?;
         let early = start_early(&upstream, &config, lines.is_some());
         services.spawn(stop.clone().run_until_cancelled_owned(early));
@@ -147,6 +150,7 @@ impl App {
             upstream,
             rules,
             callers,
+            auth: auth.clone(),
             settings: downstream_settings(&config),
             room,
             closing: CancellationToken::new(),
@@ -171,7 +175,7 @@ impl App {
             probes,
             delay: config.drain.delay,
             grace: config.drain.grace,
-            reload: Reload::new(listener_tls, upstream_tls),
+            reload: Reload::new(listener_tls, upstream_tls, auth),
             services,
             stop,
         })

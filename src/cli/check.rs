@@ -9,7 +9,7 @@ use super::inspect::{Inspection, inspect};
 use super::process::runtime;
 use super::table::{duration, printable, table};
 use super::warnings::{name, warnings};
-use crate::app::check_store;
+use crate::app::{check_auth, check_store};
 use crate::config::{Companion, Config, Location, Telemetry, TransportChoice, Wrapped};
 use crate::mcp::version::Era;
 use crate::store::embedded::FileState;
@@ -62,6 +62,11 @@ fn report(
     let exposure = config.exposure().and_then(|()| config.circle());
     let exposure = exposure.map_err(|e| e.to_string());
     verdicts.push(("listen", exposure.map(|()| listening(config))));
+    match check_auth(config) {
+        Ok(Some(who)) => verdicts.push(("auth", Ok(who))),
+        Ok(None) => {}
+        Err(error) => verdicts.push(("auth", Err(error.to_string()))),
+    }
     if let Some(certificate) = certificate {
         verdicts.push((
             "tls",

@@ -1,4 +1,4 @@
-//! SIGHUP: without a terminal it reloads the TLS files; if the terminal has closed, it ends the process.
+//! SIGHUP: without a terminal it reloads the TLS files and the file of tokens; if the terminal has closed, it ends the process.
 
 use std::io::{self, IsTerminal as _};
 

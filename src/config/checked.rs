@@ -14,10 +14,10 @@ use super::problem::Problem;
 use super::scalar::{FromText, word};
 use super::server::Wrapped;
 use super::settings::{
-    Admin, Auth, Config, Drain, EraChoice, Limits, Listen, Location, LogFormat, NativeTasks, Quota,
+    Admin, Config, Drain, EraChoice, Limits, Listen, Location, LogFormat, NativeTasks, Quota,
     Replica, SessionUse, Telemetry, TransportChoice, Upstream,
 };
-use super::{companion, file, rules, store, unused, wrapped};
+use super::{auth, companion, file, rules, store, unused, wrapped};
 
 impl Config {
     pub(super) fn check(
@@ -44,9 +44,7 @@ impl Config {
             replica: replica(file.replica, host)?,
             drain: drain(file.drain, &admin)?,
             admin,
-            auth: Auth {
-                allow_anonymous: file.auth.allow_anonymous,
-            },
+            auth: auth::auth(file.auth)?,
             limits: Limits::try_from(file.limits)?,
             telemetry: Telemetry::try_from(file.telemetry)?,
             listen,

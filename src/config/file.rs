@@ -391,6 +391,8 @@ pub(super) struct Admin {
 pub(super) struct Auth {
     #[serde(deserialize_with = "scalar")]
     pub(super) allow_anonymous: bool,
+    #[serde(deserialize_with = "optional")]
+    pub(super) tokens_file: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]

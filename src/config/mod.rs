@@ -2,6 +2,7 @@
 //! the program runs on `settings`. Named by `app` and `cli` only: every part takes a small struct of
 //! its own.
 
+mod auth;
 mod checked;
 mod common;
 mod companion;

@@ -31,16 +31,16 @@ pub struct Config {
 }
 
 impl Config {
-    /// Refuses a listener off loopback unless the operator says that it is meant: every client that reaches the
-    /// listener can call every tool.
+    /// Refuses a listener off loopback where raincheck asks nobody who calls, unless the operator says that it is meant:
+    /// every client that reaches the listener can call every tool.
     pub fn exposure(&self) -> Result<(), ConfigError> {
-        if self.listen.is_loopback() || self.auth.allow_anonymous {
+        if self.listen.is_loopback() || self.auth.asks() || self.auth.allow_anonymous {
             return Ok(());
         }
         Err(ConfigError::new(format!(
             "listen.address: {} can be reached from other machines, and raincheck does not check \
-             who calls: listen on 127.0.0.1, or set auth.allow_anonymous = true if something in \
-             front of it does",
+             who calls: set auth.tokens_file, or listen on 127.0.0.1, or set \
+             auth.allow_anonymous = true if something in front of it does",
             self.listen.address
         )))
     }
@@ -285,9 +285,19 @@ pub struct Admin {
     pub ready_needs_store: bool,
 }
 
+/// Who may call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Auth {
     pub allow_anonymous: bool,
+    /// The names of clients and the hashes of their tokens.
+    pub tokens_file: Option<PathBuf>,
+}
+
+impl Auth {
+    /// Whether a client must say who it is.
+    pub fn asks(&self) -> bool {
+        self.tokens_file.is_some()
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -37,8 +37,25 @@ pub(super) async fn handle(
     let (mut parts, body) = request.into_parts();
     match door::open(&front, &mut parts, &body, peer) {
         Ok(Door::ProtectedResource) => pass::bare(&front, parts).await,
-        Ok(Door::Mcp) => mcp(&front, parts, body).await,
+        Ok(Door::Mcp) => match identify(&front, &mut parts) {
+            Ok(()) => mcp(&front, parts, body).await,
+            Err(refusal) => *refusal,
+        },
         Err(refusal) => *refusal,
+    }
+}
+
+/// Asks who the client is, where clients must say so. Nothing of the body was read: a stranger costs no memory.
+fn identify(front: &Shared, parts: &mut Parts) -> Result<(), Box<Response<Body>>> {
+    let Some(auth) = &front.auth else {
+        return Ok(());
+    };
+    match auth.client(&parts.headers) {
+        Ok(identity) => {
+            parts.extensions.insert(identity);
+            Ok(())
+        }
+        Err(denied) => Err(Box::new(response::denied(denied, auth.challenge()))),
     }
 }
 

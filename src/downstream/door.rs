@@ -36,7 +36,9 @@ pub(super) fn open(
         return Err(refused(StatusCode::FORBIDDEN, &error));
     }
     let door = names.door(&parts.uri);
-    let door = door.filter(|door| *door == Door::Mcp || front.upstream.has_address());
+    // Where raincheck itself asks clients who they are, the server's metadata are not about raincheck's clients.
+    let has_metadata = front.auth.is_none() && front.upstream.has_address();
+    let door = door.filter(|door| *door == Door::Mcp || has_metadata);
     let door = door.ok_or_else(|| Box::new(response::empty(StatusCode::NOT_FOUND)))?;
     if !door.takes(&parts.method) {
         return Err(Box::new(response::closing(response::not_allowed(

@@ -1,6 +1,5 @@
 //! THE CLIENTS WE SERVE: from a request to the part that answers it.
 
-pub mod auth;
 mod body;
 mod call;
 pub mod calls;

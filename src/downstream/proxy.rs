@@ -7,7 +7,6 @@ use hyper::http::request::Parts;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::auth::Callers;
 use super::calls::resumable::registry::ResumableCalls;
 use super::companion::state::Companion;
 use super::facade::state::Facade;
@@ -20,6 +19,8 @@ use super::stand_ins::StandIns;
 use super::tasks::v2025::deliveries::Deliveries;
 use super::tasks::v2025::native::NativeTools;
 use super::way::RequestWay;
+use crate::auth::authenticator::Authenticator;
+use crate::auth::callers::Callers;
 use crate::mcp::version::Era;
 use crate::room::Room;
 use crate::runner::Runner;
@@ -50,6 +51,8 @@ pub struct Front {
     pub upstream: Arc<Upstream>,
     pub rules: Arc<Rules>,
     pub callers: Callers,
+    /// Where clients must say who they are.
+    pub auth: Option<Arc<Authenticator>>,
     pub settings: Settings,
     /// For what is read from clients and written to them.
     pub room: Arc<Room>,

@@ -1,4 +1,5 @@
-//! Base64 with padding (RFC 4648, section 4), as header values and sealed fields carry it.
+//! Base64 (RFC 4648): with padding (section 4), as header values and sealed fields carry it, and for URLs without
+//! padding (section 5), as tokens and their keys do.
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -45,9 +46,32 @@ pub fn decode(text: &str) -> Option<Vec<u8>> {
     (canonical == text).then_some(out)
 }
 
+/// Decodes the alphabet for URLs without padding, as strictly as [`decode`].
+pub fn decode_url(text: &str) -> Option<Vec<u8>> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    if !text.bytes().all(plain) {
+        return None;
+    }
+    let mut padded = text.replace('-', "+").replace('_', "/");
+    while !padded.len().is_multiple_of(4) {
+        padded.push('=');
+    }
+    decode(&padded)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_alphabet_for_urls_has_no_padding() {
+        for (bytes, text) in [(&b""[..], ""), (b"f", "Zg"), (&[0xff, 0xfe, 0xfb], "__77")] {
+            assert_eq!(decode_url(text).as_deref(), Some(bytes), "{text}");
+        }
+        for wrong in ["Zg==", "Z", "Zh", "//77", "_+77", "Z g", "Zé"] {
+            assert_eq!(decode_url(wrong), None, "{wrong}");
+        }
+    }
 
     #[test]
     fn only_the_canonical_spelling_is_read() {

@@ -24,7 +24,7 @@ async fn abandoned_call(all: &Surroundings) -> Replica {
     let replica = all.start(0).await;
     replica.link.heal();
     let script = Script {
-        runs_for: DEADLINE - Duration::from_secs(1),
+        runs_for: DEADLINE.saturating_sub(Duration::from_secs(1)),
         asks: false,
         resumable: false,
     };
@@ -68,7 +68,7 @@ fn a_call_is_cancelled_though_the_store_was_away_when_its_window_ended() {
     under_paused_time(async {
         let all = Surroundings::new(Dice::new(1), Era::Legacy, None);
         let replica = abandoned_call(&all).await;
-        sleep(WINDOW - Duration::from_secs(1)).await;
+        sleep(WINDOW.saturating_sub(Duration::from_secs(1))).await;
         // Longer than a read waits, shorter than the lease.
         replica.link.cut(End::Store, Duration::from_secs(4), false);
         let cancelled = timeout(WINDOW * 3, all.server.is_cancelled(KEY)).await;

@@ -1,10 +1,13 @@
 //! Who sent a request: read from its head once, at the door.
 
+use std::sync::Arc;
+
 use hyper::HeaderMap;
-use hyper::header::{ACCEPT, AUTHORIZATION, HeaderName, HeaderValue, USER_AGENT};
+use hyper::header::{ACCEPT, HeaderName, HeaderValue, USER_AGENT};
 use hyper::http::request::Parts;
 
-use crate::downstream::auth::{Callers, has_credentials};
+use crate::auth::callers::Callers;
+use crate::auth::identity::Identity;
 use crate::downstream::legacy::pushes::SessionKey;
 use crate::mcp::version::Era;
 use crate::task::id::Caller;
@@ -69,11 +72,12 @@ impl Requester {
         forwards_credentials: bool,
     ) -> Self {
         let headers = &parts.headers;
-        let caller = callers.of(headers);
-        let credentials = headers.get(AUTHORIZATION);
+        let identity = parts.extensions.get::<Arc<Identity>>();
+        let caller = callers.of(identity.map(AsRef::as_ref), headers);
+        let credentials = Callers::authorization(headers);
         Self {
             caller,
-            has_credentials: has_credentials(headers),
+            has_credentials: callers.are_told_apart(identity.map(AsRef::as_ref), headers),
             credentials: credentials.filter(|_| forwards_credentials).cloned(),
             session: SessionKey::named(&caller, headers),
             era,

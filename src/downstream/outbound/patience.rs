@@ -36,7 +36,7 @@ impl Requester {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::downstream::auth::Callers;
+    use crate::auth::callers::Callers;
     use crate::mcp::version::Era;
 
     #[test]

@@ -7,6 +7,7 @@ use hyper::header::{
 use hyper::{Response, StatusCode};
 use serde_json::value::RawValue;
 
+use crate::auth::challenge::{Challenge, Denied};
 use crate::downstream::body::Body;
 use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, RpcError, SideEffect, code};
@@ -227,6 +228,16 @@ pub(in crate::downstream) fn refusal_and_close(
     error: &RpcError,
 ) -> Response<Body> {
     closing(refusal(status, error))
+}
+
+/// A refusal of a request whose client is not known, before its body was read.
+pub(in crate::downstream) fn denied(denied: Denied, challenge: &Challenge) -> Response<Body> {
+    let error = RpcError::new(code::INVALID_REQUEST, denied.message());
+    let mut response = refusal_and_close(denied.status(), &error);
+    if let Some(challenge) = challenge.to(denied) {
+        response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+    }
+    response
 }
 
 /// A refusal of a malformed request.

@@ -28,7 +28,7 @@ pub(crate) const TASKS: &str = "io.modelcontextprotocol/tasks";
 pub(crate) struct Client {
     address: SocketAddr,
     capabilities: Value,
-    authorization: Option<&'static str>,
+    authorization: Option<Arc<str>>,
     http2: Option<http2::SendRequest<Full<Bytes>>>,
     next_id: Arc<AtomicU64>,
 }
@@ -55,8 +55,8 @@ impl Client {
         self
     }
 
-    pub(crate) fn named(mut self, authorization: &'static str) -> Self {
-        self.authorization = Some(authorization);
+    pub(crate) fn named(mut self, authorization: impl Into<Arc<str>>) -> Self {
+        self.authorization = Some(authorization.into());
         self
     }
 
@@ -121,7 +121,7 @@ impl Client {
             headers: Vec::new(),
             body: Bytes::new(),
         };
-        match self.authorization {
+        match &self.authorization {
             Some(authorization) => request.header("authorization", authorization),
             None => request,
         }

@@ -56,7 +56,7 @@ pub(in crate::downstream) fn route_session<'m, 'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::downstream::auth::Callers;
+    use crate::auth::callers::Callers;
     use crate::downstream::inbound::request::Inbound;
     use crate::mcp::version::Era;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
-use crate::downstream::auth::Callers;
+use crate::auth::callers::Callers;
 use crate::downstream::inbound::request::{Inbound, LegacyMessage};
 use crate::downstream::inbound::route::KnownTools;
 use crate::mcp::json::raw;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::downstream::auth::Callers;
+use crate::auth::callers::Callers;
 use crate::downstream::inbound::request::{Inbound, ModernMessage};
 use crate::downstream::inbound::route::KnownTools;
 use crate::mcp::json::{Object, prepend};

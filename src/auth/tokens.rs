@@ -1,0 +1,191 @@
+//! The file of bearer tokens: a name and the SHA-256 of a token on each line, so that the file holds no credential.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use aws_lc_rs::digest::{SHA256, digest};
+
+use super::callers::Callers;
+use super::identity::Identity;
+use crate::lock::Mutex;
+
+/// More clients than that belong to an issuer of tokens.
+const TOKENS_MAX: usize = 10_000;
+
+/// Why a file of tokens is of no use, in one line and without what the file says.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {text}", path.display())]
+pub struct TokensError {
+    path: PathBuf,
+    text: String,
+}
+
+/// The tokens of the file. They are read anew while raincheck serves.
+#[derive(Debug)]
+pub struct Tokens {
+    path: PathBuf,
+    known: Mutex<Arc<Known>>,
+}
+
+/// By the SHA-256 of the token.
+type Known = HashMap<[u8; 32], Arc<Identity>>;
+
+impl Tokens {
+    pub fn read(path: PathBuf, callers: &Callers) -> Result<Self, TokensError> {
+        let known = Mutex::new(Arc::new(read(&path, callers)?));
+        Ok(Self { path, known })
+    }
+
+    /// Reads the file anew. What is wrong with the file leaves the tokens as they are.
+    pub fn reload(&self, callers: &Callers) -> Result<(), TokensError> {
+        let known = Arc::new(read(&self.path, callers)?);
+        *self.known.lock() = known;
+        Ok(())
+    }
+
+    /// How many clients there are.
+    pub fn len(&self) -> usize {
+        self.known.lock().len()
+    }
+
+    /// Never: a file without a token is refused.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The client of a token. The hash of a token says nothing of the token, so the look-up needs no constant time.
+    pub(super) fn client(&self, token: &[u8; 32]) -> Option<Arc<Identity>> {
+        self.known.lock().get(token).map(Arc::clone)
+    }
+}
+
+pub(super) fn hash(token: &str) -> [u8; 32] {
+    let hash = digest(&SHA256, token.as_bytes());
+    hash.as_ref().first_chunk().copied().unwrap_or_default()
+}
+
+fn read(path: &Path, callers: &Callers) -> Result<Known, TokensError> {
+    let wrong = |text: String| TokensError {
+        path: path.to_owned(),
+        text,
+    };
+    let text =
+        std::fs::read_to_string(path).map_err(|error| wrong(format!("cannot be read: {error}")))?;
+    parse(&text, callers).map_err(wrong)
+}
+
+/// `name: sha256 [scope ..]` a line, comments and empty lines.
+fn parse(text: &str, callers: &Callers) -> Result<Known, String> {
+    let mut known = Known::new();
+    let mut names = Vec::new();
+    for (place, line) in text.lines().enumerate() {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        if line.is_empty() {
+            continue;
+        }
+        let at = place.saturating_add(1);
+        let (name, rest) = line
+            .split_once(':')
+            .ok_or_else(|| format!("line {at} is not \"name: sha256\""))?;
+        let (name, mut words) = (name.trim(), rest.split_whitespace());
+        if name.is_empty() || name.contains(char::is_whitespace) {
+            return Err(format!(
+                "line {at} has no name without spaces before the colon"
+            ));
+        }
+        if names.contains(&name) {
+            return Err(format!(
+                "line {at} names a client that an earlier line names"
+            ));
+        }
+        names.push(name);
+        let hash = words.next().and_then(hex).ok_or_else(|| {
+            format!("line {at} has no SHA-256 of 64 hex digits (printf %s TOKEN | sha256sum)")
+        })?;
+        let identity = Identity {
+            caller: callers.of_client("token", &[name]),
+            label: Some(name.into()),
+            scopes: words.map(Into::into).collect(),
+            ends_at_ms: None,
+        };
+        if known.insert(hash, Arc::new(identity)).is_some() {
+            return Err(format!("line {at} has the token of an earlier line"));
+        }
+        if known.len() > TOKENS_MAX {
+            return Err(format!(
+                "more than {TOKENS_MAX} tokens; use an issuer of tokens"
+            ));
+        }
+    }
+    if known.is_empty() {
+        return Err("there is no token in it: nobody could call".to_owned());
+    }
+    Ok(known)
+}
+
+fn hex(text: &str) -> Option<[u8; 32]> {
+    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    let mut bytes = [0; 32];
+    for (place, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(text.get(2 * place..2 * place + 2)?, 16).ok()?;
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of "alice" and "bob".
+    const ALICE: &str = "2bd806c97f0e00af1a1fc3328fa763a9269723c8db8fac4f93af71db186d6e90";
+    const BOB: &str = "81b637d8fcd2c6da6359e6963113a1170de795e4b725b84d1e0b4cfd9ec58ce9";
+
+    fn parsed(text: &str) -> Result<Known, String> {
+        parse(text, &Callers::new(&[1; 32]))
+    }
+
+    #[test]
+    fn each_line_is_a_client() {
+        let text = format!(
+            "# ours\n\nalice: {ALICE}\nbob : {} run read # his\n",
+            BOB.to_uppercase()
+        );
+        let known = parsed(&text).unwrap();
+        let (alice, bob) = (&known[&hash("alice")], &known[&hash("bob")]);
+        assert_eq!(alice.label.as_deref(), Some("alice"));
+        assert!(alice.scopes.is_empty() && alice.ends_at_ms.is_none());
+        assert_eq!(bob.scopes.join(","), "run,read");
+        assert_ne!(alice.caller, bob.caller);
+    }
+
+    #[test]
+    fn a_client_with_a_new_token_is_the_same_caller() {
+        let before = parsed(&format!("ci: {ALICE}")).unwrap();
+        let after = parsed(&format!("ci: {BOB}")).unwrap();
+        assert_eq!(before[&hash("alice")].caller, after[&hash("bob")].caller);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_without_the_token() {
+        for (text, said) in [
+            (String::new(), "no token"),
+            ("alice".to_owned(), "line 1 is not"),
+            ("\nalice: hunter2".to_owned(), "line 2 has no SHA-256"),
+            (format!("alice: {}", &ALICE[1..]), "line 1 has no SHA-256"),
+            (format!(": {ALICE}"), "line 1 has no name"),
+            (format!("a b: {ALICE}"), "line 1 has no name"),
+            (format!("a: {ALICE}\na: {BOB}"), "an earlier line names"),
+            (
+                format!("a: {ALICE}\nb: {ALICE}"),
+                "the token of an earlier line",
+            ),
+        ] {
+            let wrong = parsed(&text).unwrap_err();
+            assert!(wrong.contains(said), "{text}: {wrong}");
+            assert!(!wrong.contains("hunter2"));
+        }
+    }
+}

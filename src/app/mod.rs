@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
+mod admin;
 mod auth;
 mod error;
 mod listener;
@@ -19,6 +20,7 @@ mod slots;
 mod store;
 mod upstream;
 
+use admin::Admin;
 pub use auth::check as check_auth;
 pub use error::AppError;
 use error::line;
@@ -30,8 +32,6 @@ use store::open;
 pub use upstream::settings as upstream_settings;
 
 use crate::admin::drain::Drain;
-use crate::admin::health::{Degraded, Health};
-use crate::admin::server::{Probes, Token};
 use crate::auth::callers::Callers;
 use crate::clock::Clock;
 use crate::config::{self, Config, NativeTasks};
@@ -52,7 +52,7 @@ use crate::store::ledger::Ledger;
 use crate::store::observed::Observed;
 use crate::store::patience::Patience;
 use crate::store::quota::{Allowance, Quotas};
-use crate::store::{Health as StoreHealth, Store, record};
+use crate::store::{Store, record};
 use crate::task::id::Incarnation;
 use crate::task::state::Reach;
 use crate::tls::kept::Kept;
@@ -65,9 +65,6 @@ const LAST_ANSWERS: Duration = Duration::from_millis(500);
 /// What stays open after the calls have ended, for slow readers.
 const LAST_BYTES: Duration = Duration::from_secs(3);
 
-/// How often the store's own findings are looked at.
-const STORE_HEALTH: Duration = Duration::from_secs(5);
-
 /// What runs in the background was told to stop and needs no more.
 const LAST_SERVICES: Duration = Duration::from_millis(500);
 
@@ -77,9 +74,8 @@ pub struct App {
     front: Arc<Front>,
     listener: ListenerKind,
     embedded: Option<Arc<Embedded>>,
-    health: Arc<Health>,
+    admin: Admin,
     drain: Drain,
-    probes: Option<Probes>,
     /// For how long it serves on as usual once it drains.
     delay: Duration,
     /// For how long it drains after that.
@@ -137,14 +133,10 @@ impl App {
             Some(lines) => (ListenerKind::Stdio(lines), None),
             None => bind(&config.listen, &config.limits).await?,
         };
-        let health = Health::new(config.admin.ready_needs_store).in_front_of(&upstream);
-        let health = Arc::new(health);
         let drain = Drain::default();
-        let probes = probes(&config.admin, &config.drain, &health, &drain).await?;
-        if probes.is_some() {
-            let watching = watch(Arc::clone(&health), Arc::clone(&upstream), &runner);
-            services.spawn(stop.clone().run_until_cancelled_owned(watching));
-        }
+        let admin = Admin::bind(&config, &upstream, &drain).await?;
+        let watching = admin.watch(Arc::clone(&upstream), &runner);
+        services.spawn(stop.clone().run_until_cancelled_owned(watching));
         let front = Front {
             runner,
             upstream,
@@ -170,9 +162,8 @@ impl App {
             front: Arc::new(front),
             listener,
             embedded: opened.embedded,
-            health,
+            admin,
             drain,
-            probes,
             delay: config.drain.delay,
             grace: config.drain.grace,
             reload: Reload::new(listener_tls, upstream_tls, auth),
@@ -196,7 +187,12 @@ impl App {
 
     /// Where probes are answered, if they are.
     pub fn probes_address(&self) -> Option<SocketAddr> {
-        self.probes.as_ref().and_then(|p| p.address().ok())
+        self.admin.probes_address()
+    }
+
+    /// Where operators are answered, if they are.
+    pub fn operators_address(&self) -> Option<SocketAddr> {
+        self.admin.operators_address()
     }
 
     /// Serves until `shutdown` or a GET asks for the drain, then drains: goes on as usual for
@@ -205,18 +201,13 @@ impl App {
     /// GET is still to be answered its probes.
     pub async fn serve(mut self, shutdown: CancellationToken) {
         let end = CancellationToken::new();
-        let probes = self.probes.take();
-        let probing = async {
-            if let Some(probes) = probes {
-                probes.serve(end.clone()).await;
-            }
-        };
+        let answering = self.admin.take_listeners().serve(&end);
         let serving = async {
             self.serve_and_drain(&shutdown).await;
             shutdown.cancelled().await;
             end.cancel();
         };
-        tokio::join!(serving, probing);
+        tokio::join!(serving, answering);
         info!("stopped");
     }
 
@@ -233,7 +224,7 @@ impl App {
             () = self.drain.asked() => {}
         }
         info!("draining");
-        self.health.draining();
+        self.admin.health.draining();
         let _ = timeout(self.delay, &mut serving).await;
 
         // Who finds the listener closed finds on an open connection that no call begins.
@@ -352,54 +343,6 @@ fn start_early(
     let upstream = Arc::clone(upstream);
     let is_asked = !is_piped && (!upstream.has_address() || config.companion.is_some());
     async move { upstream.start_early(is_asked).await }
-}
-
-async fn probes(
-    admin: &config::Admin,
-    drain: &config::Drain,
-    health: &Arc<Health>,
-    shared: &Drain,
-) -> Result<Option<Probes>, AppError> {
-    let Some(address) = admin.probes else {
-        return Ok(None);
-    };
-    let token = drain.token.as_ref().map(|t| Token::new(t.expose()));
-    let bound = Probes::bind(address, Arc::clone(health), shared.clone(), token).await;
-    bound.map(Some).map_err(|error| {
-        AppError(format!(
-            "admin.probes: {address} cannot be listened on: {error}"
-        ))
-    })
-}
-
-/// Keeps `health` true to what is there. The store was reached when this is called.
-fn watch(
-    health: Arc<Health>,
-    upstream: Arc<Upstream>,
-    runner: &Runner,
-) -> impl Future<Output = ()> + use<> {
-    let mut answers = runner.store_answers();
-    let ledger = runner.ledger().clone();
-    async move {
-        let store = async {
-            loop {
-                let away = !*answers.borrow_and_update();
-                let may_evict = ledger.store().health() != StoreHealth::Good;
-                health.store_is(match (away, may_evict) {
-                    (true, _) => Some(Degraded::Away),
-                    (false, true) => Some(Degraded::MayEvict),
-                    (false, false) => None,
-                });
-                // An outage is told at once; what the store found out by itself, a little later.
-                if let Ok(Err(_)) = timeout(STORE_HEALTH, answers.changed()).await {
-                    return;
-                }
-            }
-        };
-        // Once: a server that goes later is its own container's matter, and a program is asked about
-        // by each probe.
-        tokio::join!(store, health.watch_upstream(&upstream));
-    }
 }
 
 /// What the runner is told.

@@ -24,6 +24,9 @@ pub(super) fn run(config: Config) -> Result<ExitCode, Failure> {
         let shutdown = CancellationToken::new();
         let path = config.listen.path.clone();
         let upstream = config.upstream.server.to_string();
+        let (version, store) = (env!("CARGO_PKG_VERSION"), &config.store.location);
+        let replica = &config.replica.id;
+        info!(version, %upstream, %store, %replica, "starting");
         let app = App::build(config, open_files)
             .await
             .map_err(|e| Failure::runtime(e.to_string()))?;
@@ -32,6 +35,9 @@ pub(super) fn run(config: Config) -> Result<ExitCode, Failure> {
         }
         if let Some(address) = app.probes_address() {
             info!(%address, "answering probes");
+        }
+        if let Some(address) = app.operators_address() {
+            info!(%address, "answering operators");
         }
 
         let reload = app.reload();

@@ -1,5 +1,6 @@
 //! The configuration the program runs on: parsed, checked, complete.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -249,6 +250,17 @@ pub enum Location {
     },
 }
 
+impl fmt::Display for Location {
+    /// Without what may be secret: the URL of a Redis may hold a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory => f.write_str("memory"),
+            Self::Embedded(path) | Self::Slots(path) => write!(f, "redb:{}", path.display()),
+            Self::Redis { namespace, .. } => write!(f, "Redis, namespace {namespace}"),
+        }
+    }
+}
+
 /// Tools of our own, by which clients without Tasks follow calls that take long.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Companion {
@@ -281,6 +293,10 @@ pub struct Drain {
 pub struct Admin {
     /// Where probes are answered, if at all. Off loopback is fine: nothing else is served there.
     pub probes: Option<SocketAddr>,
+    /// Where operators are answered, if at all. Off loopback there is a token.
+    pub listen: Option<SocketAddr>,
+    /// What a request of an operator must name.
+    pub token: Option<Secret>,
     /// Not ready while the store is away, also after it was reached.
     pub ready_needs_store: bool,
 }

@@ -3,5 +3,6 @@
 pub mod calls;
 pub mod log;
 pub mod metrics;
+pub mod repeats;
 pub mod tasks;
 mod tool;

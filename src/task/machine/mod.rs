@@ -12,6 +12,8 @@ use super::state::{Digest, Leg, Outcome, Progress, Question, QuestionStage, Reac
 use crate::mcp::error::{Failure, Reason};
 use crate::mcp::input::QUESTIONS_MAX;
 
+mod times;
+
 /// What may happen to a task.
 #[derive(Debug, Clone)]
 pub enum TaskEvent {
@@ -208,23 +210,8 @@ pub fn step(task: &Task, event: TaskEvent, now_ms: u64) -> Result<Step, Rejected
     };
     // No two revisions have the same time, so that a client that compares times sees each change.
     next.updated_ms = now_ms.max(task.updated_ms + 1);
-    keep_times(task, &mut next, now_ms);
+    times::keep(task, &mut next, now_ms);
     Ok(Step { task: next, effect })
-}
-
-/// Keeps what operators are told at the task's end: when the call was first sent, and how long it waited for
-/// its client.
-fn keep_times(before: &Task, next: &mut Task, now_ms: u64) {
-    let was_sent = !matches!(next.leg, Leg::Queued);
-    if was_sent && next.sent_ms.is_none() {
-        next.sent_ms = Some(now_ms);
-    }
-    let first_asked = before.open_questions().map(|(q, _)| q.asked_ms).min();
-    if let Some(asked_ms) = first_asked
-        && next.open_questions().next().is_none()
-    {
-        next.input_wait_ms += now_ms.saturating_sub(asked_ms);
-    }
 }
 
 fn take_over(task: &mut Task, takeover: Takeover) -> Option<Effect> {

@@ -24,14 +24,13 @@ pub(super) fn run(config: Config) -> Result<ExitCode, Failure> {
         let shutdown = CancellationToken::new();
         let path = config.listen.path.clone();
         let upstream = config.upstream.server.to_string();
-        let (version, store) = (env!("CARGO_PKG_VERSION"), &config.store.location);
-        let replica = &config.replica.id;
-        info!(version, %upstream, %store, %replica, "starting");
+        let (store, replica) = (config.store.location.to_string(), config.replica.id.clone());
         let app = App::build(config, open_files)
             .await
             .map_err(|e| Failure::runtime(e.to_string()))?;
         if let Some(address) = app.address() {
-            info!(%address, %path, %upstream, "serving");
+            let version = env!("CARGO_PKG_VERSION");
+            info!(%address, %path, %upstream, %store, %replica, version, "serving");
         }
         if let Some(address) = app.probes_address() {
             info!(%address, "answering probes");

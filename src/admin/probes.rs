@@ -40,7 +40,7 @@ struct Probes {
 
 /// The request, by its method and path.
 #[derive(Debug, PartialEq, Eq)]
-enum Asked {
+enum ProbeRequest {
     Live,
     Ready,
     Drain,
@@ -53,32 +53,32 @@ impl Answers for Probes {
     /// Answers one request. If the future is dropped, a drain that it has started goes on.
     async fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
         match self.asked(request.method(), request.uri().path()) {
-            Asked::Live => json(StatusCode::OK, r#"{"live":true}"#.into()),
-            Asked::Ready => ready(&self.health),
-            Asked::Drain => {
+            ProbeRequest::Live => json(StatusCode::OK, r#"{"live":true}"#.into()),
+            ProbeRequest::Ready => ready(&self.health),
+            ProbeRequest::Drain => {
                 info!("asked to drain");
                 self.drain.ask();
                 self.drain.done().await;
                 json(StatusCode::OK, r#"{"drained":true}"#.into())
             }
-            Asked::WrongMethod => only_get(),
-            Asked::Nothing => nothing(),
+            ProbeRequest::WrongMethod => only_get(),
+            ProbeRequest::Nothing => nothing(),
         }
     }
 }
 
 impl Probes {
-    fn asked(&self, method: &Method, path: &str) -> Asked {
+    fn asked(&self, method: &Method, path: &str) -> ProbeRequest {
         let asked = match path {
-            "/livez" => Asked::Live,
-            "/readyz" => Asked::Ready,
-            path if self.is_drain(path) => Asked::Drain,
-            _ => return Asked::Nothing,
+            "/livez" => ProbeRequest::Live,
+            "/readyz" => ProbeRequest::Ready,
+            path if self.is_drain(path) => ProbeRequest::Drain,
+            _ => return ProbeRequest::Nothing,
         };
         if method == Method::GET {
             asked
         } else {
-            Asked::WrongMethod
+            ProbeRequest::WrongMethod
         }
     }
 
@@ -106,7 +106,7 @@ pub(super) fn ready(health: &Health) -> Response<Full<Bytes>> {
 mod tests {
     use super::*;
 
-    fn asked(token: Option<&str>, method: &Method, path: &str) -> Asked {
+    fn asked(token: Option<&str>, method: &Method, path: &str) -> ProbeRequest {
         let probes = Probes {
             health: Arc::new(Health::new(false)),
             drain: Drain::default(),
@@ -118,9 +118,9 @@ mod tests {
     #[test]
     fn three_paths_are_served() {
         let get = |path| asked(Some("correct-horse-battery"), &Method::GET, path);
-        assert_eq!(get("/livez"), Asked::Live);
-        assert_eq!(get("/readyz"), Asked::Ready);
-        assert_eq!(get("/drain/correct-horse-battery"), Asked::Drain);
+        assert_eq!(get("/livez"), ProbeRequest::Live);
+        assert_eq!(get("/readyz"), ProbeRequest::Ready);
+        assert_eq!(get("/drain/correct-horse-battery"), ProbeRequest::Drain);
         for path in [
             "/",
             "/livez/",
@@ -132,22 +132,25 @@ mod tests {
             "/drain/correct-horse-battery/",
             "/drain//correct-horse-battery",
         ] {
-            assert_eq!(get(path), Asked::Nothing, "{path}");
+            assert_eq!(get(path), ProbeRequest::Nothing, "{path}");
         }
     }
 
     #[test]
     fn without_a_token_there_is_no_drain() {
-        assert_eq!(asked(None, &Method::GET, "/drain/"), Asked::Nothing);
-        assert_eq!(asked(None, &Method::GET, "/drain/x"), Asked::Nothing);
+        assert_eq!(asked(None, &Method::GET, "/drain/"), ProbeRequest::Nothing);
+        assert_eq!(asked(None, &Method::GET, "/drain/x"), ProbeRequest::Nothing);
     }
 
     /// A wrong token must look the same whatever the method is.
     #[test]
     fn other_methods_are_refused_where_there_is_something() {
         let post = |path| asked(Some("correct-horse-battery"), &Method::POST, path);
-        assert_eq!(post("/livez"), Asked::WrongMethod);
-        assert_eq!(post("/drain/correct-horse-battery"), Asked::WrongMethod);
-        assert_eq!(post("/drain/wrong"), Asked::Nothing);
+        assert_eq!(post("/livez"), ProbeRequest::WrongMethod);
+        assert_eq!(
+            post("/drain/correct-horse-battery"),
+            ProbeRequest::WrongMethod
+        );
+        assert_eq!(post("/drain/wrong"), ProbeRequest::Nothing);
     }
 }

@@ -15,7 +15,7 @@ use crate::admin::token::Token;
 use crate::admin::{Listener, operator, probes};
 use crate::config::{Config, Secret};
 use crate::runner::Runner;
-use crate::store::Health as StoreHealth;
+use crate::store::StoreHealth;
 use crate::telemetry::repeats::tell_what_was_left_out;
 use crate::upstream::wrapped::Upstream;
 

@@ -35,11 +35,11 @@ use crate::admin::drain::Drain;
 use crate::auth::callers::Callers;
 use crate::clock::Clock;
 use crate::config::{self, Config, NativeTasks};
+use crate::downstream::calls::registry::CallRegistry;
 use crate::downstream::companion::Companion;
 use crate::downstream::facade::Facade;
 use crate::downstream::inbound::access::Names;
 use crate::downstream::legacy::agreed::Agreed;
-use crate::downstream::legacy::carried::Carried;
 use crate::downstream::stand_ins::StandIns;
 use crate::downstream::stdio::Lines;
 use crate::downstream::way::RequestWay;
@@ -50,7 +50,7 @@ use crate::store::embedded::Embedded;
 use crate::store::key_value::KeyValue;
 use crate::store::ledger::Ledger;
 use crate::store::observed::Observed;
-use crate::store::patience::Patience;
+use crate::store::patience::StorePatience;
 use crate::store::quota::{Allowance, Quotas};
 use crate::store::{Store, record};
 use crate::task::id::Incarnation;
@@ -147,7 +147,7 @@ impl App {
             room,
             closing: CancellationToken::new(),
             passing: TaskTracker::new(),
-            carried: Carried::default(),
+            calls: CallRegistry::default(),
             pushes: Arc::default(),
             notes,
             deliveries: Arc::default(),
@@ -288,7 +288,7 @@ fn downstream_settings(config: &Config) -> downstream::Settings {
 
 /// Where tasks are kept, and what is kept for clients beside them.
 fn kept_in(store: Arc<dyn Store>, clock: Arc<dyn Clock>, config: &Config) -> (Ledger, KeyValue) {
-    let patience = Patience {
+    let patience = StorePatience {
         read: config.store.read_patience,
         create: config.store.create_patience,
     };
@@ -298,7 +298,7 @@ fn kept_in(store: Arc<dyn Store>, clock: Arc<dyn Clock>, config: &Config) -> (Le
     (ledger, notes)
 }
 
-fn quotas(limits: &config::Limits) -> Quotas {
+fn quotas(limits: &config::LimitSettings) -> Quotas {
     let allowance = |quota: config::Quota| Allowance {
         entries: quota.entries as u64,
         bytes: quota.bytes,
@@ -312,7 +312,7 @@ fn companion(config: &Config) -> Option<Companion> {
 }
 
 /// What TLS to the wrapped server is made from.
-type ClientTls = Arc<Kept<ClientConfig>>;
+type UpstreamTlsConfig = Arc<Kept<ClientConfig>>;
 
 /// The wrapped server, and what TLS to it is made from.
 fn wrap(
@@ -320,7 +320,7 @@ fn wrap(
     open_files: Option<u64>,
     callers: &Callers,
     services: &TaskTracker,
-) -> Result<(Arc<Upstream>, Option<ClientTls>), AppError> {
+) -> Result<(Arc<Upstream>, Option<UpstreamTlsConfig>), AppError> {
     let mut settings = upstream_settings(config).map_err(AppError)?;
     settings.known_file.clone_from(&config.upstream.known_file);
     settings.anonymous = *callers.anonymous().as_bytes();

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::error::StoreError;
 use super::kv::{KvStore, Name};
-use super::{Beat, Changes, Commit, Health, Store, Stored, Write};
+use super::{Beat, Changes, Commit, Store, StoreHealth, Stored, Write};
 use crate::task::id::{Caller, Fence, Incarnation, TaskId};
 use crate::telemetry::metrics::METRICS;
 
@@ -112,7 +112,7 @@ impl Store for Observed {
         self.0.changes()
     }
 
-    fn health(&self) -> Health {
+    fn health(&self) -> StoreHealth {
         self.0.health()
     }
 }

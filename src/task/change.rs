@@ -94,7 +94,7 @@ mod tests {
     use crate::mcp::error::{Failure, Reason, SideEffect};
     use crate::task::id::Incarnation;
     use crate::task::machine::tests::task;
-    use crate::task::machine::{OwnerEvent, Takeover, TaskEvent, step};
+    use crate::task::machine::{OwnerEvent, TakeoverMode, TaskEvent, step};
     use crate::task::state::{Outcome, Payload, Reach};
 
     fn raw(text: &str) -> Box<RawValue> {
@@ -169,7 +169,7 @@ mod tests {
             fence: crate::task::id::Fence(1),
             by: Incarnation::from_text("b/1"),
             reach: Reach::Shared,
-            takeover: Takeover::Resume,
+            takeover: TakeoverMode::Resume,
         };
         let failure = Failure::new(Reason::Deadline, SideEffect::Unknown);
         let abandoned = TaskEvent::Abandoned {

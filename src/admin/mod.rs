@@ -1,4 +1,4 @@
-//! ADMINISTRATION: the listener for an orchestrator's probes, the listener for operators, the health of the process,
+//! Administration: the listener for an orchestrator's probes, the listener for operators, the health of the process,
 //! and its drain.
 //!
 //! The probe listener reads no task and speaks no MCP, so other machines may reach it. The admin listener is for

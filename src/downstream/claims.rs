@@ -1,9 +1,11 @@
 //! Calls that may be the same call: begun once, whoever makes them.
 
+use std::sync::Arc;
+
 use serde_json::value::RawValue;
 
 use super::outbound::response::Rpc;
-use super::proxy::Shared;
+use super::proxy::Proxy;
 use crate::mcp::error::{RpcError, SideEffect};
 use crate::runner::CallSpec;
 use crate::runner::claim::{CallClaim, NotClaimed};
@@ -11,13 +13,13 @@ use crate::runner::responder::CallSubscriber;
 
 /// Begins a call, or joins the one that it is.
 pub(super) async fn begin(
-    front: &Shared,
+    proxy: &Arc<Proxy>,
     claim: Option<CallClaim>,
     call: CallSpec,
 ) -> Result<CallSubscriber, NotClaimed> {
     match claim {
-        Some(claim) => front.runner.call_once(claim, call).await,
-        None => Ok(front.runner.call(call)?),
+        Some(claim) => proxy.runner.call_once(claim, call).await,
+        None => Ok(proxy.runner.call(call)?),
     }
 }
 

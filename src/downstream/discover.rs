@@ -4,6 +4,7 @@
 //! Where nothing is known of the server yet, it may have everything: what it turns out not to have is
 //! an empty list to whoever was told so.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -11,14 +12,14 @@ use hyper::Response;
 use serde_json::value::RawValue;
 
 use super::body::Body;
-use super::call::Asked;
+use super::call::ModernCall;
 use super::companion;
 use super::inbound::request::Modern;
 use super::inbound::requester::Requester;
 use super::inbound::route::list_member;
 use super::inbound::route::modern::Listed;
 use super::outbound::response::Rpc;
-use super::proxy::Shared;
+use super::proxy::Proxy;
 use crate::mcp::error::code;
 use crate::mcp::json::{Object, Writer, is_object, raw};
 use crate::mcp::meta::TASKS_EXTENSION;
@@ -44,10 +45,10 @@ const UNKNOWN_CAPABILITIES: &str = r#"{"tools":{"listChanged":true},"resources":
 /// server's sessions passed through.
 const WITH_LEGACY: &str = r#"["2026-07-28","2025-11-25","2025-06-18","2025-03-26"]"#;
 
-pub(super) async fn answer(front: &Shared, modern: &Modern<'_>, by: &Requester) -> Rpc {
+pub(super) async fn answer(proxy: &Arc<Proxy>, modern: &Modern<'_>, by: &Requester) -> Rpc {
     let id = modern.request.id.get();
     let capabilities = modern.meta.capabilities.get();
-    let upstream = &front.upstream;
+    let upstream = &proxy.upstream;
     let caller = *by.caller.as_bytes();
     let is_known = upstream.last_discovered(caller).is_some();
     let patience = match (is_known, upstream.has_address()) {
@@ -59,7 +60,7 @@ pub(super) async fn answer(front: &Shared, modern: &Modern<'_>, by: &Requester) 
     };
     let asked = upstream.discover(caller, by.credentials.clone(), capabilities);
     match tokio::time::timeout(patience, asked).await {
-        Ok(Ok(discovered)) => Rpc::result(id, &result(&discovered, front.upstream.known_era())),
+        Ok(Ok(discovered)) => Rpc::result(id, &result(&discovered, proxy.upstream.known_era())),
         // An OAuth client must see the challenge, not a guess.
         // Nor may what the server refuses to one caller be what it said to another.
         Ok(Err(DiscoverError::Unauthorized(error) | DiscoverError::Refused(error))) => {
@@ -69,7 +70,7 @@ pub(super) async fn answer(front: &Shared, modern: &Modern<'_>, by: &Requester) 
             let known = upstream.last_discovered(caller);
             let known = known.map(|known| result(&known, upstream.known_era()));
             let text = known.unwrap_or_else(|| {
-                front.stand_ins.note(by.caller);
+                proxy.stand_ins.note(by.caller);
                 stand_in()
             });
             Rpc::result(id, &text)
@@ -80,10 +81,10 @@ pub(super) async fn answer(front: &Shared, modern: &Modern<'_>, by: &Requester) 
 /// Remembers, after a legacy program's first answer, what the program said of itself when its session began, for
 /// the next client and the next run. Without this a client that probes one process and uses another, as the
 /// official client does over a pipe, never gets the instructions. The program is not asked again.
-pub(super) async fn learn(front: &Shared, modern: &Modern<'_>, by: &Requester) {
-    let upstream = &front.upstream;
+pub(super) async fn learn(proxy: &Arc<Proxy>, modern: &Modern<'_>, by: &Requester) {
+    let upstream = &proxy.upstream;
     let learns = upstream.known_era() == Some(Era::Legacy)
-        && !front.stand_ins.has_learnt.swap(true, Ordering::Relaxed);
+        && !proxy.stand_ins.has_learnt.swap(true, Ordering::Relaxed);
     if learns {
         let capabilities = modern.meta.capabilities.get();
         let caller = *by.caller.as_bytes();
@@ -94,15 +95,19 @@ pub(super) async fn learn(front: &Shared, modern: &Modern<'_>, by: &Requester) {
 }
 
 /// Answers with a list that does not pass as the server gives it.
-pub(super) async fn list(front: &Shared, asked: &Asked<'_>, how: Listed) -> Response<Body> {
+pub(super) async fn list(
+    proxy: &Arc<Proxy>,
+    asked: &ModernCall<'_>,
+    how: Listed,
+) -> Response<Body> {
     match how {
-        Listed::WithOurs => companion::list(front, asked).await,
-        Listed::MaybeEmpty => maybe_empty(front, asked).await,
+        Listed::WithOurs => companion::list(proxy, asked).await,
+        Listed::MaybeEmpty => maybe_empty(proxy, asked).await,
     }
 }
 
-async fn maybe_empty(front: &Shared, asked: &Asked<'_>) -> Response<Body> {
-    let (answer, client) = match companion::listed(front, asked).await {
+async fn maybe_empty(proxy: &Arc<Proxy>, asked: &ModernCall<'_>) -> Response<Body> {
+    let (answer, client) = match companion::listed(proxy, asked).await {
         Ok(listed) => listed,
         Err(refused) => return refused,
     };

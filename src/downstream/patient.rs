@@ -257,8 +257,8 @@ mod tests {
         });
         ended.await.unwrap_err();
         let took = since(began);
-        let stays = PATIENCE / 2 + PATIENCE * 3;
-        assert!(took >= stays + PATIENCE, "{took:?}");
-        assert!(took < stays + PATIENCE + LOOK * 2, "{took:?}");
+        let lifetimes = PATIENCE / 2 + PATIENCE * 3;
+        assert!(took >= lifetimes + PATIENCE, "{took:?}");
+        assert!(took < lifetimes + PATIENCE + LOOK * 2, "{took:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! What every front needs: `Front`, one for the process, shared by all connections.
+//! What every part of the downstream side needs: `Proxy`, one for the process, shared by all connections.
 
 use std::sync::Arc;
 
@@ -10,15 +10,15 @@ use tokio_util::task::TaskTracker;
 use super::calls::registry::CallRegistry;
 use super::calls::resumable::registry::ResumableCalls;
 use super::companion::state::Companion;
-use super::facade::state::Facade;
+use super::forwarded::ForwardedHeaders;
 use super::inbound::access::Names;
 use super::inbound::requester::Requester;
-use super::legacy::agreed::Agreed;
-use super::legacy::pushes::Pushes;
+use super::sessions::agreed_versions::AgreedVersions;
+use super::sessions::mailbox::Mailboxes;
+use super::sessions::ours::state::OurSessions;
 use super::stand_ins::StandIns;
 use super::tasks::v2025::deliveries::Deliveries;
 use super::tasks::v2025::native::NativeTools;
-use super::way::RequestWay;
 use crate::auth::authenticator::Authenticator;
 use crate::auth::callers::Callers;
 use crate::mcp::version::Era;
@@ -33,7 +33,7 @@ use crate::upstream::wrapped::Upstream;
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub names: Names,
-    pub way: RequestWay,
+    pub way: ForwardedHeaders,
     pub body_bytes_max: usize,
     pub listen_task_ids_max: usize,
     /// What the server calls read-only or idempotent may be run again.
@@ -46,7 +46,7 @@ pub struct Settings {
 
 /// Everything that a request needs.
 #[derive(Debug)]
-pub struct Front {
+pub struct Proxy {
     pub runner: Arc<Runner>,
     pub upstream: Arc<Upstream>,
     pub rules: Arc<Rules>,
@@ -63,25 +63,22 @@ pub struct Front {
     /// The calls of legacy sessions that run here, by the clients' ids.
     pub calls: CallRegistry,
     /// The streams of legacy sessions that are open here.
-    pub pushes: Arc<Pushes>,
+    pub mailboxes: Arc<Mailboxes>,
     /// What is kept for clients beside their tasks.
-    pub notes: KeyValue,
+    pub kv: KeyValue,
     /// Whose tasks are told of on them.
     pub deliveries: Arc<Deliveries>,
     pub native_tools: Arc<NativeTools>,
-    pub agreed: Agreed,
+    pub agreed: AgreedVersions,
     /// The logs of calls that run here and outlive a dropped connection.
     pub resumable: Arc<ResumableCalls>,
-    pub facade: Facade,
+    pub our_sessions: OurSessions,
     pub stand_ins: StandIns,
     /// Tools for clients without Tasks, where they are wanted.
     pub companion: Option<Companion>,
 }
 
-/// A front is shared by all connections.
-pub(super) type Shared = Arc<Front>;
-
-impl Front {
+impl Proxy {
     pub(super) fn passes_native_tasks(&self) -> bool {
         self.settings.pass_native_tasks && self.upstream.known_era() == Some(Era::Modern)
     }

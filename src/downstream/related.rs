@@ -7,7 +7,7 @@ use hyper::HeaderMap;
 use hyper::header::CONTENT_LENGTH;
 
 use super::inbound::request::LegacyMessage;
-use super::proxy::Front;
+use super::proxy::Proxy;
 use super::tasks::service::STORE_IS_AWAY;
 use crate::mcp::json::Object;
 use crate::mcp::meta::{related_task_ids, with_related_task_ids};
@@ -16,7 +16,7 @@ use crate::task::id::TaskId;
 /// What exceeds this is dropped, as servers may.
 const IDS_MAX: usize = 16;
 
-impl Front {
+impl Proxy {
     /// The message without ids of ours. `None`: it names no tasks.
     pub(super) async fn without_our_ids(&self, body: &Bytes, params: &Object<'_>) -> Option<Bytes> {
         let named = related_task_ids(params)?;

@@ -19,22 +19,22 @@ const PIECE: usize = 64 * 1024;
 
 /// How large the request was, in the extensions of its response.
 #[derive(Debug, Clone, Copy)]
-struct AskedWith(usize);
+struct RequestSize(usize);
 
 /// Remembers that, for streams: what is known of a request stays as long as its stream does. Whoever
 /// keeps less of it says so first.
-pub(super) fn asked_with(bytes: usize, mut response: Response<Body>) -> Response<Body> {
+pub(super) fn with_request_size(bytes: usize, mut response: Response<Body>) -> Response<Body> {
     if matches!(response.body(), Body::Events(_)) {
         let extensions = response.extensions_mut();
-        if extensions.get::<AskedWith>().is_none() {
-            extensions.insert(AskedWith(bytes));
+        if extensions.get::<RequestSize>().is_none() {
+            extensions.insert(RequestSize(bytes));
         }
     }
     response
 }
 
 /// A body as the connection gets it.
-pub(super) struct Sent {
+pub(super) struct SentBody {
     body: Body,
     room: Arc<BufferBudget>,
     /// What did not go yet of a piece that was too large. Over HTTP/2 only.
@@ -43,7 +43,7 @@ pub(super) struct Sent {
     _asked: Option<BufferShare>,
 }
 
-impl Sent {
+impl SentBody {
     /// Where there is no room for an answer that is there in one piece, the client hears so in its stead.
     pub(super) fn of(
         mut response: Response<Body>,
@@ -62,13 +62,13 @@ impl Sent {
         if in_pieces {
             response.body_mut().hold_until_sent();
         }
-        let asked = response.extensions_mut().remove::<AskedWith>();
+        let asked = response.extensions_mut().remove::<RequestSize>();
         response.map(|body| Self {
             body,
             room: Arc::clone(room),
             rest: Bytes::new(),
             in_pieces,
-            _asked: asked.and_then(|AskedWith(bytes)| room.count(bytes)),
+            _asked: asked.and_then(|RequestSize(bytes)| room.count(bytes)),
         })
     }
 
@@ -91,7 +91,7 @@ fn no_room() -> Response<Body> {
 #[error("there is no room for an event")]
 struct NoRoom;
 
-impl HttpBody for Sent {
+impl HttpBody for SentBody {
     type Data = Bytes;
     type Error = Box<dyn std::error::Error + Send + Sync>;
 

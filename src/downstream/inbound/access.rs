@@ -8,13 +8,13 @@ use hyper::{HeaderMap, Method};
 
 /// The doors of the public listener; every other path is 404.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::downstream) enum Door {
+pub(in crate::downstream) enum Endpoint {
     Mcp,
     /// OAuth clients read the wrapped server's own metadata (RFC 9728).
     ProtectedResource,
 }
 
-impl Door {
+impl Endpoint {
     /// What may be asked for there, as `Allow` says it.
     pub(in crate::downstream) fn methods(self) -> &'static str {
         match self {
@@ -49,13 +49,13 @@ pub struct Names {
 }
 
 impl Names {
-    pub(in crate::downstream) fn door(&self, uri: &Uri) -> Option<Door> {
+    pub(in crate::downstream) fn endpoint(&self, uri: &Uri) -> Option<Endpoint> {
         let path = uri.path();
         if path == self.path {
-            return Some(Door::Mcp);
+            return Some(Endpoint::Mcp);
         }
         let rest = path.strip_prefix(PROTECTED_RESOURCE)?;
-        (rest.is_empty() || rest == self.path).then_some(Door::ProtectedResource)
+        (rest.is_empty() || rest == self.path).then_some(Endpoint::ProtectedResource)
     }
 
     /// A page that rebinds its own name to this address still sends its own name.
@@ -281,33 +281,33 @@ mod tests {
     #[test]
     fn each_door_takes_what_it_knows() {
         for method in [Method::POST, Method::GET, Method::DELETE] {
-            assert!(Door::Mcp.takes(&method), "{method}");
+            assert!(Endpoint::Mcp.takes(&method), "{method}");
         }
-        assert!(Door::ProtectedResource.takes(&Method::GET));
-        assert!(!Door::ProtectedResource.takes(&Method::POST));
+        assert!(Endpoint::ProtectedResource.takes(&Method::GET));
+        assert!(!Endpoint::ProtectedResource.takes(&Method::POST));
         for method in ["TRACE", "OPTIONS", "HEAD", "PUT", "get", "POST, GET"] {
             let Ok(method) = Method::from_bytes(method.as_bytes()) else {
                 continue;
             };
-            assert!(!Door::Mcp.takes(&method), "{method}");
+            assert!(!Endpoint::Mcp.takes(&method), "{method}");
         }
     }
 
     #[test]
     fn every_other_path_is_closed() {
-        let door = |path: &str| names().door(&path.parse().unwrap());
-        assert_eq!(door("/mcp"), Some(Door::Mcp));
-        assert_eq!(door("/mcp?x=1"), Some(Door::Mcp));
+        let endpoint = |path: &str| names().endpoint(&path.parse().unwrap());
+        assert_eq!(endpoint("/mcp"), Some(Endpoint::Mcp));
+        assert_eq!(endpoint("/mcp?x=1"), Some(Endpoint::Mcp));
         assert_eq!(
-            door("/.well-known/oauth-protected-resource"),
-            Some(Door::ProtectedResource)
+            endpoint("/.well-known/oauth-protected-resource"),
+            Some(Endpoint::ProtectedResource)
         );
         assert_eq!(
-            door("/.well-known/oauth-protected-resource/mcp"),
-            Some(Door::ProtectedResource)
+            endpoint("/.well-known/oauth-protected-resource/mcp"),
+            Some(Endpoint::ProtectedResource)
         );
         for closed in ["/", "/mcp/", "//mcp", "/mcp/../x", "/metrics", "/%6dcp"] {
-            assert_eq!(door(closed), None, "{closed}");
+            assert_eq!(endpoint(closed), None, "{closed}");
         }
     }
 }

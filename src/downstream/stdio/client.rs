@@ -1,5 +1,6 @@
 //! The one client of this process on our standard input and output.
 
+use std::sync::Arc;
 use std::sync::Once;
 
 use tokio::sync::mpsc;
@@ -9,12 +10,12 @@ use tokio_util::task::TaskTracker;
 use super::session::Session;
 use crate::downstream::calls::registry::{CallEntry, CallKind, NotEntered};
 use crate::downstream::inbound::session_key::SessionKey;
-use crate::downstream::proxy::Shared;
+use crate::downstream::proxy::Proxy;
 use crate::mcp::error::RpcError;
 
 /// What is known of the client.
 pub(super) struct Client {
-    pub(super) front: Shared,
+    pub(super) proxy: Arc<Proxy>,
     pub(super) out: mpsc::Sender<String>,
     /// Names the client's requests in the registry of calls.
     pub(super) key: SessionKey,
@@ -30,7 +31,7 @@ pub(super) struct Client {
 impl Client {
     /// A place for the request; an error where it cannot be taken.
     pub(super) fn register(&self, id: &str) -> Result<CallEntry, RpcError> {
-        let entered = self.front.calls.enter(CallKind::Piped, self.key, id);
+        let entered = self.proxy.calls.enter(CallKind::Piped, self.key, id);
         entered.map_err(|why| match why {
             NotEntered::SameId => RpcError::invalid_request("Invalid request: this id is in use"),
             NotEntered::Full => {

@@ -8,16 +8,16 @@ use hyper::{Method, Response, StatusCode};
 
 use super::answer::{MESSAGE_BYTES_MAX, is_answer, is_stream, named};
 use super::client::Client;
-use super::letter::parts;
+use super::message::parts;
 use crate::downstream::body::Body;
-use crate::downstream::{legacy, outbound::response};
+use crate::downstream::{outbound::response, sessions};
 use crate::mcp::error::{RpcError, code};
 use crate::mcp::sse::Decoder;
 use crate::upstream::reconnect::{PAUSE, Reconnect};
 
 /// What one response said.
 #[derive(Default)]
-pub(super) struct Heard {
+pub(super) struct RelayedResponse {
     /// The answer to the request, where it came.
     pub(super) answer: Option<String>,
     /// Where a stream that was cut goes on.
@@ -32,17 +32,17 @@ impl Client {
         response: Response<Body>,
         id: Option<&str>,
         seen: impl FnMut(&str) + Send,
-    ) -> Heard {
+    ) -> RelayedResponse {
         let mut seen = seen;
         if is_stream(&response) {
             return self.relay_stream(response.into_body(), id, seen).await;
         }
         let status = response.status();
-        let limit = self.front.settings.body_bytes_max.max(MESSAGE_BYTES_MAX);
+        let limit = self.proxy.settings.body_bytes_max.max(MESSAGE_BYTES_MAX);
         let read = Limited::new(response.into_body(), limit).collect().await;
         let bytes = read.map(Collected::to_bytes).unwrap_or_default();
         let Some(id) = id else {
-            return Heard::default();
+            return RelayedResponse::default();
         };
         let answer = named(&bytes, id).unwrap_or_else(|| {
             let message = self.instead(status);
@@ -50,9 +50,9 @@ impl Client {
         });
         seen(&answer);
         self.say(answer.clone()).await;
-        Heard {
+        RelayedResponse {
             answer: Some(answer),
-            ..Heard::default()
+            ..RelayedResponse::default()
         }
     }
 
@@ -77,8 +77,8 @@ impl Client {
         mut body: Body,
         id: Option<&str>,
         mut seen: impl FnMut(&str) + Send,
-    ) -> Heard {
-        let mut heard = Heard::default();
+    ) -> RelayedResponse {
+        let mut heard = RelayedResponse::default();
         let mut decoder = Decoder::new(MESSAGE_BYTES_MAX);
         while let Some(Ok(frame)) = body.frame().await {
             let Ok(data) = frame.into_data() else {
@@ -120,7 +120,7 @@ impl Client {
             tokio::time::sleep(reconnect.pause()).await;
             let mut headers = self.session.headers();
             headers.insert("last-event-id", event.clone());
-            let response = legacy::other(&self.front, parts(Method::GET, headers)).await;
+            let response = sessions::other(&self.proxy, parts(Method::GET, headers)).await;
             if response.status().is_client_error() {
                 return false;
             }
@@ -145,7 +145,7 @@ impl Client {
             if let Some(event) = &event {
                 headers.insert("last-event-id", HeaderValue::clone(event));
             }
-            let response = legacy::other(&self.front, parts(Method::GET, headers)).await;
+            let response = sessions::other(&self.proxy, parts(Method::GET, headers)).await;
             match response.status() {
                 // The session is lost: the next request opens another.
                 StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST => {
@@ -170,9 +170,9 @@ impl Client {
         }
     }
 
-    async fn relay_stream_of(&self, response: Response<Body>, id: Option<&str>) -> Heard {
+    async fn relay_stream_of(&self, response: Response<Body>, id: Option<&str>) -> RelayedResponse {
         if !response.status().is_success() {
-            return Heard::default();
+            return RelayedResponse::default();
         }
         self.relay_stream(response.into_body(), id, |_| {}).await
     }

@@ -1,6 +1,7 @@
 //! A legacy client's session. The client knows of none: it is opened by its `initialize`, and again
 //! when the server has lost it.
 
+use std::sync::Arc;
 use std::sync::MutexGuard;
 use std::time::Duration;
 
@@ -12,12 +13,12 @@ use hyper::{Method, Response, StatusCode};
 use tokio::sync::Notify;
 
 use super::answer::answer_to;
-use super::letter::{Letter, parts, plain_headers};
+use super::message::{StdioMessage, parts, plain_headers};
 use crate::downstream::body::Body;
 use crate::downstream::dispatch;
 use crate::downstream::inbound::request::Inbound;
-use crate::downstream::legacy;
-use crate::downstream::proxy::Shared;
+use crate::downstream::proxy::Proxy;
+use crate::downstream::sessions;
 use crate::lock::Mutex;
 use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::json::Object;
@@ -79,36 +80,36 @@ impl Session {
     /// Posts a message; the answer, and the session that it names.
     pub(super) async fn post(
         &self,
-        front: &Shared,
-        letter: &Letter,
+        proxy: &Arc<Proxy>,
+        sent: &StdioMessage,
     ) -> (Response<Body>, Option<HeaderValue>) {
-        let is_handshake = letter.method.as_deref() == Some("initialize");
+        let is_handshake = sent.method.as_deref() == Some("initialize");
         let headers = if is_handshake {
             plain_headers()
         } else {
             self.headers()
         };
         let sent_on = headers.get(SESSION_ID).cloned();
-        let response = post(front, parts(Method::POST, headers), &letter.text).await;
+        let response = post(proxy, parts(Method::POST, headers), &sent.text).await;
         let (response, is_lost) = match &sent_on {
             Some(_) => look_for_loss(response).await,
             None => (response, false),
         };
-        if is_lost && self.renew(front, sent_on.as_ref()).await {
+        if is_lost && self.renew(proxy, sent_on.as_ref()).await {
             let again = parts(Method::POST, self.headers());
-            return (post(front, again, &letter.text).await, None);
+            return (post(proxy, again, &sent.text).await, None);
         }
         let named = response.headers().get(SESSION_ID).cloned();
         (response, named)
     }
 
     /// What the server answered to `initialize`.
-    pub(super) fn agreed(&self, answer: &str, letter: &Letter, id: Option<HeaderValue>) {
+    pub(super) fn agreed(&self, answer: &str, sent: &StdioMessage, id: Option<HeaderValue>) {
         if let Some(version) = version_of(answer) {
             *self.agreed_now() = Agreed {
                 id,
                 version: Some(version),
-                initialize: Some(letter.text.clone()),
+                initialize: Some(sent.text.clone()),
                 initialized: None,
             };
         }
@@ -120,7 +121,7 @@ impl Session {
 
     /// A new session instead of one that the server lost: what the client said at its beginning is
     /// said again. False where there is none: the lost one stays, and the next request tries again.
-    async fn renew(&self, front: &Shared, lost: Option<&HeaderValue>) -> bool {
+    async fn renew(&self, proxy: &Arc<Proxy>, lost: Option<&HeaderValue>) -> bool {
         let turn = tokio::time::timeout(RENEW_PATIENCE, self.renewing.lock());
         let Ok(_one) = turn.await else {
             return false;
@@ -132,7 +133,7 @@ impl Session {
         let Some(initialize) = before.initialize.clone() else {
             return false;
         };
-        let opening = tokio::time::timeout(RENEW_PATIENCE, open(front, initialize));
+        let opening = tokio::time::timeout(RENEW_PATIENCE, open(proxy, initialize));
         let Ok(Some(id)) = opening.await else {
             return false;
         };
@@ -141,7 +142,7 @@ impl Session {
             ..before
         };
         if let Some(initialized) = agreed.initialized.clone() {
-            let told = post(front, parts(Method::POST, agreed.headers()), &initialized);
+            let told = post(proxy, parts(Method::POST, agreed.headers()), &initialized);
             drop(tokio::time::timeout(TELL, told).await);
         }
         *self.agreed_now() = agreed;
@@ -154,23 +155,23 @@ impl Session {
         self.renewed.notified().await;
     }
 
-    pub(super) async fn end(&self, front: &Shared) {
+    pub(super) async fn end(&self, proxy: &Arc<Proxy>) {
         if self.agreed_now().id.is_some() {
-            let ending = legacy::other(front, parts(Method::DELETE, self.headers()));
+            let ending = sessions::other(proxy, parts(Method::DELETE, self.headers()));
             let _ = tokio::time::timeout(END_PATIENCE, ending).await;
         }
     }
 }
 
 /// Posts a message as a client over HTTP would.
-async fn post(front: &Shared, parts: Parts, text: &Bytes) -> Response<Body> {
-    dispatch::post(front, parts, text, Inbound::read(text)).await
+async fn post(proxy: &Arc<Proxy>, parts: Parts, text: &Bytes) -> Response<Body> {
+    dispatch::post(proxy, parts, text, Inbound::read(text)).await
 }
 
 /// The session that the server opens. `None`: it does not agree, which raincheck, too, says with 200.
-async fn open(front: &Shared, initialize: Bytes) -> Option<HeaderValue> {
-    let request = Letter::read(&initialize)?.id?;
-    let response = post(front, parts(Method::POST, plain_headers()), &initialize).await;
+async fn open(proxy: &Arc<Proxy>, initialize: Bytes) -> Option<HeaderValue> {
+    let request = StdioMessage::read(&initialize)?.id?;
+    let response = post(proxy, parts(Method::POST, plain_headers()), &initialize).await;
     let id = response.headers().get(SESSION_ID).cloned()?;
     let answer = answer_to(response, &request).await?;
     // What it says was told once; only that it agrees counts.

@@ -1,5 +1,5 @@
-//! Calls that raincheck carries: `tools/call` by policy, and every request of a modern client to a
-//! legacy server.
+//! The requests of modern clients that raincheck carries: `tools/call` by policy, and every request to a legacy
+//! server.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -192,7 +192,8 @@ fn heard_by(asked: &ModernCall<'_>) -> NotifyBy {
     }
 }
 
-/// Where the rule has one for this client.
+/// The progress that raincheck sends while the server is silent, if the rule says so and the client asked for
+/// progress.
 fn heartbeat(modern: &Modern<'_>, rule: &Rule) -> Option<Keepalive> {
     let token = modern.meta.progress_token.filter(|_| rule.heartbeat);
     token.map(|token| Keepalive::since(Instant::now(), token.to_owned()))

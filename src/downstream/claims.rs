@@ -1,4 +1,4 @@
-//! Calls that may be the same call: begun once, whoever makes them.
+//! Calls that may be the same call: several requests, of any client, begin it once.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::runner::CallSpec;
 use crate::runner::claim::{CallClaim, NotClaimed};
 use crate::runner::responder::CallSubscriber;
 
-/// Begins a call, or joins the one that it is.
+/// Begins a call, or joins the running call that is the same.
 pub(super) async fn begin(
     proxy: &Arc<Proxy>,
     claim: Option<CallClaim>,
@@ -23,7 +23,7 @@ pub(super) async fn begin(
     }
 }
 
-/// What a client is told whose call could not be claimed.
+/// The answer to a call that could not be claimed.
 pub(super) fn refused(id: &RawValue, why: &NotClaimed) -> Rpc {
     match why {
         NotClaimed::OtherCall => Rpc::error(id.get(), &other_call()),

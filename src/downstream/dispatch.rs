@@ -26,10 +26,10 @@ use crate::mcp::error::RpcError;
 use crate::mcp::request::{self as mcp, Refused};
 use crate::mcp::version::Era;
 
-// The futures of what is rare are boxed, so that what passes through stays small.
+// The futures of rare requests are boxed, so that the future of a request that passes stays small.
 
-/// Answers one request. Dropped before it resolves, the client is gone: what it asked for is
-/// cancelled unless it was announced.
+/// Answers one request. If this is dropped before it resolves, the client is gone, and its call is cancelled unless
+/// its task was announced.
 pub(super) async fn handle(
     proxy: Arc<Proxy>,
     request: Request<Incoming>,
@@ -62,7 +62,7 @@ fn identify(proxy: &Arc<Proxy>, parts: &mut Parts) -> Result<(), Box<Response<Bo
 
 async fn mcp(proxy: &Arc<Proxy>, parts: Parts, body: Incoming) -> Response<Body> {
     if parts.method != Method::POST {
-        // Sessions are the legacy world.
+        // Only legacy clients have sessions.
         if era_by_headers(&parts.headers) == Some(Era::Modern) {
             return response::not_allowed("POST");
         }
@@ -77,7 +77,7 @@ async fn mcp(proxy: &Arc<Proxy>, parts: Parts, body: Incoming) -> Response<Body>
     }
 }
 
-/// A message of a client, whose body was read.
+/// Answers a message of a client whose body was read.
 pub(super) async fn post(
     proxy: &Arc<Proxy>,
     parts: Parts,
@@ -104,14 +104,14 @@ async fn modern(
     }
     let modern = match message.modern(&parts.headers) {
         Ok(ModernMessage::Request(modern)) => modern,
-        // No notification is defined from clients on this transport; none needs an answer.
+        // On this transport, clients have no notification that needs an answer.
         Ok(ModernMessage::Notification) => return response::empty(StatusCode::ACCEPTED),
         Err(refused) => return unread(&refused),
     };
     if !modern.meta.names_tasks {
         return answer(proxy, by, &parts, body, &modern).await;
     }
-    // The server does not hear of tasks of ours.
+    // The server must not see the ids of raincheck's tasks.
     let edited = Box::pin(proxy.without_our_ids(body, &modern.request.params)).await;
     let id = modern.request.id.to_owned();
     drop(modern);
@@ -125,7 +125,7 @@ async fn modern(
     Rpc::error(id.get(), &error).into_response()
 }
 
-/// The refusal of a message that is not in order.
+/// Refuses a message that is not in order.
 fn unread(refused: &Refused) -> Response<Body> {
     match &refused.id {
         Some(id) => Rpc::error(id.get(), &refused.error).into_response(),

@@ -1,4 +1,5 @@
-//! What is refused before anybody looks at it, and what is put right.
+//! The first checks of a request: its path, Host, Origin, method and body. Refuses requests that no part must see,
+//! and corrects the headers about the request's way.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use super::outbound::response;
 use super::proxy::Proxy;
 use crate::mcp::error::RpcError;
 
-/// Which door a request came to, if it may.
+/// The endpoint that a request came to. `Err`: the refusal.
 pub(super) fn open(
     proxy: &Arc<Proxy>,
     parts: &mut Parts,
@@ -74,7 +75,7 @@ fn framed(parts: &Parts, body: &Incoming) -> Result<(), Box<Response<Body>>> {
     Err(refused(StatusCode::BAD_REQUEST, &error))
 }
 
-/// Once in the life of the process: whoever sends such requests must not fill the log.
+/// Logs a refused Host once in the life of the process, so that such requests cannot fill the log.
 fn tell_of_host(parts: &Parts) {
     static TOLD: Once = Once::new();
     TOLD.call_once(|| {

@@ -1,4 +1,5 @@
-//! The way that a request came: what proxies before us say of it, where they may, and what we say.
+//! The headers about the way of a request (`Forwarded`, `X-Forwarded-*`): those of trusted proxies are kept, those of
+//! others are removed, and raincheck adds its own.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,12 +9,12 @@ use ipnet::IpNet;
 
 use crate::mcp::headers::remove_where;
 
-/// Who is believed, and what is said.
+/// Which proxies are trusted, and which headers raincheck adds.
 #[derive(Debug, Clone, Default)]
 pub struct ForwardedHeaders {
-    /// Proxies before us, whose words are kept.
+    /// The networks of trusted proxies, whose headers are kept.
     pub trusted: Vec<IpNet>,
-    /// Headers that the server is to have; of these, the ones of a request's way are ours to say.
+    /// The headers that the server is to have. raincheck adds those of them that are about a request's way.
     pub said: Vec<HeaderName>,
     pub over_tls: bool,
 }
@@ -21,7 +22,8 @@ pub struct ForwardedHeaders {
 const REAL_IP: &str = "x-real-ip";
 const WAY: &str = "x-forwarded-";
 
-/// Servers believe what these say, since we come from their own machine.
+/// Whether a header is about the request's way. Servers trust such headers because raincheck runs on their own
+/// machine.
 fn is_of_the_way(name: &HeaderName) -> bool {
     let text = name.as_str();
     let is_address = matches!(
@@ -39,7 +41,7 @@ fn is_of_the_way(name: &HeaderName) -> bool {
 }
 
 impl ForwardedHeaders {
-    /// Takes out what the client had no right to say, and says what the server is to know. Most requests
+    /// Removes the headers that the client may not send, and adds those that the server is to have. Most requests
     /// have neither.
     pub(super) fn settle(&self, parts: &mut Parts, peer: SocketAddr) {
         let peer = peer.ip().to_canonical();
@@ -75,7 +77,7 @@ impl ForwardedHeaders {
     }
 }
 
-/// What the client calls us: one of our names, as was checked.
+/// The host that the client wrote, which was checked to be a name of raincheck.
 fn host(parts: &Parts) -> Option<&str> {
     match parts.headers.get(HOST) {
         Some(host) => host.to_str().ok(),

@@ -1,4 +1,4 @@
-//! Passing through: bytes in, bytes out, nothing parsed, buffered or reordered.
+//! Passes requests and answers through: nothing is parsed, buffered or reordered.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use super::proxy::Proxy;
 use crate::mcp::error::{Failure, RpcError};
 use crate::upstream::http::{RequestBody, ResponseBody};
 
-/// A request without a body: the door refuses one on everything but a POST.
+/// Passes a request without a body. Only a POST has a body, which `endpoint` checks.
 pub(super) async fn bare(proxy: &Arc<Proxy>, parts: Parts) -> Response<Body> {
     pass(proxy, parts, RequestBody::empty()).await
 }
 
-/// A request whose body was looked at and found to be the server's own business.
+/// Passes a request whose body was read.
 pub(super) async fn bytes(proxy: &Arc<Proxy>, parts: Parts, body: Bytes) -> Response<Body> {
     pass(proxy, parts, RequestBody::Ready(Full::new(body))).await
 }
@@ -28,7 +28,7 @@ pub(super) async fn again(proxy: &Arc<Proxy>, parts: &Parts, body: Bytes) -> Res
 }
 
 async fn pass(proxy: &Arc<Proxy>, parts: Parts, body: RequestBody) -> Response<Body> {
-    // A POST has an answer that comes to an end; the other streams of a session need not.
+    // Only a POST has an answer that comes to an end, so that a drain can wait for it.
     let answer = (parts.method == Method::POST).then(|| proxy.passing.token());
     match proxy.upstream.pass(parts, body).await {
         Ok(response) => response.map(|body| Body::Passed {
@@ -49,7 +49,8 @@ pub(super) fn response(response: Response<ResponseBody>) -> Response<Body> {
     })
 }
 
-/// There is no JSON-RPC id to answer under: this request was never read.
+/// Answers a request that did not reach the server. The error has no JSON-RPC id, because the request was never
+/// parsed.
 pub(super) fn unreachable_upstream(failure: Failure) -> Response<Body> {
     let RpcError {
         code,

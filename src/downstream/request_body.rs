@@ -1,4 +1,4 @@
-//! Request bodies: read whole, within their own bound and the room that all of them have together.
+//! Reads request bodies whole, within the bound for one body and the memory for all of them.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(super) enum ReadBody {
     Refused(Response<Body>),
 }
 
-/// Refused before it is read where there is no room for what it announces.
+/// Reads a body. A body is refused before it is read if there is no memory for the length that it announces.
 pub(super) async fn read(proxy: &Proxy, mut body: Incoming) -> ReadBody {
     let bytes_max = proxy.settings.body_bytes_max;
     let announced = body.size_hint().exact().unwrap_or_default();
@@ -75,12 +75,12 @@ enum Unread {
     Broken,
 }
 
-/// What has come of a body.
+/// A body that is being read.
 struct BodyReader {
     announced: usize,
     bytes_max: usize,
     place: BufferShare,
-    /// Most come in one piece, which is not copied.
+    /// The first piece. Most bodies have only one, which is not copied.
     first: Bytes,
     more: BytesMut,
 }
@@ -90,7 +90,7 @@ impl BodyReader {
         self.first.len() + self.more.len()
     }
 
-    /// False where there is more of it than may be.
+    /// Reads to the end. False: the body is too large.
     async fn read(&mut self, body: &mut Incoming) -> Result<bool, Unread> {
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|_| Unread::Broken)?;
@@ -104,8 +104,8 @@ impl BodyReader {
         Ok(true)
     }
 
-    /// A large body has its whole place once its beginning is there: whoever only announces one has none,
-    /// and of those that come at the same time some come to their end.
+    /// Adds a piece. A large body gets memory for its whole length when its first bytes arrive: a body that is only
+    /// announced takes none, and of many large bodies some are read to their end.
     fn add(&mut self, data: Bytes) -> Result<(), Unread> {
         let sum = self.len() + data.len();
         let in_one_piece = self.len() == 0;

@@ -1,5 +1,5 @@
-//! Messages that cannot be read for certain. Where a rule may refuse a call they are refused, too,
-//! because the server could read in them the very call that the rule refuses.
+//! Refuses messages that cannot be read for certain, if a rule may refuse a call: the server could read in such a
+//! message the call that the rule refuses.
 
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
 
@@ -17,7 +17,7 @@ impl Proxy {
         }
     }
 
-    /// Checks a message of a legacy client, which would be passed on as it is.
+    /// Checks a message of a legacy client. Without a fault the message passes as it is.
     pub(super) fn check_message(
         &self,
         headers: &HeaderMap,
@@ -32,8 +32,8 @@ impl Proxy {
     }
 }
 
-/// The body is read as UTF-8 here. Many servers decode it as the headers say, some of them from
-/// encodings in which other text has the same bytes (UTF-7).
+/// raincheck reads a body as UTF-8. Many servers decode it as the headers say, some of them from encodings in which
+/// the same bytes are another text (UTF-7).
 fn check_headers(headers: &HeaderMap) -> Result<(), RpcError> {
     for value in headers.get_all(CONTENT_ENCODING) {
         let is_none = |word: &str| word.is_empty() || word.eq_ignore_ascii_case("identity");

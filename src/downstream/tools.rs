@@ -1,4 +1,4 @@
-//! What a route must know of the server: what is known of it now, and the questions to it.
+//! What a route needs to know of the server: what is known without a question, and the answers to questions.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
-//! Tools of raincheck's own, by which clients without Tasks follow calls that take long: a call that
-//! outlasts its client's patience is answered with a ticket, and the ticket is good for these tools.
+//! COMPANION TOOLS: tools of raincheck's own for clients without Tasks. A call that takes longer than its client's
+//! patience is answered with a ticket, and these tools take the ticket.
 //!
-//! Requests that declare tasks never meet them. Where they are switched off nothing is read for them.
+//! Requests that declare tasks never see these tools. While they are switched off, nothing is read for them.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub use state::Companion;
 
 use tools::CompanionTools;
 
-/// A client calls one of our tools.
+/// Answers a call of a companion tool.
 pub(super) async fn call(
     companion_tools: &CompanionTools<'_>,
     tool: CompanionTool,
@@ -56,7 +56,7 @@ pub(super) async fn call(
     companion_tools.respond(asked).await
 }
 
-/// A modern client lists the tools: the server's, and ours behind the last of them.
+/// Answers `tools/list` of a modern client: the companion tools follow the last of the server's tools.
 pub(super) async fn list(proxy: &Arc<Proxy>, asked: &ModernCall<'_>) -> Response<Body> {
     let id = asked.modern.request.id.get();
     let (answer, client) = match listed(proxy, asked).await {
@@ -74,7 +74,7 @@ pub(super) async fn list(proxy: &Arc<Proxy>, asked: &ModernCall<'_>) -> Response
     Rpc::answer(id, answer).guarded(Some(client.into_guard()))
 }
 
-/// A list as the server gives it, and nothing of what it says before.
+/// The list as the server gives it. Messages before the answer are dropped.
 pub(super) async fn listed(
     proxy: &Arc<Proxy>,
     asked: &ModernCall<'_>,
@@ -88,7 +88,7 @@ pub(super) async fn listed(
     Ok((answer, client))
 }
 
-/// The answer alone.
+/// Waits for the answer, and drops the messages before it.
 async fn answer_of(client: &mut CallSubscriber) -> Option<CallAnswer> {
     loop {
         match client.next().await? {
@@ -98,8 +98,8 @@ async fn answer_of(client: &mut CallSubscriber) -> Option<CallAnswer> {
     }
 }
 
-/// A page of the list, with output schemas that tickets fit, and with our tools where it is the last
-/// one. `is_first`: it may be the only one.
+/// A page of the list, with output schemas that admit tickets. The last page has the companion tools. `is_first`: the
+/// page may be the only one.
 pub(super) async fn with_ours(
     proxy: &Arc<Proxy>,
     by: &Requester,
@@ -119,7 +119,7 @@ pub(super) async fn with_ours(
         return page;
     }
     let names = if is_first {
-        // All that there is to clash with is here.
+        // All tools are on this page, and so all names that could clash.
         let mut tools = Tools::default();
         match tools.add_page(&page) {
             Ok(_) => companion.names(Some(&tools)),

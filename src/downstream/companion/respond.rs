@@ -1,4 +1,4 @@
-//! Calls of our tools: answered from the store, for the caller whose ticket it is, on any replica.
+//! Answers calls of the companion tools from the store, on any replica, for the caller whose ticket it is.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -67,19 +67,19 @@ impl ToolError {
     }
 }
 
-/// A call of one of our tools, and how it is answered.
+/// A call of a companion tool, and how it is answered.
 pub(in crate::downstream) struct ToolRequest<'a> {
     pub(in crate::downstream) tool: CompanionTool,
     pub(in crate::downstream) id: &'a RawValue,
     pub(in crate::downstream) arguments: Option<&'a RawValue>,
-    /// The client reads event streams, whatever they carry.
+    /// The client reads event streams with events of any size.
     pub(in crate::downstream) streams: bool,
     pub(in crate::downstream) headers: &'a HeaderMap,
     pub(in crate::downstream) words: fn(&str, CallAnswer) -> Rpc,
 }
 
 impl CompanionTools<'_> {
-    /// Calls one of the companion tools. Dropped before it resolves, what was committed stays.
+    /// Answers a call of a companion tool. If this is dropped before it resolves, what was committed stays.
     pub(in crate::downstream) async fn respond(&self, asked: ToolRequest<'_>) -> Response<Body> {
         let tool_call = ToolCall {
             proxy: Arc::clone(self.proxy),
@@ -113,7 +113,7 @@ impl CompanionTools<'_> {
 /// The longest wait without a byte of an answer.
 const SILENT_WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// Answers for one caller.
+/// The call of a companion tool by one caller.
 struct ToolCall {
     proxy: Arc<Proxy>,
     by: Requester,
@@ -169,12 +169,12 @@ impl ToolCall {
         self.proxy.tasks_of(&self.by.caller)
     }
 
-    /// The task as soon as there is something to tell: it has ended or asks, the wait is over, or
-    /// raincheck is about to end.
+    /// Waits until there is something to tell: the task has ended or asks a question, the wait is over, or raincheck
+    /// is about to end.
     async fn wait(&self, id: TaskId, arguments: &Object<'_>) -> Result<Loaded, ToolError> {
         let asked_for = wait_of(arguments).unwrap_or(self.wait_max);
         let until = Instant::now() + asked_for.min(self.wait_max);
-        // Watched before it is read: no change is missed.
+        // Watched before it is read, so that no change is missed.
         let watch = self.proxy.runner.watches().watch(vec![id]);
         let mut found = self.tasks().get(id).await?;
         while found.task.status() == Status::Working {
@@ -187,7 +187,7 @@ impl ToolCall {
         Ok(found)
     }
 
-    /// What the tool gave, as if it had been waited for.
+    /// The result of the tool, as if the client had waited for it.
     async fn result(&self, task: &Task, outcome: &Outcome) -> Result<CallAnswer, ToolError> {
         let result = match outcome {
             Outcome::Completed(Payload::Inline(result)) => result.clone(),
@@ -238,13 +238,13 @@ impl ToolCall {
     }
 }
 
-/// `None`: as long as may be.
+/// How long the call is to wait. `None`: as long as it may.
 fn wait_of(arguments: &Object<'_>) -> Option<Duration> {
     let seconds = arguments.get("wait_seconds")?.get().parse::<f64>().ok()?;
     Duration::try_from_secs_f64(seconds.max(0.0)).ok()
 }
 
-/// Models may write any number.
+/// The round that the call names. Models may write any number.
 fn round_of(arguments: &Object<'_>) -> u64 {
     let round = arguments.get("round");
     round.and_then(|raw| raw.get().parse().ok()).unwrap_or(1)

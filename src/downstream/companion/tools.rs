@@ -1,4 +1,4 @@
-//! Where one caller's tickets are taken: which tools are ours, and what the server says of its own.
+//! The companion tools as one caller sees them: their names beside the server's tools.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::downstream::proxy::Proxy;
 use crate::downstream::tools;
 use crate::task::ticket::CompanionNames;
 
-/// Where one caller's tickets are taken.
+/// The companion tools as one caller sees them.
 pub(in crate::downstream) struct CompanionTools<'a> {
     pub(super) proxy: &'a Arc<Proxy>,
     pub(super) companion: &'a Companion,
@@ -17,8 +17,8 @@ pub(in crate::downstream) struct CompanionTools<'a> {
 }
 
 impl<'a> CompanionTools<'a> {
-    /// For a client that can be asked what its capabilities say. `None`: there are no companion tools, or the
-    /// server has tools of all our names.
+    /// Asks the server for its list of tools first. `None`: the companion tools are switched off, or the server has
+    /// tools with all their names.
     pub(in crate::downstream) async fn open(
         proxy: &'a Arc<Proxy>,
         by: &'a Requester,
@@ -30,7 +30,7 @@ impl<'a> CompanionTools<'a> {
         Some(Self::of(proxy, by, companion, names))
     }
 
-    /// Where our tools have these names.
+    /// The companion tools under these names.
     pub(in crate::downstream) fn of(
         proxy: &'a Arc<Proxy>,
         by: &'a Requester,

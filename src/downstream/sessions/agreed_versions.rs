@@ -13,11 +13,11 @@ use crate::mcp::headers::PROTOCOL_VERSION;
 use crate::mcp::json::Object;
 use crate::task::id::Caller;
 
-/// Sessions whose version is remembered, the newest ones. An entry takes about 100 bytes.
+/// How many sessions are remembered, the newest ones. An entry takes about 100 bytes.
 const SESSIONS_MAX: usize = 10_000;
 
-/// What the sessions that were opened here agreed on. Another replica does not know, and reads such a
-/// client as one of the oldest version, as the server does, unless a message says otherwise
+/// The versions that sessions agreed on which were opened on this replica. Another replica reads their clients as
+/// clients of the oldest version, as the server does, unless a message has words of a newer one
 /// (`tasks::v2025::complete_version`).
 #[derive(Debug, Default)]
 pub struct AgreedVersions(Mutex<Versions>);
@@ -25,7 +25,7 @@ pub struct AgreedVersions(Mutex<Versions>);
 #[derive(Debug, Default)]
 struct Versions {
     versions: HashMap<SessionKey, HeaderValue>,
-    /// In order of time.
+    /// The sessions in the order in which they were remembered.
     sessions: VecDeque<SessionKey>,
 }
 
@@ -47,7 +47,7 @@ impl AgreedVersions {
         known.versions.get(&session).cloned()
     }
 
-    /// Remembers what the server's answer to `initialize` says, whose head names the session.
+    /// Remembers the version in the server's answer to `initialize`. The head of the answer names the session.
     pub(in crate::downstream) fn note(&self, caller: &Caller, head: &HeaderMap, message: &str) {
         let version = || {
             let session = SessionKey::named(caller, head)?;
@@ -60,8 +60,8 @@ impl AgreedVersions {
         }
     }
 
-    /// A request on a session with the version that its client left out. From here on it is read as if the
-    /// client had said so, and so it reaches the server.
+    /// Adds the version to a request whose client left it out. raincheck and the server then read the request as if
+    /// the client had named the version.
     pub(super) fn completed(&self, by: &Requester, mut parts: Parts) -> Parts {
         if parts.headers.contains_key(PROTOCOL_VERSION) {
             return parts;

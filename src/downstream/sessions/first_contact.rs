@@ -1,7 +1,7 @@
-//! The first words of a legacy client to a server of which nobody knows yet how it is spoken to.
+//! Messages of legacy clients while raincheck does not know yet which transport and era the server speaks.
 //!
-//! They pass as to any server. One that refuses them may speak HTTP+SSE only, or be of the modern era
-//! only: then it is asked, and the client has a session here.
+//! The messages pass as to any other server. A server that refuses them may speak only HTTP+SSE, or only the modern
+//! era. raincheck then asks the server, and gives the client a session of its own.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Object;
 use crate::mcp::version::Era;
 
-/// An answer larger than this is no refusal.
+/// The largest body in which raincheck looks for a refusal.
 const REFUSAL_BYTES_MAX: u64 = 64 * 1024;
 
 pub(super) async fn post(
@@ -37,12 +37,12 @@ pub(super) async fn post(
 ) -> Response<Body> {
     let again = edit.clone();
     let response = match held_call(proxy, by, &parts.headers, message) {
-        // Of a session that began at another replica, or before a restart.
+        // The session began at another replica, or before a restart.
         Some(call) => resumable::post(proxy, by, parts.clone(), body.clone(), call).await,
         None => pass_on(proxy, parts.clone(), body.clone(), edit).await,
     };
     if matches!(response.body(), Body::Events(_)) {
-        // Our own words: the server may have said none yet.
+        // raincheck began this stream itself: the server may not have answered yet.
         return response;
     }
     if is_answer(&response) {
@@ -60,8 +60,8 @@ pub(super) async fn post(
     response
 }
 
-/// What a server of Streamable HTTP says to a request. A page that greets everybody, or a gateway that
-/// accepts whatever comes, tells nothing of the server.
+/// Whether a response is one of Streamable HTTP. A web page, or a gateway that accepts every request, proves nothing
+/// about the server.
 fn is_answer<B>(response: &Response<B>) -> bool {
     let kind = response.headers().get(CONTENT_TYPE);
     let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
@@ -72,8 +72,8 @@ fn is_answer<B>(response: &Response<B>) -> bool {
             .any(|known| kind.eq_ignore_ascii_case(known))
 }
 
-/// Whether these are first words to a server that answers over HTTP and may be of the modern era, or
-/// may be so by now. `known`: what was known of it when it was asked whether the client has a session here.
+/// Whether the message begins a session at a server over HTTP that may refuse sessions. `known`: the era that was
+/// known before raincheck decided whose session this is.
 pub(super) fn may_be_refused(
     proxy: &Arc<Proxy>,
     known: Option<Era>,
@@ -84,12 +84,12 @@ pub(super) fn may_be_refused(
 }
 
 fn is_initialize(parts: &Parts, message: &LegacyMessage<'_>) -> bool {
-    // A client that has a session is past that.
+    // A client that names a session has initialized.
     !parts.headers.contains_key(SESSION_ID) && message.asks_for("initialize")
 }
 
-/// Whether the server wants no such client: by its status, or by an error in a small body. What was
-/// read of it is put back.
+/// Whether the server refuses legacy clients: its status says so, or an error in a small body. The response is
+/// returned with its body.
 async fn look_for_refusal(response: Response<Body>) -> (Response<Body>, bool) {
     let status = response.status();
     if !status.is_success() {
@@ -106,7 +106,7 @@ async fn look_for_refusal(response: Response<Body>) -> (Response<Body>, bool) {
         return (response, false);
     }
     let (head, body) = response.into_parts();
-    // Cut off, it is so for the client, too: not JSON.
+    // A body that was cut off reaches the client as it is: it is not JSON.
     let bytes = body
         .collect()
         .await
@@ -124,17 +124,18 @@ fn is_small_json(response: &Response<Body>) -> bool {
         && length.is_some_and(|length| length <= REFUSAL_BYTES_MAX)
 }
 
-/// Whether it is decided by now how the server is spoken to: asked where a client opens a stream that is read here.
+/// Whether raincheck knows which transport and era the server speaks. The server is asked if a client opens a stream
+/// that raincheck reads.
 pub(super) async fn is_decided_now(proxy: &Arc<Proxy>, by: &Requester, parts: &Parts) -> bool {
     if !get_stream::is_read(parts) {
         return false;
     }
-    // From before raincheck was started: who has a session was answered already.
+    // The client's session is older than this process: the server has answered before.
     let known = proxy.upstream.era_soon(by.credentials.clone()).await;
     known.is_some() && proxy.upstream.is_decided()
 }
 
-/// GET and DELETE.
+/// Answers GET and DELETE.
 pub(super) async fn other(proxy: &Arc<Proxy>, by: &Requester, parts: Parts) -> Response<Body> {
     let response = passthrough::bare(proxy, parts.clone()).await;
     if turns_out_old(proxy, by, response.status()).await {

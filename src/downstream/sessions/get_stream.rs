@@ -1,5 +1,5 @@
-//! The GET stream of a legacy client: what the server says there that is no answer to a call of ours,
-//! unchanged, and what raincheck says itself.
+//! The GET stream of a legacy client: the server's events, unchanged and without those that are for raincheck, and
+//! raincheck's own messages.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::mcp::version::LEGACY_NEWEST;
 use crate::upstream::channel::session::News as LineNews;
 use crate::upstream::client_session::{News, OUR_EVENT_IDS, Unheard};
 
-/// What a server says on it.
+/// Where the server's events come from.
 pub(super) enum ServerEvents {
     Web(News),
     Line(LineNews),
@@ -33,8 +33,7 @@ pub(super) enum ServerEvents {
     Silent,
 }
 
-/// Whether a request asks for a stream that is read here. The sessions of other revisions pass as
-/// bytes.
+/// Whether a request asks for a stream that raincheck reads. The streams of other revisions pass as bytes.
 pub(super) fn is_read(parts: &Parts) -> bool {
     parts.method == Method::GET
         && parts.headers.contains_key(SESSION_ID)
@@ -44,7 +43,7 @@ pub(super) fn is_read(parts: &Parts) -> bool {
             .is_some_and(|version| version == LEGACY_NEWEST)
 }
 
-/// The stream of a server with sessions of its own.
+/// Responds with the stream of a session at a server over HTTP.
 pub(super) async fn answer(proxy: &Arc<Proxy>, by: &Requester, parts: Parts) -> Response<Body> {
     let session = proxy
         .upstream
@@ -58,7 +57,7 @@ pub(super) async fn answer(proxy: &Arc<Proxy>, by: &Requester, parts: Parts) -> 
         Err(Unheard::Refused(refusal)) if refusal.status() == StatusCode::METHOD_NOT_ALLOWED => {
             (None, ServerEvents::Silent)
         }
-        // The stream that is there goes on.
+        // An older stream of the session goes on.
         Err(Unheard::Refused(refusal)) => return passthrough::response(*refusal),
         Err(Unheard::Failed(failure)) => return passthrough::unreachable_upstream(failure),
     };
@@ -72,7 +71,7 @@ pub(super) async fn answer(proxy: &Arc<Proxy>, by: &Requester, parts: Parts) -> 
     }
 }
 
-/// Where raincheck's own messages for a session are said.
+/// raincheck's own messages for one stream of a session.
 pub(super) struct OwnMessages {
     mailboxes: Arc<Mailboxes>,
     key: SessionKey,
@@ -80,11 +79,10 @@ pub(super) struct OwnMessages {
 }
 
 impl OwnMessages {
-    /// `None`: the session is not named.
+    /// `None`: the request names no session.
     pub(super) fn of(proxy: &Arc<Proxy>, by: &Requester, headers: &HeaderMap) -> Option<Self> {
         let key = by.session?;
-        // The rest of a cut POST is asked for in the same way, and takes nothing from the stream that
-        // is there.
+        // A GET for the rest of a cut POST stream must not take the messages from the session's own stream.
         let resumes = headers.get(LAST_EVENT_ID).is_some_and(is_the_server_s);
         Some(Self::at(&proxy.mailboxes, key, resumes))
     }
@@ -99,7 +97,7 @@ impl OwnMessages {
         own_messages
     }
 
-    /// Where no other stream of the session is open any more, they are said here.
+    /// Takes the messages if no other stream of the session is open any more.
     fn take_over(&mut self) {
         if self.pushed.is_none() && !self.mailboxes.is_open(self.key) {
             self.pushed = Some(self.mailboxes.open(self.key));
@@ -112,7 +110,7 @@ impl OwnMessages {
             if let Some(message) = pushed.next().await {
                 return message;
             }
-            // Another stream took its place.
+            // A newer stream of the session gets the messages.
             self.pushed = None;
         }
         std::future::pending().await
@@ -123,7 +121,7 @@ fn is_the_server_s(id: &HeaderValue) -> bool {
     !id.as_bytes().starts_with(OUR_EVENT_IDS.as_bytes())
 }
 
-/// All that is said, until the server's stream ends or raincheck does.
+/// All events of the stream, until the server's stream ends or raincheck ends.
 pub(super) fn read(
     source: ServerEvents,
     own_messages: OwnMessages,

@@ -12,7 +12,7 @@ use crate::mcp::headers::SESSION_ID;
 use crate::upstream::client_session::ClientSession;
 use crate::upstream::http::RequestBody;
 
-/// How long the server may take to end it.
+/// How long the server may take to end a session.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Ends the session behind the calls that became tasks and run on it: servers cancel what runs on a session that
@@ -39,10 +39,10 @@ async fn end(proxy: Arc<Proxy>, mut parts: Parts, session: ClientSession) {
     let longest = rules.entries().map(|rule| rule.max_duration_ms);
     let longest = longest.fold(rules.defaults().max_duration_ms, u64::max);
     let unneeded = session.needed_no_more();
-    // A client that goes on calling on a session that it has ended keeps it no longer.
+    // A client that makes further calls on a session that it ended does not keep the session longer.
     let is_ours = tokio::time::timeout(Duration::from_millis(longest), unneeded).await;
     if is_ours == Ok(false) {
-        // The server ends it by itself, some day.
+        // Another replica uses the session. The server ends the session by itself.
         return;
     }
     session.end();

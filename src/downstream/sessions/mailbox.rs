@@ -1,4 +1,5 @@
-//! The GET streams of legacy sessions that are open here, for what raincheck itself has to say on them.
+//! raincheck's own messages for the GET streams of legacy sessions that are open on this replica. The newest stream
+//! of a session gets the messages that no older stream has read.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,14 +14,14 @@ use crate::task::state::Digest;
 /// Messages that wait for the reader of one stream.
 const MESSAGES_MAX: usize = 64;
 
-/// So many of the last messages of one stream are not said again on it.
+/// A message that is among this many last messages of a stream is not sent on the stream again.
 const SAID_MAX: usize = 256;
 
-/// All of this process.
+/// The mailboxes of this process.
 #[derive(Debug, Default)]
 pub struct Mailboxes {
     open: Mutex<HashMap<SessionKey, Mailbox>>,
-    /// How many streams were opened so far: the number of the next.
+    /// The number of the next stream.
     streams: AtomicU64,
 }
 
@@ -28,19 +29,19 @@ pub struct Mailboxes {
 struct Mailbox {
     number: u64,
     unread: VecDeque<String>,
-    /// What was said, in order of time.
+    /// The last messages of the stream, the oldest first.
     said: VecDeque<Digest>,
     reader: Arc<Notify>,
 }
 
-/// What is to be said on one stream. Dropped, the stream is closed.
+/// Reads the messages for one stream. Dropped, the stream is closed.
 #[derive(Debug)]
 pub(in crate::downstream) struct MailReader {
     mailboxes: Arc<Mailboxes>,
     key: SessionKey,
     number: u64,
     reader: Arc<Notify>,
-    /// It took the place of another, which may have been dead for a while.
+    /// The stream replaced an older one, which may have been dead for a while.
     pub(in crate::downstream) replaces: bool,
 }
 
@@ -49,8 +50,8 @@ impl Mailboxes {
         self.open.lock()
     }
 
-    /// The session's stream is open here from now on. One that was is so no more: its client came
-    /// back before we saw it go. What nobody has read of it is said on the new one.
+    /// Opens a stream of the session, which replaces an older one: a client often comes back before raincheck notices
+    /// that its old connection is dead. The new stream gets the unread messages of the old one.
     pub(in crate::downstream) fn open(self: &Arc<Self>, key: SessionKey) -> MailReader {
         let mut open = self.open_streams();
         let number = self.streams.fetch_add(1, Ordering::Relaxed);
@@ -77,8 +78,8 @@ impl Mailboxes {
         }
     }
 
-    /// Says a JSON-RPC message on the session's stream, on one stream once. False where none is open
-    /// here, or its reader is slow.
+    /// Puts a JSON-RPC message on the session's stream, once for each stream. False if no stream is open here, or too
+    /// many messages are unread.
     pub(in crate::downstream) fn push(&self, key: SessionKey, message: String) -> bool {
         let mut open = self.open_streams();
         let Some(open) = open.get_mut(&key) else {
@@ -100,7 +101,7 @@ impl Mailboxes {
         true
     }
 
-    /// The number of the session's stream that is open here: another stream has another.
+    /// The number of the session's open stream. Each stream has a number of its own.
     pub(in crate::downstream) fn stream(&self, key: SessionKey) -> Option<u64> {
         self.open_streams().get(&key).map(|open| open.number)
     }
@@ -115,7 +116,7 @@ fn digest(message: &str) -> Digest {
 }
 
 impl MailReader {
-    /// Cancel safe. `None`: another stream took its place.
+    /// The next message. `None`: a newer stream replaced this one. Cancel safe.
     pub(in crate::downstream) async fn next(&mut self) -> Option<String> {
         loop {
             {

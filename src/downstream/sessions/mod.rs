@@ -1,4 +1,5 @@
-//! Legacy clients: what of their sessions raincheck reads, and what passes as it is.
+//! SESSIONS: the messages of legacy clients. Most of them pass to the server as they are; raincheck reads what its
+//! tasks, its companion tools and its limits need.
 
 use std::sync::Arc;
 
@@ -35,7 +36,7 @@ use crate::mcp::version::Era;
 use calls::DecidedCall;
 use servers_own::{held_call, pass_on};
 
-/// A message, whose body was read.
+/// Answers a message whose body was read.
 pub(super) async fn post(
     proxy: &Arc<Proxy>,
     by: &Requester,
@@ -63,7 +64,8 @@ async fn on_session(
     body: &Bytes,
     message: &LegacyMessage<'_>,
 ) -> Response<Body> {
-    // What is learnt meanwhile came too late for the question that follows.
+    // Read first: what raincheck learns of the server while it decides whose session this is came too late for that
+    // decision.
     let known = proxy.upstream.known_era();
     if ours::serves(proxy, by, &parts.headers).await {
         return Box::pin(ours::post(proxy, by, &parts, body, message)).await;
@@ -126,7 +128,7 @@ async fn on_session(
     over_line::post(proxy, by, &parts, body, message, edit).await
 }
 
-/// The client ends its session: what of ours runs there ends at once, whatever the server says.
+/// The client ends its session: raincheck's own calls on the session end at once, whatever the server answers.
 fn end(proxy: &Arc<Proxy>, by: &Requester, parts: &Parts) {
     if parts.headers.contains_key(SESSION_ID)
         && let Some(session) = proxy
@@ -137,7 +139,7 @@ fn end(proxy: &Arc<Proxy>, by: &Requester, parts: &Parts) {
     }
 }
 
-/// GET and DELETE.
+/// Answers GET and DELETE.
 pub(super) async fn other(proxy: &Arc<Proxy>, parts: Parts) -> Response<Body> {
     let by = &proxy.requester(&parts, Era::Legacy);
     let parts = proxy.agreed.completed(by, parts);

@@ -1,5 +1,5 @@
-//! Legacy clients of a server that speaks no Streamable HTTP: raincheck does, as of 2025-11-25, with a
-//! line to the server for each session. Messages pass as they are; which stream they take is decided upstream.
+//! Streamable HTTP of 2025-11-25 for legacy clients of a server that does not speak it. Each session has a line to
+//! the server. Messages pass as they are; the upstream side decides which stream a message takes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,7 @@ use crate::upstream::wrapped::DiscoverError;
 /// How long a server may take to answer `initialize`: `npx -y` may have to fetch it first.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_mins(1);
 
-/// GET and DELETE. Everything else is not allowed.
+/// Answers GET and DELETE, and refuses every other method.
 pub(super) fn answer(proxy: &Arc<Proxy>, by: &Requester, parts: &Parts) -> Response<Body> {
     let is_get = parts.method == Method::GET;
     if !is_get && parts.method != Method::DELETE {
@@ -54,7 +54,7 @@ pub(super) fn answer(proxy: &Arc<Proxy>, by: &Requester, parts: &Parts) -> Respo
     let Some(own_messages) = OwnMessages::of(proxy, by, &parts.headers) else {
         return NoLine::Unnamed.into_response();
     };
-    // The newest stream is the one: a dead one is noticed late.
+    // The newest stream replaces an older one: that the older one is dead is noticed late.
     let events = read(
         ServerEvents::Line(session.news()),
         own_messages,
@@ -63,7 +63,7 @@ pub(super) fn answer(proxy: &Arc<Proxy>, by: &Requester, parts: &Parts) -> Respo
     response::event_stream(Body::Events(events))
 }
 
-/// A message of the client.
+/// Answers a message of the client.
 pub(super) async fn post(
     proxy: &Arc<Proxy>,
     by: &Requester,
@@ -79,7 +79,7 @@ pub(super) async fn post(
             let error = RpcError::parse("Parse error: not JSON");
             return response::refusal(StatusCode::BAD_REQUEST, &error);
         }
-        // Revision 2025-06-18 removed batches, and over a pipe nobody ever answered one.
+        // Revision 2025-06-18 removed batches, and servers over a pipe never answered any.
         LegacyMessage::Unclear(Unclear::Envelope) => {
             return response::refuse(
                 StatusCode::BAD_REQUEST,
@@ -145,7 +145,8 @@ pub(super) async fn post(
     resumable::respond(proxy, by, call, source, patience::LINE).await
 }
 
-/// Begins a session. It has an id once the server has agreed to it. Whether the server refused it.
+/// Begins a session, which gets an id once the server has agreed. The flag says whether the server refused the
+/// session.
 async fn initialize(
     proxy: &Arc<Proxy>,
     by: &Requester,
@@ -157,7 +158,7 @@ async fn initialize(
     let open = async |line| {
         let opened = proxy.upstream.open_session(caller, credentials, line);
         let (id, session) = opened.await?;
-        // Dropped before the server has answered, nobody will ever know of this session.
+        // If this is dropped before the server has answered, no client knows the session, and the session ends.
         let unknown = UnknownSession(Some(Arc::clone(&session)));
         let begun = begin(asked, &session).await;
         Ok::<_, DiscoverError>((id, begun, session.goes_on, unknown))
@@ -263,7 +264,7 @@ impl NoLine {
                 StatusCode::BAD_REQUEST,
                 "Bad request: Mcp-Session-Id is missing",
             ),
-            // Whoever hears this begins anew.
+            // A client that gets this answer begins a new session.
             Self::Unknown => response::refuse(StatusCode::NOT_FOUND, "Session not found"),
         }
     }
@@ -280,7 +281,7 @@ fn refused(asked: &Asked<'_>, untaken: Untaken) -> Response<Body> {
     }
 }
 
-/// The call that a request is, if it can be held.
+/// The request as a resumable call, if it can be one.
 fn held_call(
     proxy: &Arc<Proxy>,
     by: &Requester,

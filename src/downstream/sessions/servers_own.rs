@@ -1,4 +1,5 @@
-//! A message for a server that speaks Streamable HTTP: a call is held where it can be, all else passes.
+//! Messages on sessions of a server that speaks Streamable HTTP: calls are made resumable, and everything else
+//! passes.
 
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ pub(super) async fn pass_on(
     }
 }
 
-/// The call that a message for a server over HTTP is, if it can be held.
+/// The message as a resumable call, if it can be one.
 pub(super) fn held_call(
     proxy: &Arc<Proxy>,
     by: &Requester,

@@ -19,17 +19,17 @@ pub(super) struct Client {
     pub(super) out: mpsc::Sender<String>,
     /// Names the client's requests in the registry of calls.
     pub(super) key: SessionKey,
-    /// A legacy client's.
+    /// The session of a legacy client.
     pub(super) session: Session,
-    /// That the server asks for a sign-in is logged once.
+    /// Logs once that the server asks for a sign-in.
     pub(super) sign_in: Once,
     pub(super) requests: TaskTracker,
-    /// The client hears no more.
+    /// Cancelled when the client reads no more.
     pub(super) gone: CancellationToken,
 }
 
 impl Client {
-    /// A place for the request; an error where it cannot be taken.
+    /// Enters a request. `Err`: the request cannot be taken.
     pub(super) fn register(&self, id: &str) -> Result<CallEntry, RpcError> {
         let entered = self.proxy.calls.enter(CallKind::Piped, self.key, id);
         entered.map_err(|why| match why {
@@ -45,7 +45,7 @@ impl Client {
     }
 }
 
-/// A message on one line: outside of strings, where they are escaped, line ends are white space.
+/// A message on one line. Line ends are white space in JSON, except in strings, where they are escaped.
 fn line(mut message: String) -> String {
     if message.contains(['\n', '\r']) {
         message = message.replace(['\n', '\r'], " ");

@@ -19,11 +19,11 @@ use crate::mcp::{headers, params};
 const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// A message as it came, and what decides its way.
+/// A message as it came, and what decides how it is handled.
 pub(super) struct StdioMessage {
     pub(super) text: Bytes,
     pub(super) era: Era,
-    /// A request's, as JSON.
+    /// The id of a request, as JSON.
     pub(super) id: Option<Box<str>>,
     pub(super) method: Option<Box<str>>,
     /// The id, as JSON, of the request that a notification cancels.
@@ -31,7 +31,7 @@ pub(super) struct StdioMessage {
 }
 
 impl StdioMessage {
-    /// `None`: this is no message.
+    /// `None`: the text is no message.
     pub(super) fn read(text: &Bytes) -> Option<Self> {
         let message = Inbound::read(text);
         let object = message.members()?;
@@ -49,14 +49,14 @@ impl StdioMessage {
         })
     }
 
-    /// What a modern client says beside the message.
+    /// The headers that a modern client sends with the message over HTTP.
     pub(super) async fn modern_headers(
         &self,
         proxy: &Arc<Proxy>,
         message: &Inbound<'_>,
     ) -> HeaderMap {
         let mut out = plain_headers();
-        // What is wrong with the message itself is found where all messages are read.
+        // A fault of the message itself is found later, where all messages are read.
         let none = Object::default();
         let params = message.params().unwrap_or(&none);
         let meta = params.get_object("_meta").unwrap_or_default();
@@ -103,7 +103,7 @@ pub(super) fn plain_headers() -> HeaderMap {
     out
 }
 
-/// A request to ourselves.
+/// The head of a request to raincheck itself.
 pub(super) fn parts(method: Method, headers: HeaderMap) -> Parts {
     let (mut parts, ()) = Request::new(()).into_parts();
     parts.method = method;

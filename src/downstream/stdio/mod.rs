@@ -1,7 +1,7 @@
-//! A client on our standard input and output, for those that only launch commands: the same server as
-//! over HTTP, one message a line (2026-07-28 and 2025-11-25 transports, stdio).
+//! STDIO: a client on standard input and output, for clients that only launch commands. The client gets the same
+//! server as over HTTP, with one message on each line (2026-07-28 and 2025-11-25 transports, stdio).
 //!
-//! Each line in is what an HTTP client would post, each message that would come back is a line out.
+//! A line of input is handled like a POST, and each message of the response becomes a line of output.
 
 use std::io;
 use std::sync::{Arc, Once};
@@ -81,14 +81,14 @@ impl Lines {
             let _ = tokio::time::timeout(grace, client.requests.wait()).await;
             client.gone.cancel();
             client.session.end(&client.proxy).await;
-            // With the last of it the writer ends.
+            // The writer ends when the last sender is dropped.
             drop(client);
         };
         tokio::join!(serving, write(lines));
     }
 }
 
-/// Writes lines as they come, until nobody has any.
+/// Writes lines as they come, until every sender is dropped.
 async fn write(mut lines: mpsc::Receiver<String>) {
     let mut output = tokio::io::stdout();
     while let Some(line) = lines.recv().await {
@@ -119,7 +119,7 @@ impl Client {
         }
     }
 
-    /// One message. A request is answered while others are read; all else is taken in order.
+    /// Takes one message. Requests are answered while others are read; all other messages are handled in order.
     async fn take(self: &Arc<Self>, text: Bytes) {
         let Some(sent) = StdioMessage::read(&text) else {
             let error = RpcError::parse("Parse error: not a JSON-RPC message");
@@ -130,8 +130,8 @@ impl Client {
             let cancels = sent.cancels.clone();
             let told = tokio::time::timeout(TELL, Box::pin(self.tell(sent)));
             let _ = self.gone.run_until_cancelled(told).await;
-            // To a modern server that is the cancel; many legacy ones never answer what was
-            // cancelled.
+            // Dropping the request cancels it at a modern server. Many legacy servers never answer a cancelled
+            // request.
             if let Some(id) = cancels {
                 self.proxy.calls.cancel(self.key, &id);
             }
@@ -147,7 +147,7 @@ impl Client {
         let this = Arc::clone(self);
         self.requests.spawn(async move {
             let asked = Box::pin(this.ask(&sent, &id, &entry));
-            // Dropped, it is to the call as if its client had hung up.
+            // Dropping the request is to the call as if its client had hung up.
             tokio::select! {
                 () = asked => {}
                 () = entry.cancelled() => {}
@@ -156,7 +156,7 @@ impl Client {
         });
     }
 
-    /// A notification, or the answer to a question of the server.
+    /// Takes a notification, or the answer to a question of the server.
     async fn tell(self: &Arc<Self>, sent: StdioMessage) {
         if sent.era == Era::Modern {
             return;
@@ -171,7 +171,7 @@ impl Client {
             self.requests
                 .spawn(closing.run_until_cancelled_owned(hearing));
         }
-        // What is refused here has no id to be refused under.
+        // A refusal is dropped: there is no id to answer under.
         drop(response);
     }
 
@@ -188,7 +188,7 @@ impl Client {
             Era::Legacy => {
                 let (response, named) = self.session.post(&self.proxy, sent).await;
                 let is_handshake = sent.method.as_deref() == Some("initialize");
-                // Before the client hears of it: it goes on at once.
+                // Noted before the client gets the answer, because the client goes on at once.
                 let agree = |answer: &str| {
                     entry.leave();
                     if is_handshake {
@@ -216,7 +216,7 @@ impl Client {
 
 enum Line {
     Whole(Vec<u8>),
-    /// It was read to its end, and forgotten.
+    /// The line was read to its end and dropped.
     TooLong,
     End,
 }

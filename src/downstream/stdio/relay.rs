@@ -1,4 +1,4 @@
-//! What would come back over HTTP, as lines.
+//! Writes the messages of responses as lines.
 
 use std::time::Duration;
 
@@ -15,18 +15,18 @@ use crate::mcp::error::{RpcError, code};
 use crate::mcp::sse::Decoder;
 use crate::upstream::reconnect::{PAUSE, Reconnect};
 
-/// What one response said.
+/// What came of one response.
 #[derive(Default)]
 pub(super) struct RelayedResponse {
-    /// The answer to the request, where it came.
+    /// The answer to the request, if it came.
     pub(super) answer: Option<String>,
-    /// Where a stream that was cut goes on.
+    /// The event behind which a stream that was cut can be resumed.
     pub(super) last_event_id: Option<HeaderValue>,
     pub(super) retry: Option<Duration>,
 }
 
 impl Client {
-    /// Passes on what a response says, for the request of that id; its answer is seen before.
+    /// Writes the messages of a response to the request with that id. `seen` gets the answer before it is written.
     pub(super) async fn relay(
         &self,
         response: Response<Body>,
@@ -56,7 +56,7 @@ impl Client {
         }
     }
 
-    /// What is said of a response without a word of JSON-RPC.
+    /// The error message for a response that is not JSON-RPC.
     fn instead(&self, status: StatusCode) -> String {
         if !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
             return format!("The server answered with HTTP status {}", status.as_u16());
@@ -67,7 +67,7 @@ impl Client {
              (RAINCHECK_UPSTREAM__HEADERS__AUTHORIZATION)",
             status.as_u16()
         );
-        // Many clients show their users nothing else of an error than this log.
+        // Many clients show their users nothing of an error but this log.
         self.sign_in.call_once(|| tracing::warn!("{message}"));
         message
     }
@@ -108,7 +108,7 @@ impl Client {
         heard
     }
 
-    /// Comes back to a stream until it gives the answer. False: the server has it no more.
+    /// Comes back to a stream until the answer comes. False: the server no longer has the stream.
     pub(super) async fn resume(
         &self,
         id: &str,
@@ -136,7 +136,8 @@ impl Client {
         }
     }
 
-    /// What the server says to a legacy client unasked, for as long as it has such a stream.
+    /// Writes what the server sends on the GET stream of a legacy session, for as long as the server has such a
+    /// stream.
     pub(super) async fn hear(&self) {
         let mut reconnect = Reconnect::to_stream();
         let mut event = None;
@@ -156,7 +157,7 @@ impl Client {
                 }
                 // Another stream of the session is still open there.
                 StatusCode::CONFLICT => {}
-                // It has none.
+                // The server has no such stream.
                 status if status.is_client_error() => return,
                 _ => {}
             }

@@ -1,5 +1,5 @@
-//! A legacy client's session. The client knows of none: it is opened by its `initialize`, and again
-//! when the server has lost it.
+//! The session of a legacy client over stdio, of which the client knows nothing. Its `initialize` opens the session,
+//! and raincheck opens it again when the server has lost it.
 
 use std::sync::Arc;
 use std::sync::MutexGuard;
@@ -23,25 +23,24 @@ use crate::lock::Mutex;
 use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::json::Object;
 
-/// How long a message without an answer may take to be taken; later ones wait for it, because their
-/// order counts.
+/// How long a message without an answer may take. Later messages wait for it, because their order counts.
 pub(super) const TELL: Duration = Duration::from_secs(10);
 
-/// A refusal larger than this is not read.
+/// The largest refusal that is read.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
 
-/// How long the server may take to agree anew, and others wait for that: as long as at first, when
-/// `npx -y` may have to fetch it.
+/// How long the server may take to open a lost session again, while other messages wait: as long as the first time,
+/// when `npx -y` may have to fetch the server.
 const RENEW_PATIENCE: Duration = Duration::from_mins(1);
 
 /// How long the server may take to end a session.
 const END_PATIENCE: Duration = Duration::from_secs(1);
 
-/// What the client's session is at the server.
+/// The client's session at the server.
 #[derive(Default)]
 pub(super) struct Session {
     agreed: Mutex<Agreed>,
-    /// One renews it for all.
+    /// One request renews the session for all.
     renewing: tokio::sync::Mutex<()>,
     renewed: Notify,
 }
@@ -50,7 +49,7 @@ pub(super) struct Session {
 struct Agreed {
     id: Option<HeaderValue>,
     version: Option<HeaderValue>,
-    /// What the client said, to say it again.
+    /// The client's `initialize`, to send it again.
     initialize: Option<Bytes>,
     initialized: Option<Bytes>,
 }
@@ -77,7 +76,7 @@ impl Session {
         self.agreed_now().headers()
     }
 
-    /// Posts a message; the answer, and the session that it names.
+    /// Posts a message, and returns the response and the session that the response names.
     pub(super) async fn post(
         &self,
         proxy: &Arc<Proxy>,
@@ -103,7 +102,7 @@ impl Session {
         (response, named)
     }
 
-    /// What the server answered to `initialize`.
+    /// Remembers the server's answer to `initialize`.
     pub(super) fn agreed(&self, answer: &str, sent: &StdioMessage, id: Option<HeaderValue>) {
         if let Some(version) = version_of(answer) {
             *self.agreed_now() = Agreed {
@@ -119,8 +118,8 @@ impl Session {
         self.agreed_now().initialized = Some(text);
     }
 
-    /// A new session instead of one that the server lost: what the client said at its beginning is
-    /// said again. False where there is none: the lost one stays, and the next request tries again.
+    /// Opens a new session in place of one that the server lost, with the client's own `initialize`. False: the
+    /// server did not agree, and the next request tries again.
     async fn renew(&self, proxy: &Arc<Proxy>, lost: Option<&HeaderValue>) -> bool {
         let turn = tokio::time::timeout(RENEW_PATIENCE, self.renewing.lock());
         let Ok(_one) = turn.await else {
@@ -150,7 +149,7 @@ impl Session {
         true
     }
 
-    /// Resolves when a lost session was opened again. For one who waits.
+    /// Resolves when a lost session was opened again. Only one task may wait.
     pub(super) async fn renewed(&self) {
         self.renewed.notified().await;
     }
@@ -168,19 +167,19 @@ async fn post(proxy: &Arc<Proxy>, parts: Parts, text: &Bytes) -> Response<Body> 
     dispatch::post(proxy, parts, text, Inbound::read(text)).await
 }
 
-/// The session that the server opens. `None`: it does not agree, which raincheck, too, says with 200.
+/// Opens a session. `None`: the server did not agree, which it may say with status 200.
 async fn open(proxy: &Arc<Proxy>, initialize: Bytes) -> Option<HeaderValue> {
     let request = StdioMessage::read(&initialize)?.id?;
     let response = post(proxy, parts(Method::POST, plain_headers()), &initialize).await;
     let id = response.headers().get(SESSION_ID).cloned()?;
     let answer = answer_to(response, &request).await?;
-    // What it says was told once; only that it agrees counts.
+    // The client knows the answer from the first time: only whether the server agrees counts.
     let agrees = Object::parse(&answer).is_ok_and(|answer| answer.contains("result"));
     agrees.then_some(id)
 }
 
-/// Whether the response says that the server has no such session: 404, or 400 in many words. What was
-/// read of it is put back.
+/// Whether the response says that the server has no such session: 404, or 400 with many texts. The response is
+/// returned with its body.
 async fn look_for_loss(response: Response<Body>) -> (Response<Body>, bool) {
     if response.status() != StatusCode::BAD_REQUEST {
         let is_lost = response.status() == StatusCode::NOT_FOUND;

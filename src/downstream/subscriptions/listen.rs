@@ -32,7 +32,7 @@ use crate::store::StoreError;
 use crate::task::id::{Caller, TaskId};
 use crate::task::view;
 
-/// A task that could not be read is read again after so long, once the store answers.
+/// The pause before a task that could not be read is read again.
 const READ_AGAIN: Duration = Duration::from_secs(1);
 
 pub(in crate::downstream) async fn answer(
@@ -59,7 +59,7 @@ pub(in crate::downstream) async fn answer(
     let Ok(granted) = granted(proxy, &caller, ids).await else {
         return Rpc::store_unavailable(id).into_response();
     };
-    // Any client can name ids, and many: only granted tasks stay watched.
+    // Any client can name many ids, so that only granted tasks stay watched.
     watch.keep_only(&granted);
     let kept = id.len() + filter.others.len();
     // This may be the first request to the server: the server's era decides how it is asked.
@@ -128,7 +128,7 @@ impl Filter {
     }
 }
 
-/// The tasks that exist and are the caller's; the others are absent, as if they never were.
+/// The tasks that exist and belong to the caller. Other ids are left out, as if the tasks did not exist.
 async fn granted(
     proxy: &Arc<Proxy>,
     caller: &Caller,
@@ -183,7 +183,7 @@ struct Subscription {
     first: Option<String>,
     /// Tasks whose present state was not told yet.
     pending: Vec<TaskId>,
-    /// Tasks that the store did not tell of, and when to ask it again.
+    /// Tasks that could not be read because the store was away.
     owed: Vec<TaskId>,
     read_again: Option<Instant>,
     at_server: ServerSubscription,
@@ -218,12 +218,12 @@ impl Subscription {
                 return None;
             }
             if let Some(id) = self.pending.pop() {
-                // Apart: a listener is silent most of its time, and there may be many.
+                // Boxed, because there may be many listeners, and most are silent most of the time.
                 match Box::pin(self.task(id)).await {
                     Ok(Some(event)) => return Some(event),
-                    // It is gone, or nobody can read it.
+                    // The task is gone, or its record cannot be read.
                     Ok(None) | Err(StoreError::Corrupt(_) | StoreError::Newer) => {}
-                    // The mark is gone, the change is not.
+                    // The watch has forgotten the change, so it is noted here.
                     Err(StoreError::Unavailable(_) | StoreError::Full) => self.owe(id),
                 }
                 continue;
@@ -269,8 +269,8 @@ impl Subscription {
         self.read_again = Some(Instant::now() + READ_AGAIN);
     }
 
-    /// A task's state as of now; `None` where there is none any more. The stream stays open while the
-    /// store is away.
+    /// The event with a task's present state. `None`: the task is gone. The stream stays open while the store is
+    /// away.
     async fn task(&mut self, id: TaskId) -> Result<Option<Bytes>, StoreError> {
         let found = self.proxy.tasks_of(&self.caller).find_whole(id).await?;
         let Some(whole) = found else {

@@ -1,5 +1,5 @@
-//! A legacy client's call, carried on its own session at the server and held for its client, which may
-//! wait, go away (which cancels nothing, as legacy clients know it) or cancel it by its id.
+//! A legacy client's call that raincheck carries on the client's own session at the server. The client may wait, go
+//! away and come back (a closed connection cancels nothing), or cancel the call by its id.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -118,9 +118,9 @@ pub(in crate::downstream) struct CarriedRequest<'a> {
     pub(in crate::downstream) by: &'a Requester,
     pub(in crate::downstream) headers: &'a HeaderMap,
     pub(in crate::downstream) request: &'a Request<'a>,
-    /// `None`: nobody can name its calls.
+    /// `None`: no cancel and no answer can name the call.
     pub(in crate::downstream) session: Option<SessionKey>,
-    /// The answer to the request of that id.
+    /// Makes the response to the request with that id.
     pub(in crate::downstream) to_rpc: fn(&str, CallAnswer) -> Rpc,
 }
 
@@ -179,7 +179,7 @@ fn question_patience(rule: &Rule) -> Duration {
     Duration::from_millis(rule.input_timeout_ms.unwrap_or(rule.max_duration_ms))
 }
 
-/// A client that goes away before its call has begun leaves it as any other.
+/// Begins the call and follows it to its end. The call goes on if the client goes away before the call has begun.
 async fn begin(
     proxy: Arc<Proxy>,
     (claim, call): (Option<CallClaim>, CallSpec),
@@ -193,12 +193,13 @@ async fn begin(
             let (session, id) = (channel.session, channel.id.clone());
             tokio::select! {
                 () = follow(client, &entry, channel) => {}
-                // The subscriber is dropped: to the carrier the client is gone, and it cancels the call.
+                // Dropping the subscriber tells the carrier that the client is gone, and the carrier cancels the
+                // call.
                 () = cancelled(&proxy, &entry, session, &id) => {}
             }
         }
         Err(why) => {
-            // Before the client hears it: it may use the id again.
+            // Left before the client gets the answer, because the client may then use the id again.
             drop(entry);
             let _ = begun.send(Err(why));
         }
@@ -241,25 +242,25 @@ fn call(by: &Requester, request: &Request<'_>, spec: &CarrySpec<'_>, pin: Option
     }
 }
 
-/// Where the answer to a request goes, and what is said before.
+/// The way to the client of a carried call.
 struct ClientChannel {
     id: Box<RawValue>,
     session: Option<SessionKey>,
     to_rpc: fn(&str, CallAnswer) -> Rpc,
     messages: mpsc::Sender<ResponseEvent>,
-    /// The client hears more than the answer.
+    /// The client reads event streams, and so more than the answer.
     streams: bool,
-    /// Whether a client that went away is still there, as legacy clients know it. A call that others
-    /// may join has rules of its own for that.
+    /// The call goes on when its connection closes, as legacy clients expect. For a call that others may join, the
+    /// runner decides.
     runs_on: bool,
     /// How long a question waits for a client that does not read.
     question_patience: Duration,
-    /// So that no message takes its room.
+    /// A place in the channel for the answer, which no message can take.
     answer: Option<mpsc::OwnedPermit<ResponseEvent>>,
 }
 
 impl ClientChannel {
-    /// Resolves when the client has left for good: a held one has not, while its call is held.
+    /// Resolves when the client has left for good. A client whose call goes on without a connection never has.
     async fn left(&self) {
         if self.runs_on {
             std::future::pending::<()>().await;
@@ -268,18 +269,18 @@ impl ClientChannel {
         }
     }
 
-    /// A question waits for a slow client, a notification hardly.
+    /// Sends a message. A question waits long for a slow client, a notification only shortly.
     async fn say(&self, message: String, is_question: bool, is_slow: &mut bool) {
         if !is_question {
             return notify(&self.messages, message, is_slow).await;
         }
         let channel = self.messages.send(ResponseEvent::Message(message));
-        // Of a client that went away it is decided elsewhere what becomes of its call.
+        // If the client went away, the caller of this function decides what becomes of the call.
         let _ = tokio::time::timeout(self.question_patience, channel).await;
     }
 }
 
-/// Takes what is said to the client.
+/// Passes what the call says to the client, up to the answer.
 async fn follow(mut client: CallSubscriber, entry: &CallEntry, channel: ClientChannel) {
     let mut is_slow = false;
     loop {
@@ -289,7 +290,7 @@ async fn follow(mut client: CallSubscriber, entry: &CallEntry, channel: ClientCh
         };
         match reply {
             Some(Reply::Relay(message)) => {
-                // What has an id is a question.
+                // A message with an id is a question.
                 let asked = Object::parse(&message).ok().and_then(|m| m.get("id"));
                 let is_question = asked.is_some();
                 if let Some(id) = asked.filter(|_| channel.streams) {

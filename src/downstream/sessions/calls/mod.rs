@@ -1,8 +1,7 @@
-//! What of a legacy session raincheck carries itself, because what passes can neither become a ticket
-//! nor be anything else than one call: calls where there are companion tools, and calls of tools that
-//! the server runs only as tasks. With companion tools, lists of tools have ours in them.
+//! The calls of legacy sessions that raincheck carries itself. A call that passes can become neither a task nor a
+//! ticket, cannot wait for its turn, and cannot be the same call as another.
 //!
-//! All else passes.
+//! All other calls pass.
 
 use std::sync::Arc;
 
@@ -67,8 +66,8 @@ pub(super) fn take_answer(
     false
 }
 
-/// Whether it is decided how the server is spoken to, and so whether its list can be read. It is asked
-/// where nobody did so before: a client lists the tools once.
+/// Whether raincheck knows which transport and era the server speaks, and can read its list. The server is asked now
+/// if it was not asked before, because a client lists the tools only once.
 async fn is_decided(proxy: &Arc<Proxy>, by: &Requester) -> bool {
     let upstream = &proxy.upstream;
     if !upstream.is_decided() {

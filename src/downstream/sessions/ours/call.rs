@@ -1,5 +1,5 @@
-//! One request of a legacy client, carried to a modern server: leg by leg, with the client's answers
-//! in between. It runs in a job of its own and outlives the connection that it came on.
+//! One request of a legacy client, carried to a modern server leg by leg, with the client's answers in between. A job
+//! of its own runs the request, which outlives the connection that it came on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,14 +23,14 @@ use crate::runner::pauses::Pauses;
 use crate::runner::responder::{CallAnswer, Reply};
 use crate::upstream::Retry;
 
-/// Messages that wait for the client, beside the answer.
+/// Messages that wait for the client. The answer has a place of its own.
 const MESSAGES_MAX: usize = 64;
 
-/// Times that a server may ask within one call. One that asks nothing may want to be called again as
-/// long as the call may last.
+/// How often a server may ask within one call. A server that asks no question may want to be called again for as long
+/// as the call may last.
 const ROUNDS_MAX: usize = 16;
 
-/// How often it is looked whether another replica ended the session.
+/// The pause between two looks whether another replica ended the session.
 const LOOK: Duration = Duration::from_secs(16);
 
 impl TranslatedRequest {
@@ -47,14 +47,14 @@ impl TranslatedRequest {
     }
 
     async fn run(mut self, client: Conversation) {
-        // So that no message takes its room. None where the client left at once.
+        // A place in the channel for the answer, which no message can take. `None` if the client left at once.
         let answer = client.events.clone().try_reserve_owned().ok();
         self.param_headers = self.mirrored().await;
         let session = Some(self.session.key());
         let cancelled = cancelled(&self.proxy, &client.call, session, &self.id);
         let session_ended = self.session_ended();
         let legs = Box::pin(self.legs(&client));
-        // Whatever is dropped here is to the server as if its client had hung up.
+        // Dropping the legs closes the request at the server, as if its client had hung up.
         let ended = tokio::select! {
             biased;
             () = cancelled => None,
@@ -69,7 +69,7 @@ impl TranslatedRequest {
         }
     }
 
-    /// From the first leg to the answer.
+    /// Runs the legs, from the first to the one with the answer.
     async fn legs(&self, client: &Conversation) -> Rpc {
         let id = self.id.get();
         let invalid = || Failure::new(Reason::UpstreamInvalid, SideEffect::Unknown);
@@ -116,8 +116,8 @@ impl TranslatedRequest {
         }
     }
 
-    /// The server works on the call and wants to be called again. The pause ends with its client's
-    /// patience: the next leg makes a ticket of the call.
+    /// Waits before the server is called again, which still works on the call. The pause ends at the latest when the
+    /// client's patience ends, because the next leg then makes a ticket of the call.
     async fn pause(&self, pause: Duration) -> Result<(), Rpc> {
         let now = Instant::now();
         let patience = self.patience.as_ref().map(|patience| patience.until);
@@ -134,14 +134,14 @@ impl TranslatedRequest {
         Err(Rpc::failure(self.id.get(), failure))
     }
 
-    /// One request to the server: its result, or what the client is answered instead.
+    /// Sends one request to the server. `Err`: the response in place of the result.
     async fn leg(
         &self,
         conversation: &Conversation,
         retry: Option<Retry>,
     ) -> Result<Box<RawValue>, Rpc> {
         let id = self.id.get();
-        // A leg before this one may have done something.
+        // An earlier leg may have had an effect.
         let is_first = retry.is_none();
         let effect_of = |leg| if is_first { leg } else { SideEffect::Unknown };
         let begun = self.proxy.runner.call(self.call(retry));

@@ -1,5 +1,5 @@
-//! A call with a key, or of a rule that attaches: it has a record, whose questions are put to every client that waits
-//! for it, and is carried like any such call of a legacy session.
+//! Calls with an idempotency key, or under a rule with `attach`. Such a call has a record, and its questions go to
+//! every client that waits for it. It is carried like such a call on any other legacy session.
 
 use std::sync::Arc;
 

@@ -162,7 +162,7 @@ impl SessionStream {
     }
 }
 
-/// Resolves when this process changed the session, or when news of changes were lost. Cancel safe.
+/// Resolves when this process changed the session, or when messages about changes were lost. Cancel safe.
 async fn changed(changes: &mut broadcast::Receiver<SessionKey>, key: SessionKey) {
     loop {
         match changes.recv().await {

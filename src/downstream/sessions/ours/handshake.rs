@@ -26,10 +26,10 @@ use crate::upstream::wrapped::DiscoverError;
 /// How long the server may take to say what it is.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a client says of itself goes with each of its requests; more than this is refused.
+/// The largest `capabilities` or `clientInfo` of a client. Both go to the server with each request.
 const DECLARED_BYTES_MAX: usize = 16 * 1024;
 
-/// Of what a client says of itself so much is remembered.
+/// The largest `clientInfo` that is remembered whole.
 const INFO_BYTES_MAX: usize = 2 * 1024;
 
 pub(super) async fn answer(
@@ -98,7 +98,7 @@ async fn begin(
         .upstream
         .discover(*caller.as_bytes(), credentials, &capabilities);
     let discovered = tokio::time::timeout(PATIENCE, discovering).await;
-    // Slower than its clients wait: what it said to the same caller before is likely to hold.
+    // If the server is slower than its clients wait, its last answer to the same caller is likely to hold.
     let discovered = discovered.or_else(|late| {
         let known = proxy.upstream.last_discovered(*caller.as_bytes());
         known.map(Ok).ok_or(late)
@@ -146,7 +146,7 @@ fn not_begun(id: &str, why: &NotBegun) -> Rpc {
     }
 }
 
-/// Icons and the like make it large: then only what it is called is remembered.
+/// What is remembered of `clientInfo`. Icons make it large: then only the names and the version are remembered.
 fn kept(info: &RawValue) -> Option<Box<RawValue>> {
     if info.get().len() <= INFO_BYTES_MAX {
         return Some(info.to_owned());

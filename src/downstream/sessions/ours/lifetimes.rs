@@ -1,19 +1,19 @@
-//! How long a session is remembered whose client is silent: shortly before its first use, a day after it,
-//! and the more of them a caller has, the shorter.
+//! How long a session is remembered whose client is silent: a minute until its first use, and a day after it. The
+//! sessions of a caller with many live shorter.
 
 use crate::store::quota::{Allowance, OverQuota, Quotas};
 use crate::task::id::Caller;
 
-/// Until its first use. Every client says at once that it is initialized.
+/// How long a session lives until its first use. Every client says at once that it is initialized.
 pub(super) const FRESH_MS: u64 = 60 * 1000;
 
-/// From then on.
+/// How long a session lives after a use.
 pub(super) const LONG_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// The same where the caller has many.
+/// How long a session lives after a use if its caller has many.
 const SHORT_MS: u64 = 5 * 60 * 1000;
 
-/// What this process remembers for its callers. A client of the usual kind takes half a KiB.
+/// The sessions that this process keeps for each caller, by how long they live. A usual session takes half a KiB.
 #[derive(Debug)]
 pub(super) struct Lifetimes {
     fresh: Quotas,
@@ -39,12 +39,12 @@ impl Default for Lifetimes {
 }
 
 impl Lifetimes {
-    /// Whether the caller may begin one more.
+    /// Whether the caller may begin one more session.
     pub(super) fn has_room(&self, caller: &Caller, now_ms: u64) -> bool {
         self.fresh.has_room(caller, now_ms)
     }
 
-    /// For how long a new one stays.
+    /// Counts a new session. `Ok`: how long it lives.
     pub(super) fn begin(
         &self,
         caller: Caller,
@@ -55,7 +55,8 @@ impl Lifetimes {
         entered.map(|()| FRESH_MS)
     }
 
-    /// For how long it stays once it is used; `None`: it goes when it would.
+    /// Counts a session that is used for the first time, and says how long it lives from now on. `None`: the session
+    /// ends when it would have ended without the use.
     pub(super) fn first_use(
         &self,
         caller: Caller,
@@ -73,7 +74,7 @@ impl Lifetimes {
         Some(lasts_ms)
     }
 
-    /// What is remembered of a session that is used gets as large. False: larger than it may.
+    /// Counts the new size of a session that is used. False: the caller may not have so much.
     pub(super) fn resize(
         &self,
         caller: &Caller,
@@ -94,7 +95,7 @@ impl Lifetimes {
         }
     }
 
-    /// Its client ended it, and used it first at that time.
+    /// Forgets a session that its client ended. `used_ms`: the time of its first use.
     pub(super) fn end(
         &self,
         caller: &Caller,

@@ -1,8 +1,8 @@
-//! Legacy clients in front of a server that is modern and nothing else: raincheck gives them their
-//! session, and carries each request in the words of revision 2026-07-28.
+//! SESSIONS OF RAINCHECK'S OWN: legacy clients in front of a server that speaks only the modern era. raincheck keeps
+//! the session, and carries each request in the words of revision 2026-07-28.
 //!
-//! A session is a note in the store, so that any replica serves it. Questions, which such a server
-//! answers its calls with, become requests to the client.
+//! A session is a value in the store, so that any replica serves it. The questions with which such a server answers a
+//! call become requests to the client.
 
 use std::sync::Arc;
 
@@ -47,14 +47,14 @@ use session::{NoSession, PREFIX, Session};
 pub use state::OurSessions;
 use translated::TranslatedRequest;
 
-/// Resources of whose changes one session can hear.
+/// How many resources one session can subscribe to.
 const URIS_MAX: usize = 256;
 
-/// A longer URI cannot be subscribed to: a session is read whole for each of its requests.
+/// The longest URI that can be subscribed to. A session is read whole for each of its requests.
 const URI_BYTES_MAX: usize = 2048;
 
-/// Whether a legacy client's request is answered here: it names one of our sessions, or the server is
-/// known to have none.
+/// Whether this part answers a legacy client's request: the request names a session of raincheck's own, or the server
+/// is known to have no sessions.
 pub(super) async fn serves(proxy: &Arc<Proxy>, by: &Requester, headers: &HeaderMap) -> bool {
     let id = headers.get(SESSION_ID).and_then(|id| id.to_str().ok());
     if id.is_some_and(|id| id.starts_with(PREFIX)) {
@@ -66,19 +66,19 @@ pub(super) async fn serves(proxy: &Arc<Proxy>, by: &Requester, headers: &HeaderM
         .await
 }
 
-/// The same, where a client was refused and it may not be known yet what the server is.
+/// Whether this part answers a request that the server has just refused. Asks the server for its era.
 pub(super) async fn turns_out_to_serve(
     proxy: &Arc<Proxy>,
     by: &Requester,
     headers: &HeaderMap,
 ) -> bool {
-    // It may have been another server when it was asked.
+    // Another server may have answered when the era was asked for.
     proxy.upstream.doubt_era(by.credentials.clone()).await;
     let era = proxy.upstream.era_soon(by.credentials.clone()).await;
     era == Some(Era::Modern) && serves(proxy, by, headers).await
 }
 
-/// GET and DELETE.
+/// Answers GET and DELETE.
 pub(super) async fn other(proxy: &Arc<Proxy>, by: &Requester, parts: &Parts) -> Response<Body> {
     let is_get = parts.method == Method::GET;
     if !is_get && parts.method != Method::DELETE {
@@ -102,7 +102,7 @@ pub(super) async fn other(proxy: &Arc<Proxy>, by: &Requester, parts: &Parts) -> 
     response::empty(StatusCode::OK)
 }
 
-/// A message of the client.
+/// Answers a message of the client.
 pub(super) async fn post(
     proxy: &Arc<Proxy>,
     by: &Requester,
@@ -155,7 +155,7 @@ pub(super) async fn post(
                 Err(error) => NoSession::from(error).into_response(None),
             }
         }
-        // 2025-06-18 removed batches, and no client that is known sends any.
+        // Revision 2025-06-18 removed batches, and no known client sends any.
         LegacyMessage::Unclear(_) => response::refuse(
             StatusCode::BAD_REQUEST,
             "Invalid request: not one JSON-RPC message",
@@ -261,7 +261,7 @@ fn edit_of_answer(
 
 /// Why a session was not changed.
 enum NotChanged {
-    /// The params are wrong: how.
+    /// The params are wrong; the text says how.
     Refused(&'static str),
     NoSession(NoSession),
 }
@@ -351,9 +351,9 @@ async fn subscribe(
 }
 
 impl OurSessions {
-    /// For the session's stream, where it is open here.
+    /// Tells the session's GET stream on this replica that the session was changed.
     fn note_change(&self, session: &Session) {
-        // Nobody listens where no stream is open.
+        // The send fails if no stream is open.
         let _ = self.changes.send(session.key());
     }
 }

@@ -15,7 +15,7 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// From now on. `None`: the call is waited for however long it takes.
+    /// The client's patience from now on. `None`: the client waits however long the call takes.
     pub(super) fn of(rule: &Rule, announce: Announce) -> Option<Self> {
         // Questions are put to the client while it waits.
         let Plan::Auto { window_ms, .. } = with_companion(rule, InputWhen::BeforeTask) else {

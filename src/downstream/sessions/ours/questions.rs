@@ -1,5 +1,5 @@
-//! A modern server's questions, put to a legacy client as requests, and its answers, which may come
-//! to any replica.
+//! A modern server's questions, which become requests to a legacy client, and the client's answers, which may come to
+//! any replica.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,22 +30,22 @@ use crate::mcp::json::{Object, Writer, quote, raw};
 use crate::store::StoreError;
 use crate::store::kv::Kind as Note;
 
-/// What the ids of our requests begin with, and no other's.
+/// Begins the id of every question of raincheck's.
 const PREFIX: &str = "raincheck/";
 
-/// Between looks whether another replica has the answer.
+/// The pause between two looks whether the answer came to another replica.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// How long an answer waits for the replica that asked.
 const ANSWER_LIFETIME: Duration = Duration::from_mins(10);
 
-/// A larger answer is none.
+/// The largest answer. A larger one counts as no answer.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 
-/// The user did not say anything.
+/// The answer to an elicitation that the user did not answer.
 const CANCELLED: &str = r#"{"action":"cancel"}"#;
 
-/// There is no answer that the server could be given: the error that ends the call.
+/// The error that ends a call whose question cannot be answered.
 #[derive(Debug)]
 pub(super) struct Unanswered(pub(super) Box<RawValue>);
 
@@ -55,7 +55,7 @@ impl Unanswered {
     }
 }
 
-/// What the client has answered of one round, by the server's names for the questions; others may be open.
+/// The answers of one round so far, by the server's names for the questions. Other questions may be open.
 #[derive(Debug, Default)]
 pub(super) struct AnswersSoFar(Mutex<Answers>);
 
@@ -72,8 +72,8 @@ impl AnswersSoFar {
     }
 }
 
-/// Puts all of them at once; `inputResponses` when all are answered. Dropped before, nobody waits for
-/// the answers, and those that were `given` are there.
+/// Asks all questions at once, and returns `inputResponses` when all are answered. If this is dropped before, the
+/// answers so far are in `given`.
 pub(super) async fn put(
     asked: &TranslatedRequest,
     client: &Conversation,
@@ -114,7 +114,7 @@ async fn put_one(
     client.call.asks(&quote(&id), AnswerPath::Session(sender));
     let version = &session.entry.version;
     let question = translate::question(&id, &number, version, &method, object.get("params"));
-    // A client that left its stream may still read the session's.
+    // A client that left the stream of the call may still read the session's GET stream.
     let is_said = asked.by.reads_events && send(&client.events, question.clone()).await;
     let mut open = OpenQuestion {
         mailboxes: &proxy.mailboxes,
@@ -140,7 +140,7 @@ async fn put_one(
     let answer = match (message.get("result"), message.get("error")) {
         (Some(result), _) if input::answers(request, result) => result.to_owned(),
         (None, Some(error)) if kind != Kind::Elicitation => {
-            // Its own word for a method that it has not would be taken for the call's.
+            // The client's own error for an unknown method would look like the error of the call.
             if input::cannot_be_asked(error) {
                 return no_answer(kind);
             }
@@ -152,20 +152,20 @@ async fn put_one(
     Ok(answer)
 }
 
-/// A question that the client may be showing to its user. Dropped, the client hears that nobody waits
-/// for the answer any more.
+/// A question that the client may be showing to its user. Dropped, it tells the client that the answer is no longer
+/// needed.
 struct OpenQuestion<'a> {
     mailboxes: &'a Mailboxes,
     key: SessionKey,
     said: &'a mpsc::Sender<ResponseEvent>,
     id: &'a str,
     question: String,
-    /// The session's stream that it is on, where it is on one.
+    /// The number of the GET stream that has the question, if one has.
     pushed_on: Option<u64>,
 }
 
 impl OpenQuestion<'_> {
-    /// Puts it on the session's stream, unless it is there. False where there is none.
+    /// Puts the question on the session's GET stream, unless that stream has it. False if no stream is open.
     fn push(&mut self) -> bool {
         let stream = self.mailboxes.stream(self.key);
         if stream.is_none() || stream == self.pushed_on {
@@ -178,14 +178,14 @@ impl OpenQuestion<'_> {
         is_pushed
     }
 
-    /// A stream that it was put on may be dead, and its client listen on another.
+    /// Puts the question on a newer GET stream: the stream that has the question may be dead.
     fn push_again(&mut self) {
         if self.pushed_on.is_some() || self.said.is_closed() {
             self.push();
         }
     }
 
-    /// Nobody has to hear any more that it is.
+    /// The client need not be told that the question is over.
     fn settle(mut self) {
         self.question.clear();
     }
@@ -209,8 +209,7 @@ impl Drop for OpenQuestion<'_> {
     }
 }
 
-/// What the server is told where the client has nothing to say: of three ways to answer an
-/// elicitation one says so, and the others have none.
+/// The answer for the server if the client gave none. Only an elicitation has an answer that says so.
 fn no_answer(kind: Kind) -> Result<Box<RawValue>, Unanswered> {
     match kind {
         Kind::Elicitation => {
@@ -223,13 +222,13 @@ fn no_answer(kind: Kind) -> Result<Box<RawValue>, Unanswered> {
     }
 }
 
-/// The id of a question: that it was asked on this session every replica can tell.
+/// The id of a question. It is sealed, so that every replica can tell that the question was asked on this session.
 fn name(proxy: &Arc<Proxy>, session: &Session, number: &str) -> String {
     let seal = proxy.callers.seal(&["question", &session.id, number]);
     format!("{PREFIX}{number}.{seal}")
 }
 
-/// The answer, whichever replica it came to.
+/// Waits for the answer, which may come to any replica.
 async fn wait(
     proxy: &Arc<Proxy>,
     session: &Session,
@@ -259,7 +258,7 @@ async fn wait(
     }
 }
 
-/// The client answers a question of some replica's. What is no such answer is nobody's.
+/// Takes the client's answer to a question of any replica. Everything else is dropped.
 pub(super) async fn answer(
     proxy: &Arc<Proxy>,
     session: &Session,
@@ -269,7 +268,7 @@ pub(super) async fn answer(
     let asked = id;
     let id = crate::mcp::json::string(asked).unwrap_or_default();
     let number = id.strip_prefix(PREFIX).and_then(|id| id.split_once('.'));
-    // What nobody asked leaves nothing in the store.
+    // An answer to a question that was never asked is not stored.
     let is_asked = number.is_some_and(|(number, _)| *id == *name(proxy, session, number));
     if !is_asked || text.len() > ANSWER_BYTES_MAX {
         return Ok(());

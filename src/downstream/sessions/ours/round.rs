@@ -1,5 +1,5 @@
-//! What a modern server asks within a call: put to the client while its patience lasts, and from then
-//! on in its ticket.
+//! The questions of a modern server within a call: the client is asked while its patience lasts, and after that its
+//! ticket has the questions.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use crate::runner::responder::{CallAnswer, CallSubscriber, Reply};
 use crate::task::id::TaskId;
 use crate::upstream::UpstreamError;
 
-/// A store that did not take a ticket is asked again after so long.
+/// The pause before a store that did not take a ticket is asked again.
 const TICKET_AGAIN: Duration = Duration::from_secs(1);
 
-/// The answer in place of the one that the call waits for, until it is announced.
+/// A ticket in place of the answer. The task behind it exists once the ticket is announced.
 struct Ticket {
     rpc: Rpc,
     client: CallSubscriber,
@@ -27,7 +27,7 @@ struct Ticket {
 }
 
 impl TranslatedRequest {
-    /// What the client answers; else what its request is answered with.
+    /// Asks the client, and returns its answers. `Err`: the response that the request gets instead.
     pub(super) async fn ask(
         &self,
         client: &Conversation,
@@ -38,7 +38,7 @@ impl TranslatedRequest {
         let failed = |reason| Rpc::failure(id, Failure::new(reason, SideEffect::Unknown));
         let given = AnswersSoFar::default();
         let putting = questions::put(self, client, requests, &given);
-        // Before the ticket is there, an answer counts.
+        // Answers that come before the ticket is made count.
         let ticket = tokio::select! {
             biased;
             answers = putting => return answers.map_err(|Unanswered(error)| {
@@ -53,13 +53,13 @@ impl TranslatedRequest {
             () = tokio::time::sleep_until(self.deadline) => return Err(failed(Reason::Deadline)),
             ticket = self.ticket(result) => ticket,
         };
-        // And so does one that came while others were open.
+        // Answers that came while other questions were open count, too.
         pass_on(self, ticket.task, given).await;
         ticket.client.into_guard().announce();
         Err(ticket.rpc)
     }
 
-    /// Once its client's patience is over and a store takes it.
+    /// Makes a ticket when the client's patience is over, as soon as the store takes it.
     async fn ticket(&self, result: &RawValue) -> Ticket {
         let mut until = self.patience.as_ref().map(|patience| patience.until);
         loop {
@@ -71,8 +71,8 @@ impl TranslatedRequest {
         }
     }
 
-    /// A ticket in which the questions are asked. `None`: the store does not take it. Dropped before it
-    /// is announced, there is none: to its carrier the client is gone.
+    /// Makes a ticket that has the questions. `None`: the store does not take the task. If the ticket is dropped
+    /// before it is announced, its carrier takes the client for gone, and no task is left.
     async fn asked_by_ticket(&self, result: &RawValue) -> Option<Ticket> {
         let begun = self
             .proxy
@@ -95,7 +95,7 @@ impl TranslatedRequest {
     }
 }
 
-/// Resolves at that time; never, where there is none. Cancel safe.
+/// Resolves at that time, or never without one. Cancel safe.
 async fn over(until: Option<Instant>) {
     match until {
         Some(until) => tokio::time::sleep_until(until).await,
@@ -103,8 +103,8 @@ async fn over(until: Option<Instant>) {
     }
 }
 
-/// What the client answered before it has its ticket, to the task that asks it, too. What the store does
-/// not take is asked there.
+/// Gives the answers that came before the ticket to the task, which has the same questions. The task asks again for
+/// answers that the store does not take.
 async fn pass_on(asked: &TranslatedRequest, task: TaskId, given: AnswersSoFar) {
     let mut given = given.into_answers();
     if given.is_empty() {

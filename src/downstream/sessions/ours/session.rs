@@ -1,6 +1,6 @@
-//! Sessions of raincheck's own: notes in the store, so that every replica serves them.
+//! Sessions of raincheck's own: values in the store, so that every replica serves them.
 //!
-//! A session belongs to its caller: to anybody else it is as unknown as one that never was.
+//! A session belongs to its caller. Other callers get the same answer as for a session that never was.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,31 +26,30 @@ use crate::store::kv::{Kind, Name};
 use crate::store::quota::OverQuota;
 use crate::task::id::Caller;
 
-/// What the ids of these sessions begin with, and no other's.
+/// Begins the id of every session of raincheck's own.
 pub(super) const PREFIX: &str = "raincheck-";
 
-/// Its expiry is moved on at most this often.
+/// The pause between two renewals of a session's expiry.
 const RENEWAL_MS: u64 = 60_000;
 
-/// A change that meets others is made on what they left, so many times: of all that come at the same
-/// time one succeeds each time.
+/// How often a change is tried again that met another change. Of changes at the same time, one succeeds each time.
 const ATTEMPTS_MAX: usize = 64;
 
 /// What is remembered of a session.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct SessionEntry {
     pub(super) version: Box<str>,
-    /// The client's, as a modern request declares them.
+    /// The client's capabilities, as a modern request declares them.
     pub(super) capabilities: Box<RawValue>,
     pub(super) client_info: Option<Box<RawValue>>,
     pub(super) log_level: Option<Box<str>>,
-    /// The resources of whose changes the client wants to hear.
+    /// The resources that the client subscribed to.
     pub(super) uris: BTreeSet<Box<str>>,
     pub(super) renewed_ms: u64,
-    /// For how long its client may be silent.
+    /// How long the client may be silent.
     #[serde(default = "long")]
     pub(super) lasts_ms: u64,
-    /// Since when that is so.
+    /// Since when `lasts_ms` holds.
     #[serde(default)]
     pub(super) since_ms: u64,
 }
@@ -64,14 +63,14 @@ pub(super) struct Session {
     pub(super) id: Box<str>,
     pub(super) caller: Caller,
     pub(super) entry: SessionEntry,
-    /// The note that it was read from.
+    /// The stored value that the session was read from.
     stored: Bytes,
 }
 
 /// Why no session was begun.
 #[derive(Debug)]
 pub(super) enum NotBegun {
-    /// The caller has as many that nobody used yet as it may.
+    /// The caller has too many sessions that were never used.
     TooMany,
     Store(StoreError),
 }
@@ -104,7 +103,7 @@ impl NoSession {
                 StatusCode::BAD_REQUEST,
                 "Bad request: Mcp-Session-Id is missing",
             ),
-            // Whoever hears this begins anew.
+            // A client that gets this answer begins a new session.
             (Self::Unknown, _) => response::refuse(StatusCode::NOT_FOUND, "Session not found"),
             (Self::Store, Some(id)) => Rpc::store_unavailable(id.get()).into_response(),
             (Self::Store, None) => response::refusal(
@@ -116,13 +115,13 @@ impl NoSession {
 }
 
 impl Session {
-    /// A new one, known to every replica once this is `Ok`.
+    /// Begins a session. Every replica knows it once this is `Ok`.
     pub(super) async fn begin(
         proxy: &Arc<Proxy>,
         caller: Caller,
         mut entry: SessionEntry,
     ) -> Result<Self, NotBegun> {
-        // 122 random bits of the operating system: nobody guesses it.
+        // 122 random bits of the operating system: the id cannot be guessed.
         let id = format!("{PREFIX}{}", Uuid::new_v4()).into();
         let now_ms = proxy.runner.ledger().now_ms();
         entry.renewed_ms = now_ms;
@@ -144,7 +143,7 @@ impl Session {
         Ok(session)
     }
 
-    /// The session that the request names.
+    /// Finds the session that the request names.
     pub(super) async fn find(
         proxy: &Arc<Proxy>,
         by: &Requester,
@@ -152,7 +151,7 @@ impl Session {
     ) -> Result<Self, NoSession> {
         let id = headers.get(SESSION_ID).ok_or(NoSession::Unnamed)?;
         let id = id.to_str().unwrap_or_default();
-        // A server that has sessions by now has the client's, too.
+        // A server that turned out to have sessions has this client's, too.
         let has_sessions = proxy.upstream.known_era() == Some(Era::Legacy);
         if has_sessions || !id.starts_with(PREFIX) {
             return Err(NoSession::Unknown);
@@ -164,12 +163,12 @@ impl Session {
         Ok(session)
     }
 
-    /// It speaks of tasks as revision 2025-11-25 does.
+    /// Whether the session knows the tasks of revision 2025-11-25.
     pub(super) fn has_tasks(&self) -> bool {
         &*self.entry.version == LEGACY_NEWEST
     }
 
-    /// As it is now. `None`: it has ended.
+    /// Reads the session again. `None`: the session has ended.
     pub(super) async fn reload(&self, proxy: &Arc<Proxy>) -> Result<Option<Self>, StoreError> {
         Self::load(proxy, &self.id, self.caller).await
     }
@@ -194,7 +193,7 @@ impl Session {
         }))
     }
 
-    /// Moves its end on, where that was not done a short time ago. Whoever changes it does so as well.
+    /// Moves the session's expiry on, unless that was done a short time ago. A change moves it on, too.
     async fn renew(&mut self, proxy: &Arc<Proxy>) -> Result<(), NoSession> {
         let now_ms = proxy.runner.ledger().now_ms();
         let is_fresh = self.entry.lasts_ms == lifetimes::FRESH_MS;
@@ -217,11 +216,11 @@ impl Session {
         } else if is_fresh {
             renewed.leave(proxy);
         }
-        // Else another request changed it, which renews it, too; or it has just ended.
+        // Otherwise another request changed the session, which renewed it, or the session has just ended.
         Ok(())
     }
 
-    /// Changes it as it is now. False where `change` refuses.
+    /// Changes the session as it is in the store now. False if `change` refuses.
     pub(super) async fn change(
         &self,
         proxy: &Arc<Proxy>,
@@ -237,7 +236,7 @@ impl Session {
             if !now.resize(proxy, (before, after)) {
                 return Ok(false);
             }
-            // Here or on another replica it may be changed at the same time.
+            // Another request may change the session at the same time, here or on another replica.
             if now.write(proxy).await? {
                 return Ok(true);
             }
@@ -246,7 +245,7 @@ impl Session {
         Err(NoSession::Store)
     }
 
-    /// Counts as that large among its caller's, where that is not too much.
+    /// Counts the new size of the session among its caller's. False: the caller may not have so much.
     fn resize(&self, proxy: &Arc<Proxy>, sizes: (usize, usize)) -> bool {
         let now_ms = proxy.runner.ledger().now_ms();
         let SessionEntry {
@@ -256,14 +255,14 @@ impl Session {
         lifetimes.resize(&self.caller, sizes, (since_ms, lasts_ms), now_ms)
     }
 
-    /// From now on nobody knows it.
+    /// Ends the session on every replica.
     pub(super) async fn end(&self, proxy: &Arc<Proxy>) -> Result<(), StoreError> {
         proxy.kv.remove(self.kv_name(Kind::Session, &[])).await?;
         self.leave(proxy);
         Ok(())
     }
 
-    /// It counts no more among its caller's.
+    /// The session no longer counts among its caller's.
     fn leave(&self, proxy: &Arc<Proxy>) {
         let now_ms = proxy.runner.ledger().now_ms();
         let SessionEntry {
@@ -278,7 +277,7 @@ impl Session {
         Duration::from_millis(self.entry.lasts_ms)
     }
 
-    /// Writes it as it is here. False where it is not what was read any more.
+    /// Writes the session. False if the store has another value than the one that was read.
     async fn write(&mut self, proxy: &Arc<Proxy>) -> Result<bool, StoreError> {
         let text = text(&self.entry)?;
         let stands = std::mem::replace(&mut self.stored, text.clone());
@@ -286,7 +285,7 @@ impl Session {
         proxy.kv.replace(note, stands, text, self.lasts()).await
     }
 
-    /// The name of something that belongs to this session.
+    /// The name of a stored value that belongs to this session.
     pub(super) fn kv_name(&self, kind: Kind, parts: &[&str]) -> Name {
         name(kind, &self.caller, &self.id, parts)
     }

@@ -1,14 +1,14 @@
-//! What only this process knows of the sessions that are raincheck's own.
+//! What this process knows of the sessions of raincheck's own, and the store does not.
 
 use tokio::sync::broadcast;
 
 use super::lifetimes::Lifetimes;
 use crate::downstream::inbound::session_key::SessionKey;
 
-/// Changes of sessions that a stream may be behind.
+/// How many changes of sessions a stream may be behind.
 const CHANGES_MAX: usize = 64;
 
-/// What is known of these sessions in this process only.
+/// What this process knows of the sessions of raincheck's own.
 #[derive(Debug)]
 pub struct OurSessions {
     /// Sessions that were changed here.

@@ -1,5 +1,4 @@
-//! Between the words of a legacy client and those of a modern server: pure. What is not named here
-//! keeps its bytes.
+//! Translates between a legacy client and a modern server. Everything that is not named here keeps its bytes. Pure.
 
 use std::borrow::Cow;
 
@@ -13,15 +12,15 @@ use crate::mcp::version::MODERN;
 use crate::mcp::{envelope, result};
 use crate::upstream::Retry;
 
-/// `_meta` keys with this prefix are the protocol's own; those of the other era mean nothing.
+/// `_meta` keys with this prefix are the protocol's own. Those of the other era have no meaning.
 const PROTOCOLS: &str = "io.modelcontextprotocol/";
 
-/// What a legacy client hears of who has not said a level: as servers of its time did.
+/// The log level of a client that never set one. Servers of 2025 sent such clients their logs, too.
 const LOG_LEVEL_DEFAULT: &str = "info";
 
 const SERVER_UNNAMED: &str = r#"{"name":"unknown","version":"0"}"#;
 
-/// The revision that is spoken with a client that offers this one.
+/// The revision for a client that offers this one.
 pub(super) fn agreed_version(offered: &str) -> &'static str {
     match offered {
         "2025-03-26" => "2025-03-26",
@@ -55,14 +54,14 @@ pub(super) fn initialized(
     out.end()
 }
 
-/// What both eras know, as the server declares it. Extensions are of the modern one only.
+/// The server's capabilities that both eras know. Extensions exist only in the modern era.
 fn server_capabilities(capabilities: &RawValue) -> String {
     let object = Object::parse(capabilities.get()).unwrap_or_default();
     object.render_filtered(|key| !matches!(key, "extensions" | "tasks"))
 }
 
-/// What the client said that it can, as a modern request declares it: a legacy client's tasks are
-/// of another protocol.
+/// The client's capabilities, as a modern request declares them. A legacy client's `tasks` belongs to another
+/// protocol.
 pub(super) fn client_capabilities(capabilities: &RawValue) -> String {
     let object = Object::parse(capabilities.get()).unwrap_or_default();
     object.render_filtered(|key| key != "tasks")
@@ -106,7 +105,7 @@ pub(super) fn log_level(session: &SessionEntry) -> &str {
     session.log_level.as_deref().unwrap_or(LOG_LEVEL_DEFAULT)
 }
 
-/// A modern server's result in legacy words.
+/// A modern server's result, as a legacy client knows it.
 pub(super) fn result(method: &str, result: &RawValue) -> Result<String, Fault> {
     let object = Object::parse(result.get())?;
     let cacheable = result::is_cacheable(method);
@@ -151,8 +150,8 @@ fn without_modern(meta: &RawValue) -> Result<Option<Cow<'_, str>>, Fault> {
     Ok((left != "{}").then(|| left.into()))
 }
 
-/// Tools as a legacy client can read them: one output schema that is none of an object makes many
-/// refuse the whole list.
+/// Tools as a legacy client can read them. Many clients refuse the whole list if the output schema of one tool is not
+/// an object's.
 fn tools(list: &RawValue) -> Cow<'_, str> {
     let Ok(tools) = serde_json::from_str::<Vec<&RawValue>>(list.get()) else {
         return list.get().into();
@@ -181,8 +180,8 @@ fn tools(list: &RawValue) -> Cow<'_, str> {
     }
 }
 
-/// A modern server's error in legacy words: codes that a legacy client does not know speak of the
-/// request that raincheck made for it.
+/// A modern server's error, as a legacy client knows it. Codes that a legacy client does not know are about the
+/// request that raincheck made.
 pub(super) fn error(method: &str, error: Box<RawValue>) -> Box<RawValue> {
     let number = match result::error_code(&error) {
         Some(code::HEADER_MISMATCH | code::UNSUPPORTED_VERSION) => code::INTERNAL,
@@ -212,7 +211,7 @@ pub(super) fn question(
     envelope::request(&quote(id), method, params.as_deref())
 }
 
-/// Modes came with 2025-11-25, where a visit to a URL has an id as well.
+/// Revision 2025-11-25 introduced modes, and requires an id for the visit of a URL.
 fn elicitation<'a>(
     text: &'a str,
     object: &Object<'_>,

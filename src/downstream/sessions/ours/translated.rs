@@ -42,9 +42,9 @@ pub(super) struct TranslatedRequest {
     pub(super) from: Forwarded,
     progress_token: Option<Box<RawValue>>,
     pub(super) rule: Rule,
-    /// What raincheck says in the answer beside the server.
+    /// How raincheck edits the answer.
     pub(super) edit: Option<AnswerEdit>,
-    /// When the call is given up, whatever it waits for.
+    /// When the call fails, whatever it waits for.
     pub(super) deadline: Instant,
     /// When its client is given a ticket in place of the answer.
     pub(super) patience: Option<Patience>,
@@ -75,7 +75,7 @@ impl TranslatedRequest {
         let rule = proxy.rules.for_tool(tool).0.clone();
         let is_task = session.has_tasks() && Wish::is_in(&request.params);
         if is_call && !is_task && plan(&rule, false, false) == Plan::Refuse {
-            // As 2025-11-25 says it of a tool that runs only as a task.
+            // Revision 2025-11-25 has this error for a tool that runs only as a task.
             return Err(RpcError::new(
                 code::METHOD_NOT_FOUND,
                 "This tool runs only as a task, which this client does not ask for",
@@ -116,7 +116,7 @@ impl TranslatedRequest {
         }
     }
 
-    /// As a call that becomes a task.
+    /// The request as a call that becomes a task.
     pub(super) async fn sent(mut self) -> OutgoingCall {
         self.param_headers = self.mirrored().await;
         let CallSpec { era, outgoing, .. } = self.call(None);
@@ -127,7 +127,7 @@ impl TranslatedRequest {
         OutgoingCall { era, outgoing }
     }
 
-    /// As a call that others may join.
+    /// The request as a call that other requests may join.
     pub(super) async fn joined(mut self, digest: Digest) -> CallSpec {
         self.param_headers = self.mirrored().await;
         let mut call = self.call(None);
@@ -172,7 +172,7 @@ impl TranslatedRequest {
     pub(super) fn call(&self, retry: Option<Retry>) -> CallSpec {
         let log_level = translate::log_level(&self.session.entry);
         let (params, retry) = match (&self.patience, retry) {
-            // What may become a record is stored as it is here, the answers so far in it.
+            // A call that may become a task is stored with the answers so far in its params.
             (Some(_), Some(retry)) => (translate::retried(&self.params, &retry).into(), None),
             (_, retry) => (Arc::clone(&self.params), retry),
         };

@@ -241,7 +241,7 @@ pub enum Location {
     Memory,
     /// The path of the file. Its directory may not exist yet.
     Embedded(PathBuf),
-    /// The first of several numbered files of this name that no other process uses.
+    /// One of several numbered files of this name: a file that no other process uses.
     Slots(PathBuf),
     Redis {
         url: Secret,

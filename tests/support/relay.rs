@@ -51,8 +51,8 @@ impl Relay {
         relay
     }
 
-    /// The URL of the relay, with this host. A host that is not in the certificate must be refused by
-    /// clients.
+    /// The URL of the relay, with this host. Another host than the certificate's gives another URL of the
+    /// same server.
     pub(crate) fn url(&self, host: &str) -> String {
         format!("https://{host}:{}/mcp", self.port)
     }

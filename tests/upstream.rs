@@ -61,7 +61,7 @@ use raincheck::upstream::http::RequestBody;
 use raincheck::upstream::wrapped::{
     DiscoverError, Line, ListenEvent, Listening, SessionMode, Settings, Transport, Upstream,
 };
-use raincheck::upstream::{Answer, Event, Exchange, Outgoing, Retry};
+use raincheck::upstream::{Answer, Event, Exchange, Retry, UpstreamRequest};
 use serde_json::Value;
 use server::{Reply, Server};
 use tokio::time::timeout;
@@ -78,8 +78,8 @@ fn upstream(server: &Server) -> Upstream {
     Upstream::new(&settings(server.url()), TaskTracker::new()).unwrap()
 }
 
-fn call(tool: &str) -> Outgoing {
-    Outgoing {
+fn call(tool: &str) -> UpstreamRequest {
+    UpstreamRequest {
         caller: [1; 16],
         credentials: None,
         method: "tools/call".into(),

@@ -1,6 +1,7 @@
 //! THE WORDS: what of the protocol raincheck reads; the rest passes unread. Nothing here awaits.
 
 pub mod base64;
+pub mod changes;
 pub mod envelope;
 pub mod error;
 pub mod headers;

@@ -8,6 +8,7 @@ use futures_util::stream::{self, BoxStream};
 use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
 
+use crate::mcp::changes::is_change;
 use crate::mcp::envelope;
 use crate::mcp::headers::METHOD;
 use crate::mcp::headers::PROTOCOL_VERSION;
@@ -21,7 +22,7 @@ use crate::upstream::message::note;
 use crate::upstream::pool::SessionKey;
 use crate::upstream::sessions::pool::{HttpSessionPool, SessionLease};
 use crate::upstream::translate;
-use crate::upstream::wanted::{WantedChanges, is_change};
+use crate::upstream::wanted::WantedChanges;
 
 /// What the wrapped server says to a listener.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use crate::mcp::json::{Object, Writer};
 use crate::mcp::meta::is_at_least;
 use crate::upstream::heard::ServerMessage;
 use crate::upstream::http::origin::Origin;
-use crate::upstream::port::{Answer, Event, Outgoing, Question, UpstreamError};
+use crate::upstream::port::{Answer, Event, Question, UpstreamError, UpstreamRequest};
 use crate::upstream::request_id::RequestId;
 
 /// What a message on the stream of one request means for that request.
@@ -34,7 +34,7 @@ pub(super) enum About {
 pub(super) fn about(
     message: ServerMessage,
     own: &RequestId,
-    request: &Outgoing,
+    request: &UpstreamRequest,
     origin: &Origin,
 ) -> About {
     let this = |event: Option<Event>| event.map_or(About::Nothing, About::This);
@@ -80,7 +80,7 @@ fn is_token(params: &RawValue, id: &RequestId) -> bool {
 }
 
 /// A log message, if the client asked for its level.
-pub(super) fn log(params: Box<RawValue>, request: &Outgoing) -> Option<Event> {
+pub(super) fn log(params: Box<RawValue>, request: &UpstreamRequest) -> Option<Event> {
     log_at(request.log_level.as_deref(), params)
 }
 

@@ -35,6 +35,6 @@ pub use forward::ClientHeaders;
 pub use obstacle::Obstacle;
 pub use pin::Pin;
 pub use port::{
-    Answer, CANCELLING, Control, Event, Exchange, Forwarded, Outgoing, Question, Retry,
-    UpstreamError,
+    Answer, CANCELLING, Control, Event, Exchange, Forwarded, Question, Retry, UpstreamError,
+    UpstreamRequest,
 };

@@ -17,8 +17,9 @@ use crate::upstream::pin::Pin;
 /// One request to the wrapped server, in the client's words. The connector translates: it takes
 /// its own JSON-RPC id and progress token, strips what the other era does not know and never
 /// declares the Tasks extension.
+#[must_use]
 #[derive(Debug, Clone)]
-pub struct Outgoing {
+pub struct UpstreamRequest {
     /// Whose session may carry it. Two callers never share a legacy session.
     pub caller: [u8; 16],
     /// The client's `Authorization`, where it may be forwarded. In memory only, never stored.
@@ -59,7 +60,7 @@ pub struct Forwarded {
     pub headers: ClientHeaders,
 }
 
-impl Outgoing {
+impl UpstreamRequest {
     /// Whether it could be sent from what is stored of it: it needs neither what only its client can
     /// say nor the client's own session.
     pub fn is_anybodys(&self) -> bool {
@@ -73,7 +74,7 @@ impl Outgoing {
     }
 
     /// A request with nothing but its params, for a caller who declares nothing.
-    pub fn new(caller: [u8; 16], method: &str, params: impl Into<Arc<str>>) -> Self {
+    pub fn new(caller: [u8; 16], method: impl Into<Arc<str>>, params: impl Into<Arc<str>>) -> Self {
         Self {
             caller,
             credentials: None,
@@ -94,10 +95,76 @@ impl Outgoing {
 
     /// What is left of a call that another process sent: what it still wants to hear.
     pub fn adopted(caller: [u8; 16], capabilities: Arc<str>) -> Self {
+        Self::new(caller, "tools/call", "{}")
+            .declaring(capabilities)
+            .with_progress(true)
+    }
+
+    /// With the client's capabilities, as JSON.
+    pub fn declaring(self, capabilities: impl Into<Arc<str>>) -> Self {
         Self {
-            capabilities,
-            wants_progress: true,
-            ..Self::new(caller, "tools/call", "{}")
+            capabilities: capabilities.into(),
+            ..self
+        }
+    }
+
+    /// With what is forwarded of the client's headers.
+    pub fn forwarding(self, forwarded: Forwarded) -> Self {
+        Self {
+            credentials: forwarded.credentials,
+            headers: forwarded.headers,
+            ..self
+        }
+    }
+
+    /// With the client's `Authorization`, where it may be forwarded.
+    pub fn with_credentials(self, credentials: Option<HeaderValue>) -> Self {
+        Self {
+            credentials,
+            ..self
+        }
+    }
+
+    /// With what `Mcp-Name` and the `Mcp-Param-*` headers say of the params.
+    pub fn described_by(self, name: Option<Arc<str>>, param_headers: ClientHeaders) -> Self {
+        Self {
+            name,
+            param_headers,
+            ..self
+        }
+    }
+
+    pub fn with_progress(self, wants_progress: bool) -> Self {
+        Self {
+            wants_progress,
+            ..self
+        }
+    }
+
+    /// For a call, which waits so long for the server after an answer, and may be a task of the server's own.
+    pub fn for_call(self, answer_patience: Option<Duration>, native_task: bool) -> Self {
+        Self {
+            answer_patience,
+            native_task,
+            ..self
+        }
+    }
+
+    /// On the session or the process of that pin, where there is one.
+    pub fn on(self, pin: Option<Pin>) -> Self {
+        Self { pin, ..self }
+    }
+
+    /// Another request of the same client, about a task of the server's own that this one created.
+    pub(super) fn about_task(&self, method: &str, params: impl Into<Arc<str>>) -> Self {
+        Self {
+            method: method.into(),
+            params: params.into(),
+            name: None,
+            param_headers: [].into(),
+            wants_progress: false,
+            retry: None,
+            ..self.clone()
         }
     }
 }

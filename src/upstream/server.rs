@@ -21,7 +21,7 @@ use crate::upstream::http::connect::{Connector, UrlError};
 use crate::upstream::http::origin::Origin;
 use crate::upstream::no_session::NoSession;
 use crate::upstream::pool::{PoolLimits, SessionKey, Sharing};
-use crate::upstream::port::{Exchange, Outgoing};
+use crate::upstream::port::{Exchange, UpstreamRequest};
 use crate::upstream::sessions::pool::HttpSessionPool;
 use crate::upstream::settings::{SessionMode, Settings, Transport};
 use crate::upstream::sse::Dialer;
@@ -105,7 +105,7 @@ impl Server {
     }
 
     /// Begins one request. Nothing is sent until its events are polled.
-    pub(super) fn begin(&self, era: Era, request: Outgoing) -> Exchange {
+    pub(super) fn begin(&self, era: Era, request: UpstreamRequest) -> Exchange {
         match (self.way(), era) {
             (ServerTransport::Posts(web), Era::Modern) => {
                 modern::begin(Arc::clone(&web.origin), request)

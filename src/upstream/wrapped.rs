@@ -27,7 +27,7 @@ use crate::upstream::listen;
 use crate::upstream::listen::ListenRequest;
 pub use crate::upstream::listen::{ListenEvent, Listening};
 use crate::upstream::obstacle::Obstacle;
-use crate::upstream::port::{Exchange, Outgoing};
+use crate::upstream::port::{Exchange, UpstreamRequest};
 use crate::upstream::server::{Server, ServerTransport};
 pub use crate::upstream::settings::{SessionMode, Settings, Transport};
 
@@ -243,7 +243,7 @@ impl Upstream {
     }
 
     /// Begins one request. Nothing is sent until its events are polled.
-    pub fn begin(&self, era: Era, outgoing: Outgoing) -> Exchange {
+    pub fn begin(&self, era: Era, outgoing: UpstreamRequest) -> Exchange {
         let (method, credentials) = (Arc::clone(&outgoing.method), outgoing.credentials.clone());
         let exchange = if outgoing.native_task && era == Era::Legacy {
             let server = self.server.clone();
@@ -256,7 +256,7 @@ impl Upstream {
     }
 
     /// Follows a modern server's own task, which came as the answer to that call. `None`: it is none.
-    pub fn follow(&self, call: &Outgoing, answer: &RawValue) -> Option<Exchange> {
+    pub fn follow(&self, call: &UpstreamRequest, answer: &RawValue) -> Option<Exchange> {
         let server = self.server.clone();
         let begin = Arc::new(move |one| server.begin(Era::Modern, one));
         native_task::modern::follow(begin, call, answer)

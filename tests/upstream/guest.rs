@@ -27,8 +27,8 @@ fn borrowed(upstream: &Upstream) -> ClientSession {
     upstream.client_session(&headers(), [1; 16]).unwrap()
 }
 
-fn on(session: &ClientSession, tool: &str) -> Outgoing {
-    Outgoing {
+fn on(session: &ClientSession, tool: &str) -> UpstreamRequest {
+    UpstreamRequest {
         pin: Some(session.pin()),
         capabilities: "{}".into(),
         ..call(tool)

@@ -16,11 +16,10 @@ use super::super::legacy::pushes::{Pushed, SessionKey};
 use super::super::outbound::keepalive::comments;
 use super::super::outbound::response;
 use super::super::proxy::Shared;
-use super::super::subscriptions::at_server::{
-    Change, LISTS, RESOURCES, ServerSubscription, Subscriber,
-};
+use super::super::subscriptions::at_server::{Change, ServerSubscription, Subscriber};
 use super::session::Session;
 use super::words;
+use crate::mcp::changes::{LISTS, RESOURCE_SUBSCRIPTIONS};
 use crate::mcp::json::{Object, Writer, quote};
 use crate::mcp::sse;
 
@@ -136,15 +135,15 @@ impl SessionStream {
             .as_ref()
             .and_then(|known| Object::parse(known.capabilities.get()).ok());
         let mut out = Writer::object();
-        for (kind, key, _) in LISTS {
+        for list in LISTS {
             // On a replica that never asked, the server itself leaves out what it does not tell.
             let tells = capabilities.as_ref().is_none_or(|all| {
-                let all = all.get_object(kind).unwrap_or_default();
+                let all = all.get_object(list.capability).unwrap_or_default();
                 all.get("listChanged")
                     .is_some_and(|raw| raw.get() == "true")
             });
             if tells {
-                out.raw(key, "true");
+                out.raw(list.filter_key, "true");
             }
         }
         let uris: Vec<String> = self
@@ -155,7 +154,7 @@ impl SessionStream {
             .map(|uri| quote(uri))
             .collect();
         if !uris.is_empty() {
-            out.raw(RESOURCES, &format!("[{}]", uris.join(",")));
+            out.raw(RESOURCE_SUBSCRIPTIONS, &format!("[{}]", uris.join(",")));
         }
         out.end()
     }

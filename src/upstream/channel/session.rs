@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use crate::lock::Mutex;
+use crate::mcp::changes::is_change;
 use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, RpcError};
 use crate::mcp::json::Object;
@@ -336,14 +337,7 @@ impl Session {
                 own
             }
             // A change belongs to no request.
-            "notifications/tools/list_changed"
-            | "notifications/prompts/list_changed"
-            | "notifications/resources/list_changed"
-            | "notifications/resources/updated"
-                if table.mailbox.is_read() =>
-            {
-                None
-            }
+            change if is_change(change) && table.mailbox.is_read() => None,
             _ => table.inflight.only(Instant::now()),
         };
         if own.is_some_and(|running| running.reader.say(stray)) {

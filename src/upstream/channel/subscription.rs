@@ -8,6 +8,7 @@ use futures_util::stream;
 use serde_json::value::RawValue;
 use tokio::sync::broadcast;
 
+use crate::mcp::changes::is_change;
 use crate::mcp::json::{Object, Writer};
 use crate::mcp::version::Era;
 use crate::upstream::channel::ask::ask;
@@ -18,7 +19,7 @@ use crate::upstream::listen::{ListenEvent, ListenRequest, Listening};
 use crate::upstream::pool::{MayAsk, SessionKey};
 use crate::upstream::request_id::RequestId;
 use crate::upstream::translate;
-use crate::upstream::wanted::{WantedChanges, is_change};
+use crate::upstream::wanted::WantedChanges;
 
 pub(super) fn listen(pool: Arc<LinePool>, era: Option<Era>, wish: ListenRequest) -> Listening {
     let listener = LineSubscription {

@@ -17,7 +17,7 @@ use crate::upstream::failures::INVALID_WORDS;
 use crate::upstream::failures::UNREACHABLE;
 use crate::upstream::http::origin::FIRST_WORDS;
 use crate::upstream::pool::SessionKey;
-use crate::upstream::port::{Answer, Event, Outgoing};
+use crate::upstream::port::{Answer, Event, UpstreamRequest};
 use crate::upstream::server::ServerTransport;
 use crate::upstream::translate;
 use crate::upstream::wrapped::Upstream;
@@ -114,10 +114,8 @@ impl Upstream {
         credentials: Option<HeaderValue>,
     ) -> Result<Discovered, DiscoverError> {
         let params = translate::own_params("{}", &[]);
-        let outgoing = Outgoing {
-            credentials,
-            ..Outgoing::new(caller, "server/discover", params)
-        };
+        let outgoing =
+            UpstreamRequest::new(caller, "server/discover", params).with_credentials(credentials);
         let result = self.ask(Era::Modern, outgoing).await?;
         let object = Object::parse(result.get()).unwrap_or_default();
         let member = |key| object.get(key).map(ToOwned::to_owned);
@@ -192,11 +190,9 @@ impl Upstream {
                 None => &[],
             };
             let params = translate::own_params(&declared, page);
-            let outgoing = Outgoing {
-                credentials: credentials.clone(),
-                capabilities: Arc::clone(&capabilities),
-                ..Outgoing::new(caller, "tools/list", params)
-            };
+            let outgoing = UpstreamRequest::new(caller, "tools/list", params)
+                .declaring(Arc::clone(&capabilities))
+                .with_credentials(credentials.clone());
             let result = self.ask(era, outgoing).await?;
             cursor = tools
                 .add_page(&result)
@@ -209,7 +205,11 @@ impl Upstream {
     }
 
     /// One request of raincheck's own, of which only the answer is of interest.
-    async fn ask(&self, era: Era, outgoing: Outgoing) -> Result<Box<RawValue>, DiscoverError> {
+    async fn ask(
+        &self,
+        era: Era,
+        outgoing: UpstreamRequest,
+    ) -> Result<Box<RawValue>, DiscoverError> {
         let mut exchange = self.begin(era, outgoing);
         while let Some(event) = exchange.events.next().await {
             match event {

@@ -15,12 +15,12 @@ use crate::upstream::exchange::{RequestTransport, Unsent, Untaken};
 use crate::upstream::failures::RESET;
 use crate::upstream::message::{cancelled, may_ask, response};
 use crate::upstream::pin::{Pin, Pinned};
-use crate::upstream::port::{Answer, CANCEL_PATIENCE, Control, Event, Exchange, Outgoing};
+use crate::upstream::port::{Answer, CANCEL_PATIENCE, Control, Event, Exchange, UpstreamRequest};
 use crate::upstream::request_id::RequestId;
 use crate::upstream::translate;
 
 /// Begins one request; it is sent when the events are first polled.
-pub(in crate::upstream) fn begin(session: Arc<Session>, request: Outgoing) -> Exchange {
+pub(in crate::upstream) fn begin(session: Arc<Session>, request: UpstreamRequest) -> Exchange {
     let underway = CurrentId::default();
     let control = BorrowedLineControl {
         session: Arc::clone(&session),
@@ -39,7 +39,7 @@ type CurrentId = Arc<Mutex<Option<RequestId>>>;
 
 struct BorrowedLineRequest {
     session: Arc<Session>,
-    request: Outgoing,
+    request: UpstreamRequest,
     underway: CurrentId,
 }
 

@@ -20,7 +20,7 @@ use crate::upstream::message::{log, may_ask, response};
 use crate::upstream::pin::Pinned;
 use crate::upstream::pool::{MayAsk, SessionKey};
 use crate::upstream::port::{
-    Answer, CANCEL_PATIENCE, Control, Event, Exchange, Outgoing, UpstreamError,
+    Answer, CANCEL_PATIENCE, Control, Event, Exchange, UpstreamError, UpstreamRequest,
 };
 use crate::upstream::request_id::RequestId;
 use crate::upstream::translate;
@@ -32,7 +32,11 @@ const LINES_MAX: u32 = 3;
 const LOG_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Begins one request; it is sent when the events are first polled.
-pub(in crate::upstream) fn begin(pool: Arc<LinePool>, era: Era, request: Outgoing) -> Exchange {
+pub(in crate::upstream) fn begin(
+    pool: Arc<LinePool>,
+    era: Era,
+    request: UpstreamRequest,
+) -> Exchange {
     let underway = CurrentLine::default();
     let control = LineControl(Arc::clone(&underway));
     let transport = LineRequest {
@@ -75,7 +79,7 @@ impl Control for LineControl {
 struct LineRequest {
     pool: Arc<LinePool>,
     era: Era,
-    request: Outgoing,
+    request: UpstreamRequest,
     key: SessionKey,
     underway: CurrentLine,
 }

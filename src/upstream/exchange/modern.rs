@@ -13,14 +13,14 @@ use crate::upstream::heard;
 use crate::upstream::heard::{Messages, ResponseKind};
 use crate::upstream::http::origin::Origin;
 use crate::upstream::message::{About, about};
-use crate::upstream::port::{Event, Exchange, Outgoing};
+use crate::upstream::port::{Event, Exchange, UpstreamRequest};
 use crate::upstream::request_id::RequestId;
 use crate::upstream::translate;
 
 /// Begins one request; it is sent when the events are first polled.
 ///
 /// Dropping the exchange closes the stream, which cancels the request.
-pub(in crate::upstream) fn begin(origin: Arc<Origin>, request: Outgoing) -> Exchange {
+pub(in crate::upstream) fn begin(origin: Arc<Origin>, request: UpstreamRequest) -> Exchange {
     let transport = ModernPost {
         origin,
         request,
@@ -31,7 +31,7 @@ pub(in crate::upstream) fn begin(origin: Arc<Origin>, request: Outgoing) -> Exch
 
 struct ModernPost {
     origin: Arc<Origin>,
-    request: Outgoing,
+    request: UpstreamRequest,
     /// Of the POST that was sent last.
     id: RequestId,
 }

@@ -13,7 +13,7 @@ use crate::mcp::json::Object;
 use crate::mcp::meta::PROGRESS_TOKEN;
 use crate::upstream::inflight::Inflight;
 use crate::upstream::message::log_at;
-use crate::upstream::port::{Event, Outgoing, Question};
+use crate::upstream::port::{Event, Question, UpstreamRequest};
 use crate::upstream::request_id::RequestId;
 
 /// Events that wait for a call; more are dropped, and more questions refused. The reader serves all
@@ -65,7 +65,7 @@ impl SessionCalls {
     pub(in crate::upstream) fn join(
         self: &Arc<Self>,
         id: RequestId,
-        request: &Outgoing,
+        request: &UpstreamRequest,
         events: mpsc::Sender<Event>,
     ) -> CallGuard {
         let call = JoinedCall {

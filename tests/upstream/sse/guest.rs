@@ -23,8 +23,8 @@ async fn open(upstream: &Upstream) -> (Arc<Session>, ClientSession) {
     (own, session_of(upstream, &id, 1).expect("it is known"))
 }
 
-fn on(session: &ClientSession, tool: &str, arguments: &str) -> Outgoing {
-    Outgoing {
+fn on(session: &ClientSession, tool: &str, arguments: &str) -> UpstreamRequest {
+    UpstreamRequest {
         pin: Some(session.pin()),
         ..call_with(tool, arguments)
     }

@@ -28,8 +28,8 @@ async fn start() -> (SseServer, Upstream) {
     (server, upstream)
 }
 
-fn call_with(tool: &str, arguments: &str) -> Outgoing {
-    Outgoing {
+fn call_with(tool: &str, arguments: &str) -> UpstreamRequest {
+    UpstreamRequest {
         params: format!(r#"{{"name":"{tool}","arguments":{arguments}}}"#).into(),
         ..call(tool)
     }

@@ -94,7 +94,7 @@ async fn children_are_bounded_and_the_unused_make_room() {
         call_with("hold", r#"{"nonce":"a"}"#),
     )
     .await;
-    let other = || Outgoing {
+    let other = || UpstreamRequest {
         caller: [2; 16],
         ..call_with("pid", "{}")
     };

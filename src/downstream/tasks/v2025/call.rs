@@ -25,13 +25,13 @@ use crate::runner::{Announce, CallSpec};
 use crate::task::id::TaskId;
 use crate::task::policy::{InputWhen, Plan};
 use crate::task::state::Status;
-use crate::upstream::Outgoing;
+use crate::upstream::{Forwarded, UpstreamRequest};
 
 /// A call as it goes to the server.
 #[derive(Debug)]
 pub(in crate::downstream) struct Sent {
     pub(in crate::downstream) era: Era,
-    pub(in crate::downstream) outgoing: Outgoing,
+    pub(in crate::downstream) outgoing: UpstreamRequest,
 }
 
 /// The call goes to the server on the client's own session. `None`: the server is to say that it
@@ -44,22 +44,17 @@ pub(in crate::downstream) fn on_session(
 ) -> Option<Sent> {
     let caller = *by.caller.as_bytes();
     let session = front.upstream.client_session(headers, caller)?;
-    let outgoing = Outgoing {
-        caller,
+    let forwarded = Forwarded {
         credentials: by.credentials.clone(),
-        method: request.method.as_ref().into(),
-        params: request.params_text.into(),
-        capabilities: ASKABLE.into(),
-        name: request.params.get_str("name").as_deref().map(Arc::from),
-        param_headers: [].into(),
         headers: front.upstream.client_headers(headers),
-        wants_progress: true,
-        log_level: None,
-        retry: None,
-        answer_patience: None,
-        native_task: false,
-        pin: Some(session.pin()),
     };
+    let name = request.params.get_str("name").as_deref().map(Arc::from);
+    let outgoing = UpstreamRequest::new(caller, request.method.as_ref(), request.params_text)
+        .declaring(ASKABLE)
+        .forwarding(forwarded)
+        .described_by(name, [].into())
+        .with_progress(true)
+        .on(Some(session.pin()));
     Some(Sent {
         era: Era::Legacy,
         outgoing,

@@ -21,14 +21,14 @@ use crate::upstream::exchange::native_task::{
 };
 use crate::upstream::exchange::{RequestTransport, Unsent, Untaken};
 use crate::upstream::pin::Pin;
-use crate::upstream::port::{Answer, CANCEL_PATIENCE, Control, Event, Exchange, Outgoing};
+use crate::upstream::port::{Answer, CANCEL_PATIENCE, Control, Event, Exchange, UpstreamRequest};
 use crate::upstream::unfold::Unfold;
 
 /// How long a cancel waits for the task that the server may be making.
 const CREATE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The whole of a call. Nothing is sent before the events are polled.
-pub(in crate::upstream) fn begin(begin: BeginRequest, mut call: Outgoing) -> Exchange {
+pub(in crate::upstream) fn begin(begin: BeginRequest, mut call: UpstreamRequest) -> Exchange {
     // On a client's own session, all of it is there.
     let pin = call.pin.get_or_insert_default().clone();
     let requests = LegacyTaskRequests { begin, call, pin };
@@ -48,7 +48,7 @@ pub(in crate::upstream) fn begin(begin: BeginRequest, mut call: Outgoing) -> Exc
 #[derive(Clone)]
 struct LegacyTaskRequests {
     begin: BeginRequest,
-    call: Outgoing,
+    call: UpstreamRequest,
     pin: Pin,
 }
 
@@ -56,14 +56,11 @@ impl LegacyTaskRequests {
     fn about(&self, method: &str, task: &str) -> Exchange {
         let mut params = Writer::object();
         params.str("taskId", task);
-        (self.begin)(Outgoing {
-            method: method.into(),
-            params: params.end().into(),
-            name: None,
-            wants_progress: false,
+        let request = self.call.about_task(method, params.end());
+        (self.begin)(UpstreamRequest {
             native_task: false,
             pin: Some(self.pin.clone()),
-            ..self.call.clone()
+            ..request
         })
     }
 }

@@ -11,7 +11,7 @@ use crate::mcp::error::{Failure, code};
 use crate::mcp::json::{Object, Writer};
 use crate::mcp::result;
 use crate::upstream::failures::RESET;
-use crate::upstream::port::{Event, Exchange, Outgoing, UpstreamError};
+use crate::upstream::port::{Event, Exchange, UpstreamError, UpstreamRequest};
 
 pub(in crate::upstream) mod legacy;
 pub(in crate::upstream) mod modern;
@@ -28,7 +28,7 @@ const FAILURES_MAX: u32 = 5;
 const ASK_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Begins one request at the server.
-pub(in crate::upstream) type BeginRequest = Arc<dyn Fn(Outgoing) -> Exchange + Send + Sync>;
+pub(in crate::upstream) type BeginRequest = Arc<dyn Fn(UpstreamRequest) -> Exchange + Send + Sync>;
 
 /// There is no way to learn how the task ended.
 const LOST: Failure = RESET;

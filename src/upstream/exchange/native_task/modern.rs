@@ -16,7 +16,7 @@ use crate::upstream::exchange::native_task::{
 };
 use crate::upstream::exchange::{RequestTransport, Unsent, Untaken};
 use crate::upstream::port::{
-    Answer, CANCEL_PATIENCE, Control, Event, Exchange, Outgoing, Question, UpstreamError,
+    Answer, CANCEL_PATIENCE, Control, Event, Exchange, Question, UpstreamError, UpstreamRequest,
 };
 
 /// How often an answer of the client is told.
@@ -25,7 +25,7 @@ const UPDATES_MAX: usize = 2;
 /// Follows the task that a `CreateTaskResult` names; `None` if it is none.
 pub(in crate::upstream) fn follow(
     begin: BeginRequest,
-    call: &Outgoing,
+    call: &UpstreamRequest,
     created: &RawValue,
 ) -> Option<Exchange> {
     let created = Object::parse(created.get()).ok()?;
@@ -52,7 +52,7 @@ pub(in crate::upstream) fn follow(
 #[derive(Clone)]
 struct ModernTaskRequests {
     begin: BeginRequest,
-    call: Outgoing,
+    call: UpstreamRequest,
     id: Arc<str>,
 }
 
@@ -70,14 +70,9 @@ impl ModernTaskRequests {
         if let Some(meta) = meta {
             params = set(&params, "_meta", meta.get()).unwrap_or(params);
         }
-        (self.begin)(Outgoing {
-            method: method.into(),
-            params: params.into(),
+        (self.begin)(UpstreamRequest {
             name: Some(Arc::clone(&self.id)),
-            param_headers: [].into(),
-            wants_progress: false,
-            retry: None,
-            ..self.call.clone()
+            ..self.call.about_task(method, params)
         })
     }
 

@@ -16,7 +16,7 @@ use crate::upstream::heard::{Messages, ServerMessage};
 use crate::upstream::http::origin::Origin;
 use crate::upstream::message::{About, about, question, response};
 use crate::upstream::pool::SessionKey;
-use crate::upstream::port::{Event, Outgoing};
+use crate::upstream::port::{Event, UpstreamRequest};
 use crate::upstream::request_id::RequestId;
 use crate::upstream::sessions::calls::CallGuard;
 use crate::upstream::sessions::pinned;
@@ -29,7 +29,7 @@ const RESUMED_SILENCE: Duration = Duration::from_secs(10);
 pub(super) struct SessionCall {
     pub(super) origin: Arc<Origin>,
     pub(super) sessions: Arc<HttpSessionPool>,
-    pub(super) request: Outgoing,
+    pub(super) request: UpstreamRequest,
     pub(super) key: SessionKey,
     pub(super) lease: Option<SessionLease>,
     pub(super) underway: CurrentCall,

@@ -17,7 +17,7 @@ use crate::upstream::exchange::session::merged::MergedEvents;
 use crate::upstream::exchange::{Driver, Phase};
 use crate::upstream::http::origin::Origin;
 use crate::upstream::pool::SessionKey;
-use crate::upstream::port::{Event, Exchange, Outgoing};
+use crate::upstream::port::{Event, Exchange, UpstreamRequest};
 use crate::upstream::request_id::RequestId;
 use crate::upstream::sessions::calls;
 use crate::upstream::sessions::pinned;
@@ -34,7 +34,7 @@ mod send;
 pub(in crate::upstream) fn begin(
     origin: &Arc<Origin>,
     sessions: Arc<HttpSessionPool>,
-    request: Outgoing,
+    request: UpstreamRequest,
 ) -> Exchange {
     let (taken, is_taken) = watch::channel(false);
     let (beside, said_beside) = calls::events();
@@ -83,7 +83,7 @@ pub(in crate::upstream) fn adopt(
     };
     let (taken, is_taken) = watch::channel(true);
     let (beside, said_beside) = calls::events();
-    let request = Outgoing::adopted(caller, capabilities);
+    let request = UpstreamRequest::adopted(caller, capabilities);
     let calls = lease.session.calls();
     let joined = calls.join(point.request.clone(), &request, beside.clone());
     let call = SessionCall {

@@ -2,10 +2,10 @@
 
 use super::file;
 use super::problem::Problem;
-use super::settings::Auth;
+use super::settings::AuthSettings;
 
-pub(super) fn auth(written: file::Auth) -> Result<Auth, Problem> {
-    let auth = Auth {
+pub(super) fn auth(written: file::Auth) -> Result<AuthSettings, Problem> {
+    let auth = AuthSettings {
         allow_anonymous: written.allow_anonymous,
         tokens_file: written.tokens_file.map(Into::into),
     };

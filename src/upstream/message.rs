@@ -10,10 +10,10 @@ use crate::mcp::error::{RpcError, code};
 use crate::mcp::input::Kind;
 use crate::mcp::json::{Object, Writer};
 use crate::mcp::meta::is_at_least;
-use crate::upstream::heard::ServerMessage;
 use crate::upstream::http::origin::Origin;
 use crate::upstream::port::{Answer, Event, Question, UpstreamError, UpstreamRequest};
 use crate::upstream::request_id::RequestId;
+use crate::upstream::server_message::ServerMessage;
 
 /// What a message on the stream of one request means for that request.
 pub(super) enum About {

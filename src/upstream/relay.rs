@@ -14,13 +14,13 @@ use tokio::time::timeout;
 use crate::mcp::error::Failure;
 use crate::mcp::headers::LAST_EVENT_ID;
 use crate::upstream::failures::{INVALID, LATER};
-use crate::upstream::heard;
-pub use crate::upstream::heard::Said;
-use crate::upstream::heard::{Messages, ResponseKind};
 use crate::upstream::http::hop_headers;
 use crate::upstream::http::origin::{BOTH, EVENTS, JSON};
 use crate::upstream::http::retry_after;
 use crate::upstream::http::{RequestBody, ResponseBody};
+use crate::upstream::http_response;
+pub use crate::upstream::http_response::RawMessage;
+use crate::upstream::http_response::{Messages, ResponseKind};
 use crate::upstream::reconnect::{Reconnect, is_gone};
 use crate::upstream::server::Server;
 use crate::upstream::wrapped::Upstream;
@@ -74,11 +74,11 @@ impl Answering {
     }
 
     /// `None` at the end of the body, however it ended for a stream. Cancel safe for streams.
-    pub async fn next(&mut self) -> Result<Option<Said>, Failure> {
+    pub async fn next(&mut self) -> Result<Option<RawMessage>, Failure> {
         if !self.is_resumed {
-            return self.messages.next_said().await;
+            return self.messages.next_raw().await;
         }
-        let next = timeout(RESUMED_SILENCE, self.messages.next_said()).await;
+        let next = timeout(RESUMED_SILENCE, self.messages.next_raw()).await;
         next.unwrap_or(Ok(None))
     }
 
@@ -90,7 +90,7 @@ impl Answering {
 
 /// What a refusal says, as the error of a JSON-RPC response: for a client that has a status already.
 pub async fn error_of(refusal: Response<ResponseBody>) -> Box<RawValue> {
-    let failure = match heard::classify_response(refusal, 0).await {
+    let failure = match http_response::classify_response(refusal, 0).await {
         ResponseKind::Error(error) => return error.error,
         ResponseKind::Refused { failure, .. } => failure,
         ResponseKind::Later(_) => LATER,
@@ -102,8 +102,11 @@ pub async fn error_of(refusal: Response<ResponseBody>) -> Box<RawValue> {
 impl Upstream {
     /// Everything that counts was said: the connection can be used again.
     pub fn finish(&self, answering: Answering) {
-        if let Server::Http(web) = &self.server {
-            web.origin.http.finish(answering.messages.into_body());
+        if let Server::Http(http_server) = &self.server {
+            http_server
+                .origin
+                .http
+                .finish(answering.messages.into_body());
         }
     }
 

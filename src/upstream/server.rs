@@ -10,7 +10,6 @@ use uuid::Uuid;
 
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::version::Era;
-use crate::upstream::channel::{LineServer, LineSource};
 use crate::upstream::client_session::registry::ClientSessions;
 use crate::upstream::discovery::probe;
 use crate::upstream::discovery::probe::{Found, Undecided};
@@ -19,13 +18,14 @@ use crate::upstream::failures::LATER;
 use crate::upstream::http::Http;
 use crate::upstream::http::connect::{Connector, UrlError};
 use crate::upstream::http::origin::Origin;
+use crate::upstream::line::{LineServer, LineSource};
 use crate::upstream::no_session::NoSession;
 use crate::upstream::pool::{PoolLimits, SessionKey, Sharing};
 use crate::upstream::port::{Exchange, UpstreamRequest};
 use crate::upstream::sessions::pool::HttpSessionPool;
 use crate::upstream::settings::{SessionMode, Settings, Transport};
 use crate::upstream::sse::Dialer;
-use crate::upstream::stdio::child::Nursery;
+use crate::upstream::stdio::child::ProcessLauncher;
 use crate::upstream::stdio::spawner::Spawner;
 
 /// Cheap to clone.
@@ -72,10 +72,10 @@ pub(super) enum ServerTransport<'a> {
 impl Server {
     pub(super) fn new(settings: &Settings, services: TaskTracker) -> Result<Self, UrlError> {
         let Some(program) = &settings.command else {
-            let web = HttpServer::new(settings, services)?;
-            return Ok(Self::Http(Arc::new(web)));
+            let http_server = HttpServer::new(settings, services)?;
+            return Ok(Self::Http(Arc::new(http_server)));
         };
-        let nursery = Nursery {
+        let launcher = ProcessLauncher {
             program: program.clone(),
             spawner: Arc::new(Spawner::start()?),
             services,
@@ -90,29 +90,31 @@ impl Server {
             wait: settings.session_wait,
             sharing: sharing(settings, Sharing::UntilAsked),
         };
-        let channels = LineServer::new(LineSource::Program(nursery), limits);
-        Ok(Self::Program(channels))
+        let lines = LineServer::new(LineSource::Program(launcher), limits);
+        Ok(Self::Program(lines))
     }
 
-    pub(super) fn way(&self) -> ServerTransport<'_> {
+    pub(super) fn transport(&self) -> ServerTransport<'_> {
         match self {
-            Self::Program(channels) => ServerTransport::Lines(channels),
-            Self::Http(web) => match web.transport.get() {
-                Some(HttpTransport::Sse(channels)) => ServerTransport::Lines(channels),
-                Some(HttpTransport::Streamable) | None => ServerTransport::Posts(web),
+            Self::Program(lines) => ServerTransport::Lines(lines),
+            Self::Http(http_server) => match http_server.transport.get() {
+                Some(HttpTransport::Sse(lines)) => ServerTransport::Lines(lines),
+                Some(HttpTransport::Streamable) | None => ServerTransport::Posts(http_server),
             },
         }
     }
 
     /// Begins one request. Nothing is sent until its events are polled.
     pub(super) fn begin(&self, era: Era, request: UpstreamRequest) -> Exchange {
-        match (self.way(), era) {
-            (ServerTransport::Posts(web), Era::Modern) => {
-                modern::begin(Arc::clone(&web.origin), request)
+        match (self.transport(), era) {
+            (ServerTransport::Posts(http_server), Era::Modern) => {
+                modern::begin(Arc::clone(&http_server.origin), request)
             }
-            (ServerTransport::Posts(web), Era::Legacy) => {
-                session::begin(&web.origin, Arc::clone(&web.sessions), request)
-            }
+            (ServerTransport::Posts(http_server), Era::Legacy) => session::begin(
+                &http_server.origin,
+                Arc::clone(&http_server.sessions),
+                request,
+            ),
             (ServerTransport::Lines(lines), era) => {
                 match request.pin.as_ref().and_then(borrowed_line::line) {
                     Some(own) => borrowed_line::begin(own, request),
@@ -125,16 +127,16 @@ impl Server {
     /// Whether a client's credentials go there.
     pub(super) fn takes_credentials(&self) -> bool {
         match self {
-            Self::Http(web) => web.origin.http.takes_credentials(),
+            Self::Http(http_server) => http_server.origin.http.takes_credentials(),
             Self::Program(_) => false,
         }
     }
 
     /// Its lines, where it has some.
     pub(super) fn lines(&self) -> Option<&Arc<LineServer>> {
-        match self.way() {
+        match self.transport() {
             ServerTransport::Posts(_) => None,
-            ServerTransport::Lines(channels) => Some(channels),
+            ServerTransport::Lines(lines) => Some(lines),
         }
     }
 }
@@ -158,7 +160,7 @@ impl HttpServer {
             services.clone(),
         );
         let client_sessions = ClientSessions::new(Arc::clone(&origin), services.clone());
-        let web = Self {
+        let http_server = Self {
             origin,
             sessions,
             client_sessions: Arc::new(client_sessions),
@@ -171,14 +173,16 @@ impl HttpServer {
         };
         match (settings.transport, settings.era) {
             (Transport::Sse, _) => {
-                let dialer = web.dialer().ok_or(UrlError::Scheme)?;
-                web.speaks_sse(dialer);
+                let dialer = http_server.dialer().ok_or(UrlError::Scheme)?;
+                http_server.speaks_sse(dialer);
             }
             // A configured era means that the server is not probed.
             (Transport::Auto, None) => {}
-            (Transport::Auto, Some(_)) | (Transport::StreamableHttp, _) => web.speaks_streamable(),
+            (Transport::Auto, Some(_)) | (Transport::StreamableHttp, _) => {
+                http_server.speaks_streamable();
+            }
         }
-        Ok(web)
+        Ok(http_server)
     }
 
     /// Whether it is decided how the server is spoken to.

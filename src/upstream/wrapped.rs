@@ -13,8 +13,6 @@ use tokio_util::task::TaskTracker;
 
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::version::Era;
-use crate::upstream::channel::session::Session;
-pub use crate::upstream::channel::sessions::Line;
 pub use crate::upstream::discovery::discovered::{DiscoverError, Discovered};
 use crate::upstream::discovery::facts::{ServerFacts, is_refusal};
 use crate::upstream::discovery::probe;
@@ -23,6 +21,8 @@ use crate::upstream::failures::INVALID_WORDS;
 use crate::upstream::forward::ClientHeaders;
 pub use crate::upstream::http::connect::UrlError;
 use crate::upstream::http::{RequestBody, ResponseBody};
+use crate::upstream::line::session::LineSession;
+pub use crate::upstream::line::sessions::LineChoice;
 use crate::upstream::listen;
 use crate::upstream::listen::ListenRequest;
 pub use crate::upstream::listen::{ListenEvent, Listening};
@@ -75,8 +75,8 @@ impl Upstream {
         }
     }
 
-    pub(super) fn way(&self) -> ServerTransport<'_> {
-        self.server.way()
+    pub(super) fn transport(&self) -> ServerTransport<'_> {
+        self.server.transport()
     }
 
     /// Loopback or a socket, and no credentials of ours: the client's may go there.
@@ -88,7 +88,7 @@ impl Upstream {
     /// credentials.
     pub fn client_headers(&self, headers: &HeaderMap) -> ClientHeaders {
         match &self.server {
-            Server::Http(web) => web.origin.carried(headers),
+            Server::Http(http_server) => http_server.origin.carried(headers),
             Server::Program(_) => [].into(),
         }
     }
@@ -96,7 +96,7 @@ impl Upstream {
     /// Whether a request came from this very process: its server is, by some way, itself.
     pub fn has_sent(&self, headers: &HeaderMap) -> bool {
         match &self.server {
-            Server::Http(web) => web.origin.http.has_sent(headers),
+            Server::Http(http_server) => http_server.origin.http.has_sent(headers),
             Server::Program(_) => false,
         }
     }
@@ -115,15 +115,15 @@ impl Upstream {
     /// Whether it is known how the server is spoken to. Else [`Self::era`] finds out.
     pub fn is_decided(&self) -> bool {
         match &self.server {
-            Server::Http(web) => web.is_decided(),
+            Server::Http(http_server) => http_server.is_decided(),
             Server::Program(_) => true,
         }
     }
 
     /// A legacy client was answered over Streamable HTTP.
     pub fn answered_over_http(&self) {
-        if let Server::Http(web) = &self.server {
-            web.speaks_streamable();
+        if let Server::Http(http_server) = &self.server {
+            http_server.speaks_streamable();
         }
     }
 
@@ -138,8 +138,8 @@ impl Upstream {
         &self,
         caller: [u8; 16],
         credentials: Option<&HeaderValue>,
-        line: Line,
-    ) -> Result<(Box<str>, Arc<Session>), DiscoverError> {
+        line: LineChoice,
+    ) -> Result<(Box<str>, Arc<LineSession>), DiscoverError> {
         let lines = self
             .server
             .lines()
@@ -165,7 +165,7 @@ impl Upstream {
     }
 
     /// That session, for the caller that began it.
-    pub fn session(&self, id: &str, caller: [u8; 16]) -> Option<Arc<Session>> {
+    pub fn session(&self, id: &str, caller: [u8; 16]) -> Option<Arc<LineSession>> {
         self.server.lines()?.session(id, caller)
     }
 
@@ -187,8 +187,8 @@ impl Upstream {
     /// Ends what runs on its behalf, within a few seconds: the server's processes, or the sessions
     /// there that are not used.
     pub async fn stop(&self) {
-        match self.server.way() {
-            ServerTransport::Posts(web) => web.sessions.stop().await,
+        match self.server.transport() {
+            ServerTransport::Posts(http_server) => http_server.sessions.stop().await,
             ServerTransport::Lines(lines) => lines.stop().await,
         }
     }
@@ -213,10 +213,10 @@ impl Upstream {
     /// Whether the server can be reached at all. Anonymous: a refusal is an answer, too.
     pub async fn answers(&self) -> bool {
         // A configured era says nothing of whether anybody is there.
-        let asked = match (self.known_era(), self.server.way()) {
+        let asked = match (self.known_era(), self.server.transport()) {
             (None, _) => self.era(None).await.map(drop),
-            (Some(_), ServerTransport::Posts(web)) => {
-                let probed = probe::probe(&web.origin, None).await;
+            (Some(_), ServerTransport::Posts(http_server)) => {
+                let probed = probe::probe(&http_server.origin, None).await;
                 probed.map(drop).map_err(Into::into)
             }
             (Some(_), ServerTransport::Lines(lines)) => {
@@ -233,7 +233,7 @@ impl Upstream {
     /// What last stood in the way of the server.
     pub fn obstacle(&self) -> Option<Obstacle> {
         match &self.server {
-            Server::Http(web) => web.origin.http.obstacles.last(),
+            Server::Http(http_server) => http_server.origin.http.obstacles.last(),
             Server::Program(lines) => lines.obstacle(),
         }
     }
@@ -265,10 +265,13 @@ impl Upstream {
     /// Carries on a call that another process sent to a server that still runs it. `None`: the
     /// resume point is not of this program, or the server was reached over a line of a process that is gone.
     pub fn adopt(&self, caller: [u8; 16], resume_point: &str) -> Option<Exchange> {
-        match self.server.way() {
-            ServerTransport::Posts(web) => {
-                session_exchange::adopt(&web.sessions, &web.client_sessions, caller, resume_point)
-            }
+        match self.server.transport() {
+            ServerTransport::Posts(http_server) => session_exchange::adopt(
+                &http_server.sessions,
+                &http_server.client_sessions,
+                caller,
+                resume_point,
+            ),
             ServerTransport::Lines(_) => None,
         }
     }
@@ -280,7 +283,7 @@ impl Upstream {
         parts: Parts,
         body: RequestBody,
     ) -> Result<Response<ResponseBody>, Failure> {
-        let Server::Http(web) = &self.server else {
+        let Server::Http(http_server) = &self.server else {
             return Err(Failure::new(Reason::UpstreamUnreachable, SideEffect::None));
         };
         let well_known = parts
@@ -290,7 +293,7 @@ impl Upstream {
             .then_some(WELL_KNOWN);
         let is_message = parts.method == Method::POST;
         let credentials = parts.headers.get(AUTHORIZATION).cloned();
-        let passed = web.origin.pass(parts, body, well_known).await;
+        let passed = http_server.origin.pass(parts, body, well_known).await;
         if is_message && passed.as_ref().is_ok_and(|it| is_refusal(it.status())) {
             let credentials = credentials.filter(|_| self.forwards_credentials());
             self.known.doubt_beside(credentials);
@@ -312,9 +315,12 @@ impl Upstream {
             capabilities,
             filter,
         };
-        match self.server.way() {
-            ServerTransport::Posts(web) => {
-                let (origin, sessions) = (Arc::clone(&web.origin), Arc::clone(&web.sessions));
+        match self.server.transport() {
+            ServerTransport::Posts(http_server) => {
+                let (origin, sessions) = (
+                    Arc::clone(&http_server.origin),
+                    Arc::clone(&http_server.sessions),
+                );
                 listen::listen(origin, sessions, self.known_era(), wish)
             }
             ServerTransport::Lines(lines) => lines.listen(self.known_era(), wish),

@@ -24,8 +24,8 @@ use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Object;
 use crate::mcp::request::Request;
-use crate::upstream::channel::session::{Asked, Said, Session, Untaken};
-use crate::upstream::channel::sessions::Line;
+use crate::upstream::line::session::{ClientRequest, LineSession, NotAccepted, SessionEvent};
+use crate::upstream::line::sessions::LineChoice;
 use crate::upstream::wrapped::DiscoverError;
 
 /// How long a server may take to answer `initialize`: `npx -y` may have to fetch it first.
@@ -52,7 +52,11 @@ pub(super) fn answer(front: &Shared, by: &Requester, parts: &Parts) -> Response<
         return Unfound::Unnamed.into_response();
     };
     // The newest stream is the one: a dead one is noticed late.
-    let events = read(Source::Line(session.news()), place, front.closing.clone());
+    let events = read(
+        Source::Line(session.read_mailbox()),
+        place,
+        front.closing.clone(),
+    );
     response::event_stream(Body::Events(events))
 }
 
@@ -103,7 +107,7 @@ pub(super) async fn post(
             "Invalid request: id must be a string or an integer",
         );
     }
-    let asked = Asked {
+    let asked = ClientRequest {
         id: request.id,
         method: &request.method,
         params: Some(request.params.clone()),
@@ -141,7 +145,7 @@ pub(super) async fn post(
 async fn initialize(
     front: &Shared,
     by: &Requester,
-    asked: &Asked<'_>,
+    asked: &ClientRequest<'_>,
     edit: Option<&Edit>,
 ) -> (Response<Body>, bool) {
     let caller = *by.caller.as_bytes();
@@ -154,9 +158,9 @@ async fn initialize(
         let begun = begin(asked, &session).await;
         Ok::<_, DiscoverError>((id, begun, session.goes_on, unknown))
     };
-    let mut opened = open(Line::Any).await;
+    let mut opened = open(LineChoice::Any).await;
     if let Ok((_, Begun::Not | Begun::Refused(_), true, _)) = opened {
-        opened = open(Line::New).await;
+        opened = open(LineChoice::New).await;
     }
     let (id, begun, _, unknown) = match opened {
         Ok(opened) => opened,
@@ -192,11 +196,11 @@ enum Begun {
     Late,
 }
 
-async fn begin(asked: &Asked<'_>, session: &Session) -> Begun {
+async fn begin(asked: &ClientRequest<'_>, session: &LineSession) -> Begun {
     let answer = async {
         let mut said = session.ask(asked).await.ok()?;
         while let Some(said) = said.recv().await {
-            if let Said::Answer(answer) = said {
+            if let SessionEvent::Answer(answer) = said {
                 return Some(answer);
             }
         }
@@ -213,7 +217,7 @@ async fn begin(asked: &Asked<'_>, session: &Session) -> Begun {
 }
 
 /// A session that no client knows ends with its handshake.
-struct Unknown(Option<Arc<Session>>);
+struct Unknown(Option<Arc<LineSession>>);
 
 impl Unknown {
     fn becomes_known(mut self) {
@@ -229,7 +233,7 @@ impl Drop for Unknown {
     }
 }
 
-fn find(front: &Shared, by: &Requester, headers: &HeaderMap) -> Result<Arc<Session>, Unfound> {
+fn find(front: &Shared, by: &Requester, headers: &HeaderMap) -> Result<Arc<LineSession>, Unfound> {
     let Some(id) = headers.get(SESSION_ID) else {
         return Err(Unfound::Unnamed);
     };
@@ -258,14 +262,14 @@ impl Unfound {
     }
 }
 
-fn refused(asked: &Asked<'_>, untaken: Untaken) -> Response<Body> {
+fn refused(asked: &ClientRequest<'_>, untaken: NotAccepted) -> Response<Body> {
     match untaken {
-        Untaken::Over => Unfound::Unknown.into_response(),
-        Untaken::SameId => {
+        NotAccepted::Over => Unfound::Unknown.into_response(),
+        NotAccepted::SameId => {
             let error = RpcError::invalid_request("Invalid request: this id is in use");
             Rpc::error(asked.id.get(), &error).into_response()
         }
-        Untaken::Busy => Rpc::busy(asked.id.get()).into_response(),
+        NotAccepted::Busy => Rpc::busy(asked.id.get()).into_response(),
     }
 }
 
@@ -282,7 +286,7 @@ fn held_call(
     by: &Requester,
     headers: &HeaderMap,
     request: &Request<'_>,
-    session: Arc<Session>,
+    session: Arc<LineSession>,
 ) -> Option<resumable::ResumableCall> {
     let (method, params) = (&request.method, &request.params);
     let call = resumable::ResumableCall::of(front, by, headers, request.id, method, params)?;
@@ -296,7 +300,7 @@ fn held_call(
 
 /// What a server over a line says about one request.
 struct LineAnswer {
-    said: mpsc::Receiver<Said>,
+    said: mpsc::Receiver<SessionEvent>,
     edit: Option<Edit>,
     /// A drain waits for the answer.
     _passing: Option<TaskTrackerToken>,
@@ -305,8 +309,8 @@ struct LineAnswer {
 impl ResponseSource for LineAnswer {
     async fn next(&mut self) -> Option<ResponseEvent> {
         Some(match self.said.recv().await? {
-            Said::Message(message) => ResponseEvent::Message(message),
-            Said::Answer(answer) => {
+            SessionEvent::Message(message) => ResponseEvent::Message(message),
+            SessionEvent::Answer(answer) => {
                 let answer = edited(self.edit.as_ref(), answer);
                 ResponseEvent::Answer(Rpc::passed(answer))
             }

@@ -21,13 +21,13 @@ use super::pushes::{Pushed, Pushes, SessionKey};
 use crate::mcp::headers::{LAST_EVENT_ID, PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::sse;
 use crate::mcp::version::LEGACY_NEWEST;
-use crate::upstream::channel::session::News as LineNews;
-use crate::upstream::client_session::{News, OUR_EVENT_IDS, Unheard};
+use crate::upstream::client_session::{OUR_EVENT_IDS, ServerStreamReader, Unheard};
+use crate::upstream::line::session::MailboxReader;
 
 /// What a server says on it.
 pub(super) enum Source {
-    Web(News),
-    Line(LineNews),
+    Web(ServerStreamReader),
+    Line(MailboxReader),
     /// The server has no such stream.
     Silent,
 }

@@ -12,11 +12,11 @@ use hyper::http::request;
 
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
-use crate::upstream::channel::session::Session;
 use crate::upstream::client_session::needed::Needed;
 use crate::upstream::client_session::registry::ClientSessions;
 use crate::upstream::client_session::shared::ClientStreams;
 use crate::upstream::exchange::borrowed_line;
+use crate::upstream::line::session::LineSession;
 use crate::upstream::pin::Pin;
 use crate::upstream::server::ServerTransport;
 use crate::upstream::sessions::pinned;
@@ -30,7 +30,7 @@ pub(super) mod registry;
 mod shared;
 mod stream;
 
-pub use crate::upstream::client_session::shared::{News, OUR_EVENT_IDS, Unheard};
+pub use crate::upstream::client_session::shared::{OUR_EVENT_IDS, ServerStreamReader, Unheard};
 
 /// What a client without the header speaks (2025-11-25, Transports, Protocol Version Header).
 const OLDEST: HeaderValue = HeaderValue::from_static("2025-03-26");
@@ -46,7 +46,7 @@ enum SessionKind {
         sessions: Arc<HttpSessionPool>,
         registry: Arc<ClientSessions>,
     },
-    Line(Arc<Session>),
+    Line(Arc<LineSession>),
 }
 
 impl ClientSession {
@@ -63,7 +63,7 @@ impl ClientSession {
     /// The client's GET: what the server says on its stream that is not ours. A `Last-Event-ID` that
     /// is not ours goes to the server. Not for sessions over lines, which read what they have to say
     /// themselves.
-    pub async fn hear(&self, parts: request::Parts) -> Result<News, Unheard> {
+    pub async fn hear(&self, parts: request::Parts) -> Result<ServerStreamReader, Unheard> {
         let none = Failure::new(Reason::UpstreamUnreachable, SideEffect::None);
         let SessionKind::Http { session, .. } = &self.0 else {
             return Err(Unheard::Failed(none));
@@ -120,8 +120,8 @@ impl Upstream {
     /// server without sessions gives its clients no id: then the session is this request's alone.
     pub fn client_session(&self, headers: &HeaderMap, caller: [u8; 16]) -> Option<ClientSession> {
         let id = headers.get(SESSION_ID);
-        let web = match self.way() {
-            ServerTransport::Posts(web) => web,
+        let http_server = match self.transport() {
+            ServerTransport::Posts(http_server) => http_server,
             ServerTransport::Lines(lines) => {
                 let session = lines.session(id?.to_str().ok()?, caller)?;
                 return Some(ClientSession(SessionKind::Line(session)));
@@ -135,9 +135,9 @@ impl Upstream {
             credentials: credentials.filter(|_| self.forwards_credentials()).cloned(),
         };
         Some(ClientSession(SessionKind::Http {
-            session: web.client_sessions.get(identity)?,
-            sessions: Arc::clone(&web.sessions),
-            registry: Arc::clone(&web.client_sessions),
+            session: http_server.client_sessions.get(identity)?,
+            sessions: Arc::clone(&http_server.sessions),
+            registry: Arc::clone(&http_server.client_sessions),
         }))
     }
 }

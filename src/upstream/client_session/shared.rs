@@ -120,7 +120,7 @@ impl SharedStreams {
         self: &Arc<Self>,
         session: &Arc<ServerSession>,
         mut parts: request::Parts,
-    ) -> Result<News, Unheard> {
+    ) -> Result<ServerStreamReader, Unheard> {
         // What is compressed cannot be read here.
         parts.headers.remove(ACCEPT_ENCODING);
         let after = parts.headers.get(LAST_EVENT_ID).cloned();
@@ -173,11 +173,11 @@ impl SharedStreams {
         session: &Arc<ServerSession>,
         stream: Arc<ClientStream>,
         of: StreamKind,
-    ) -> News {
+    ) -> ServerStreamReader {
         if of == StreamKind::Session {
             self.streams().read += 1;
         }
-        News {
+        ServerStreamReader {
             head: stream.head.clone(),
             ended: session.ended(),
             session: Arc::clone(session),
@@ -280,7 +280,7 @@ async fn open(shared: Arc<SharedStreams>, session: Weak<ServerSession>, opening:
 /// What the server says on a session's stream that is not ours. Dropped, it waits for the client's
 /// next GET, or is given up if no call of ours runs.
 #[derive(Debug)]
-pub struct News {
+pub struct ServerStreamReader {
     /// As the server answered.
     pub head: Parts,
     session: Arc<ServerSession>,
@@ -290,7 +290,7 @@ pub struct News {
     ended: CancellationToken,
 }
 
-impl News {
+impl ServerStreamReader {
     /// The next event, as it was. `None` at the end of the stream. Cancel safe.
     pub async fn next(&mut self) -> Option<SseEvent> {
         tokio::select! {
@@ -301,7 +301,7 @@ impl News {
     }
 }
 
-impl Drop for News {
+impl Drop for ServerStreamReader {
     fn drop(&mut self) {
         self.shared.keep(&self.session, &self.stream, self.of);
     }

@@ -17,15 +17,16 @@ use crate::mcp::json::Object;
 use crate::mcp::meta::PROGRESS_TOKEN;
 use crate::mcp::sse::{Decoder, SseEvent};
 use crate::upstream::client_session::buffer::Buffer;
-use crate::upstream::heard;
-use crate::upstream::heard::ServerMessage;
 use crate::upstream::http::hop_headers;
 use crate::upstream::http::{RequestBody, ResponseBody};
+use crate::upstream::http_response;
 use crate::upstream::message::note;
 use crate::upstream::message::response;
 use crate::upstream::port::{Answer, Event, UpstreamError};
 use crate::upstream::reconnect::{Reconnect, is_for_now};
 use crate::upstream::request_id::is_beside_clients;
+use crate::upstream::server_message;
+use crate::upstream::server_message::ServerMessage;
 use crate::upstream::sessions::session::ServerSession;
 
 /// How long what waits for a client that is away is kept where no call of ours runs.
@@ -72,7 +73,7 @@ pub(super) fn events_of(
     if response.status() != StatusCode::OK {
         return Err(Box::new(response));
     }
-    let Some(decoder) = heard::decoder_of(response.headers(), bytes_max) else {
+    let Some(decoder) = http_response::decoder_of(response.headers(), bytes_max) else {
         return Err(Box::new(response));
     };
     let (mut head, body) = response.into_parts();
@@ -270,7 +271,7 @@ impl ClientStream {
 
 /// Takes what is said to our calls.
 fn is_ours(session: &ServerSession, data: &str) -> bool {
-    let Ok(message) = heard::read(data) else {
+    let Ok(message) = server_message::read(data) else {
         return false;
     };
     let calls = session.calls();
@@ -311,7 +312,7 @@ fn is_ours(session: &ServerSession, data: &str) -> bool {
 /// A ping that no client would answer: some servers end a session for that, and only because there is
 /// this stream.
 fn is_answered(session: &Arc<ServerSession>, data: &str) -> bool {
-    let Ok(ServerMessage::Request { id, method, .. }) = heard::read(data) else {
+    let Ok(ServerMessage::Request { id, method, .. }) = server_message::read(data) else {
         return false;
     };
     if &*method != "ping" {

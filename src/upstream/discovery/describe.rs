@@ -136,8 +136,8 @@ impl Upstream {
         credentials: Option<HeaderValue>,
         capabilities: &str,
     ) -> Result<Arc<Discovered>, DiscoverError> {
-        let sessions = match self.server.way() {
-            ServerTransport::Posts(web) => &web.sessions,
+        let sessions = match self.server.transport() {
+            ServerTransport::Posts(http_server) => &http_server.sessions,
             ServerTransport::Lines(lines) => {
                 let described = lines.described(caller, credentials.as_ref(), capabilities);
                 return described.await.map_err(DiscoverError::from);
@@ -160,8 +160,8 @@ impl Upstream {
     ) -> Result<Arc<Tools>, DiscoverError> {
         // The cache is that of the way in which they are listed.
         let era = self.era(credentials.clone()).await?;
-        let known = match self.server.way() {
-            ServerTransport::Posts(web) => &web.origin.tools,
+        let known = match self.server.transport() {
+            ServerTransport::Posts(http_server) => &http_server.origin.tools,
             ServerTransport::Lines(lines) => lines.tools(),
         };
         let upstream = self.clone();

@@ -193,7 +193,7 @@ impl ServerFacts {
             return Ok(era);
         }
         let found = match &self.server {
-            Server::Http(web) => Box::pin(web.find_era(credentials))
+            Server::Http(http_server) => Box::pin(http_server.find_era(credentials))
                 .await
                 .map_err(Into::into),
             Server::Program(lines) => lines.probe().await.map_err(DiscoverError::from),
@@ -270,8 +270,8 @@ impl ServerFacts {
     /// The era that the server itself says it speaks. `None`: what it says is no proof of another one
     /// than what is known, as the 404 of a gateway is none.
     async fn ask_anew(&self, known: Era, credentials: Option<&HeaderValue>) -> Option<Era> {
-        let web = match self.server.way() {
-            ServerTransport::Posts(web) => web,
+        let http_server = match self.server.transport() {
+            ServerTransport::Posts(http_server) => http_server,
             ServerTransport::Lines(lines) => {
                 let found = lines.probe_anew().await.ok()?;
                 if (known, found) != (Era::Modern, Era::Legacy) {
@@ -282,11 +282,11 @@ impl ServerFacts {
             }
         };
         let asking = async {
-            match probe::probe(&web.origin, credentials).await {
+            match probe::probe(&http_server.origin, credentials).await {
                 Ok(Found::Era(Era::Modern)) => Some(Era::Modern),
                 Ok(Found::Trouble) => None,
                 Ok(_) if known == Era::Modern => {
-                    let said = legacy_sessions::ask_in_time(&web.origin, credentials).await;
+                    let said = legacy_sessions::ask_in_time(&http_server.origin, credentials).await;
                     said?.is_taken().then_some(Era::Legacy)
                 }
                 Ok(_) | Err(_) => None,
@@ -303,8 +303,8 @@ impl ServerFacts {
         *self.era.lock() = Some(found);
         *self.remembered.lock() = Remembered::default();
         self.sessions.forget();
-        match self.server.way() {
-            ServerTransport::Posts(web) => web.origin.tools.clear(),
+        match self.server.transport() {
+            ServerTransport::Posts(http_server) => http_server.origin.tools.clear(),
             ServerTransport::Lines(lines) => {
                 lines.end_early();
                 lines.tools().clear();

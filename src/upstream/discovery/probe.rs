@@ -11,12 +11,13 @@ use crate::mcp::json::Object;
 use crate::mcp::result;
 use crate::mcp::version::{Era, MODERN};
 use crate::upstream::discovery::discovered::DiscoverError;
-use crate::upstream::heard;
-use crate::upstream::heard::{ResponseKind, ServerMessage};
 use crate::upstream::http::RequestBody;
 use crate::upstream::http::origin::{FIRST_WORDS, Origin};
+use crate::upstream::http_response;
+use crate::upstream::http_response::ResponseKind;
 use crate::upstream::obstacle::Obstacle;
 use crate::upstream::port::UpstreamError;
+use crate::upstream::server_message::ServerMessage;
 use crate::upstream::translate;
 
 /// Why the era is not known.
@@ -63,7 +64,7 @@ async fn ask(origin: &Origin, credentials: Option<&HeaderValue>) -> Result<Found
         .send(head, RequestBody::json(body))
         .await
         .map_err(Undecided::Failed)?;
-    match heard::classify_response(response, origin.message_bytes_max).await {
+    match http_response::classify_response(response, origin.message_bytes_max).await {
         ResponseKind::Messages(mut messages) => loop {
             match messages.next().await {
                 Ok(Some(ServerMessage::Result { result, .. })) => {

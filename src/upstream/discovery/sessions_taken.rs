@@ -70,8 +70,10 @@ impl ServerFacts {
     }
 
     async fn ask_of_sessions(&self, credentials: Option<&HeaderValue>) {
-        let said = match self.server.way() {
-            ServerTransport::Posts(web) => Box::pin(ask_in_time(&web.origin, credentials)).await,
+        let said = match self.server.transport() {
+            ServerTransport::Posts(http_server) => {
+                Box::pin(ask_in_time(&http_server.origin, credentials)).await
+            }
             ServerTransport::Lines(lines) => lines
                 .takes_sessions()
                 .await

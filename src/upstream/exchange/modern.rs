@@ -9,9 +9,9 @@ use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::headers::{METHOD, NAME, PROTOCOL_VERSION, encode};
 use crate::mcp::version::MODERN;
 use crate::upstream::exchange::{NoControl, RequestTransport, Unsent, Untaken};
-use crate::upstream::heard;
-use crate::upstream::heard::{Messages, ResponseKind};
 use crate::upstream::http::origin::Origin;
+use crate::upstream::http_response;
+use crate::upstream::http_response::{Messages, ResponseKind};
 use crate::upstream::message::{About, about};
 use crate::upstream::port::{Event, Exchange, UpstreamRequest};
 use crate::upstream::request_id::RequestId;
@@ -66,7 +66,7 @@ impl RequestTransport for ModernPost {
         let body = translate::request(&self.id, method, &params);
         let response = self.origin.request(self.head(), method, body).await;
         let response = response.map_err(failed)?;
-        match heard::classify_response(response, self.origin.message_bytes_max).await {
+        match http_response::classify_response(response, self.origin.message_bytes_max).await {
             ResponseKind::Messages(messages) => Ok(messages),
             ResponseKind::Error(error) => Err(Untaken::End(Event::Error(error))),
             ResponseKind::Refused { failure, .. } => Err(failed(failure)),

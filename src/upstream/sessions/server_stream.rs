@@ -16,13 +16,14 @@ use tokio::sync::{OnceCell, oneshot};
 
 use crate::mcp::input::Kind;
 use crate::mcp::json::Object;
-use crate::upstream::heard;
-use crate::upstream::heard::{Messages, ResponseKind, ServerMessage};
 use crate::upstream::http::RequestBody;
 use crate::upstream::http::origin::Origin;
+use crate::upstream::http_response;
+use crate::upstream::http_response::{Messages, ResponseKind};
 use crate::upstream::message::{ambiguous, note, question, response};
 use crate::upstream::port::{Answer, Event, UpstreamError};
 use crate::upstream::reconnect::{Reconnect, is_for_now};
+use crate::upstream::server_message::ServerMessage;
 use crate::upstream::sessions::session::{ServerSession, Unasked};
 
 /// How long the first call of a session waits for the stream: a server that says nothing of itself
@@ -110,7 +111,7 @@ impl ServerStream {
             return StreamAttempt::Later(None);
         };
         let status = response.status();
-        match heard::classify_response(response, self.origin.message_bytes_max).await {
+        match http_response::classify_response(response, self.origin.message_bytes_max).await {
             ResponseKind::Messages(messages) if messages.is_stream() => {
                 StreamAttempt::Stream(messages)
             }

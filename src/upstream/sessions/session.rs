@@ -45,7 +45,7 @@ pub(in crate::upstream) struct ServerSession {
     left: AtomicBool,
     /// What was declared to the server, as JSON.
     declared: Arc<str>,
-    beside: SessionCompany,
+    background: SessionBackground,
     /// Where it is a client's own.
     needed: Needed,
 }
@@ -59,9 +59,9 @@ struct Stamp {
     credentials: Option<HeaderValue>,
 }
 
-/// What goes on beside a session's calls, until it ends.
+/// What goes on background a session's calls, until it ends.
 #[derive(Debug)]
-struct SessionCompany {
+struct SessionBackground {
     calls: Arc<SessionCalls>,
     unasked: Box<dyn Unasked>,
     ending: DropGuard,
@@ -81,7 +81,7 @@ pub(in crate::upstream) trait Unasked: Any + fmt::Debug + Send + Sync {
 
 impl PooledSession for ServerSession {
     fn is_open(&self) -> bool {
-        !self.beside.ending.token().is_cancelled()
+        !self.background.ending.token().is_cancelled()
     }
 
     /// None are told apart: calls that may ask share a session only where that is configured.
@@ -105,7 +105,7 @@ pub(in crate::upstream) struct Identity {
     pub(in crate::upstream) credentials: Option<HeaderValue>,
 }
 
-impl SessionCompany {
+impl SessionBackground {
     fn new(services: TaskTracker, unasked: Box<dyn Unasked>) -> Self {
         Self {
             calls: Arc::default(),
@@ -122,7 +122,7 @@ impl SessionCompany {
 
 /// What another process needs to use a session.
 #[derive(Debug, Serialize, Deserialize)]
-pub(in crate::upstream) struct Passport {
+pub(in crate::upstream) struct SessionHandover {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     session: Option<String>,
     version: String,
@@ -134,7 +134,7 @@ pub(in crate::upstream) struct Passport {
     pub(in crate::upstream) borrowed: bool,
 }
 
-impl Passport {
+impl SessionHandover {
     /// Whose session it is, where it is a client's own.
     pub(in crate::upstream) fn identity(&self, caller: [u8; 16]) -> Option<Identity> {
         let id = self.session.as_deref().map(HeaderValue::try_from);
@@ -149,7 +149,7 @@ impl Passport {
 
 impl ServerSession {
     /// `None`: it needs credentials, and those are the caller's alone.
-    pub(in crate::upstream) fn passport(&self) -> Option<Passport> {
+    pub(in crate::upstream) fn handover(&self) -> Option<SessionHandover> {
         if self.stamp.credentials.is_some() {
             return None;
         }
@@ -158,7 +158,7 @@ impl ServerSession {
             None => None,
         };
         let version = self.stamp.version.to_str().ok()?.to_owned();
-        Some(Passport {
+        Some(SessionHandover {
             session,
             version,
             shared: self.shared,
@@ -166,7 +166,7 @@ impl ServerSession {
         })
     }
 
-    /// Whether other calls use it beside the one that opened it.
+    /// Whether other calls use it background the one that opened it.
     pub(in crate::upstream) fn shared_by(self, shared: bool) -> Self {
         Self { shared, ..self }
     }
@@ -177,7 +177,7 @@ impl ServerSession {
         self.needed.set_elsewhere(true);
         // Other calls of this process may go on there.
         if !self.shared {
-            self.beside.end();
+            self.background.end();
         }
     }
 
@@ -203,7 +203,7 @@ impl ServerSession {
             shared: false,
             left: AtomicBool::new(true),
             declared,
-            beside: SessionCompany::new(services, unasked),
+            background: SessionBackground::new(services, unasked),
             needed: Needed::default(),
         }
     }
@@ -236,17 +236,17 @@ impl ServerSession {
         origin: &Arc<Origin>,
         services: TaskTracker,
         declared: Arc<str>,
-        passport: &Passport,
+        handover: &SessionHandover,
         unasked: Box<dyn Unasked>,
     ) -> Option<Self> {
-        let id = passport.session.as_deref().map(HeaderValue::try_from);
+        let id = handover.session.as_deref().map(HeaderValue::try_from);
         let stamp = Stamp {
             id: id.transpose().ok()?,
-            version: HeaderValue::try_from(&*passport.version).ok()?,
+            version: HeaderValue::try_from(&*handover.version).ok()?,
             credentials: None,
         };
         Some(Self {
-            shared: passport.shared,
+            shared: handover.shared,
             ..Self::new(origin, services, stamp, declared, unasked)
         })
     }
@@ -276,12 +276,12 @@ impl ServerSession {
 
     /// Whether it is a client's own: never ours to begin or to end.
     pub(in crate::upstream) fn is_borrowed(&self) -> bool {
-        self.beside.unasked.is_a_clients()
+        self.background.unasked.is_a_clients()
     }
 
     /// The stream on which the server speaks unasked, where it is of that kind.
     pub(in crate::upstream) fn unasked<T: Unasked>(&self) -> Option<&T> {
-        let unasked: &dyn Any = &*self.beside.unasked;
+        let unasked: &dyn Any = &*self.background.unasked;
         unasked.downcast_ref()
     }
 
@@ -295,12 +295,12 @@ impl ServerSession {
 
     /// Its client has ended it.
     pub(in crate::upstream) fn end(&self) {
-        self.beside.end();
+        self.background.end();
     }
 
     /// Cancelled with the session.
     pub(in crate::upstream) fn ended(&self) -> CancellationToken {
-        self.beside.ending.token().clone()
+        self.background.ending.token().clone()
     }
 
     pub(in crate::upstream) fn post(&self) -> request::Builder {
@@ -326,13 +326,13 @@ impl ServerSession {
     }
 
     pub(in crate::upstream) fn calls(&self) -> &Arc<SessionCalls> {
-        &self.beside.calls
+        &self.background.calls
     }
 
     /// Hears what the server says unasked, from here to the session's end. Resolves when the server
     /// has taken the request for it, or after a moment.
     pub(in crate::upstream) async fn hear(self: &Arc<Self>) {
-        self.beside.unasked.hear(self).await;
+        self.background.unasked.hear(self).await;
     }
 
     /// Runs until the session ends.
@@ -340,8 +340,8 @@ impl ServerSession {
         &self,
         going_on: impl Future<Output = ()> + Send + 'static,
     ) {
-        let ending = self.beside.ending.token().clone();
-        let services = &self.beside.services;
+        let ending = self.background.ending.token().clone();
+        let services = &self.background.services;
         services.spawn(ending.run_until_cancelled_owned(going_on));
     }
 
@@ -390,15 +390,15 @@ impl ServerSession {
 
     /// Ends the session here, and soon at the server, unless it was left to another process.
     pub(in crate::upstream) fn close_soon(self: &Arc<Self>) {
-        self.beside.end();
+        self.background.end();
         let session = Arc::clone(self);
         let closing = async move { session.close().await };
-        self.beside.services.spawn(closing);
+        self.background.services.spawn(closing);
     }
 
     /// Ends the session at the server, unless it was left to another process.
     pub(in crate::upstream) async fn close(&self) {
-        self.beside.end();
+        self.background.end();
         let Some(id) = &self.stamp.id else { return };
         if self.left.load(Ordering::Acquire) {
             return;

@@ -6,9 +6,9 @@ use http_body_util::BodyExt as _;
 use tracing::warn;
 
 use crate::mcp::sse::{Decoder, SseEvent, SseFault};
-use crate::upstream::channel::overlong::OverlongVerdict;
-use crate::upstream::channel::writer::LineEnd;
 use crate::upstream::http::ResponseBody;
+use crate::upstream::line::overlong::OverlongVerdict;
+use crate::upstream::line::writer::LineEnd;
 use crate::upstream::sse::overlong::OverlongEvent;
 
 /// What comes on a stream.

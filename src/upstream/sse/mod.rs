@@ -24,14 +24,15 @@ use crate::upstream::sse::poster::Poster;
 
 use crate::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, SideEffect};
-use crate::upstream::channel::health::LineHealth;
-use crate::upstream::channel::overlong::too_large;
-use crate::upstream::channel::writer::{LineEnd, LineListener, LineWriter, Outbound, Yielder};
-use crate::upstream::heard;
-use crate::upstream::heard::ResponseKind;
 use crate::upstream::http::RequestBody;
 use crate::upstream::http::origin::Origin;
+use crate::upstream::http_response;
+use crate::upstream::http_response::ResponseKind;
+use crate::upstream::line::health::LineHealth;
+use crate::upstream::line::overlong::too_large;
+use crate::upstream::line::writer::{LineEnd, LineListener, LineWriter, Outbound, Yielder};
 use crate::upstream::no_session::NoSession;
+use crate::upstream::server_message;
 
 /// How long a server may take to open a stream and to name its endpoint there.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -116,7 +117,7 @@ impl Dialer {
         let response = self.origin.send(request, RequestBody::empty()).await;
         let response = response.map_err(|failure| unsent(failure.reason))?;
         let bytes_max = self.origin.message_bytes_max;
-        let mut events = match heard::classify_response(response, bytes_max).await {
+        let mut events = match http_response::classify_response(response, bytes_max).await {
             ResponseKind::Messages(messages) if messages.is_stream() => {
                 SseEvents::new(messages.into_body(), bytes_max)
             }
@@ -198,7 +199,7 @@ async fn read(events: &mut SseEvents, listener: &impl LineListener) -> LineEnd {
         if !is_message || event.data.is_empty() {
             continue;
         }
-        if let Ok(message) = heard::read(&event.data) {
+        if let Ok(message) = server_message::read(&event.data) {
             listener.heard(message, &event.data);
             yielder.heard().await;
         } else {

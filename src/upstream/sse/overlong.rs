@@ -1,7 +1,7 @@
 //! An event that is longer than allowed, read to its end: whose answer it is. Pure.
 
 use crate::mcp::sse::SseEvent;
-use crate::upstream::channel::overlong::{Overlong, OverlongVerdict};
+use crate::upstream::line::overlong::{Overlong, OverlongVerdict};
 
 /// The longest name of a field that says something here.
 const NAME_MAX: usize = 8;

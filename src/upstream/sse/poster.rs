@@ -15,12 +15,12 @@ use tokio::time::timeout;
 use tracing::debug;
 
 use crate::mcp::error::{Failure, Reason, SideEffect};
-use crate::upstream::channel::writer::{LineListener, NotTaken, Outbound, SendState};
 use crate::upstream::failures::LATER;
-use crate::upstream::heard;
-use crate::upstream::heard::ResponseKind;
 use crate::upstream::http::origin::Origin;
 use crate::upstream::http::{RequestBody, ResponseBody};
+use crate::upstream::http_response;
+use crate::upstream::http_response::ResponseKind;
+use crate::upstream::line::writer::{LineListener, NotTaken, Outbound, SendState};
 
 /// Posts of one line that were not acknowledged yet; a writer with more to say waits.
 const POSTS_MAX: usize = 64;
@@ -136,7 +136,7 @@ impl<E: LineListener> Poster<E> {
             self.origin.http.finish(response.into_body());
             return Ok(Posted::Yes);
         }
-        match heard::classify_response(response, self.origin.message_bytes_max).await {
+        match http_response::classify_response(response, self.origin.message_bytes_max).await {
             ResponseKind::Later(pause) => Ok(Posted::Later(pause)),
             ResponseKind::Error(error) => Err(NotTaken::Error(error)),
             // In words that are not JSON-RPC a server says that it knows no such session.

@@ -17,12 +17,12 @@ use tracing::{debug, info, warn};
 
 use crate::lock::Mutex;
 use crate::mcp::error::Failure;
-use crate::upstream::channel::health::LineHealth;
-use crate::upstream::channel::overlong::{Overlong, OverlongVerdict, too_large};
-use crate::upstream::channel::writer::{LineEnd, LineListener, LineWriter, Outbound, Yielder};
 use crate::upstream::failures::UNREACHABLE;
-use crate::upstream::heard;
+use crate::upstream::line::health::LineHealth;
+use crate::upstream::line::overlong::{Overlong, OverlongVerdict, too_large};
+use crate::upstream::line::writer::{LineEnd, LineListener, LineWriter, Outbound, Yielder};
 use crate::upstream::obstacle::{Obstacle, Obstacles};
+use crate::upstream::server_message;
 use crate::upstream::stdio::lines::{LineSplitter, LineTooLong, TooLong};
 use crate::upstream::stdio::spawner::Spawner;
 use crate::upstream::stdio::{Program, stderr};
@@ -43,7 +43,7 @@ const GARBAGE_LOGGED: u64 = 5;
 
 /// What all children of one program have in common.
 #[derive(Debug)]
-pub(in crate::upstream) struct Nursery {
+pub(in crate::upstream) struct ProcessLauncher {
     pub(in crate::upstream) program: Program,
     pub(in crate::upstream) spawner: Arc<Spawner>,
     pub(in crate::upstream) services: TaskTracker,
@@ -56,7 +56,7 @@ pub(in crate::upstream) struct Nursery {
     pub(in crate::upstream) stop: CancellationToken,
 }
 
-impl Nursery {
+impl ProcessLauncher {
     /// What is known of the program. Held for a moment only.
     pub(in crate::upstream) fn health(&self) -> MutexGuard<'_, LineHealth> {
         self.health.lock()
@@ -380,7 +380,7 @@ fn hear(line: &[u8], listener: &impl LineListener, garbage: &mut Garbage) {
     if line.trim_ascii().is_empty() {
         return;
     }
-    match heard::read_line(line) {
+    match server_message::read_line(line) {
         Ok((message, text)) => listener.heard(message, &text),
         Err(_) => garbage.count(),
     }

@@ -4,10 +4,10 @@ use super::sse_server::{Refusal, SseServer};
 use super::*;
 use serde_json::Value;
 
+mod borrowed;
 mod calls;
 mod faults;
 mod finding;
-mod guest;
 
 const LEGACY: Era = Era::Legacy;
 

@@ -22,8 +22,8 @@ use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::{Object, set, string};
 use crate::mcp::request::Request;
 use crate::mcp::sse;
-use crate::upstream::channel::session::{Asked, Said};
 use crate::upstream::http::RequestBody;
+use crate::upstream::line::session::{ClientRequest, SessionEvent};
 use crate::upstream::relay::{self, Relayed};
 
 /// A list that was asked for.
@@ -75,7 +75,7 @@ impl Page {
         set(&text, "result", page.get()).unwrap_or(text)
     }
 
-    async fn event(&self, said: relay::Said) -> Bytes {
+    async fn event(&self, said: relay::RawMessage) -> Bytes {
         let event = sse::event(&self.edited(said.text).await);
         match said.event_id {
             Some(id) => [format!("id: {id}\n").as_bytes(), &event].concat().into(),
@@ -137,7 +137,7 @@ pub(super) async fn over_lines(
     let caller = *page.by.caller.as_bytes();
     let session = page.front.upstream.session(id, caller)?;
     let _answer = page.front.passing.token();
-    let asked = Asked {
+    let asked = ClientRequest {
         id: request.id,
         method: &request.method,
         params: Some(request.params.clone()),
@@ -147,7 +147,7 @@ pub(super) async fn over_lines(
     };
     let mut said = session.ask(&asked).await.ok()?;
     while let Some(said) = said.recv().await {
-        if let Said::Answer(text) = said {
+        if let SessionEvent::Answer(text) = said {
             return Some(Rpc::passed(page.edited(text).await).into_response());
         }
     }

@@ -23,7 +23,7 @@ use crate::mcp::tasks_2025::{Support, with_capabilities, with_support};
 use crate::task::id::Caller;
 use crate::task::policy::{Mode, Rule, Rules};
 use crate::upstream::http::RequestBody;
-use crate::upstream::relay::{Answering, Relayed, Said};
+use crate::upstream::relay::{Answering, RawMessage, Relayed};
 
 const CAPABILITIES: &str = r#"{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}"#;
 
@@ -170,7 +170,7 @@ struct Reading {
 
 impl Reading {
     async fn next_event(&mut self) -> Option<Bytes> {
-        let Said { text, event_id } = self.answering.next().await.ok()??;
+        let RawMessage { text, event_id } = self.answering.next().await.ok()??;
         if self.edit.is_of_initialize() {
             self.front.agreed.note(&self.caller, &self.head, &text);
         }

@@ -15,7 +15,7 @@ use crate::mcp::error::Failure;
 use crate::upstream::message::{cancelled, response};
 use crate::upstream::port::{Answer, Control};
 use crate::upstream::request_id::RequestId;
-use crate::upstream::sessions::session::{Passport, ServerSession};
+use crate::upstream::sessions::session::{ServerSession, SessionHandover};
 
 /// How long the server may take to hear of a cancel: one that is overloaded is slow to, and would go on
 /// with a call that no client waits for.
@@ -27,7 +27,7 @@ const TAKING: Duration = Duration::from_secs(5);
 /// Where another process can carry a call on.
 #[derive(Serialize, Deserialize)]
 pub(super) struct CallResumePoint {
-    pub(super) session: Passport,
+    pub(super) session: SessionHandover,
     /// Our JSON-RPC id of the call.
     pub(super) request: RequestId,
     /// The last event taken.
@@ -104,7 +104,7 @@ impl Control for SessionControl {
     fn resume_point(&self) -> Option<Box<str>> {
         let call = self.underway()?;
         let point = CallResumePoint {
-            session: call.session.passport()?,
+            session: call.session.handover()?,
             request: call.id,
             event: call.event_id?.to_str().ok()?.to_owned(),
             capabilities: self.capabilities.as_ref().to_owned(),

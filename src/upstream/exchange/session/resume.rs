@@ -9,9 +9,9 @@ use crate::failpoint::{Point, hit};
 use crate::mcp::error::Failure;
 use crate::upstream::exchange::session::call::SessionCall;
 use crate::upstream::failures::RESET;
-use crate::upstream::heard;
-use crate::upstream::heard::{Messages, ResponseKind};
 use crate::upstream::http::RequestBody;
+use crate::upstream::http_response;
+use crate::upstream::http_response::{Messages, ResponseKind};
 use crate::upstream::reconnect::{PAUSE, Reconnect, is_gone};
 
 impl SessionCall {
@@ -55,7 +55,7 @@ impl SessionCall {
                 continue;
             };
             let status = response.status();
-            match heard::classify_response(response, self.origin.message_bytes_max).await {
+            match http_response::classify_response(response, self.origin.message_bytes_max).await {
                 ResponseKind::Messages(mut resumed) => {
                     // Nothing new was said yet: the old id still counts.
                     resumed.last_event_id = Some(event_id.clone());

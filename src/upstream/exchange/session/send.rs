@@ -11,9 +11,9 @@ use crate::upstream::exchange::Untaken;
 use crate::upstream::exchange::session::call::SessionCall;
 use crate::upstream::exchange::session::control::CallUnderway;
 use crate::upstream::failures::LATER;
-use crate::upstream::heard;
-use crate::upstream::heard::{Messages, ResponseKind};
 use crate::upstream::http::refusal;
+use crate::upstream::http_response;
+use crate::upstream::http_response::{Messages, ResponseKind};
 use crate::upstream::message::may_ask;
 use crate::upstream::port::Event;
 use crate::upstream::request_id::RequestId;
@@ -124,7 +124,7 @@ impl SessionCall {
         });
         let sent = self.origin.request(head, method, body).await;
         let response = sent.map_err(Event::Failed)?;
-        match heard::classify_response(response, self.origin.message_bytes_max).await {
+        match http_response::classify_response(response, self.origin.message_bytes_max).await {
             ResponseKind::Messages(messages) => {
                 self.taken.send_replace(true);
                 Ok(messages)

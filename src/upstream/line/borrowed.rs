@@ -19,12 +19,12 @@ pub(in crate::upstream) struct BorrowedRequest {
 }
 
 /// Where it hears what is said about it.
-pub(in crate::upstream) struct BorrowedSeat {
+pub(in crate::upstream) struct BorrowedResponder {
     events: mpsc::Sender<Event>,
     answer: mpsc::OwnedPermit<Event>,
 }
 
-impl BorrowedSeat {
+impl BorrowedResponder {
     pub(in crate::upstream) fn new() -> Option<(Self, mpsc::Receiver<Event>)> {
         let (events, receiver) = mpsc::channel(EVENTS_MAX + 1);
         let answer = events.clone().try_reserve_owned().ok()?;

@@ -19,17 +19,17 @@ use crate::mcp::json::Object;
 use crate::mcp::meta::{PROGRESS_TOKEN, SUBSCRIPTION_ID};
 use crate::mcp::tools::Tools;
 use crate::upstream::cache::Cache;
-use crate::upstream::channel::event::{LineEvent, Notice};
-use crate::upstream::channel::state::{LineState, Pending};
-use crate::upstream::channel::writer::{
-    LineEnd, LineListener, LineWriter, NotTaken, Outbound, SendState,
-};
 use crate::upstream::discovery::discovered::Discovered;
 use crate::upstream::failures::UNREACHABLE;
-use crate::upstream::heard::ServerMessage;
+use crate::upstream::line::event::{LineEvent, Notice};
+use crate::upstream::line::state::{LineState, Pending};
+use crate::upstream::line::writer::{
+    LineEnd, LineListener, LineWriter, NotTaken, Outbound, SendState,
+};
 use crate::upstream::message::{ambiguous, cancelled, question, response};
 use crate::upstream::pool::{MayAsk, PooledSession, Questions};
 use crate::upstream::request_id::RequestId;
+use crate::upstream::server_message::ServerMessage;
 
 /// Notifications and questions that wait for the caller of the request; the answer has a place of
 /// its own. More are dropped: one reader serves all requests and must not wait for one of them.

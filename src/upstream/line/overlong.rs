@@ -4,7 +4,7 @@
 //! must end.
 
 use crate::upstream::failures::TOO_LARGE;
-use crate::upstream::heard::ServerMessage;
+use crate::upstream::server_message::ServerMessage;
 
 /// A message that goes on for longer is given up, and the program or the stream with it.
 const BYTES_MAX: u64 = 1 << 30;

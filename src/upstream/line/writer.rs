@@ -12,9 +12,9 @@ use tracing::debug;
 
 use crate::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, SideEffect};
-use crate::upstream::channel::health::LineHealth;
-use crate::upstream::heard::ServerMessage;
+use crate::upstream::line::health::LineHealth;
 use crate::upstream::port::UpstreamError;
+use crate::upstream::server_message::ServerMessage;
 
 /// Messages that wait for a server that does not read; a caller with more waits as well.
 const OUTBOUND_MAX: usize = 64;

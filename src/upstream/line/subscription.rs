@@ -11,28 +11,28 @@ use tokio::sync::broadcast;
 use crate::mcp::changes::is_change;
 use crate::mcp::json::{Object, Writer};
 use crate::mcp::version::Era;
-use crate::upstream::channel::ask::ask;
-use crate::upstream::channel::event::{LineEvent, Notice};
-use crate::upstream::channel::pool::{HeldLine, LinePool};
-use crate::upstream::channel::shared::LineTicket;
+use crate::upstream::line::ask::ask;
+use crate::upstream::line::event::{LineEvent, Notice};
+use crate::upstream::line::pool::{HeldLine, LinePool};
+use crate::upstream::line::shared::LineTicket;
 use crate::upstream::listen::{ListenEvent, ListenRequest, Listening};
 use crate::upstream::pool::{MayAsk, SessionKey};
 use crate::upstream::request_id::RequestId;
 use crate::upstream::translate;
 use crate::upstream::wanted::WantedChanges;
 
-pub(super) fn listen(pool: Arc<LinePool>, era: Option<Era>, wish: ListenRequest) -> Listening {
-    let listener = LineSubscription {
+pub(super) fn listen(pool: Arc<LinePool>, era: Option<Era>, request: ListenRequest) -> Listening {
+    let subscription = LineSubscription {
         pool,
         era,
-        wish,
+        request,
         source: None,
         said: VecDeque::new(),
         over: false,
     };
-    stream::unfold(listener, |mut listener| async {
-        let event = listener.next().await?;
-        Some((event, listener))
+    stream::unfold(subscription, |mut subscription| async {
+        let event = subscription.next().await?;
+        Some((event, subscription))
     })
     .boxed()
 }
@@ -40,7 +40,7 @@ pub(super) fn listen(pool: Arc<LinePool>, era: Option<Era>, wish: ListenRequest)
 struct LineSubscription {
     pool: Arc<LinePool>,
     era: Option<Era>,
-    wish: ListenRequest,
+    request: ListenRequest,
     source: Option<OpenLine>,
     said: VecDeque<ListenEvent>,
     over: bool,
@@ -55,7 +55,7 @@ struct OpenLine {
 enum LineChanges {
     /// A subscription, which names itself in each notification.
     Modern(LineTicket),
-    /// Everything that the server says on the line, and what of it the listener wants.
+    /// Everything that the server says on the line, and what of it the subscription wants.
     Legacy(broadcast::Receiver<Arc<Notice>>, WantedChanges),
 }
 
@@ -83,19 +83,19 @@ impl LineSubscription {
     }
 
     async fn line(&self, key: &SessionKey) -> Option<HeldLine> {
-        let credentials = self.wish.credentials.as_ref();
+        let credentials = self.request.credentials.as_ref();
         self.pool.get(key, MayAsk::Never, credentials).await.ok()
     }
 
     async fn open(&mut self) -> Option<OpenLine> {
-        let capabilities = translate::without_tasks(&self.wish.capabilities).ok()?;
+        let capabilities = translate::without_tasks(&self.request.capabilities).ok()?;
         match self.era? {
             Era::Modern => {
-                let key = SessionKey::new(Era::Modern, self.wish.caller, "{}");
+                let key = SessionKey::new(Era::Modern, self.request.caller, "{}");
                 let held = self.line(&key).await?;
                 let mut ticket = held.session.open(MayAsk::Never)?;
                 ticket.cancel_on_drop = true;
-                let filter = [("notifications", &*self.wish.filter)];
+                let filter = [("notifications", &*self.request.filter)];
                 let params = translate::own_params(&capabilities, &filter);
                 let text = translate::request(
                     &RequestId::number(ticket.id),
@@ -109,12 +109,13 @@ impl LineSubscription {
                 })
             }
             Era::Legacy => {
-                let key = SessionKey::legacy(self.wish.caller, &capabilities);
+                let key = SessionKey::legacy(self.request.caller, &capabilities);
                 let held = self.line(&key).await?;
                 let line = &held.session;
                 let notices = line.notices()?;
                 let described = line.described.get()?;
-                let mut wanted = WantedChanges::of(&self.wish.filter, described.capabilities.get());
+                let mut wanted =
+                    WantedChanges::of(&self.request.filter, described.capabilities.get());
                 let mut taken = Vec::new();
                 for uri in wanted.uris.iter().flatten() {
                     let mut params = Writer::object();
@@ -167,7 +168,7 @@ async fn hear_legacy(
     wanted: &WantedChanges,
 ) -> Option<ListenEvent> {
     loop {
-        // A listener that was too slow starts anew, and so learns that something may have changed.
+        // A subscription that was too slow starts anew, and so learns that something may have changed.
         let notice = notices.recv().await.ok()?;
         if wanted.hears(&notice.method, notice.params.as_deref()) {
             return Some(notification(&notice));

@@ -7,17 +7,17 @@ use tokio::sync::mpsc;
 
 use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, SideEffect};
-use crate::upstream::channel::borrowed::BorrowedSeat;
-use crate::upstream::channel::borrowed::StrayMessage;
-use crate::upstream::channel::writer::SendState;
 use crate::upstream::failures::RESET;
-use crate::upstream::heard::ServerMessage;
+use crate::upstream::line::borrowed::BorrowedResponder;
+use crate::upstream::line::borrowed::StrayMessage;
+use crate::upstream::line::writer::SendState;
 use crate::upstream::port::{Event, UpstreamError};
 use crate::upstream::request_id::RequestId;
+use crate::upstream::server_message::ServerMessage;
 
 /// What the server says on the stream of one request, as JSON.
 #[derive(Debug)]
-pub enum Said {
+pub enum SessionEvent {
     /// A notification, or a request of the server's own.
     Message(String),
     /// The answer. Nothing follows.
@@ -35,10 +35,10 @@ pub(super) struct RunningRequest {
 pub(super) enum RequestReader {
     Client {
         id: Box<RawValue>,
-        said: mpsc::Sender<Said>,
-        answer: mpsc::OwnedPermit<Said>,
+        said: mpsc::Sender<SessionEvent>,
+        answer: mpsc::OwnedPermit<SessionEvent>,
     },
-    Guest(BorrowedSeat),
+    Borrowed(BorrowedResponder),
 }
 
 /// Why there is no answer.
@@ -73,7 +73,7 @@ impl RequestReader {
     pub(super) fn is_there(&self) -> bool {
         match self {
             Self::Client { said, .. } => !said.is_closed(),
-            Self::Guest(seat) => seat.is_taken(),
+            Self::Borrowed(responder) => responder.is_taken(),
         }
     }
 
@@ -81,17 +81,17 @@ impl RequestReader {
     pub(super) fn say(&self, stray: StrayMessage<'_>) -> bool {
         match self {
             Self::Client { said, .. } => {
-                let message = Said::Message(stray.text.to_owned());
+                let message = SessionEvent::Message(stray.text.to_owned());
                 said.try_send(message).is_ok()
             }
-            Self::Guest(seat) => seat.say(stray),
+            Self::Borrowed(responder) => responder.say(stray),
         }
     }
 
     /// The server's answer, and its text. What a client makes of it is the client's matter.
     pub(super) fn answer(self, message: ServerMessage, text: &str) {
-        let seat = match (self, &message) {
-            (Self::Guest(seat), _) => seat,
+        let responder = match (self, &message) {
+            (Self::Borrowed(responder), _) => responder,
             (
                 client @ Self::Client { .. },
                 ServerMessage::Unreadable {
@@ -101,11 +101,11 @@ impl RequestReader {
                 },
             ) => return client.fail(NoAnswer::Failed(*failure)),
             (Self::Client { answer, .. }, _) => {
-                answer.send(Said::Answer(text.to_owned()));
+                answer.send(SessionEvent::Answer(text.to_owned()));
                 return;
             }
         };
-        seat.end(match message {
+        responder.end(match message {
             ServerMessage::Result { result, .. } => Event::Result(result),
             ServerMessage::Error { error, .. } => Event::Error(UpstreamError::in_message(error)),
             ServerMessage::Unreadable { failure, .. } => Event::Failed(failure),
@@ -118,13 +118,13 @@ impl RequestReader {
     /// There is no answer on the line, but that one in its place.
     pub(super) fn fail(self, end: NoAnswer) {
         let (id, answer) = match self {
-            Self::Guest(seat) => return seat.end(end.into()),
+            Self::Borrowed(responder) => return responder.end(end.into()),
             Self::Client { id, answer, .. } => (id, answer),
         };
         let error = match end {
             NoAnswer::Error(error) => error.error.get().to_owned(),
             NoAnswer::Failed(failure) => failure.to_error().to_json(),
         };
-        answer.send(Said::Answer(envelope::error(id.get(), &error)));
+        answer.send(SessionEvent::Answer(envelope::error(id.get(), &error)));
     }
 }

@@ -28,10 +28,10 @@ mod state;
 mod subscription;
 pub(super) mod writer;
 
-use crate::upstream::channel::pool::LinePool;
-use crate::upstream::channel::session::Session;
-use crate::upstream::channel::shared::SharedLine;
-pub(super) use crate::upstream::channel::source::LineSource;
+use crate::upstream::line::pool::LinePool;
+use crate::upstream::line::session::LineSession;
+use crate::upstream::line::shared::SharedLine;
+pub(super) use crate::upstream::line::source::LineSource;
 
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::tools::Tools;
@@ -90,7 +90,7 @@ impl LineServer {
 
     /// Ends the spare process: what it was found to be is no longer so.
     pub(super) fn end_early(&self) {
-        self.pool.bench.close_unused(Duration::ZERO);
+        self.pool.spare_place.close_unused(Duration::ZERO);
     }
 
     /// What the server says to an `initialize`, asked over a line of its own. `None`: it did not say.
@@ -143,19 +143,19 @@ impl LineServer {
         &self,
         caller: [u8; 16],
         credentials: Option<&HeaderValue>,
-        line: sessions::Line,
-    ) -> Result<(Box<str>, Arc<Session>), NoSession> {
+        line: sessions::LineChoice,
+    ) -> Result<(Box<str>, Arc<LineSession>), NoSession> {
         let spare = match line {
-            sessions::Line::Any => self.pool.take_spare(Era::Legacy).await,
-            sessions::Line::New => None,
+            sessions::LineChoice::Any => self.pool.take_spare(Era::Legacy).await,
+            sessions::LineChoice::New => None,
         };
-        let going_on = |writer, _: &SharedLine| Session::new(writer, caller, true);
+        let going_on = |writer, _: &SharedLine| LineSession::new(writer, caller, true);
         let session = if let Some(session) = spare.and_then(|spare| spare.hand_over(going_on)) {
             session
         } else {
             let permit = self.pool.permit().await?;
             let start = self.pool.source.start(permit, credentials, |writer| {
-                Session::new(writer, caller, false)
+                LineSession::new(writer, caller, false)
             });
             start.await?
         };
@@ -163,7 +163,7 @@ impl LineServer {
         Ok((id, session))
     }
 
-    pub(super) fn session(&self, id: &str, caller: [u8; 16]) -> Option<Arc<Session>> {
+    pub(super) fn session(&self, id: &str, caller: [u8; 16]) -> Option<Arc<LineSession>> {
         self.pool.sessions.get(id, caller)
     }
 
@@ -174,7 +174,7 @@ impl LineServer {
     /// What last stood in the way of a program.
     pub(super) fn obstacle(&self) -> Option<Obstacle> {
         match &self.pool.source {
-            LineSource::Program(nursery) => nursery.obstacles.last(),
+            LineSource::Program(launcher) => launcher.obstacles.last(),
             LineSource::Sse(_) => None,
         }
     }

@@ -9,7 +9,7 @@ use tracing::info;
 use uuid::Uuid;
 
 use crate::lock::Mutex;
-use crate::upstream::channel::session::Session;
+use crate::upstream::line::session::LineSession;
 
 /// A client that neither says nor hears anything for so long has gone without a word. Servers do
 /// the same; a session holds what a user has done in it.
@@ -21,7 +21,7 @@ const SILENT: Duration = Duration::from_mins(1);
 
 /// Over which line a session may be.
 #[derive(Debug, Clone, Copy)]
-pub enum Line {
+pub enum LineChoice {
     /// Also one on which something was said before.
     Any,
     New,
@@ -29,23 +29,23 @@ pub enum Line {
 
 #[derive(Debug, Default)]
 pub(super) struct LineSessions {
-    by_id: Mutex<HashMap<Box<str>, Arc<Session>>>,
+    by_id: Mutex<HashMap<Box<str>, Arc<LineSession>>>,
 }
 
 impl LineSessions {
-    fn by_id(&self) -> MutexGuard<'_, HashMap<Box<str>, Arc<Session>>> {
+    fn by_id(&self) -> MutexGuard<'_, HashMap<Box<str>, Arc<LineSession>>> {
         self.by_id.lock()
     }
 
     /// Keeps a session under an id of its own: 122 random bits of the operating system cannot be guessed.
-    pub(super) fn keep(&self, session: &Arc<Session>) -> Box<str> {
+    pub(super) fn keep(&self, session: &Arc<LineSession>) -> Box<str> {
         let id: Box<str> = Uuid::new_v4().to_string().into();
         self.by_id().insert(id.clone(), Arc::clone(session));
         id
     }
 
     /// Another caller's session is as unknown as one that never was.
-    pub(super) fn get(&self, id: &str, caller: [u8; 16]) -> Option<Arc<Session>> {
+    pub(super) fn get(&self, id: &str, caller: [u8; 16]) -> Option<Arc<LineSession>> {
         let by_id = self.by_id();
         let session = by_id.get(id)?;
         (session.caller == caller && session.is_open()).then(|| Arc::clone(session))

@@ -18,22 +18,22 @@ use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, RpcError};
 use crate::mcp::json::Object;
 use crate::mcp::meta::PROGRESS_TOKEN;
-use crate::upstream::channel::borrowed::BorrowedRequest;
-use crate::upstream::channel::borrowed::BorrowedSeat;
-use crate::upstream::channel::borrowed::StrayMessage;
-use crate::upstream::channel::mailbox::{Mail, Mailbox, MailboxReader};
-use crate::upstream::channel::running;
-pub use crate::upstream::channel::running::Said;
-use crate::upstream::channel::running::{NoAnswer, RunningRequest};
-use crate::upstream::channel::writer::{
+use crate::upstream::client_session::needed::Needed;
+use crate::upstream::inflight::Inflight;
+use crate::upstream::line::borrowed::BorrowedRequest;
+use crate::upstream::line::borrowed::BorrowedResponder;
+use crate::upstream::line::borrowed::StrayMessage;
+use crate::upstream::line::mailbox::{Mail, Mailbox, ReaderId};
+use crate::upstream::line::running;
+pub use crate::upstream::line::running::SessionEvent;
+use crate::upstream::line::running::{NoAnswer, RunningRequest};
+use crate::upstream::line::writer::{
     LineEnd, LineListener, LineWriter, NotTaken, Outbound, SendState,
 };
-use crate::upstream::client_session::needed::Needed;
-use crate::upstream::heard::ServerMessage;
-use crate::upstream::inflight::Inflight;
 use crate::upstream::message::response;
 use crate::upstream::port::{Answer, Event};
 use crate::upstream::request_id::{RequestId, is_beside_clients};
+use crate::upstream::server_message::ServerMessage;
 
 /// Messages that wait for the reader of one stream.
 const MESSAGES_MAX: usize = 64;
@@ -45,7 +45,7 @@ const REQUESTS_MAX: usize = 1024;
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
 /// One legacy client's session.
-pub struct Session {
+pub struct LineSession {
     pub(in crate::upstream) caller: [u8; 16],
     /// Something else was said on its line before, which not every server bears.
     pub goes_on: bool,
@@ -64,7 +64,7 @@ struct LineSessionState {
 
 /// Why a request was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Untaken {
+pub enum NotAccepted {
     /// The line has ended, and the session with it.
     Over,
     /// A request with this id is under way.
@@ -75,7 +75,7 @@ pub enum Untaken {
 
 /// A request of the client, read as far as it must be.
 #[derive(Debug)]
-pub struct Asked<'a> {
+pub struct ClientRequest<'a> {
     pub id: &'a RawValue,
     pub method: &'a str,
     pub params: Option<Object<'a>>,
@@ -85,7 +85,7 @@ pub struct Asked<'a> {
     pub streams: bool,
 }
 
-impl Session {
+impl LineSession {
     pub(in crate::upstream) fn new(
         writer: LineWriter,
         caller: [u8; 16],
@@ -135,26 +135,30 @@ impl Session {
     pub fn close(&self) {
         let mut table = self.table();
         table.is_open = false;
-        let is_guest =
-            |running: &RunningRequest| matches!(running.reader, running::RequestReader::Guest(_));
-        let guests = table.inflight.remove_where(is_guest);
+        let is_borrowed = |running: &RunningRequest| {
+            matches!(running.reader, running::RequestReader::Borrowed(_))
+        };
+        let borrowed = table.inflight.remove_where(is_borrowed);
         drop(table);
         self.writer.stop();
-        for running in guests {
+        for running in borrowed {
             running.end(Reason::UpstreamReset);
         }
     }
 
     /// Passes a request on. What is said about it ends with the answer; dropped before, the call
     /// runs on, as legacy calls do.
-    pub async fn ask(&self, asked: &Asked<'_>) -> Result<mpsc::Receiver<Said>, Untaken> {
+    pub async fn ask(
+        &self,
+        asked: &ClientRequest<'_>,
+    ) -> Result<mpsc::Receiver<SessionEvent>, NotAccepted> {
         // Before it is known to run: dropped while it waits, nothing was asked.
-        let room = self.writer.room().await.ok_or(Untaken::Over)?;
+        let room = self.writer.room().await.ok_or(NotAccepted::Over)?;
         let (said, receiver) = mpsc::channel(MESSAGES_MAX + 1);
         let answer = said
             .clone()
             .try_reserve_owned()
-            .map_err(|_| Untaken::Over)?;
+            .map_err(|_| NotAccepted::Over)?;
         let meta = asked
             .params
             .as_ref()
@@ -188,11 +192,11 @@ impl Session {
     pub(in crate::upstream) async fn carry(
         &self,
         request: BorrowedRequest,
-    ) -> Result<mpsc::Receiver<Event>, Untaken> {
-        let room = self.writer.room().await.ok_or(Untaken::Over)?;
-        let (seat, receiver) = BorrowedSeat::new().ok_or(Untaken::Over)?;
+    ) -> Result<mpsc::Receiver<Event>, NotAccepted> {
+        let room = self.writer.room().await.ok_or(NotAccepted::Over)?;
+        let (responder, receiver) = BorrowedResponder::new().ok_or(NotAccepted::Over)?;
         let running = RunningRequest {
-            reader: running::RequestReader::Guest(seat),
+            reader: running::RequestReader::Borrowed(responder),
             send_state: Arc::default(),
             // One for both.
             token: Some(request.id.clone()),
@@ -212,17 +216,17 @@ impl Session {
         id: RequestId,
         may_ask: bool,
         running: RunningRequest,
-    ) -> Result<Arc<SendState>, Untaken> {
+    ) -> Result<Arc<SendState>, NotAccepted> {
         let mut table = self.table();
         table.used = Instant::now();
         if !table.is_open {
-            return Err(Untaken::Over);
+            return Err(NotAccepted::Over);
         }
         if table.inflight.len() >= REQUESTS_MAX {
-            return Err(Untaken::Busy);
+            return Err(NotAccepted::Busy);
         }
         if table.inflight.get(&id).is_some() {
-            return Err(Untaken::SameId);
+            return Err(NotAccepted::SameId);
         }
         let send_state = Arc::clone(&running.send_state);
         table.inflight.insert(id, may_ask, running);
@@ -269,9 +273,9 @@ impl Session {
     }
 
     /// What belongs to no request. It ends with the session, or with the next reader.
-    pub fn news(self: &Arc<Self>) -> News {
+    pub fn read_mailbox(self: &Arc<Self>) -> MailboxReader {
         let reader = self.table().mailbox.read();
-        News {
+        MailboxReader {
             session: Arc::clone(self),
             reader,
         }
@@ -296,12 +300,13 @@ impl Session {
     /// A ping while requests of ours run, and the client may hear of none.
     fn is_for_us(&self, stray: StrayMessage<'_>) -> bool {
         let table = self.table();
-        let is_guest =
-            |running: &RunningRequest| matches!(running.reader, running::RequestReader::Guest(_));
+        let is_borrowed = |running: &RunningRequest| {
+            matches!(running.reader, running::RequestReader::Borrowed(_))
+        };
         stray.method == "ping"
             && !table.mailbox.is_read()
             && !table.inflight.is_empty()
-            && table.inflight.requests().all(is_guest)
+            && table.inflight.requests().all(is_borrowed)
     }
 
     /// False where no reader took it.
@@ -347,7 +352,7 @@ impl Session {
     }
 }
 
-impl LineListener for Session {
+impl LineListener for LineSession {
     fn heard(&self, message: ServerMessage, text: &str) {
         match &message {
             // Only streams of events have such.
@@ -426,28 +431,28 @@ impl LineListener for Session {
             let unsent = match running.reader {
                 running::RequestReader::Client { .. } => Reason::UpstreamUnreachable,
                 // What is over is the session, which is its client's.
-                running::RequestReader::Guest(_) => Reason::UpstreamReset,
+                running::RequestReader::Borrowed(_) => Reason::UpstreamReset,
             };
             running.end(unsent);
         }
     }
 }
 
-impl fmt::Debug for Session {
+impl fmt::Debug for LineSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Session")
+        f.write_str("LineSession")
     }
 }
 
 /// The reader of what belongs to no request. What it has not read when it is dropped waits for the
 /// next.
 #[derive(Debug)]
-pub struct News {
-    session: Arc<Session>,
-    reader: MailboxReader,
+pub struct MailboxReader {
+    session: Arc<LineSession>,
+    reader: ReaderId,
 }
 
-impl News {
+impl MailboxReader {
     /// Cancel safe. `None` when the session is over, or somebody reads it who came later.
     pub async fn next(&mut self) -> Option<String> {
         loop {
@@ -461,7 +466,7 @@ impl News {
     }
 }
 
-impl Drop for News {
+impl Drop for MailboxReader {
     fn drop(&mut self) {
         let mut table = self.session.table();
         table.mailbox.leave(&self.reader);

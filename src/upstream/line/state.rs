@@ -5,9 +5,9 @@ use std::sync::Arc;
 use tokio::sync::{broadcast, mpsc};
 use tracing::debug;
 
-use crate::upstream::channel::event::{LineEvent, Notice};
-use crate::upstream::channel::writer::SendState;
 use crate::upstream::inflight::Inflight;
+use crate::upstream::line::event::{LineEvent, Notice};
+use crate::upstream::line::writer::SendState;
 
 /// Changes of the server that wait for a listener; one that is slower starts anew.
 const NOTICES_MAX: usize = 64;

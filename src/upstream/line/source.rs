@@ -9,17 +9,17 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::upstream::channel::health::LineHealth;
-use crate::upstream::channel::writer::{LineListener, LineWriter};
+use crate::upstream::line::health::LineHealth;
+use crate::upstream::line::writer::{LineListener, LineWriter};
 use crate::upstream::no_session::NoSession;
 use crate::upstream::sse::Dialer;
 use crate::upstream::stdio;
-use crate::upstream::stdio::child::Nursery;
+use crate::upstream::stdio::child::ProcessLauncher;
 
 #[derive(Debug)]
 pub(in crate::upstream) enum LineSource {
     /// A process for each line.
-    Program(Nursery),
+    Program(ProcessLauncher),
     /// An event stream for each line.
     Sse(Dialer),
 }
@@ -34,7 +34,7 @@ impl LineSource {
         listener: impl FnOnce(LineWriter) -> Arc<E>,
     ) -> Result<Arc<E>, NoSession> {
         match self {
-            Self::Program(nursery) => Ok(nursery.start(permit, listener).await?),
+            Self::Program(launcher) => Ok(launcher.start(permit, listener).await?),
             Self::Sse(dialer) => dialer.start(permit, credentials, listener).await,
         }
     }
@@ -43,7 +43,7 @@ impl LineSource {
     /// elsewhere is its own container's matter.
     pub(super) fn cannot_run(&self) -> bool {
         match self {
-            Self::Program(nursery) => nursery.health().cannot_run(),
+            Self::Program(launcher) => launcher.health().cannot_run(),
             Self::Sse(_) => false,
         }
     }
@@ -56,14 +56,14 @@ impl LineSource {
     /// Held for a moment only.
     pub(super) fn health(&self) -> MutexGuard<'_, LineHealth> {
         match self {
-            Self::Program(nursery) => nursery.health(),
+            Self::Program(launcher) => launcher.health(),
             Self::Sse(dialer) => dialer.health(),
         }
     }
 
     pub(super) fn services(&self) -> &TaskTracker {
         match self {
-            Self::Program(nursery) => &nursery.services,
+            Self::Program(launcher) => &launcher.services,
             Self::Sse(dialer) => &dialer.services,
         }
     }
@@ -71,7 +71,7 @@ impl LineSource {
     /// Ends every line, also one that is being started.
     pub(super) fn stop(&self) -> &CancellationToken {
         match self {
-            Self::Program(nursery) => &nursery.stop,
+            Self::Program(launcher) => &launcher.stop,
             Self::Sse(dialer) => &dialer.stop,
         }
     }

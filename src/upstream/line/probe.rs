@@ -9,17 +9,17 @@ use tokio::time::timeout;
 
 use crate::mcp::error::Failure;
 use crate::mcp::version::Era;
-use crate::upstream::channel::ask::ask;
-use crate::upstream::channel::event::LineEvent;
-use crate::upstream::channel::handshake::START_PATIENCE;
-use crate::upstream::channel::pool::LinePool;
-use crate::upstream::channel::shared::SharedLine;
-use crate::upstream::channel::source::LineSource;
-use crate::upstream::channel::spare::{ProbeTurn, Spare};
 use crate::upstream::discovery::legacy_sessions;
 use crate::upstream::discovery::probe::{era_of_error, era_of_result};
 use crate::upstream::failures::UNREACHABLE;
 use crate::upstream::initialize;
+use crate::upstream::line::ask::ask;
+use crate::upstream::line::event::LineEvent;
+use crate::upstream::line::handshake::START_PATIENCE;
+use crate::upstream::line::pool::LinePool;
+use crate::upstream::line::shared::SharedLine;
+use crate::upstream::line::source::LineSource;
+use crate::upstream::line::spare::{ProbeTurn, Spare};
 use crate::upstream::no_session::NoSession;
 use crate::upstream::translate;
 
@@ -41,23 +41,23 @@ pub(super) async fn probe(pool: &LinePool) -> Result<Era, NoSession> {
     if matches!(pool.source, LineSource::Sse(_)) {
         return probe_anew(pool).await;
     }
-    let mut turn = match pool.bench.to_ask().await {
+    let mut turn = match pool.spare_place.to_ask().await {
         ProbeTurn::Era(era) => return Ok(era),
         ProbeTurn::ToAsk(turn) => turn,
     };
-    let lobby = match turn.spare() {
-        Some(spare) => spare.lobby,
-        None => pool.start_lobby().await?,
+    let handover = match turn.spare() {
+        Some(spare) => spare.handover,
+        None => pool.start_process().await?,
     };
-    let asked = ask_in_time(lobby.line()).await;
+    let asked = ask_in_time(handover.line()).await;
     if let Ok(word) = &asked
         && word.is_blank
     {
-        turn.put(Spare::new(lobby, Some(word.era)));
+        turn.put(Spare::new(handover, Some(word.era)));
     } else {
         // Its place first: where it died, another one is asked.
         drop(turn);
-        return judge(pool, lobby.line(), asked).await;
+        return end_probe(pool, handover.line(), asked).await;
     }
     Ok(asked?.era)
 }
@@ -77,10 +77,10 @@ pub(super) async fn probe_anew(pool: &LinePool) -> Result<Era, NoSession> {
             is_blank: false,
         }),
     };
-    judge(pool, &line, asked).await
+    end_probe(pool, &line, asked).await
 }
 
-async fn judge(
+async fn end_probe(
     pool: &LinePool,
     line: &Arc<SharedLine>,
     asked: Result<ProbeAnswer, Failure>,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method};
 use raincheck::mcp::sse::SseEvent;
-use raincheck::upstream::client_session::{ClientSession, News, Unheard};
+use raincheck::upstream::client_session::{ClientSession, ServerStreamReader, Unheard};
 
 use super::*;
 
@@ -46,11 +46,11 @@ fn get(last_event_id: Option<&str>) -> Parts {
     request.body(()).unwrap().into_parts().0
 }
 
-async fn hear(session: &ClientSession) -> News {
+async fn hear(session: &ClientSession) -> ServerStreamReader {
     session.hear(get(None)).await.expect("a stream")
 }
 
-async fn event(news: &mut News) -> SseEvent {
+async fn event(news: &mut ServerStreamReader) -> SseEvent {
     let event = timeout(Duration::from_secs(10), news.next()).await;
     event.expect("in time").expect("an event")
 }

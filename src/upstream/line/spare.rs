@@ -10,19 +10,19 @@ use tokio::time::Instant;
 
 use crate::lock::Mutex;
 use crate::mcp::version::Era;
-use crate::upstream::channel::shared::SharedLine;
-use crate::upstream::channel::writer::{LineEnd, LineListener, LineWriter, NotTaken, SendState};
-use crate::upstream::heard::ServerMessage;
+use crate::upstream::line::shared::SharedLine;
+use crate::upstream::line::writer::{LineEnd, LineListener, LineWriter, NotTaken, SendState};
+use crate::upstream::server_message::ServerMessage;
 
 /// What the process says, until somebody goes on with it and ever after.
-pub(super) struct Lobby {
+pub(super) struct HandoverListener {
     first: Arc<SharedLine>,
     next: OnceLock<Arc<dyn LineListener>>,
     /// That it ends and that it is handed over do not happen at the same time.
     handing: Mutex<()>,
 }
 
-impl Lobby {
+impl HandoverListener {
     pub(super) fn new(first: Arc<SharedLine>) -> Arc<Self> {
         Arc::new(Self {
             first,
@@ -59,7 +59,7 @@ impl Lobby {
     }
 }
 
-impl LineListener for Lobby {
+impl LineListener for HandoverListener {
     fn heard(&self, message: ServerMessage, text: &str) {
         self.listener().heard(message, text);
     }
@@ -76,56 +76,60 @@ impl LineListener for Lobby {
 
 /// A process that no caller uses yet.
 pub(super) struct Spare {
-    pub(super) lobby: Arc<Lobby>,
+    pub(super) handover: Arc<HandoverListener>,
     /// What it was asked and turned out to speak; `None` where it has heard nothing yet.
     pub(super) era: Option<Era>,
     since: Instant,
 }
 
 impl Spare {
-    pub(super) fn new(lobby: Arc<Lobby>, era: Option<Era>) -> Self {
+    pub(super) fn new(handover: Arc<HandoverListener>, era: Option<Era>) -> Self {
         let since = Instant::now();
-        Self { lobby, era, since }
+        Self {
+            handover,
+            era,
+            since,
+        }
     }
 
     fn is_open(&self) -> bool {
-        self.lobby.first.is_open()
+        self.handover.first.is_open()
     }
 }
 
 /// The place of the one spare process.
-pub(super) struct Bench {
-    state: watch::Sender<BenchState>,
+pub(super) struct SparePlace {
+    state: watch::Sender<SpareState>,
 }
 
-enum BenchState {
+enum SpareState {
     Free,
     /// It is started, or asked.
     Busy,
     Ready(Spare),
 }
 
-impl Default for Bench {
+impl Default for SparePlace {
     fn default() -> Self {
         Self {
-            state: watch::Sender::new(BenchState::Free),
+            state: watch::Sender::new(SpareState::Free),
         }
     }
 }
 
-impl fmt::Debug for Bench {
+impl fmt::Debug for SparePlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Bench")
+        f.write_str("SparePlace")
     }
 }
 
 /// The right to put a process there. Dropped, the place is free again.
-pub(super) struct BenchTurn<'a> {
-    bench: &'a Bench,
+pub(super) struct SpareTurn<'a> {
+    spare_place: &'a SparePlace,
     spare: Option<Spare>,
 }
 
-impl BenchTurn<'_> {
+impl SpareTurn<'_> {
     /// The process that was there already, and has heard nothing.
     pub(super) fn spare(&mut self) -> Option<Spare> {
         self.spare.take()
@@ -136,13 +140,13 @@ impl BenchTurn<'_> {
     }
 }
 
-impl Drop for BenchTurn<'_> {
+impl Drop for SpareTurn<'_> {
     fn drop(&mut self) {
         let state = match self.spare.take() {
-            Some(spare) => BenchState::Ready(spare),
-            None => BenchState::Free,
+            Some(spare) => SpareState::Ready(spare),
+            None => SpareState::Free,
         };
-        self.bench.state.send_replace(state);
+        self.spare_place.state.send_replace(state);
     }
 }
 
@@ -150,26 +154,26 @@ impl Drop for BenchTurn<'_> {
 pub(super) enum ProbeTurn<'a> {
     /// It was asked.
     Era(Era),
-    ToAsk(BenchTurn<'a>),
+    ToAsk(SpareTurn<'a>),
 }
 
-impl Bench {
+impl SparePlace {
     /// For one who starts a process before anybody asks; `None`: there is one, or soon will be.
-    pub(super) fn try_turn(&self) -> Option<BenchTurn<'_>> {
+    pub(super) fn try_turn(&self) -> Option<SpareTurn<'_>> {
         let mut is_free = false;
         self.state.send_if_modified(|state| {
             is_free = match state {
-                BenchState::Free => true,
-                BenchState::Busy => false,
-                BenchState::Ready(spare) => !spare.is_open(),
+                SpareState::Free => true,
+                SpareState::Busy => false,
+                SpareState::Ready(spare) => !spare.is_open(),
             };
             if is_free {
-                *state = BenchState::Busy;
+                *state = SpareState::Busy;
             }
             is_free
         });
-        is_free.then_some(BenchTurn {
-            bench: self,
+        is_free.then_some(SpareTurn {
+            spare_place: self,
             spare: None,
         })
     }
@@ -181,21 +185,21 @@ impl Bench {
             let mut found = None;
             self.state.send_if_modified(|state| {
                 match state {
-                    BenchState::Busy => return false,
-                    BenchState::Ready(spare) if spare.is_open() => {
+                    SpareState::Busy => return false,
+                    SpareState::Ready(spare) if spare.is_open() => {
                         if let Some(era) = spare.era {
                             found = Some(ProbeTurn::Era(era));
                             return false;
                         }
                     }
-                    BenchState::Ready(_) | BenchState::Free => {}
+                    SpareState::Ready(_) | SpareState::Free => {}
                 }
-                let before = std::mem::replace(state, BenchState::Busy);
-                found = Some(ProbeTurn::ToAsk(BenchTurn {
-                    bench: self,
+                let before = std::mem::replace(state, SpareState::Busy);
+                found = Some(ProbeTurn::ToAsk(SpareTurn {
+                    spare_place: self,
                     spare: match before {
-                        BenchState::Ready(spare) if spare.is_open() => Some(spare),
-                        BenchState::Ready(_) | BenchState::Busy | BenchState::Free => None,
+                        SpareState::Ready(spare) if spare.is_open() => Some(spare),
+                        SpareState::Ready(_) | SpareState::Busy | SpareState::Free => None,
                     },
                 }));
                 true
@@ -209,32 +213,32 @@ impl Bench {
     }
 
     /// The process, for one who speaks that era to it. Waits, bounded, while it is asked.
-    pub(super) async fn take(&self, era: Era, patience: Duration) -> Option<Arc<Lobby>> {
+    pub(super) async fn take(&self, era: Era, patience: Duration) -> Option<Arc<HandoverListener>> {
         let mut changes = self.state.subscribe();
-        let waiting = changes.wait_for(|state| !matches!(state, BenchState::Busy));
+        let waiting = changes.wait_for(|state| !matches!(state, SpareState::Busy));
         drop(tokio::time::timeout(patience, waiting).await);
         let mut taken = None;
         self.state.send_if_modified(|state| {
             let fits = match state {
-                BenchState::Ready(spare) => spare.era.is_none_or(|heard| heard == era),
-                BenchState::Busy | BenchState::Free => false,
+                SpareState::Ready(spare) => spare.era.is_none_or(|heard| heard == era),
+                SpareState::Busy | SpareState::Free => false,
             };
-            if fits && let BenchState::Ready(spare) = std::mem::replace(state, BenchState::Free) {
+            if fits && let SpareState::Ready(spare) = std::mem::replace(state, SpareState::Free) {
                 taken = Some(spare);
             }
             fits
         });
         let taken = taken.filter(Spare::is_open)?;
-        Some(taken.lobby)
+        Some(taken.handover)
     }
 
     /// Whether a process waits there for a caller that speaks that era.
     pub(super) fn fits(&self, era: Era) -> bool {
         match &*self.state.borrow() {
-            BenchState::Ready(spare) => {
+            SpareState::Ready(spare) => {
                 spare.is_open() && spare.era.is_none_or(|heard| heard == era)
             }
-            BenchState::Busy | BenchState::Free => false,
+            SpareState::Busy | SpareState::Free => false,
         }
     }
 
@@ -242,14 +246,14 @@ impl Bench {
     pub(super) fn close_unused(&self, idle: Duration) -> bool {
         let now = Instant::now();
         self.state.send_if_modified(|state| {
-            let BenchState::Ready(spare) = state else {
+            let SpareState::Ready(spare) = state else {
                 return false;
             };
             if now.saturating_duration_since(spare.since) < idle {
                 return false;
             }
-            spare.lobby.first.close();
-            *state = BenchState::Free;
+            spare.handover.first.close();
+            *state = SpareState::Free;
             true
         })
     }

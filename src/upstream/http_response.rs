@@ -1,7 +1,5 @@
-//! What the wrapped server's responses say: heads judged, bodies read as messages, messages told
-//! apart. Shared by both eras.
+//! The HTTP responses of the wrapped server: what a head says, and the messages in a body. Shared by both eras.
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -13,14 +11,15 @@ use hyper::{HeaderMap, Response, StatusCode};
 use serde_json::value::RawValue;
 
 use crate::mcp::error::Failure;
-use crate::mcp::json::{Fault, Object};
+use crate::mcp::json::Object;
 use crate::mcp::scan::mend;
 use crate::mcp::sse::{Decoder, SseEvent, SseFault};
-use crate::upstream::failures::{INVALID, RESET, TOO_DEEP, TOO_LARGE};
+use crate::upstream::failures::{INVALID, RESET, TOO_LARGE};
 use crate::upstream::http::ResponseBody;
 use crate::upstream::http::refusal;
 use crate::upstream::http::retry_after;
 use crate::upstream::port::UpstreamError;
+use crate::upstream::server_message::{self, ServerMessage};
 
 /// An error body larger than this is not read.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
@@ -44,7 +43,7 @@ pub(super) enum ResponseKind {
     },
 }
 
-/// Judges a response head.
+/// Reads the head of a response, and the body of a refusal.
 pub(super) async fn classify_response(
     response: Response<ResponseBody>,
     bytes_max: usize,
@@ -131,7 +130,7 @@ pub(super) struct Messages {
 
 /// One event of a stream, or a body of JSON.
 #[derive(Debug)]
-pub struct Said {
+pub struct RawMessage {
     /// The message. Empty in events that only say where to resume.
     pub text: String,
     /// The server's own id of the event.
@@ -234,7 +233,7 @@ impl Messages {
             if text.is_empty() && self.is_stream() {
                 return Ok(Some(ServerMessage::Primed));
             }
-            match read(&text) {
+            match server_message::read(&text) {
                 Ok(message) => return Ok(Some(message)),
                 Err(failure) if failure == INVALID && self.is_stream() => {
                     tracing::debug!("an unreadable event of the server was ignored");
@@ -265,20 +264,20 @@ impl Messages {
     }
 
     /// The next message as it is, with the id of its event. Cancel safe for streams.
-    pub(super) async fn next_said(&mut self) -> Result<Option<Said>, Failure> {
+    pub(super) async fn next_raw(&mut self) -> Result<Option<RawMessage>, Failure> {
         self.unread = None;
         while self.queue.is_empty() && !self.ended && self.is_stream() {
             self.read_events().await;
         }
         if let Some(Queued { data, id }) = self.queue.pop_front() {
             let event_id = id.and_then(|id| id.to_str().ok().map(str::to_owned));
-            return Ok(Some(Said {
+            return Ok(Some(RawMessage {
                 text: data,
                 event_id,
             }));
         }
         let text = self.next_text().await?;
-        Ok(text.map(|text| Said {
+        Ok(text.map(|text| RawMessage {
             text,
             event_id: None,
         }))
@@ -382,92 +381,4 @@ async fn read_json(body: &mut ResponseBody, bytes_max: usize) -> Result<String, 
         text.drain(..BYTE_ORDER_MARK.len());
     }
     String::from_utf8(text).map_err(|_| INVALID)
-}
-
-/// One message of the server, told apart.
-#[derive(Debug)]
-pub(super) enum ServerMessage {
-    /// None: an event that only says where to resume.
-    Primed,
-    Result {
-        id: Box<str>,
-        result: Box<RawValue>,
-    },
-    Error {
-        id: Box<str>,
-        error: Box<RawValue>,
-    },
-    Request {
-        id: Box<str>,
-        method: Box<str>,
-        params: Option<Box<RawValue>>,
-    },
-    Notification {
-        method: Box<str>,
-        params: Option<Box<RawValue>>,
-    },
-    /// An answer of which no more than this can be relied on.
-    Unreadable {
-        id: Box<str>,
-        failure: Failure,
-        /// Its text is as the server wrote it.
-        is_utf8: bool,
-    },
-}
-
-/// Reads a message leniently: what a server may get wrong without harm is let pass.
-pub(super) fn read(text: &str) -> Result<ServerMessage, Failure> {
-    read_whole(text).or_else(|failure| read_id(text, failure, true))
-}
-
-/// Reads a message that came over a line, and may be no UTF-8.
-pub(super) fn read_line(line: &[u8]) -> Result<(ServerMessage, Cow<'_, str>), Failure> {
-    let text = String::from_utf8_lossy(line);
-    let message = match &text {
-        Cow::Borrowed(text) => read(text),
-        Cow::Owned(text) => read_id(text, INVALID, false),
-    };
-    Ok((message?, text))
-}
-
-/// An answer that cannot be read still ends its request: no other answer comes.
-fn read_id(text: &str, failure: Failure, is_utf8: bool) -> Result<ServerMessage, Failure> {
-    let object = Object::parse(text).map_err(|_| failure)?;
-    let has_answer = object.contains("result") || object.contains("error");
-    let is_answer = has_answer && !object.contains("method");
-    let id = object.get("id").filter(|_| is_answer).ok_or(failure)?;
-    Ok(ServerMessage::Unreadable {
-        id: id.get().into(),
-        failure,
-        is_utf8,
-    })
-}
-
-fn read_whole(text: &str) -> Result<ServerMessage, Failure> {
-    let text = mend(text).map_err(|fault| match fault {
-        Fault::Depth => TOO_DEEP,
-        Fault::Utf8 | Fault::ByteOrderMark | Fault::Surrogate | Fault::Syntax => INVALID,
-    })?;
-    let object = Object::parse(&text).map_err(|_| INVALID)?;
-    let id = object.get("id").map(|id| Box::from(id.get()));
-    let params = object.get("params").map(ToOwned::to_owned);
-    if let Some(method) = object.get_str("method") {
-        let method = method.as_ref().into();
-        return Ok(match id {
-            Some(id) => ServerMessage::Request { id, method, params },
-            None => ServerMessage::Notification { method, params },
-        });
-    }
-    let id = id.unwrap_or_else(|| "null".into());
-    match (object.get("result"), object.get("error")) {
-        (Some(result), None) => Ok(ServerMessage::Result {
-            id,
-            result: result.to_owned(),
-        }),
-        (None, Some(error)) => Ok(ServerMessage::Error {
-            id,
-            error: error.to_owned(),
-        }),
-        _ => Err(INVALID),
-    }
 }

@@ -14,13 +14,13 @@ const MESSAGES_MAX: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct Mailbox {
     messages: VecDeque<String>,
-    reader: Option<MailboxReader>,
+    reader: Option<ReaderId>,
     is_over: bool,
 }
 
 /// One reader, known by the place that it waits at.
 #[derive(Debug, Clone, Default)]
-pub(super) struct MailboxReader(Arc<Notify>);
+pub(super) struct ReaderId(Arc<Notify>);
 
 /// What a reader finds.
 pub(super) enum Mail {
@@ -36,8 +36,8 @@ impl Mailbox {
     }
 
     /// The newest reader; the one before it has reached its end.
-    pub(super) fn read(&mut self) -> MailboxReader {
-        let reader = MailboxReader::default();
+    pub(super) fn read(&mut self) -> ReaderId {
+        let reader = ReaderId::default();
         if let Some(older) = self.reader.replace(reader.clone()) {
             older.0.notify_one();
         }
@@ -45,7 +45,7 @@ impl Mailbox {
     }
 
     /// That reader reads no more. What it did not read waits for the next.
-    pub(super) fn leave(&mut self, reader: &MailboxReader) {
+    pub(super) fn leave(&mut self, reader: &ReaderId) {
         if self.is_of(reader) {
             self.reader = None;
         }
@@ -67,7 +67,7 @@ impl Mailbox {
         self.wake();
     }
 
-    pub(super) fn next(&mut self, reader: &MailboxReader) -> Mail {
+    pub(super) fn next(&mut self, reader: &ReaderId) -> Mail {
         if !self.is_of(reader) {
             return Mail::End;
         }
@@ -78,7 +78,7 @@ impl Mailbox {
         }
     }
 
-    fn is_of(&self, reader: &MailboxReader) -> bool {
+    fn is_of(&self, reader: &ReaderId) -> bool {
         let now = self.reader.as_ref();
         now.is_some_and(|now| Arc::ptr_eq(&now.0, &reader.0))
     }
@@ -90,7 +90,7 @@ impl Mailbox {
     }
 }
 
-impl MailboxReader {
+impl ReaderId {
     /// Resolves when there may be something to find, also when that came before. Cancel safe.
     pub(super) async fn woken(&self) {
         self.0.notified().await;

@@ -59,7 +59,7 @@ struct Stamp {
     credentials: Option<HeaderValue>,
 }
 
-/// What goes on background a session's calls, until it ends.
+/// What goes on beside a session's calls, until the session ends.
 #[derive(Debug)]
 struct SessionBackground {
     calls: Arc<SessionCalls>,
@@ -166,7 +166,7 @@ impl ServerSession {
         })
     }
 
-    /// Whether other calls use it background the one that opened it.
+    /// Whether other calls use the session, beside the call that opened it.
     pub(in crate::upstream) fn shared_by(self, shared: bool) -> Self {
         Self { shared, ..self }
     }

@@ -35,11 +35,11 @@ use crate::admin::server::{DrainToken, Probes};
 use crate::auth::callers::Callers;
 use crate::clock::Clock;
 use crate::config::{self, Config, NativeTasks};
+use crate::downstream::calls::registry::CallRegistry;
 use crate::downstream::companion::Companion;
 use crate::downstream::facade::Facade;
 use crate::downstream::inbound::access::Names;
 use crate::downstream::legacy::agreed::Agreed;
-use crate::downstream::legacy::carried::Carried;
 use crate::downstream::stand_ins::StandIns;
 use crate::downstream::stdio::Lines;
 use crate::downstream::way::RequestWay;
@@ -154,7 +154,7 @@ impl App {
             room,
             closing: CancellationToken::new(),
             passing: TaskTracker::new(),
-            carried: Carried::default(),
+            calls: CallRegistry::default(),
             pushes: Arc::default(),
             notes,
             deliveries: Arc::default(),

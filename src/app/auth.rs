@@ -1,4 +1,4 @@
-//! Who may call, from the configuration.
+//! Builds the authentication from the configuration.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use crate::auth::challenge::Challenge;
 use crate::auth::tokens::Tokens;
 use crate::config::Config;
 
-/// What asks the clients who they are. `None`: nobody is asked. The one client of a pipe is whoever started us.
+/// The authenticator of clients. `None`: no client is asked. The one client of a pipe is not asked, because
+/// it started this process.
 pub(super) fn authenticator(
     config: &Config,
     callers: &Callers,
@@ -29,7 +30,7 @@ fn tokens(config: &Config, callers: &Callers) -> Result<Option<Tokens>, AppError
     tokens.map_err(|error| AppError(format!("auth.tokens_file: {}", line(error))))
 }
 
-/// Who may call, in words, for `raincheck check`. `None`: anybody who reaches the listener.
+/// Describes who may call, for `raincheck check`. `None`: every client that reaches the listener.
 pub fn check(config: &Config) -> Result<Option<String>, AppError> {
     let tokens = tokens(config, &Callers::new(&[0; 32]))?;
     Ok(tokens.map(|tokens| match tokens.len() {

@@ -1,4 +1,4 @@
-//! A request of raincheck's own over the line of a legacy client's session, beside the client's own.
+//! A request of raincheck's over the line of a legacy client's session, beside the client's own requests.
 
 use std::sync::Arc;
 
@@ -105,7 +105,7 @@ impl Control for BorrowedLineControl {
 
     async fn cancel(&self) {
         let Some(id) = self.underway() else { return };
-        // Where it was not written yet, it never will be.
+        // If the request was not written yet, it never will be.
         if self.session.withdraw(&id) {
             let _ = timeout(CANCEL_PATIENCE, self.session.tell(cancelled(&id))).await;
         }

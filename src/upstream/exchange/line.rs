@@ -1,4 +1,4 @@
-//! A request over a line of raincheck's own, of either era.
+//! A request over a line of the pool, of either era.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,10 +25,10 @@ use crate::upstream::port::{
 use crate::upstream::request_id::RequestId;
 use crate::upstream::translate;
 
-/// A line that ended before the request was on it is replaced by another one, at most so often.
+/// How many lines are tried for one request, if they end before the request is on them.
 const LINES_MAX: u32 = 3;
 
-/// A server that does not answer how much it shall log is asked to work all the same.
+/// How long a server may take to set its log level. After that the call is sent all the same.
 const LOG_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Begins one request; it is sent when the events are first polled.
@@ -84,7 +84,7 @@ struct LineRequest {
     underway: CurrentLine,
 }
 
-/// A request under way. Dropped, its place on the line is free.
+/// A request under way. When it is dropped, its place on the line is free.
 struct OnLine {
     ticket: LineTicket,
     _held: HeldLine,
@@ -206,8 +206,7 @@ impl Pinned for PinnedLine {
     fn give_back(self: Box<Self>) {}
 }
 
-/// The line's log level, set where the call wants another one. What each call gets of it is
-/// filtered by its own.
+/// Sets the line's log level, if the call wants another one. Each call filters the messages by its own level.
 async fn set_log_level(line: &Arc<SharedLine>, level: &Arc<str>) {
     let known = {
         let mut known = line.log_level.lock();
@@ -220,6 +219,6 @@ async fn set_log_level(line: &Arc<SharedLine>, level: &Arc<str>) {
     params.str("level", level);
     let params = params.end();
     let asked = ask(line, "logging/setLevel", &params);
-    // A server without logging refuses; then it will not log either.
+    // A server that refuses has no logging, and so logs nothing.
     let _ = tokio::time::timeout(LOG_PATIENCE, asked).await;
 }

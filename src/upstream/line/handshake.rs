@@ -38,7 +38,7 @@ pub(super) async fn agreed(
     Ok(line)
 }
 
-/// A legacy server is told who we are, and says who it is.
+/// Sends `initialize` to a legacy server, and keeps what the server says of itself.
 async fn handshake(line: &Arc<SharedLine>, declared: &str) -> Result<(), NoSession> {
     let invalid = || NoSession::Failed(Failure::new(Reason::UpstreamInvalid, SideEffect::None));
     let result = match ask(line, "initialize", &initialize::params(declared)).await {

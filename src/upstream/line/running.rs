@@ -1,4 +1,5 @@
-//! The requests that run on a legacy client's session, the client's and ours, and who hears of each.
+//! The requests that run on a legacy client's session: the client's own, and those that raincheck borrowed the
+//! session for. Each has a reader.
 
 use std::sync::Arc;
 
@@ -31,7 +32,7 @@ pub(super) struct RunningRequest {
     pub(super) is_handshake: bool,
 }
 
-/// Whose request it is.
+/// Who reads what the server says about a request.
 pub(super) enum RequestReader {
     Client {
         id: Box<RawValue>,
@@ -44,7 +45,7 @@ pub(super) enum RequestReader {
 /// Why there is no answer.
 pub(super) enum NoAnswer {
     Failed(Failure),
-    /// The server's own words, beside the line.
+    /// An error that the server gave in another way than over the line.
     Error(UpstreamError),
 }
 
@@ -58,7 +59,7 @@ impl From<NoAnswer> for Event {
 }
 
 impl RunningRequest {
-    /// Without an answer; for that reason where it was not even sent.
+    /// Ends the request without an answer. `unsent` is the reason if the request was not sent.
     pub(super) fn end(self, unsent: Reason) {
         let failure = if self.send_state.withdraw() {
             Failure::new(unsent, SideEffect::None)
@@ -77,7 +78,7 @@ impl RequestReader {
         }
     }
 
-    /// False where the message is none for this reader, or the reader is slow.
+    /// Gives a message to the reader. False if the reader cannot use it, or is slow.
     pub(super) fn say(&self, stray: StrayMessage<'_>) -> bool {
         match self {
             Self::Client { said, .. } => {
@@ -88,7 +89,7 @@ impl RequestReader {
         }
     }
 
-    /// The server's answer, and its text. What a client makes of it is the client's matter.
+    /// Gives the server's answer to the reader. A client gets the text as it is.
     pub(super) fn answer(self, message: ServerMessage, text: &str) {
         let responder = match (self, &message) {
             (Self::Borrowed(responder), _) => responder,
@@ -115,7 +116,7 @@ impl RequestReader {
         });
     }
 
-    /// There is no answer on the line, but that one in its place.
+    /// Ends the request with an error in place of an answer.
     pub(super) fn fail(self, end: NoAnswer) {
         let (id, answer) = match self {
             Self::Borrowed(responder) => return responder.end(end.into()),

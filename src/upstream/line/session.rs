@@ -1,8 +1,7 @@
-//! One legacy client with a line of its own: every message passes as it is, in both directions.
-//!
-//! The ids are the client's, and those of our own requests beside them are none that a client has
-//! (`RequestId::random`), so none is changed. All that is decided here is on which of the client's streams a
-//! message of the server goes, or to which request of ours.
+//! One legacy client with a line of its own. Every message passes as it is, in both directions. The ids are the
+//! client's, and the ids of raincheck's own requests are such that no client has (`RequestId::random`). So no
+//! id is changed. The session only decides on which of the client's streams a message of the server goes, or to
+//! which request of raincheck's.
 
 use std::fmt;
 use std::sync::{Arc, MutexGuard};
@@ -47,7 +46,7 @@ const MESSAGE_BYTES_MAX: usize = 1 << 20;
 /// One legacy client's session.
 pub struct LineSession {
     pub(in crate::upstream) caller: [u8; 16],
-    /// Something else was said on its line before, which not every server bears.
+    /// Other messages went over the line before. Not every server accepts `initialize` after them.
     pub goes_on: bool,
     writer: LineWriter,
     table: Mutex<LineSessionState>,
@@ -57,12 +56,12 @@ pub struct LineSession {
 struct LineSessionState {
     is_open: bool,
     inflight: Inflight<RequestId, RunningRequest>,
-    /// What belongs to no request.
+    /// The messages that belong to no request.
     mailbox: Mailbox,
     used: Instant,
 }
 
-/// Why a request was not taken.
+/// Why the session does not accept a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotAccepted {
     /// The line has ended, and the session with it.
@@ -117,7 +116,7 @@ impl LineSession {
         self.table().is_open
     }
 
-    /// Since when the client was silent; `None` while it waits for anything.
+    /// Since when the client has been silent. `None` while the client waits for anything.
     pub(in crate::upstream) fn unused_since(&self) -> Option<Instant> {
         let table = self.table();
         let waits = |running: &RunningRequest| running.reader.is_there();
@@ -125,13 +124,15 @@ impl LineSession {
         (!is_used).then_some(table.used)
     }
 
-    /// Since when the client was silent; `None` while a request runs, too: the client may come back for its answer.
+    /// Since when the client has been silent. `None` also while a request runs: the client may come back for
+    /// the answer.
     pub(in crate::upstream) fn idle_since(&self) -> Option<Instant> {
         let is_running = !self.table().inflight.is_empty();
         self.unused_since().filter(|_| !is_running)
     }
 
-    /// The client needs it no more. What of ours runs there has no answer, and nothing more is taken.
+    /// Ends the session, which its client does not need any more. Requests of raincheck's that run there fail,
+    /// and none is accepted afterwards.
     pub fn close(&self) {
         let mut table = self.table();
         table.is_open = false;
@@ -146,13 +147,13 @@ impl LineSession {
         }
     }
 
-    /// Passes a request on. What is said about it ends with the answer; dropped before, the call
-    /// runs on, as legacy calls do.
+    /// Passes a request on. What the server says about it ends with the answer. If the receiver is dropped
+    /// before, the call runs on, as legacy calls do.
     pub async fn ask(
         &self,
         asked: &ClientRequest<'_>,
     ) -> Result<mpsc::Receiver<SessionEvent>, NotAccepted> {
-        // Before it is known to run: dropped while it waits, nothing was asked.
+        // Wait before the request counts as running: if the future is dropped here, nothing was sent.
         let room = self.writer.room().await.ok_or(NotAccepted::Over)?;
         let (said, receiver) = mpsc::channel(MESSAGES_MAX + 1);
         let answer = said
@@ -188,7 +189,8 @@ impl LineSession {
         Ok(receiver)
     }
 
-    /// Sends a request of ours beside the client's. What is said about it ends with the answer.
+    /// Sends a request of raincheck's over the client's line. What the server says about it ends with the
+    /// answer.
     pub(in crate::upstream) async fn carry(
         &self,
         request: BorrowedRequest,
@@ -198,7 +200,7 @@ impl LineSession {
         let running = RunningRequest {
             reader: running::RequestReader::Borrowed(responder),
             send_state: Arc::default(),
-            // One for both.
+            // The id is the progress token, too.
             token: Some(request.id.clone()),
             is_handshake: false,
         };
@@ -233,7 +235,7 @@ impl LineSession {
         Ok(send_state)
     }
 
-    /// raincheck gave that request of its own up. True if the server has to be told.
+    /// Gives up a request of raincheck's. True if the server has to be told.
     pub(in crate::upstream) fn withdraw(&self, id: &RequestId) -> bool {
         let withdrawn = self.table().inflight.remove(id);
         withdrawn.is_some_and(|(running, _)| !running.send_state.withdraw())
@@ -244,12 +246,12 @@ impl LineSession {
         self.writer.answer(text).await
     }
 
-    /// The client waits no more for this request of its own: what is said about it ends. Many
-    /// servers never answer what was cancelled.
+    /// The client has cancelled its request, and hears no more of it. Many servers never answer a cancelled
+    /// request, so it must not wait for one.
     pub fn cancelled(&self, id: &RawValue) {
         let cancelled = self.table().inflight.remove(&id_of(id));
         if let Some((running, _)) = cancelled {
-            // Where it was not written yet, it never will be.
+            // If the request was not written yet, it never will be.
             running.send_state.withdraw();
         }
     }
@@ -272,7 +274,7 @@ impl LineSession {
         true
     }
 
-    /// What belongs to no request. It ends with the session, or with the next reader.
+    /// Reads the messages that belong to no request, until the session ends or another reader comes.
     pub fn read_mailbox(self: &Arc<Self>) -> MailboxReader {
         let reader = self.table().mailbox.read();
         MailboxReader {
@@ -297,7 +299,8 @@ impl LineSession {
         running.reader.answer(message, text);
     }
 
-    /// A ping while requests of ours run, and the client may hear of none.
+    /// Whether the message is a ping that raincheck answers: only requests of raincheck's run, and the client
+    /// does not read.
     fn is_for_us(&self, stray: StrayMessage<'_>) -> bool {
         let table = self.table();
         let is_borrowed = |running: &RunningRequest| {
@@ -309,7 +312,7 @@ impl LineSession {
             && table.inflight.requests().all(is_borrowed)
     }
 
-    /// False where no reader took it.
+    /// Gives a message that is no answer to its reader. False if no reader takes it.
     fn route(&self, stray: StrayMessage<'_>) -> bool {
         let StrayMessage {
             method,
@@ -336,7 +339,7 @@ impl LineSession {
                     |running: &&RunningRequest| token.is_some() && running.token == token;
                 let own = table.inflight.requests().find(of_token);
                 if is_ours {
-                    // It is about a request of raincheck's, also where that request is over: no client hears it.
+                    // The message is about a request of raincheck's, which may be over. No client hears it.
                     return own.is_none_or(|own| own.reader.say(stray));
                 }
                 own
@@ -355,7 +358,7 @@ impl LineSession {
 impl LineListener for LineSession {
     fn heard(&self, message: ServerMessage, text: &str) {
         match &message {
-            // Only streams of events have such.
+            // Only event streams have priming events.
             ServerMessage::Primed => {}
             ServerMessage::Result { id, .. }
             | ServerMessage::Error { id, .. }
@@ -404,7 +407,7 @@ impl LineListener for LineSession {
             NotTaken::Failed(failure) => NoAnswer::Failed(failure),
             NotTaken::Error(error) => NoAnswer::Error(error),
             NotTaken::Lost(failure) => {
-                // The session is the line: its client begins anew.
+                // The session ends with the line, and its client begins anew.
                 self.writer.stop();
                 NoAnswer::Failed(failure)
             }
@@ -415,7 +418,7 @@ impl LineListener for LineSession {
         };
         let refused = table.inflight.remove_where(is_it);
         drop(table);
-        // A request has a send_state of its own.
+        // Each request has a send_state of its own, so at most one was removed.
         if let Some(refused) = refused.into_iter().next() {
             refused.reader.fail(end);
         }
@@ -430,7 +433,7 @@ impl LineListener for LineSession {
         for running in running {
             let unsent = match running.reader {
                 running::RequestReader::Client { .. } => Reason::UpstreamUnreachable,
-                // What is over is the session, which is its client's.
+                // The session that has ended is the client's: a request of raincheck's there is not sent again.
                 running::RequestReader::Borrowed(_) => Reason::UpstreamReset,
             };
             running.end(unsent);
@@ -444,8 +447,8 @@ impl fmt::Debug for LineSession {
     }
 }
 
-/// The reader of what belongs to no request. What it has not read when it is dropped waits for the
-/// next.
+/// Reads the messages of a session that belong to no request. What is not read when the reader is dropped waits
+/// for the next reader.
 #[derive(Debug)]
 pub struct MailboxReader {
     session: Arc<LineSession>,
@@ -453,7 +456,7 @@ pub struct MailboxReader {
 }
 
 impl MailboxReader {
-    /// Cancel safe. `None` when the session is over, or somebody reads it who came later.
+    /// The next message. `None` when the session has ended, or another reader has come. Cancel safe.
     pub async fn next(&mut self) -> Option<String> {
         loop {
             let found = self.session.table().mailbox.next(&self.reader);

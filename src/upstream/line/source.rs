@@ -1,4 +1,4 @@
-//! How a line to the server is started and ended: all that tells the connectors apart.
+//! How a line to the server is started and ended: the one difference between a program and HTTP+SSE.
 
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
@@ -25,8 +25,8 @@ pub(in crate::upstream) enum LineSource {
 }
 
 impl LineSource {
-    /// Starts a line; it holds the permit until nothing is left of it. The credentials are those of
-    /// the caller whose line it will be.
+    /// Starts a line, which keeps the permit until nothing is left of the line. The credentials are those of
+    /// the caller that will use it.
     pub(super) async fn start<E: LineListener>(
         &self,
         permit: OwnedSemaphorePermit,
@@ -39,8 +39,8 @@ impl LineSource {
         }
     }
 
-    /// True after five quick deaths in a row, until a process answers again. A server that is
-    /// elsewhere is its own container's matter.
+    /// Whether a program cannot be run: it has died quickly five times in a row, and no process has answered
+    /// since. A server with an address is watched by its own container.
     pub(super) fn cannot_run(&self) -> bool {
         match self {
             Self::Program(launcher) => launcher.health().cannot_run(),
@@ -48,12 +48,12 @@ impl LineSource {
         }
     }
 
-    /// What could not be run may be tried again now.
+    /// Whether a program that could not be run may be tried again now.
     pub(super) fn is_to_be_tried(&self) -> bool {
         self.cannot_run() && self.health().pause(Instant::now()).is_zero()
     }
 
-    /// Held for a moment only.
+    /// The health of the server. Do not hold the guard across other work.
     pub(super) fn health(&self) -> MutexGuard<'_, LineHealth> {
         match self {
             Self::Program(launcher) => launcher.health(),
@@ -68,7 +68,7 @@ impl LineSource {
         }
     }
 
-    /// Ends every line, also one that is being started.
+    /// Cancelled to end every line, also one that is being started.
     pub(super) fn stop(&self) -> &CancellationToken {
         match self {
             Self::Program(launcher) => &launcher.stop,

@@ -1,5 +1,5 @@
-//! A process of the server that runs before it is needed, so that it is started once: it is asked for
-//! the era, and the first caller goes on with it.
+//! The spare process of the server: it is started before a caller needs one, tells its era, and becomes the
+//! line of the first caller.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -14,11 +14,11 @@ use crate::upstream::line::shared::SharedLine;
 use crate::upstream::line::writer::{LineEnd, LineListener, LineWriter, NotTaken, SendState};
 use crate::upstream::server_message::ServerMessage;
 
-/// What the process says, until somebody goes on with it and ever after.
+/// Listens to the spare process, and to the same process after a caller has taken it over.
 pub(super) struct HandoverListener {
     first: Arc<SharedLine>,
     next: OnceLock<Arc<dyn LineListener>>,
-    /// That it ends and that it is handed over do not happen at the same time.
+    /// Keeps the end of the process and its handover apart.
     handing: Mutex<()>,
 }
 
@@ -31,7 +31,7 @@ impl HandoverListener {
         })
     }
 
-    /// Where it is asked what it is.
+    /// The line over which the process is asked for its era.
     pub(super) fn line(&self) -> &Arc<SharedLine> {
         &self.first
     }
@@ -43,7 +43,7 @@ impl HandoverListener {
         }
     }
 
-    /// From now on it is that listener's. `None`: it has ended.
+    /// Hands the process to another listener. `None`: the process has ended.
     pub(super) fn hand_over<E: LineListener>(
         &self,
         listener: impl FnOnce(LineWriter, &SharedLine) -> Arc<E>,
@@ -77,7 +77,7 @@ impl LineListener for HandoverListener {
 /// A process that no caller uses yet.
 pub(super) struct Spare {
     pub(super) handover: Arc<HandoverListener>,
-    /// What it was asked and turned out to speak; `None` where it has heard nothing yet.
+    /// The era that was found out. `None`: nothing was sent to the process yet.
     pub(super) era: Option<Era>,
     since: Instant,
 }
@@ -104,7 +104,7 @@ pub(super) struct SparePlace {
 
 enum SpareState {
     Free,
-    /// It is started, or asked.
+    /// The process is being started or asked for its era.
     Busy,
     Ready(Spare),
 }
@@ -123,7 +123,7 @@ impl fmt::Debug for SparePlace {
     }
 }
 
-/// The right to put a process there. Dropped, the place is free again.
+/// The right to put a process into the place. If it is dropped, the place is free again.
 pub(super) struct SpareTurn<'a> {
     spare_place: &'a SparePlace,
     spare: Option<Spare>,
@@ -150,15 +150,15 @@ impl Drop for SpareTurn<'_> {
     }
 }
 
-/// What is found where a process is to be asked for the era.
+/// What a caller finds that wants to know the era.
 pub(super) enum ProbeTurn<'a> {
-    /// It was asked.
+    /// The era was found out before.
     Era(Era),
     ToAsk(SpareTurn<'a>),
 }
 
 impl SparePlace {
-    /// For one who starts a process before anybody asks; `None`: there is one, or soon will be.
+    /// Begins to start the spare process. `None`: there is one, or it is being started.
     pub(super) fn try_turn(&self) -> Option<SpareTurn<'_>> {
         let mut is_free = false;
         self.state.send_if_modified(|state| {
@@ -178,7 +178,7 @@ impl SparePlace {
         })
     }
 
-    /// For one who asks for the era. Waits while another one does.
+    /// Begins to find out the era. Waits while another caller does.
     pub(super) async fn to_ask(&self) -> ProbeTurn<'_> {
         let mut changes = self.state.subscribe();
         loop {
@@ -206,13 +206,14 @@ impl SparePlace {
             });
             match found {
                 Some(found) => return found,
-                // The sender is ours.
+                // The channel cannot be closed: `self` holds the sender.
                 None => drop(changes.changed().await),
             }
         }
     }
 
-    /// The process, for one who speaks that era to it. Waits, bounded, while it is asked.
+    /// Takes the process, for a caller that will speak that era to it. Waits for a bounded time while the
+    /// process is asked for its era.
     pub(super) async fn take(&self, era: Era, patience: Duration) -> Option<Arc<HandoverListener>> {
         let mut changes = self.state.subscribe();
         let waiting = changes.wait_for(|state| !matches!(state, SpareState::Busy));
@@ -232,7 +233,7 @@ impl SparePlace {
         Some(taken.handover)
     }
 
-    /// Whether a process waits there for a caller that speaks that era.
+    /// Whether a process waits for a caller that speaks that era.
     pub(super) fn fits(&self, era: Era) -> bool {
         match &*self.state.borrow() {
             SpareState::Ready(spare) => {
@@ -242,7 +243,7 @@ impl SparePlace {
         }
     }
 
-    /// Ends the process that waited for so long. False where there is none.
+    /// Ends the process if it has waited for this long. False if it was not ended.
     pub(super) fn close_unused(&self, idle: Duration) -> bool {
         let now = Instant::now();
         self.state.send_if_modified(|state| {

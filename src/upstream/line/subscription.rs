@@ -53,9 +53,9 @@ struct OpenLine {
 }
 
 enum LineChanges {
-    /// A subscription, which names itself in each notification.
+    /// A subscription at a modern server, which names it in each notification.
     Modern(LineTicket),
-    /// Everything that the server says on the line, and what of it the subscription wants.
+    /// All notifications of a legacy server, and which of them the client wants.
     Legacy(broadcast::Receiver<Arc<Notice>>, WantedChanges),
 }
 
@@ -168,7 +168,8 @@ async fn hear_legacy(
     wanted: &WantedChanges,
 ) -> Option<ListenEvent> {
     loop {
-        // A subscription that was too slow starts anew, and so learns that something may have changed.
+        // A subscription that was too slow begins anew, so that its client learns that something may have
+        // changed.
         let notice = notices.recv().await.ok()?;
         if wanted.hears(&notice.method, notice.params.as_deref()) {
             return Some(notification(&notice));

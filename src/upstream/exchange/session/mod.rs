@@ -1,5 +1,5 @@
-//! A request to a legacy server over Streamable HTTP: a POST on a session, with questions to the client
-//! in its course, and a stream that can be come back to.
+//! A request to a legacy server over Streamable HTTP: a POST on a session. The server may ask the client
+//! meanwhile, and a stream that was cut can be resumed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,8 +55,8 @@ pub(in crate::upstream) fn begin(
     exchange(call, Phase::Unsent, said_beside, is_taken, ended)
 }
 
-/// Carries on a call that another process sent, from where it says; nothing is sent but the
-/// request for the rest of its stream. `None`: not a resume point of ours.
+/// Carries on a call that another process sent. Nothing is sent but the request for the rest of its stream.
+/// `None`: raincheck did not write the resume point.
 pub(in crate::upstream) fn adopt(
     sessions: &Arc<HttpSessionPool>,
     client_sessions: &ClientSessions,

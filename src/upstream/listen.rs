@@ -28,13 +28,13 @@ use crate::upstream::wanted::WantedChanges;
 /// What the wrapped server says to a listener.
 #[derive(Debug)]
 pub enum ListenEvent {
-    /// First: the part of the filter, as JSON, that the server will serve.
+    /// The first event: the part of the filter, as JSON, that the server will serve.
     Acknowledged(String),
     Notification {
         method: String,
         params: Option<Box<RawValue>>,
     },
-    /// Last: the server serves no more; it may be asked again.
+    /// The last event: the server has ended the subscription. It may be asked again.
     Ended,
 }
 
@@ -86,7 +86,7 @@ struct HttpSubscription {
 
 struct OpenStream {
     messages: Box<Messages>,
-    /// A legacy session of the listener's own, for as long as it listens.
+    /// The legacy session of this subscription, for as long as it is open.
     lease: Option<SessionLease>,
 }
 
@@ -129,7 +129,7 @@ impl HttpSubscription {
         }
     }
 
-    /// A legacy server may ask whether anybody still listens.
+    /// Answers the ping of a legacy server.
     async fn on_request(&self, id: &str, method: &str) {
         let lease = self
             .source
@@ -138,7 +138,7 @@ impl HttpSubscription {
         if let Some(lease) = lease
             && method == "ping"
         {
-            // A server that cannot be told will notice by itself.
+            // If the answer cannot be sent, the server will notice by itself.
             let _ = lease.session.tell(envelope::result(id, "{}")).await;
         }
     }
@@ -164,7 +164,7 @@ impl HttpSubscription {
                     params,
                 })
             }
-            // Nothing else belongs on such a stream.
+            // No other message belongs on such a stream.
             _ => None,
         }
     }

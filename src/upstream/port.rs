@@ -20,7 +20,7 @@ use crate::upstream::pin::Pin;
 #[must_use]
 #[derive(Debug, Clone)]
 pub struct UpstreamRequest {
-    /// Whose session may carry it. Two callers never share a legacy session.
+    /// The caller whose session carries the request. Two callers never share a legacy session.
     pub caller: [u8; 16],
     /// The client's `Authorization`, where it may be forwarded. In memory only, never stored.
     pub credentials: Option<HeaderValue>,
@@ -29,11 +29,11 @@ pub struct UpstreamRequest {
     pub params: Arc<str>,
     /// The client's capabilities as JSON, as declared on this request.
     pub capabilities: Arc<str>,
-    /// What `Mcp-Name` must say, unencoded; for methods that have it.
+    /// What `Mcp-Name` must say, unencoded. `None` for methods without that header.
     pub name: Option<Arc<str>>,
     /// The client's `Mcp-Param-*` headers.
     pub param_headers: ClientHeaders,
-    /// What else the client's headers say, as far as the server is told. In memory only.
+    /// The client's other headers that go to the server. In memory only.
     pub headers: ClientHeaders,
     /// Ask for progress notifications.
     pub wants_progress: bool,
@@ -44,25 +44,25 @@ pub struct UpstreamRequest {
     /// How long a server without sessions may be silent after an answer to its question: most of
     /// them lose it.
     pub answer_patience: Option<Duration>,
-    /// Of a legacy server: ask for a task of its own, and carry it to its end (2025-11-25, Tasks). Of a
-    /// modern one: declare the Tasks extension, so that it may answer with one.
+    /// Ask a legacy server for a task of its own, and follow the task to its end (2025-11-25, Tasks). Declare
+    /// the Tasks extension to a modern server, so that it may answer with a task.
     pub native_task: bool,
     /// Requests of one pin use one session, or one process.
     pub pin: Option<Pin>,
 }
 
-/// What goes to the server of the headers of a client's request. In memory only, never stored.
+/// The headers of a client's request that go to the server. In memory only, never stored.
 #[derive(Debug, Clone, Default)]
 pub struct Forwarded {
-    /// `Authorization`, where the server may have it.
+    /// `Authorization`, if the server may have it.
     pub credentials: Option<HeaderValue>,
-    /// The others, as far as the server is told.
+    /// The other headers that go to the server.
     pub headers: ClientHeaders,
 }
 
 impl UpstreamRequest {
-    /// Whether it could be sent from what is stored of it: it needs neither what only its client can
-    /// say nor the client's own session.
+    /// Whether the request can be sent again from what is stored of it, without its client's credentials and
+    /// without the client's own session.
     pub fn is_anybodys(&self) -> bool {
         !self.is_personal() && !self.pin.as_ref().is_some_and(Pin::is_a_clients)
     }
@@ -93,7 +93,7 @@ impl UpstreamRequest {
         }
     }
 
-    /// What is left of a call that another process sent: what it still wants to hear.
+    /// The request of a call that another process sent: nothing of it is sent again, but progress is wanted.
     pub fn adopted(caller: [u8; 16], capabilities: Arc<str>) -> Self {
         Self::new(caller, "tools/call", "{}")
             .declaring(capabilities)
@@ -207,7 +207,7 @@ impl Event {
         self.is_answer() || matches!(self, Self::Failed(_))
     }
 
-    /// Whether it is the server's answer.
+    /// Whether the event is the server's answer.
     pub(super) fn is_answer(&self) -> bool {
         matches!(self, Self::Result(_) | Self::Error(_))
     }
@@ -267,30 +267,29 @@ pub const CANCELLING: Duration = Duration::from_secs(40);
 /// How long a cancel over a line, or of a task of the server's own, may take.
 pub(super) const CANCEL_PATIENCE: Duration = Duration::from_secs(2);
 
-/// The way back to the wrapped server while an [`Exchange`] is open.
+/// Reaches the wrapped server while an [`Exchange`] is open.
 #[async_trait]
 pub trait Control: Send + Sync {
-    /// Answers a [`Question`] with a JSON-RPC result, or refuses it with a JSON-RPC error. Sent
-    /// again with the same id it is harmless: the server knows the first only.
+    /// Answers a [`Question`] with a JSON-RPC result, or refuses it with a JSON-RPC error. To send an answer
+    /// twice does no harm: the server ignores the second.
     async fn answer(&self, id: &str, answer: Answer) -> Result<(), Failure>;
 
-    /// Tells the server that the client no longer waits, by its era's signal. Also drop the exchange, but
-    /// not before: its events are what brings a call that is on its way to the server, which cannot
-    /// cancel it before. May take [`CANCELLING`] where the server is slow; who must not wait so long
-    /// lets it go on beside.
+    /// Tells the server that the client no longer waits, by the signal of the server's era. Drop the exchange
+    /// afterwards, and not before: polling its events is what sends a call, and a server cannot cancel a call
+    /// that it does not know. This may take [`CANCELLING`] if the server is slow.
     async fn cancel(&self);
 
-    /// What another process needs to carry this call on, as of the last event taken: opaque text
-    /// that names a session, so it is a secret. `None` where the server does not let anybody, or
-    /// where it would take credentials, which are never stored.
+    /// What another process needs to carry this call on, as of the last event taken. The text is opaque, and a
+    /// secret because it names a session. `None` if the server's streams cannot be resumed, or if credentials
+    /// would be needed, which are never stored.
     fn resume_point(&self) -> Option<Box<str>> {
         None
     }
 
-    /// An adopted call is this process's own now: its session may be closed after it.
+    /// This process has taken an adopted call over, and may close its session afterwards.
     fn hold(&self) {}
 
-    /// Somebody else carries the call on: dropping the exchange must tell the server nothing.
+    /// Another process carries the call on, so that dropping the exchange must tell the server nothing.
     fn leave(&self) {}
 }
 

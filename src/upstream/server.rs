@@ -1,4 +1,4 @@
-//! How the wrapped server is reached: as configured, or as it turns out when it is first asked.
+//! How the wrapped server is reached: as configured, or as found out by the first request.
 
 use std::sync::{Arc, OnceLock};
 
@@ -40,9 +40,9 @@ pub(super) enum Server {
 pub(super) struct HttpServer {
     pub(super) origin: Arc<Origin>,
     pub(super) sessions: Arc<HttpSessionPool>,
-    /// Those of legacy clients that raincheck uses, too.
+    /// The sessions of legacy clients that raincheck uses, too.
     pub(super) client_sessions: Arc<ClientSessions>,
-    /// As configured, or as found out. Until then Streamable HTTP is spoken.
+    /// The transport, as configured or as found out. Before it is known, Streamable HTTP is spoken.
     transport: OnceLock<HttpTransport>,
     dialling: Dialling,
 }
@@ -61,11 +61,11 @@ struct Dialling {
     services: TaskTracker,
 }
 
-/// In which way requests reach the server.
+/// How requests reach the server.
 pub(super) enum ServerTransport<'a> {
-    /// A POST for each, answered there.
+    /// Each request is a POST, and is answered there.
     Posts(&'a HttpServer),
-    /// A line for many.
+    /// Many requests share a line.
     Lines(&'a Arc<LineServer>),
 }
 
@@ -185,12 +185,12 @@ impl HttpServer {
         Ok(http_server)
     }
 
-    /// Whether it is decided how the server is spoken to.
+    /// Whether the transport is known.
     pub(super) fn is_decided(&self) -> bool {
         self.transport.get().is_some()
     }
 
-    /// It answered over Streamable HTTP.
+    /// Notes that the server answered over Streamable HTTP.
     pub(super) fn speaks_streamable(&self) {
         self.decide(|| HttpTransport::Streamable);
     }
@@ -213,8 +213,8 @@ impl HttpServer {
         Dialer::new(Arc::clone(&self.origin), url, services.clone())
     }
 
-    /// Asks for the era, and on the way finds out the transport (2025-11-25, Transports, Backwards
-    /// Compatibility): a server that refuses a POST is asked for the endpoint of the old one.
+    /// Finds out the era and the transport (2025-11-25, Transports, Backwards Compatibility): a server that
+    /// refuses a POST is asked for the endpoint of HTTP+SSE.
     pub(super) async fn find_era(
         &self,
         credentials: Option<&HeaderValue>,
@@ -230,13 +230,13 @@ impl HttpServer {
     }
 
     async fn find_old(&self, credentials: Option<&HeaderValue>) -> Result<Era, Undecided> {
-        // A key that is no caller's: the credentials of one must not serve another.
+        // This key is no caller's, so that the credentials of one caller never serve another.
         let nobody = SessionKey::new(Era::Legacy, Uuid::new_v4().into_bytes(), "{}");
         match self.sessions.open(&nobody, credentials).await {
             Err(NoSession::Error(error)) if matches!(error.status, 401 | 403) => {
                 return Err(Undecided::Unauthorized(error));
             }
-            // Dropped, a session is closed.
+            // A session is closed when its lease is dropped.
             Ok(_) | Err(NoSession::Error(_)) => {
                 self.speaks_streamable();
                 return Ok(Era::Legacy);
@@ -249,8 +249,8 @@ impl HttpServer {
             }
             Err(NoSession::Failed(_)) => {}
         }
-        // Refused both times, with no word of MCP: a gateway may answer for a server that is not
-        // there yet, so that it is asked again later.
+        // The server refused both requests, without an answer of MCP. A gateway may answer for a server that is
+        // not there yet, so the server is asked again later.
         let unknown = Failure::new(Reason::UpstreamHttp, SideEffect::None);
         let dialer = self.dialer().ok_or(Undecided::Failed(unknown))?;
         match Box::pin(dialer.dial(credentials)).await {

@@ -9,10 +9,10 @@ use crate::mcp::json::{Fault, Object};
 use crate::mcp::scan::mend;
 use crate::upstream::failures::{INVALID, TOO_DEEP};
 
-/// One message of the server, told apart.
+/// One message of the server, by kind.
 #[derive(Debug)]
 pub(super) enum ServerMessage {
-    /// None: an event that only says where to resume.
+    /// No message: an event that only has an id to resume after.
     Primed,
     Result {
         id: Box<str>,
@@ -31,21 +31,21 @@ pub(super) enum ServerMessage {
         method: Box<str>,
         params: Option<Box<RawValue>>,
     },
-    /// An answer of which no more than this can be relied on.
+    /// An answer whose id can be relied on, and nothing else.
     Unreadable {
         id: Box<str>,
         failure: Failure,
-        /// Its text is as the server wrote it.
+        /// The text is as the server wrote it.
         is_utf8: bool,
     },
 }
 
-/// Reads a message leniently: what a server may get wrong without harm is let pass.
+/// Reads a message leniently: an error of the server that does no harm is ignored.
 pub(super) fn read(text: &str) -> Result<ServerMessage, Failure> {
     read_whole(text).or_else(|failure| read_id(text, failure, true))
 }
 
-/// Reads a message that came over a line, and may be no UTF-8.
+/// Reads a message that came over a line, and may not be UTF-8.
 pub(super) fn read_line(line: &[u8]) -> Result<(ServerMessage, Cow<'_, str>), Failure> {
     let text = String::from_utf8_lossy(line);
     let message = match &text {
@@ -55,7 +55,7 @@ pub(super) fn read_line(line: &[u8]) -> Result<(ServerMessage, Cow<'_, str>), Fa
     Ok((message?, text))
 }
 
-/// An answer that cannot be read still ends its request: no other answer comes.
+/// Reads the id of an answer that cannot be read, because no other answer will end its request.
 fn read_id(text: &str, failure: Failure, is_utf8: bool) -> Result<ServerMessage, Failure> {
     let object = Object::parse(text).map_err(|_| failure)?;
     let has_answer = object.contains("result") || object.contains("error");

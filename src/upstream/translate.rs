@@ -1,5 +1,5 @@
-//! A client's params in the words of the wrapped server's era. Pure; what is not named here keeps
-//! its bytes.
+//! Translates a client's params for the era of the wrapped server. Pure. What is not named here keeps its
+//! bytes.
 
 use crate::mcp::envelope;
 use crate::mcp::json::{Fault, Object, Writer, is_object, set};
@@ -13,8 +13,8 @@ pub(super) fn request(id: &RequestId, method: &str, params: &str) -> String {
     envelope::request(id.as_json(), method, Some(params))
 }
 
-/// Params for a modern server: the Tasks extension is not declared to it unless it may answer with
-/// tasks of its own, a legacy `task` wish does not reach it, and the progress token is ours.
+/// Params for a modern server. The Tasks extension is declared only if the server may answer with tasks of its
+/// own, a legacy `task` member is left out, and the progress token is raincheck's.
 pub(super) fn for_modern(request: &UpstreamRequest, token: &RequestId) -> Result<String, Fault> {
     let params = Object::parse(&request.params)?;
     let retry = request.retry.as_ref();
@@ -93,7 +93,7 @@ pub(super) fn without_tasks(capabilities: &str) -> Result<String, Fault> {
     }
 }
 
-/// Params for a legacy server: nothing that only a modern one knows.
+/// Params for a legacy server, without what only a modern server knows.
 pub(super) fn for_legacy(request: &UpstreamRequest, token: &RequestId) -> Result<String, Fault> {
     let params = Object::parse(&request.params)?;
     let text = params.render_filtered(|key| {
@@ -124,7 +124,7 @@ pub(super) fn for_legacy(request: &UpstreamRequest, token: &RequestId) -> Result
     }
 }
 
-/// What raincheck declares to a legacy server for a modern client: what the client can answer.
+/// The capabilities that raincheck declares to a legacy server for a modern client: what the client can answer.
 pub(super) fn legacy_capabilities(capabilities: &str) -> String {
     let object = Object::parse(capabilities).unwrap_or_default();
     let mut out = Writer::object();

@@ -1,11 +1,11 @@
-//! Which changes of a legacy server a listener hears. Pure.
+//! Which changes of a legacy server a client hears. Pure.
 
 use serde_json::value::RawValue;
 
 use crate::mcp::changes::{LISTS, ListKind, RESOURCE_SUBSCRIPTIONS, RESOURCE_UPDATED};
 use crate::mcp::json::{Object, Writer, quote, string};
 
-/// What a legacy server was found to serve of a listener's wish.
+/// The part of a client's filter that a legacy server serves.
 #[derive(Debug, Default)]
 pub(super) struct WantedChanges {
     /// The lists of which the server tells changes.
@@ -55,8 +55,8 @@ impl WantedChanges {
         out.end()
     }
 
-    /// A legacy server says everything to everybody. A resource below one that was subscribed to
-    /// may be named instead of it.
+    /// Whether the client hears a notification. A legacy server sends all changes to every client, and may name
+    /// a resource below the one that was subscribed to.
     pub(super) fn hears(&self, method: &str, params: Option<&RawValue>) -> bool {
         if method != RESOURCE_UPDATED {
             return self.lists.iter().any(|list| list.notification == method);

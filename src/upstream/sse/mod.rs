@@ -1,6 +1,6 @@
-//! The wrapped server over HTTP+SSE, the transport of revision 2024-11-05: everything that the server
-//! says comes on one event stream, and everything that it is told is a POST to the endpoint that
-//! the stream names first. The end of the stream is the end of the line.
+//! The wrapped server over HTTP+SSE, the transport of revision 2024-11-05. Everything that the server says
+//! comes on one event stream. Everything that it is told is a POST to the endpoint that the stream names first.
+//! The line ends with the stream.
 
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
@@ -53,7 +53,7 @@ pub(super) struct Dialer {
 }
 
 impl Dialer {
-    /// `None` where the URL names no place that an endpoint could be at.
+    /// `None` if no endpoint could be resolved against the URL.
     pub(super) fn new(origin: Arc<Origin>, url: &Uri, services: TaskTracker) -> Option<Self> {
         let url = Url::parse(&url.to_string()).ok()?;
         url.has_host().then(|| Self {
@@ -65,13 +65,13 @@ impl Dialer {
         })
     }
 
-    /// What is known of the server. Held for a moment only.
+    /// The health of the server. Do not hold the guard across other work.
     pub(super) fn health(&self) -> MutexGuard<'_, LineHealth> {
         self.health.lock()
     }
 
-    /// Opens a line; it holds the permit until its stream has ended. Waits where the last ones
-    /// ended quickly. Dropped before it resolves, the stream is closed.
+    /// Opens a line, which keeps the permit until its stream has ended. Waits if the last streams ended
+    /// quickly. If the future is dropped, the stream is closed.
     pub(super) async fn start<E: LineListener>(
         &self,
         permit: OwnedSemaphorePermit,
@@ -100,7 +100,7 @@ impl Dialer {
         Ok(listener)
     }
 
-    /// A stream, and where to post what belongs to it.
+    /// A stream, and the endpoint for its messages.
     pub(super) async fn dial(
         &self,
         credentials: Option<&HeaderValue>,
@@ -136,7 +136,7 @@ impl Dialer {
                 continue;
             }
             let Some(endpoint) = endpoint::resolve(&self.url, &event.data) else {
-                // Not its text: it may be anybody's address.
+                // The text is not logged, because it may be another server's address.
                 warn!("the server names an endpoint at another origin, or none: it is not used");
                 return Err(unsent(Reason::UpstreamInvalid));
             };
@@ -171,7 +171,7 @@ impl<E: LineListener> SseLine<E> {
         let reading = read(&mut self.events, &*listener);
         let end = stop.run_until_cancelled(reading).await;
         let end = end.unwrap_or(LineEnd::Stopped);
-        // Before anybody hears of it and wants another line.
+        // This comes before a caller hears of the end and wants another line.
         if end == LineEnd::Stopped {
             debug!("an event stream of the server was closed");
         } else {
@@ -183,7 +183,7 @@ impl<E: LineListener> SseLine<E> {
     }
 }
 
-/// Hears messages until there are no more. What is no message is skipped.
+/// Reads messages until the stream ends. Events that are no message are skipped.
 async fn read(events: &mut SseEvents, listener: &impl LineListener) -> LineEnd {
     let mut yielder = Yielder::default();
     loop {

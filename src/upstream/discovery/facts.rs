@@ -214,8 +214,8 @@ impl ServerFacts {
     }
 
     /// Asks the server for its era again, because it refused something as a server of the other era would,
-    /// unless it was asked a moment ago. Running requests go on. If the future is dropped, so does the
-    /// question.
+    /// unless it was asked a moment ago. Running requests go on. If the future is dropped, the question to the
+    /// server goes on.
     pub(in crate::upstream) async fn doubt(self: &Arc<Self>, credentials: Option<HeaderValue>) {
         let Some(era) = self.era().filter(|_| !self.is_configured) else {
             return;
@@ -359,8 +359,8 @@ impl ServerFacts {
     }
 }
 
-/// Whether a server of the other era might refuse this. Every server refuses unknown methods, so those say
-/// nothing. But every server with tools accepts a call of one.
+/// Whether a server of the other era might have refused this. That a method is unknown counts only for a method
+/// that the server should have: every server refuses some methods.
 fn is_doubtful(event: &Event, is_method_known: impl FnOnce() -> bool) -> bool {
     match event {
         Event::Error(error) => match result::error_code(&error.error) {

@@ -11,7 +11,7 @@ use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use crate::downstream::proxy::Shared;
+use crate::downstream::proxy::Proxy;
 use crate::mcp::changes::{LISTS, RESOURCE_SUBSCRIPTIONS, RESOURCE_UPDATED};
 use crate::mcp::json::{Object, Writer, raw, string};
 use crate::task::id::Caller;
@@ -26,7 +26,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// Who subscribes.
 pub(in crate::downstream) struct Subscriber {
-    pub(in crate::downstream) front: Shared,
+    pub(in crate::downstream) proxy: Arc<Proxy>,
     pub(in crate::downstream) caller: Caller,
     pub(in crate::downstream) credentials: Option<HeaderValue>,
     pub(in crate::downstream) capabilities: Arc<str>,
@@ -147,12 +147,12 @@ impl ServerSubscription {
 
     fn open(&mut self, pause: Duration, has_gap: bool) {
         let Subscriber {
-            front,
+            proxy,
             caller,
             credentials,
             capabilities,
         } = &self.subscriber;
-        let events = front.upstream.listen(
+        let events = proxy.upstream.listen(
             *caller.as_bytes(),
             credentials.clone(),
             Arc::clone(capabilities),

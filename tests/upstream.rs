@@ -6,6 +6,8 @@
 
 #[path = "support/authority.rs"]
 mod authority;
+#[path = "upstream/borrowed.rs"]
+mod borrowed;
 #[path = "upstream/calls.rs"]
 mod calls;
 #[path = "upstream/changing.rs"]
@@ -17,8 +19,6 @@ mod directory;
 mod eventually;
 #[path = "upstream/faults.rs"]
 mod faults;
-#[path = "upstream/guest.rs"]
-mod guest;
 #[path = "support/http_request.rs"]
 mod http_request;
 #[path = "upstream/knowing.rs"]
@@ -59,9 +59,9 @@ use raincheck::mcp::error::SideEffect;
 use raincheck::mcp::version::Era;
 use raincheck::upstream::http::RequestBody;
 use raincheck::upstream::wrapped::{
-    DiscoverError, Line, ListenEvent, Listening, SessionMode, Settings, Transport, Upstream,
+    DiscoverError, LineChoice, ListenEvent, Listening, SessionMode, Settings, Transport, Upstream,
 };
-use raincheck::upstream::{Answer, Event, Exchange, Outgoing, Retry};
+use raincheck::upstream::{Answer, Event, Exchange, Retry, UpstreamRequest};
 use serde_json::Value;
 use server::{Reply, Server};
 use tokio::time::timeout;
@@ -78,8 +78,8 @@ fn upstream(server: &Server) -> Upstream {
     Upstream::new(&settings(server.url()), TaskTracker::new()).unwrap()
 }
 
-fn call(tool: &str) -> Outgoing {
-    Outgoing {
+fn call(tool: &str) -> UpstreamRequest {
+    UpstreamRequest {
         caller: [1; 16],
         credentials: None,
         method: "tools/call".into(),

@@ -26,7 +26,7 @@ use crate::runner::responder::{CallAnswer, CallSubscriber, DeliveryGuard, Reply}
 use crate::runner::retry::{ClientRetry, NotifyBy, RetryOutcome, read_state, unknown_state};
 use crate::runner::{Announce, CallSpec, NotAdmitted};
 use crate::task::policy::Rule;
-use crate::upstream::{ClientHeaders, Forwarded, Outgoing};
+use crate::upstream::{ClientHeaders, Forwarded, UpstreamRequest};
 
 /// A modern client's request that is carried.
 pub(super) struct ModernCall<'a> {
@@ -98,26 +98,25 @@ fn call(asked: &ModernCall<'_>) -> CallSpec {
     }
 }
 
-fn outgoing(asked: &ModernCall<'_>) -> Outgoing {
+fn outgoing(asked: &ModernCall<'_>) -> UpstreamRequest {
     let (request, meta, spec) = (&asked.modern.request, &asked.modern.meta, &asked.spec);
     let knows_tickets = matches!(spec.announce, Announce::Ticket(_));
     let may_become_task = request.method == "tools/call" && (meta.declares_tasks || knows_tickets);
-    Outgoing {
-        caller: *asked.by.caller.as_bytes(),
+    let forwarded = Forwarded {
         credentials: asked.by.credentials.clone(),
-        method: request.method.as_ref().into(),
-        params: request.params_text.into(),
-        capabilities: meta.capabilities.get().into(),
-        name: request.name().as_deref().map(Arc::from),
-        param_headers: param_headers(asked.modern.headers),
         headers: Arc::clone(&asked.client_headers),
-        wants_progress: may_become_task || meta.progress_token.is_some(),
-        log_level: meta.log_level.as_deref().map(Arc::from),
-        retry: None,
-        native_task: spec.native_task,
-        pin: None,
-        answer_patience: spec.rule.input_timeout_ms.map(Duration::from_millis),
-    }
+    };
+    let caller = *asked.by.caller.as_bytes();
+    let name = request.name().as_deref().map(Arc::from);
+    let answer_patience = spec.rule.input_timeout_ms.map(Duration::from_millis);
+    let mut outgoing = UpstreamRequest::new(caller, request.method.as_ref(), request.params_text)
+        .declaring(meta.capabilities.get())
+        .forwarding(forwarded)
+        .described_by(name, param_headers(asked.modern.headers))
+        .with_progress(may_become_task || meta.progress_token.is_some())
+        .for_call(answer_patience, spec.native_task);
+    outgoing.log_level = meta.log_level.as_deref().map(Arc::from);
+    outgoing
 }
 
 fn param_headers(headers: &HeaderMap) -> ClientHeaders {

@@ -25,7 +25,7 @@ use crate::mcp::json::{Object, raw, set, string};
 use crate::mcp::request::Request;
 use crate::mcp::sse;
 use crate::upstream::http::RequestBody;
-use crate::upstream::relay::{Answering, Relayed, Said};
+use crate::upstream::relay::{Answering, RawMessage, Relayed};
 
 /// How the answer to one request of a legacy client is edited.
 #[derive(Clone)]
@@ -196,7 +196,7 @@ impl EditedStream {
             said = self.answering.next() => said.ok()??,
             _ = self.beat.tick() => return Some(sse::COMMENT),
         };
-        let Said { text, event_id } = said;
+        let RawMessage { text, event_id } = said;
         self.edit.note(&self.head, &text);
         let event = if text.is_empty() {
             Bytes::from_static(b"data: \n\n")

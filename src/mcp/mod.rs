@@ -1,6 +1,7 @@
 //! The part of the protocol that raincheck reads. The rest passes unread. Nothing in this module awaits.
 
 pub mod base64;
+pub mod changes;
 pub mod envelope;
 pub mod error;
 pub mod headers;

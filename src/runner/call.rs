@@ -12,7 +12,7 @@ use crate::task::policy::{InputWhen, Plan, Rule};
 use crate::task::state::{Digest, Task};
 use crate::task::ticket::Ticket;
 use crate::task::view;
-use crate::upstream::Outgoing;
+use crate::upstream::UpstreamRequest;
 
 /// One call as the downstream hands it over.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub struct CallSpec {
     pub era: Era,
     /// The era of the client. A legacy client answers questions while it waits.
     pub client_era: Era,
-    pub outgoing: Outgoing,
+    pub outgoing: UpstreamRequest,
     pub rule: Rule,
     pub plan: Plan,
     /// How the client hears that its call became a task.
@@ -42,7 +42,7 @@ pub struct CallSpec {
 #[derive(Debug)]
 pub(super) struct ServerCall {
     pub(super) era: Era,
-    pub(super) outgoing: Outgoing,
+    pub(super) outgoing: UpstreamRequest,
     pub(super) rule: Rule,
 }
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::mcp::json::Writer;
 use crate::store::StoreError;
 use crate::task::state::{QuestionStage, Task};
-use crate::upstream::{Forwarded, Outgoing, Retry};
+use crate::upstream::{Forwarded, Retry, UpstreamRequest};
 
 /// A request in the form in which the store keeps it with its task.
 #[derive(Debug, Serialize, Deserialize)]
@@ -32,7 +32,7 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-pub(super) fn store(outgoing: &Outgoing) -> Result<Bytes, StoreError> {
+pub(super) fn store(outgoing: &UpstreamRequest) -> Result<Bytes, StoreError> {
     let headers = outgoing.param_headers.iter();
     let request = StoredRequest {
         method: Arc::clone(&outgoing.method),
@@ -50,33 +50,30 @@ pub(super) fn store(outgoing: &Outgoing) -> Result<Bytes, StoreError> {
 }
 
 /// Builds the request of the next leg, with the headers of the request that brought the last answers.
-pub(super) fn next(stored: &Bytes, task: &Task, from: Forwarded) -> Result<Outgoing, StoreError> {
+pub(super) fn next(
+    stored: &Bytes,
+    task: &Task,
+    from: Forwarded,
+) -> Result<UpstreamRequest, StoreError> {
     let request: StoredRequest =
         serde_json::from_slice(stored).map_err(|_| StoreError::Corrupt("task request"))?;
     let headers = request.param_headers.iter();
-    Ok(Outgoing {
-        caller: *task.caller.as_bytes(),
-        credentials: from.credentials,
-        method: request.method,
-        params: request.params,
-        capabilities: request.capabilities,
-        name: request.name,
-        param_headers: headers
-            .filter_map(|(name, value)| {
-                Some((
-                    HeaderName::try_from(name).ok()?,
-                    HeaderValue::try_from(value).ok()?,
-                ))
-            })
-            .collect(),
-        headers: from.headers,
-        wants_progress: true,
-        log_level: None,
-        retry: (task.round > 0).then(|| retry(task)),
-        native_task: request.native_task,
-        pin: None,
-        answer_patience: task.input_timeout_ms.map(Duration::from_millis),
-    })
+    let headers = headers.filter_map(|(name, value)| {
+        Some((
+            HeaderName::try_from(name).ok()?,
+            HeaderValue::try_from(value).ok()?,
+        ))
+    });
+    let answer_patience = task.input_timeout_ms.map(Duration::from_millis);
+    let mut outgoing =
+        UpstreamRequest::new(*task.caller.as_bytes(), request.method, request.params)
+            .declaring(request.capabilities)
+            .forwarding(from)
+            .described_by(request.name, headers.collect())
+            .with_progress(true)
+            .for_call(answer_patience, request.native_task);
+    outgoing.retry = (task.round > 0).then(|| retry(task));
+    Ok(outgoing)
 }
 
 /// Collects all answers of the round, under the server's own keys, and the server's own state.

@@ -8,13 +8,13 @@ use crate::mcp::error::{Failure, Reason};
 use crate::mcp::result::is_tool_error;
 use crate::task::state::Task;
 use crate::telemetry::calls::{self, Fate, PlainEnd};
-use crate::upstream::Outgoing;
+use crate::upstream::UpstreamRequest;
 
 /// The method whose calls operators hear of; other requests pass the limits and the metrics by.
 pub(super) const TOOL_CALL: &str = "tools/call";
 
 /// The tool of a `tools/call`.
-pub(super) fn tool_of(outgoing: &Outgoing) -> Option<&str> {
+pub(super) fn tool_of(outgoing: &UpstreamRequest) -> Option<&str> {
     (*outgoing.method == *TOOL_CALL).then(|| outgoing.name.as_deref().unwrap_or_default())
 }
 

@@ -8,16 +8,16 @@ use serde_json::value::RawValue;
 
 use crate::mcp::version::Era;
 use crate::upstream::wrapped::Upstream;
-use crate::upstream::{Exchange, Outgoing};
+use crate::upstream::{Exchange, UpstreamRequest};
 
 /// The wrapped server, as the runner sees it. A simulation has another one.
 #[async_trait]
 pub trait WrappedServer: fmt::Debug + Send + Sync {
     /// Opens an exchange. The request goes out on the first poll of its events.
-    fn begin(&self, era: Era, outgoing: Outgoing) -> Exchange;
+    fn begin(&self, era: Era, outgoing: UpstreamRequest) -> Exchange;
 
     /// Opens the exchange of a task that the server made of the call; `None`: `answer` names no task.
-    fn follow(&self, call: &Outgoing, answer: &RawValue) -> Option<Exchange>;
+    fn follow(&self, call: &UpstreamRequest, answer: &RawValue) -> Option<Exchange>;
 
     /// Opens the exchange of a call that another process sent; `None`: the resume point is of no use.
     fn adopt(&self, caller: [u8; 16], resume_point: &str) -> Option<Exchange>;
@@ -36,11 +36,11 @@ pub trait WrappedServer: fmt::Debug + Send + Sync {
 
 #[async_trait]
 impl WrappedServer for Upstream {
-    fn begin(&self, era: Era, outgoing: Outgoing) -> Exchange {
+    fn begin(&self, era: Era, outgoing: UpstreamRequest) -> Exchange {
         Self::begin(self, era, outgoing)
     }
 
-    fn follow(&self, call: &Outgoing, answer: &RawValue) -> Option<Exchange> {
+    fn follow(&self, call: &UpstreamRequest, answer: &RawValue) -> Option<Exchange> {
         Self::follow(self, call, answer)
     }
 

@@ -1,5 +1,5 @@
-//! A value for each caller, read once and kept for a while. Reading goes on when the caller leaves, so that a
-//! server that is slow to answer is read all the same.
+//! Keeps a value for each caller for a while. A read goes on when its caller leaves, so that a slow server is
+//! read all the same.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,16 +14,16 @@ use crate::lock::Mutex;
 use crate::upstream::discovery::discovered::DiscoverError;
 use crate::upstream::failures::UNREACHABLE;
 
-/// A change without a notification is noticed after this.
+/// A change that the server does not tell of is noticed after this time.
 const FRESH: Duration = Duration::from_mins(1);
 
-/// Callers remembered; at more, all are forgotten and read again.
+/// The number of callers that are remembered. Beyond it, all are forgotten.
 const CALLERS_MAX: usize = 1024;
 
-/// Once it is over, what came of it.
+/// The outcome of the read, once it is there.
 type CacheReading<T> = watch::Receiver<Option<Result<Arc<T>, DiscoverError>>>;
 
-/// Of each caller, and since when.
+/// The value of each caller, and since when it is kept.
 type Readings<T> = HashMap<[u8; 16], (Instant, CacheReading<T>)>;
 
 pub(super) struct Cache<T> {
@@ -31,8 +31,8 @@ pub(super) struct Cache<T> {
 }
 
 impl<T: Send + Sync + 'static> Cache<T> {
-    /// What is known of the caller, read by one of all who ask at the same time, on `services`. What
-    /// could not be read is read anew by the next who asks.
+    /// The caller's value. One of all callers that ask at the same time reads it, on `services`. A value that
+    /// could not be read is read again by the next caller.
     pub(super) async fn get(
         &self,
         caller: [u8; 16],
@@ -63,7 +63,7 @@ impl<T: Send + Sync + 'static> Cache<T> {
                 let (says, reading) = watch::channel(None);
                 services.spawn(async move {
                     tokio::select! {
-                        // It was forgotten, and no caller waits for it.
+                        // The value was forgotten, and no caller waits for it.
                         () = says.closed() => {}
                         read = read => {
                             let _ = says.send(Some(read.map(Arc::new)));

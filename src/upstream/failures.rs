@@ -8,7 +8,7 @@ pub(super) const UNREACHABLE: Failure = Failure {
     effect: SideEffect::None,
 };
 
-/// What was asked runs nothing, and the answer could not be understood.
+/// The request runs nothing, and its answer could not be understood.
 pub(super) const INVALID_WORDS: Failure = Failure {
     reason: Reason::UpstreamInvalid,
     effect: SideEffect::None,

@@ -1,4 +1,5 @@
-//! Which of a client's headers go to the server: one rule, whether its request passes or is carried.
+//! Which of a client's headers go to the server. There is one rule, for requests that pass and for those that
+//! are carried.
 
 use std::sync::Arc;
 
@@ -8,11 +9,11 @@ use hyper::header::{AUTHORIZATION, COOKIE, HeaderName, HeaderValue};
 use crate::mcp::headers::remove_where;
 use crate::upstream::http::hop_headers;
 
-/// What a client says of itself beside its message.
+/// The client's headers that go to the server, beside the message.
 pub type ClientHeaders = Arc<[(HeaderName, HeaderValue)]>;
 
-/// These go nowhere. What a request is for is said once, in its first line, and not in a header that some
-/// servers believe instead.
+/// Headers that never go to the server. The first line of a request says what it is for; some servers would
+/// believe a header instead.
 fn goes_nowhere(name: &str) -> bool {
     matches!(
         name,
@@ -28,7 +29,7 @@ fn goes_nowhere(name: &str) -> bool {
     )
 }
 
-/// What any server is told, beside `mcp-*`: nothing of it says who the client is.
+/// Headers that go to every server, beside `mcp-*`: none of them says who the client is.
 fn goes_anywhere(name: &str) -> bool {
     matches!(
         name,
@@ -44,7 +45,7 @@ fn goes_anywhere(name: &str) -> bool {
     )
 }
 
-/// What raincheck says itself where it carries a request, beside `content-*` and `mcp-*`.
+/// Headers that raincheck sets itself in a request that it carries, beside `content-*` and `mcp-*`.
 fn is_ours(name: &str) -> bool {
     matches!(
         name,
@@ -52,8 +53,8 @@ fn is_ours(name: &str) -> bool {
     )
 }
 
-/// Without these a call is the same one. Any other header may be what the server knows its client by: a call that
-/// came with one is sent again by nobody else, who would not have it.
+/// Headers that do not change a call. Any other header may be how the server knows its client, so a call that
+/// came with one is not sent again without its client.
 fn is_harmless(name: &str) -> bool {
     matches!(
         name,
@@ -99,9 +100,9 @@ const HARMLESS_BEGINNINGS: [&str; 7] = [
 /// The rule for one server.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Forward {
-    /// On this machine: proxy and server are one resource, and what is sent stays here.
+    /// The server is on this machine: proxy and server are one resource, and what is sent stays here.
     pub(super) is_local: bool,
-    /// To any other server these go, too. Lower case.
+    /// Headers that also go to a server on another machine. Lower case.
     pub(super) further: Arc<[HeaderName]>,
 }
 
@@ -117,14 +118,16 @@ impl Forward {
             || self.further.contains(name)
     }
 
-    /// Leaves what goes to the server in a request that passes. `Authorization` has a rule of its own.
+    /// Removes the headers that do not go to the server from a request that passes. `Authorization` has a rule
+    /// of its own.
     pub(super) fn strip(&self, headers: &mut HeaderMap) {
         hop_headers::strip(headers);
         remove_where(headers, |name| *name != AUTHORIZATION && !self.takes(name));
         join_cookies(headers);
     }
 
-    /// The same of a request that is carried, but for what raincheck says there itself.
+    /// The client's headers that go to the server with a request that is carried, without those that raincheck
+    /// sets itself.
     pub(super) fn carried(&self, headers: &HeaderMap) -> ClientHeaders {
         let named = hop_headers::named(headers);
         let goes = |name: &HeaderName| {
@@ -140,7 +143,7 @@ impl Forward {
         };
         let kept = headers.iter().filter(|(name, _)| goes(name));
         let kept = kept.map(|(name, value)| (name.clone(), value.clone()));
-        // Most have one, if any.
+        // Most requests have at most one such header.
         if headers.get_all(COOKIE).iter().nth(1).is_none() {
             return kept.collect();
         }
@@ -153,7 +156,7 @@ impl Forward {
     }
 }
 
-/// Whether the server may know its client by one of these.
+/// Whether the server may know its client by one of these headers.
 pub(super) fn may_identify(headers: &ClientHeaders) -> bool {
     headers.iter().any(|(name, _)| {
         let text = name.as_str();

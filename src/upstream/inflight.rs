@@ -1,9 +1,7 @@
-//! Which of the requests under way on one session or line a message of the server means. Pure: the
-//! time is passed in.
-//!
-//! An answer and a progress notification name their request. A question and a log message name
-//! none: they mean the only request that may ask, where there is exactly one, and where none that
-//! was given up may still run.
+//! Finds the request under way that a message of the server means, on one session or line. Pure: the time is
+//! passed in. An answer and a progress notification name their request. A question and a log message do not:
+//! they mean the only request that may ask, if there is exactly one and no request that was given up may still
+//! run.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -11,14 +9,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A request that was given up without an answer may go on and ask. After so long it is taken to have
-/// ended: many servers never answer what was cancelled.
+/// How long a request that was given up may still ask. Many servers never answer a cancelled request, so after
+/// this time it is taken to have ended.
 const ABANDONED: Duration = Duration::from_secs(30);
 
 /// Abandoned requests that are remembered.
 const ABANDONED_MAX: usize = 1024;
 
-/// The requests under way, each with what its caller keeps of it.
+/// The requests under way, each with what its caller keeps about it.
 #[derive(Debug)]
 pub(super) struct Inflight<K, R> {
     running: HashMap<K, InflightRequest<R>>,
@@ -62,21 +60,20 @@ impl<K: Eq + Hash, R> Inflight<K, R> {
         self.running.values().map(|running| &running.request)
     }
 
-    /// The request is over: answered, or never sent. And whether it might have asked.
+    /// Removes a request that was answered or never sent, and tells whether it might have asked.
     pub(super) fn remove(&mut self, key: &K) -> Option<(R, bool)> {
         let removed = self.running.remove(key)?;
         Some((removed.request, removed.may_ask))
     }
 
-    /// The only request under way, whatever it is: a server that could not read a request cannot
-    /// name it in its answer.
+    /// Removes the only request under way. A server that could not read a request answers it with the id null.
     pub(super) fn remove_sole(&mut self) -> Option<(R, bool)> {
         let is_sole = self.running.len() == 1;
         let sole = is_sole.then(|| self.running.drain().next()).flatten()?.1;
         Some((sole.request, sole.may_ask))
     }
 
-    /// All requests of which that holds are over.
+    /// Removes all requests for which `holds` is true.
     pub(super) fn remove_where(&mut self, holds: impl Fn(&R) -> bool) -> Vec<R> {
         let removed = self
             .running
@@ -84,12 +81,12 @@ impl<K: Eq + Hash, R> Inflight<K, R> {
         removed.map(|(_, running)| running.request).collect()
     }
 
-    /// All requests are over.
+    /// Removes all requests.
     pub(super) fn take_all(&mut self) -> Vec<R> {
         self.remove_where(|_| true)
     }
 
-    /// The caller gave up on that request, which may go on and ask.
+    /// Remembers a request that was given up: it may go on and ask.
     pub(super) fn abandon(&mut self, key: K, now: Instant) {
         if self.abandoned.len() >= ABANDONED_MAX {
             self.abandoned.remove(0);
@@ -97,25 +94,25 @@ impl<K: Eq + Hash, R> Inflight<K, R> {
         self.abandoned.push((key, now));
     }
 
-    /// An answer to no request under way. True if it ends one that was abandoned.
+    /// Notes an answer to no request under way. True if it answers a request that was given up.
     pub(super) fn answered_late(&mut self, key: &K) -> bool {
         let before = self.abandoned.len();
         self.abandoned.retain(|(abandoned, _)| abandoned != key);
         self.abandoned.len() < before
     }
 
-    /// A request that was abandoned may still ask.
+    /// Whether a request that was given up may still ask.
     pub(super) fn is_doubtful(&self, now: Instant) -> bool {
         let may_run = |since: Instant| now.saturating_duration_since(since) < ABANDONED;
         self.abandoned.iter().any(|(_, since)| may_run(*since))
     }
 
-    /// No request may ask, not even one that was abandoned.
+    /// Whether no request may ask, not even one that was given up.
     pub(super) fn is_free(&self, now: Instant) -> bool {
         !self.is_doubtful(now) && !self.running.values().any(|running| running.may_ask)
     }
 
-    /// The only request that a message can mean which names none.
+    /// The only request that a message without an id can mean.
     pub(super) fn only(&self, now: Instant) -> Option<&R> {
         let mut asking = self.running.values().filter(|running| running.may_ask);
         match (asking.next(), asking.next()) {

@@ -11,12 +11,13 @@ use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Writer;
 use crate::mcp::version::LEGACY_NEWEST;
 use crate::upstream::failures::INVALID_WORDS;
-use crate::upstream::heard;
-use crate::upstream::heard::{ResponseKind, ServerMessage};
 use crate::upstream::http::RequestBody;
 use crate::upstream::http::origin::Origin;
+use crate::upstream::http_response;
+use crate::upstream::http_response::ResponseKind;
 use crate::upstream::no_session::NoSession;
 use crate::upstream::port::UpstreamError;
+use crate::upstream::server_message::ServerMessage;
 use crate::upstream::translate;
 
 /// The params, with the capabilities that are declared.
@@ -76,14 +77,15 @@ pub(super) async fn post(
     let sent = origin.send(origin.post(credentials), RequestBody::json(body));
     let response = sent.await.map_err(NotInitialized::Failed)?;
     let session_id = response.headers().get(SESSION_ID).cloned();
-    let mut messages = match heard::classify_response(response, origin.message_bytes_max).await {
-        ResponseKind::Messages(messages) => messages,
-        ResponseKind::Error(error) => return Err(NotInitialized::Error(error)),
-        ResponseKind::Refused {
-            failure, status, ..
-        } => return Err(NotInitialized::Refused { failure, status }),
-        ResponseKind::Later(pause) => return Err(NotInitialized::Later(pause)),
-    };
+    let mut messages =
+        match http_response::classify_response(response, origin.message_bytes_max).await {
+            ResponseKind::Messages(messages) => messages,
+            ResponseKind::Error(error) => return Err(NotInitialized::Error(error)),
+            ResponseKind::Refused {
+                failure, status, ..
+            } => return Err(NotInitialized::Refused { failure, status }),
+            ResponseKind::Later(pause) => return Err(NotInitialized::Later(pause)),
+        };
     let result = loop {
         match messages.next().await {
             Ok(Some(ServerMessage::Result { result, .. })) => break result,

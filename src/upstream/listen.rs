@@ -8,31 +8,33 @@ use futures_util::stream::{self, BoxStream};
 use hyper::header::HeaderValue;
 use serde_json::value::RawValue;
 
+use crate::mcp::changes::is_change;
 use crate::mcp::envelope;
 use crate::mcp::headers::METHOD;
 use crate::mcp::headers::PROTOCOL_VERSION;
 use crate::mcp::json::{Object, Writer};
 use crate::mcp::version::{Era, MODERN};
-use crate::upstream::heard;
-use crate::upstream::heard::{Messages, ResponseKind, ServerMessage};
 use crate::upstream::http::RequestBody;
 use crate::upstream::http::origin::Origin;
+use crate::upstream::http_response;
+use crate::upstream::http_response::{Messages, ResponseKind};
 use crate::upstream::message::note;
 use crate::upstream::pool::SessionKey;
+use crate::upstream::server_message::ServerMessage;
 use crate::upstream::sessions::pool::{HttpSessionPool, SessionLease};
 use crate::upstream::translate;
-use crate::upstream::wanted::{WantedChanges, is_change};
+use crate::upstream::wanted::WantedChanges;
 
 /// What the wrapped server says to a listener.
 #[derive(Debug)]
 pub enum ListenEvent {
-    /// First: the part of the filter, as JSON, that the server will serve.
+    /// The first event: the part of the filter, as JSON, that the server will serve.
     Acknowledged(String),
     Notification {
         method: String,
         params: Option<Box<RawValue>>,
     },
-    /// Last: the server serves no more; it may be asked again.
+    /// The last event: the server has ended the subscription. It may be asked again.
     Ended,
 }
 
@@ -51,21 +53,21 @@ pub(super) fn listen(
     origin: Arc<Origin>,
     sessions: Arc<HttpSessionPool>,
     era: Option<Era>,
-    wish: ListenRequest,
+    request: ListenRequest,
 ) -> Listening {
-    let ear = HttpSubscription {
+    let subscription = HttpSubscription {
         origin,
         sessions,
         era,
-        wish,
+        request,
         source: None,
         said: VecDeque::new(),
         over: false,
         wanted: WantedChanges::default(),
     };
-    stream::unfold(ear, |mut ear| async {
-        let event = ear.next().await?;
-        Some((event, ear))
+    stream::unfold(subscription, |mut subscription| async {
+        let event = subscription.next().await?;
+        Some((event, subscription))
     })
     .boxed()
 }
@@ -74,17 +76,17 @@ struct HttpSubscription {
     origin: Arc<Origin>,
     sessions: Arc<HttpSessionPool>,
     era: Option<Era>,
-    wish: ListenRequest,
+    request: ListenRequest,
     source: Option<OpenStream>,
     said: VecDeque<ListenEvent>,
     over: bool,
-    /// What a legacy server was found to serve of the wish.
+    /// What a legacy server was found to serve of the request.
     wanted: WantedChanges,
 }
 
 struct OpenStream {
     messages: Box<Messages>,
-    /// A legacy session of the listener's own, for as long as it listens.
+    /// The legacy session of this subscription, for as long as it is open.
     lease: Option<SessionLease>,
 }
 
@@ -127,7 +129,7 @@ impl HttpSubscription {
         }
     }
 
-    /// A legacy server may ask whether anybody still listens.
+    /// Answers the ping of a legacy server.
     async fn on_request(&self, id: &str, method: &str) {
         let lease = self
             .source
@@ -136,7 +138,7 @@ impl HttpSubscription {
         if let Some(lease) = lease
             && method == "ping"
         {
-            // A server that cannot be told will notice by itself.
+            // If the answer cannot be sent, the server will notice by itself.
             let _ = lease.session.tell(envelope::result(id, "{}")).await;
         }
     }
@@ -162,7 +164,7 @@ impl HttpSubscription {
                     params,
                 })
             }
-            // Nothing else belongs on such a stream.
+            // No other message belongs on such a stream.
             _ => None,
         }
     }
@@ -175,16 +177,17 @@ impl HttpSubscription {
     }
 
     async fn open_modern(&mut self) -> Option<()> {
-        let capabilities = translate::without_tasks(&self.wish.capabilities).ok()?;
-        let params = translate::own_params(&capabilities, &[("notifications", &self.wish.filter)]);
+        let capabilities = translate::without_tasks(&self.request.capabilities).ok()?;
+        let params =
+            translate::own_params(&capabilities, &[("notifications", &self.request.filter)]);
         let body = translate::request(&self.origin.next_id(), "subscriptions/listen", &params);
         let head = self
             .origin
-            .post(self.wish.credentials.as_ref())
+            .post(self.request.credentials.as_ref())
             .header(PROTOCOL_VERSION, MODERN)
             .header(METHOD, "subscriptions/listen");
         let response = self.origin.send(head, RequestBody::json(body)).await.ok()?;
-        match heard::classify_response(response, self.origin.message_bytes_max).await {
+        match http_response::classify_response(response, self.origin.message_bytes_max).await {
             ResponseKind::Messages(messages) if messages.is_stream() => {
                 self.source = Some(OpenStream {
                     messages,
@@ -200,10 +203,10 @@ impl HttpSubscription {
     }
 
     async fn open_legacy(&mut self) -> Option<()> {
-        let key = SessionKey::new(Era::Legacy, self.wish.caller, "{}");
+        let key = SessionKey::new(Era::Legacy, self.request.caller, "{}");
         let lease = self
             .sessions
-            .open(&key, self.wish.credentials.as_ref())
+            .open(&key, self.request.credentials.as_ref())
             .await
             .ok()?;
         let session = Arc::clone(&lease.session);
@@ -213,12 +216,12 @@ impl HttpSubscription {
             .await
             .ok()?;
         let ResponseKind::Messages(messages) =
-            heard::classify_response(response, self.origin.message_bytes_max).await
+            http_response::classify_response(response, self.origin.message_bytes_max).await
         else {
             return None;
         };
         let described = session.described()?;
-        let mut wanted = WantedChanges::of(&self.wish.filter, described.capabilities.get());
+        let mut wanted = WantedChanges::of(&self.request.filter, described.capabilities.get());
         let mut taken = Vec::new();
         for uri in wanted.uris.iter().flatten() {
             let mut params = Writer::object();

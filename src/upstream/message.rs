@@ -10,15 +10,15 @@ use crate::mcp::error::{RpcError, code};
 use crate::mcp::input::Kind;
 use crate::mcp::json::{Object, Writer};
 use crate::mcp::meta::is_at_least;
-use crate::upstream::heard::ServerMessage;
 use crate::upstream::http::origin::Origin;
-use crate::upstream::port::{Answer, Event, Outgoing, Question, UpstreamError};
+use crate::upstream::port::{Answer, Event, Question, UpstreamError, UpstreamRequest};
 use crate::upstream::request_id::RequestId;
+use crate::upstream::server_message::ServerMessage;
 
 /// What a message on the stream of one request means for that request.
 pub(super) enum About {
     This(Event),
-    /// The server asks its client, or asks for a sign of life.
+    /// The server asks the client, or sends a ping.
     Asked {
         id: Box<str>,
         method: Box<str>,
@@ -26,15 +26,15 @@ pub(super) enum About {
     },
     /// An answer to another request.
     Another,
-    /// Nothing that the request's client wants to hear.
+    /// Nothing that the client of the request hears.
     Nothing,
 }
 
-/// What a message on the stream of the request with that id means for it.
+/// Reads a message on the stream of the request with that id.
 pub(super) fn about(
     message: ServerMessage,
     own: &RequestId,
-    request: &Outgoing,
+    request: &UpstreamRequest,
     origin: &Origin,
 ) -> About {
     let this = |event: Option<Event>| event.map_or(About::Nothing, About::This);
@@ -65,8 +65,8 @@ pub(super) fn about(
     }
 }
 
-/// Whether an error is the answer to that request. A server that could not read the request cannot
-/// know its id, and says null or a word of its own.
+/// Whether an error answers that request. A server that could not read the request does not know its id, and
+/// says null or something of its own.
 fn is_answer(id: &str, own: &RequestId) -> bool {
     own.is(id) || id == "null" || id.starts_with('"')
 }
@@ -80,7 +80,7 @@ fn is_token(params: &RawValue, id: &RequestId) -> bool {
 }
 
 /// A log message, if the client asked for its level.
-pub(super) fn log(params: Box<RawValue>, request: &Outgoing) -> Option<Event> {
+pub(super) fn log(params: Box<RawValue>, request: &UpstreamRequest) -> Option<Event> {
     log_at(request.log_level.as_deref(), params)
 }
 
@@ -93,15 +93,15 @@ pub(super) fn log_at(asked: Option<&str>, params: Box<RawValue>) -> Option<Event
     is_at_least(&level, asked).then_some(Event::Log(params))
 }
 
-/// What any notification tells of the server itself.
+/// Notes what a notification says about the server itself.
 pub(super) fn note(origin: &Origin, method: &str) {
     if method == "notifications/tools/list_changed" {
         origin.tools.clear();
     }
 }
 
-/// The requests in whose course a server may ask (2026-07-28 says so, and every known server keeps to it),
-/// and the one for the result of a server's own task (2025-11-25, Tasks).
+/// Whether the server may ask the client while this request runs (2026-07-28 names the methods, and every known
+/// server keeps to them). A request for the result of a server's own task is one (2025-11-25, Tasks).
 pub(super) fn may_ask(method: &str) -> bool {
     matches!(
         method,
@@ -109,8 +109,7 @@ pub(super) fn may_ask(method: &str) -> bool {
     )
 }
 
-/// The question in a request of the server's; or what raincheck answers itself, where the client
-/// may not be asked that.
+/// The question that a request of the server puts; or raincheck's own answer, if the client may not be asked.
 pub(super) fn question(
     id: &str,
     method: &str,
@@ -131,7 +130,7 @@ pub(super) fn question(
     }
 }
 
-/// The answer to a question while it cannot be told which request asks.
+/// The answer to a question whose call cannot be found out.
 pub(super) fn ambiguous() -> Answer {
     refused(
         code::INTERNAL,

@@ -1,16 +1,16 @@
 //! THE SERVER WE WRAP: what the rest of raincheck may name of it.
 
 mod cache;
-pub mod channel;
 pub mod client_session;
 mod discovery;
 mod exchange;
 mod failures;
 mod forward;
-mod heard;
 pub mod http;
+mod http_response;
 mod inflight;
 mod initialize;
+pub mod line;
 mod listen;
 mod message;
 mod no_session;
@@ -22,6 +22,7 @@ pub mod reconnect;
 pub mod relay;
 mod request_id;
 mod server;
+mod server_message;
 mod sessions;
 mod settings;
 mod sse;
@@ -35,6 +36,6 @@ pub use forward::ClientHeaders;
 pub use obstacle::Obstacle;
 pub use pin::Pin;
 pub use port::{
-    Answer, CANCELLING, Control, Event, Exchange, Forwarded, Outgoing, Question, Retry,
-    UpstreamError,
+    Answer, CANCELLING, Control, Event, Exchange, Forwarded, Question, Retry, UpstreamError,
+    UpstreamRequest,
 };

@@ -1,4 +1,4 @@
-//! What stood in the way of the server, in facts for its operator. Clients are told a
+//! What kept raincheck from reaching the server, in facts for the operator. Clients are told a
 //! [`Failure`](crate::mcp::error::Failure), which has no address and no text of the server's.
 
 use std::process::ExitStatus;
@@ -9,38 +9,38 @@ use hyper::{HeaderMap, Method, StatusCode};
 
 use crate::lock::Mutex;
 
-/// What was last seen of a server that did not do what was asked.
+/// What was last seen of a server that did not answer as it should.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Obstacle {
     /// No connection came about, and why.
     NoConnection(String),
-    /// None has come about yet; it may take so long.
+    /// There is no connection yet, and the attempt may still take this long.
     Connecting(Duration),
-    /// It is there, and does not speak TLS.
+    /// The server is there, and does not speak TLS.
     NoTls,
-    /// It took a question, and said nothing for so long.
+    /// The server took a request, and said nothing for this long.
     Silent(Duration),
     /// An HTTP status that is no success.
     Status {
         status: StatusCode,
-        /// Where it says that it is. May hold secrets of the server's.
+        /// The address to which the server redirects. It may hold secrets of the server's.
         location: Option<String>,
     },
     /// No process came about, and why.
     NotStarted(String),
-    /// Its process ended by itself.
+    /// The process ended by itself.
     Ended {
         status: ExitStatus,
         lived: Duration,
-        /// What seems to be why, from its standard error.
+        /// The likely reason, from the process's standard error.
         words: String,
     },
 }
 
-/// The last ones.
+/// The last obstacles at the server.
 #[derive(Debug, Default)]
 pub(super) struct Obstacles {
-    /// Gone with the next connection.
+    /// What kept a connection from being made. Cleared by the next connection.
     connection: Mutex<Option<Obstacle>>,
     answer: Mutex<Option<Obstacle>>,
 }
@@ -55,8 +55,8 @@ impl Obstacles {
         *self.connection.lock() = obstacle;
     }
 
-    /// Messages are posted: what a server says to a GET is of interest only where it said nothing
-    /// to a POST.
+    /// Notes a status that is no success. A status for a GET counts only if no POST had one, because messages
+    /// are posted.
     pub(super) fn note_status(&self, method: &Method, status: StatusCode, headers: &HeaderMap) {
         let mut answer = self.answer.lock();
         if method != Method::POST && matches!(*answer, Some(Obstacle::Status { .. })) {

@@ -10,17 +10,17 @@ use crate::lock::Mutex;
 
 /// What a pin holds: a session, or a line. Each kind of connection says what its own is.
 pub(super) trait Pinned: Any + Send {
-    /// Whether it is the session that a client of ours has, which has no like.
+    /// Whether it is a client's own session, which no other session can replace.
     fn is_a_clients(&self) -> bool;
 
     /// Whether it is held for good: neither lost nor given back.
     fn stays(&self) -> bool;
 
-    /// Keeps a client's own session at the server while the token lives, though its client ends it. `None`: it is no
-    /// client's.
+    /// Keeps a client's own session at the server while the token lives, even if the client ends it. `None`:
+    /// the session is no client's.
     fn keep(&self) -> Option<TaskTrackerToken>;
 
-    /// All is answered: it is free for other calls.
+    /// All requests are answered, so what was held is free for other calls.
     fn give_back(self: Box<Self>);
 }
 
@@ -30,7 +30,7 @@ pub(super) trait Pinned: Any + Send {
 pub struct Pin(Arc<Mutex<Option<Box<dyn Pinned>>>>);
 
 impl Pin {
-    /// A pin that holds this from the start.
+    /// A pin that holds this session or line from the start.
     pub(super) fn of(pinned: impl Pinned) -> Self {
         Self(Arc::new(Mutex::new(Some(Box::new(pinned)))))
     }
@@ -44,14 +44,14 @@ impl Pin {
         self.0.lock().as_ref()?.keep()
     }
 
-    /// What `of` makes of what is held, where that is of the kind.
+    /// Applies `of` to what is held, if that is of the kind.
     pub(super) fn held<T: Pinned, R>(&self, of: impl FnOnce(&T) -> Option<R>) -> Option<R> {
         let held = self.0.lock();
         let pinned: &dyn Any = &**held.as_ref()?;
         of(pinned.downcast_ref()?)
     }
 
-    /// Holds it from here on, unless something is held: the first one's stays, and this one comes back.
+    /// Holds the session or line, unless something is held already. Then it comes back to the caller.
     pub(super) fn hold_first<T: Pinned>(&self, pinned: T) -> Option<T> {
         let mut held = self.0.lock();
         if held.is_some() {
@@ -61,12 +61,12 @@ impl Pin {
         None
     }
 
-    /// Holds it in place of what was held.
+    /// Holds the session or line in place of what was held.
     pub(super) fn hold(&self, pinned: impl Pinned) {
         *self.0.lock() = Some(Box::new(pinned));
     }
 
-    /// The server knows what is held no more: the next one is held. A client's own stays.
+    /// The server has lost what is held, so the next session is held instead. A client's own session stays.
     pub(super) fn lose<T: Pinned>(&self) {
         let is_lost = |held: &mut Box<dyn Pinned>| {
             let pinned: &dyn Any = &**held;
@@ -76,7 +76,7 @@ impl Pin {
         drop(lost);
     }
 
-    /// All is answered: what was held is free for other calls. A client's own stays.
+    /// All requests are answered, so what was held is free for other calls. A client's own session stays.
     pub(super) fn give_back(&self) {
         let held = self.0.lock().take_if(|held| !held.stays());
         if let Some(pinned) = held {

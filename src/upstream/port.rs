@@ -17,9 +17,10 @@ use crate::upstream::pin::Pin;
 /// One request to the wrapped server, in the client's words. The connector translates: it takes
 /// its own JSON-RPC id and progress token, strips what the other era does not know and never
 /// declares the Tasks extension.
+#[must_use]
 #[derive(Debug, Clone)]
-pub struct Outgoing {
-    /// Whose session may carry it. Two callers never share a legacy session.
+pub struct UpstreamRequest {
+    /// The caller whose session carries the request. Two callers never share a legacy session.
     pub caller: [u8; 16],
     /// The client's `Authorization`, where it may be forwarded. In memory only, never stored.
     pub credentials: Option<HeaderValue>,
@@ -28,11 +29,11 @@ pub struct Outgoing {
     pub params: Arc<str>,
     /// The client's capabilities as JSON, as declared on this request.
     pub capabilities: Arc<str>,
-    /// What `Mcp-Name` must say, unencoded; for methods that have it.
+    /// What `Mcp-Name` must say, unencoded. `None` for methods without that header.
     pub name: Option<Arc<str>>,
     /// The client's `Mcp-Param-*` headers.
     pub param_headers: ClientHeaders,
-    /// What else the client's headers say, as far as the server is told. In memory only.
+    /// The client's other headers that go to the server. In memory only.
     pub headers: ClientHeaders,
     /// Ask for progress notifications.
     pub wants_progress: bool,
@@ -43,25 +44,25 @@ pub struct Outgoing {
     /// How long a server without sessions may be silent after an answer to its question: most of
     /// them lose it.
     pub answer_patience: Option<Duration>,
-    /// Of a legacy server: ask for a task of its own, and carry it to its end (2025-11-25, Tasks). Of a
-    /// modern one: declare the Tasks extension, so that it may answer with one.
+    /// Ask a legacy server for a task of its own, and follow the task to its end (2025-11-25, Tasks). Declare
+    /// the Tasks extension to a modern server, so that it may answer with a task.
     pub native_task: bool,
     /// Requests of one pin use one session, or one process.
     pub pin: Option<Pin>,
 }
 
-/// What goes to the server of the headers of a client's request. In memory only, never stored.
+/// The headers of a client's request that go to the server. In memory only, never stored.
 #[derive(Debug, Clone, Default)]
 pub struct Forwarded {
-    /// `Authorization`, where the server may have it.
+    /// `Authorization`, if the server may have it.
     pub credentials: Option<HeaderValue>,
-    /// The others, as far as the server is told.
+    /// The other headers that go to the server.
     pub headers: ClientHeaders,
 }
 
-impl Outgoing {
-    /// Whether it could be sent from what is stored of it: it needs neither what only its client can
-    /// say nor the client's own session.
+impl UpstreamRequest {
+    /// Whether the request can be sent again from what is stored of it, without its client's credentials and
+    /// without the client's own session.
     pub fn is_anybodys(&self) -> bool {
         !self.is_personal() && !self.pin.as_ref().is_some_and(Pin::is_a_clients)
     }
@@ -73,7 +74,7 @@ impl Outgoing {
     }
 
     /// A request with nothing but its params, for a caller who declares nothing.
-    pub fn new(caller: [u8; 16], method: &str, params: impl Into<Arc<str>>) -> Self {
+    pub fn new(caller: [u8; 16], method: impl Into<Arc<str>>, params: impl Into<Arc<str>>) -> Self {
         Self {
             caller,
             credentials: None,
@@ -92,12 +93,78 @@ impl Outgoing {
         }
     }
 
-    /// What is left of a call that another process sent: what it still wants to hear.
+    /// The request of a call that another process sent: nothing of it is sent again, but progress is wanted.
     pub fn adopted(caller: [u8; 16], capabilities: Arc<str>) -> Self {
+        Self::new(caller, "tools/call", "{}")
+            .declaring(capabilities)
+            .with_progress(true)
+    }
+
+    /// With the client's capabilities, as JSON.
+    pub fn declaring(self, capabilities: impl Into<Arc<str>>) -> Self {
         Self {
-            capabilities,
-            wants_progress: true,
-            ..Self::new(caller, "tools/call", "{}")
+            capabilities: capabilities.into(),
+            ..self
+        }
+    }
+
+    /// With what is forwarded of the client's headers.
+    pub fn forwarding(self, forwarded: Forwarded) -> Self {
+        Self {
+            credentials: forwarded.credentials,
+            headers: forwarded.headers,
+            ..self
+        }
+    }
+
+    /// With the client's `Authorization`, where it may be forwarded.
+    pub fn with_credentials(self, credentials: Option<HeaderValue>) -> Self {
+        Self {
+            credentials,
+            ..self
+        }
+    }
+
+    /// With what `Mcp-Name` and the `Mcp-Param-*` headers say of the params.
+    pub fn described_by(self, name: Option<Arc<str>>, param_headers: ClientHeaders) -> Self {
+        Self {
+            name,
+            param_headers,
+            ..self
+        }
+    }
+
+    pub fn with_progress(self, wants_progress: bool) -> Self {
+        Self {
+            wants_progress,
+            ..self
+        }
+    }
+
+    /// For a call, which waits so long for the server after an answer, and may be a task of the server's own.
+    pub fn for_call(self, answer_patience: Option<Duration>, native_task: bool) -> Self {
+        Self {
+            answer_patience,
+            native_task,
+            ..self
+        }
+    }
+
+    /// On the session or the process of that pin, where there is one.
+    pub fn on(self, pin: Option<Pin>) -> Self {
+        Self { pin, ..self }
+    }
+
+    /// Another request of the same client, about a task of the server's own that this one created.
+    pub(super) fn about_task(&self, method: &str, params: impl Into<Arc<str>>) -> Self {
+        Self {
+            method: method.into(),
+            params: params.into(),
+            name: None,
+            param_headers: [].into(),
+            wants_progress: false,
+            retry: None,
+            ..self.clone()
         }
     }
 }
@@ -140,7 +207,7 @@ impl Event {
         self.is_answer() || matches!(self, Self::Failed(_))
     }
 
-    /// Whether it is the server's answer.
+    /// Whether the event is the server's answer.
     pub(super) fn is_answer(&self) -> bool {
         matches!(self, Self::Result(_) | Self::Error(_))
     }
@@ -200,30 +267,29 @@ pub const CANCELLING: Duration = Duration::from_secs(40);
 /// How long a cancel over a line, or of a task of the server's own, may take.
 pub(super) const CANCEL_PATIENCE: Duration = Duration::from_secs(2);
 
-/// The way back to the wrapped server while an [`Exchange`] is open.
+/// Reaches the wrapped server while an [`Exchange`] is open.
 #[async_trait]
 pub trait Control: Send + Sync {
-    /// Answers a [`Question`] with a JSON-RPC result, or refuses it with a JSON-RPC error. Sent
-    /// again with the same id it is harmless: the server knows the first only.
+    /// Answers a [`Question`] with a JSON-RPC result, or refuses it with a JSON-RPC error. To send an answer
+    /// twice does no harm: the server ignores the second.
     async fn answer(&self, id: &str, answer: Answer) -> Result<(), Failure>;
 
-    /// Tells the server that the client no longer waits, by its era's signal. Also drop the exchange, but
-    /// not before: its events are what brings a call that is on its way to the server, which cannot
-    /// cancel it before. May take [`CANCELLING`] where the server is slow; who must not wait so long
-    /// lets it go on beside.
+    /// Tells the server that the client no longer waits, by the signal of the server's era. Drop the exchange
+    /// afterwards, and not before: polling its events is what sends a call, and a server cannot cancel a call
+    /// that it does not know. This may take [`CANCELLING`] if the server is slow.
     async fn cancel(&self);
 
-    /// What another process needs to carry this call on, as of the last event taken: opaque text
-    /// that names a session, so it is a secret. `None` where the server does not let anybody, or
-    /// where it would take credentials, which are never stored.
+    /// What another process needs to carry this call on, as of the last event taken. The text is opaque, and a
+    /// secret because it names a session. `None` if the server's streams cannot be resumed, or if credentials
+    /// would be needed, which are never stored.
     fn resume_point(&self) -> Option<Box<str>> {
         None
     }
 
-    /// An adopted call is this process's own now: its session may be closed after it.
+    /// This process has taken an adopted call over, and may close its session afterwards.
     fn hold(&self) {}
 
-    /// Somebody else carries the call on: dropping the exchange must tell the server nothing.
+    /// Another process carries the call on, so that dropping the exchange must tell the server nothing.
     fn leave(&self) {}
 }
 

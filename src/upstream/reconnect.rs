@@ -19,7 +19,7 @@ pub struct Reconnect {
 }
 
 impl Reconnect {
-    /// To a stream on which the server speaks unasked.
+    /// For a stream on which the server sends messages of its own.
     pub fn to_stream() -> Self {
         Self {
             next: PAUSE,
@@ -27,7 +27,7 @@ impl Reconnect {
         }
     }
 
-    /// To the rest of an answer, for which a client waits. `asked`: the server's `retry`.
+    /// For the rest of an answer, for which a client waits. `asked`: the server's `retry`.
     pub fn to_answer(asked: Option<Duration>) -> Self {
         Self {
             next: asked.unwrap_or(PAUSE),
@@ -35,7 +35,7 @@ impl Reconnect {
         }
     }
 
-    /// The pause before the next attempt. None is so long that a client gives up before it.
+    /// The pause before the next attempt. It is never so long that a client gives up before.
     pub fn pause(&mut self) -> Duration {
         let pause = self.next.clamp(self.least, PAUSE_MAX);
         self.next = (pause * 2).clamp(PAUSE, PAUSE_MAX);
@@ -47,14 +47,14 @@ impl Reconnect {
         self.next = pause.unwrap_or(self.next);
     }
 
-    /// The stream said something: the pauses begin anew.
+    /// The stream has sent something, so the pauses begin anew.
     pub fn heard(&mut self) {
         self.next = PAUSE;
     }
 }
 
-/// Whether a refusal means that the rest of an answer is not there, or not to be had this way.
-/// With any other status the stream may still be open for somebody, or a gateway is away.
+/// Whether a refusal means that the rest of an answer cannot be had. With any other status another reader may
+/// still hold the stream, or a gateway is away.
 pub(super) fn is_gone(status: StatusCode) -> bool {
     matches!(
         status,
@@ -66,8 +66,8 @@ pub(super) fn is_gone(status: StatusCode) -> bool {
     )
 }
 
-/// Whether a refusal says nothing of the stream on which a server speaks unasked. With any other
-/// status the server has none.
+/// Whether a refusal is temporary, for a stream on which the server sends messages of its own. With any other
+/// status the server has no such stream.
 pub(super) fn is_for_now(status: StatusCode) -> bool {
     status.is_server_error()
         || status == StatusCode::REQUEST_TIMEOUT

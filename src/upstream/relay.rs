@@ -1,5 +1,5 @@
-//! A legacy client's request passed on as it is, with an answer that is read message by message, and
-//! come back to where its server keeps its events.
+//! Passes a legacy client's request on as it is, reads the answer message by message, and resumes the stream if
+//! the server keeps its events.
 
 use std::time::Duration;
 
@@ -14,25 +14,25 @@ use tokio::time::timeout;
 use crate::mcp::error::Failure;
 use crate::mcp::headers::LAST_EVENT_ID;
 use crate::upstream::failures::{INVALID, LATER};
-use crate::upstream::heard;
-pub use crate::upstream::heard::Said;
-use crate::upstream::heard::{Messages, ResponseKind};
 use crate::upstream::http::hop_headers;
 use crate::upstream::http::origin::{BOTH, EVENTS, JSON};
 use crate::upstream::http::retry_after;
 use crate::upstream::http::{RequestBody, ResponseBody};
+use crate::upstream::http_response;
+pub use crate::upstream::http_response::RawMessage;
+use crate::upstream::http_response::{Messages, ResponseKind};
 use crate::upstream::reconnect::{Reconnect, is_gone};
 use crate::upstream::server::Server;
 use crate::upstream::wrapped::Upstream;
 
-/// A stream that was come back to and says nothing for so long is asked for again: some servers tell
-/// what was missed, and nothing of what comes after.
+/// A resumed stream that says nothing for this long is requested again: some servers send what was missed, and
+/// nothing of what comes after.
 const RESUMED_SILENCE: Duration = Duration::from_secs(10);
 
-/// What the server made of it.
+/// The server's response to a request that was passed on.
 #[derive(Debug)]
 pub enum Relayed {
-    /// No messages, or a refusal: for the client as it is.
+    /// A refusal, or a response without messages. The client gets it as it is.
     Passed(Response<ResponseBody>),
     Answer(Box<Answering>),
 }
@@ -45,7 +45,7 @@ pub struct Answering {
     is_resumed: bool,
 }
 
-/// Where a stream can be come back to.
+/// From where a stream can be resumed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResumePoint {
     /// The server's own id of the last event.
@@ -55,42 +55,42 @@ pub struct ResumePoint {
 }
 
 impl Answering {
-    /// Whether it comes as events; else there is one message.
+    /// Whether the answer is an event stream. If not, there is one message.
     pub fn is_stream(&self) -> bool {
         self.messages.is_stream()
     }
 
-    /// What a stream says first, which stays unsaid: the message, and whether its event has an id.
-    /// `None` at the end. Cancel safe.
+    /// Looks at the first event without taking it: the message, and whether its event has an id. `None` at the
+    /// end. Cancel safe.
     pub async fn first(&mut self) -> Result<Option<(&str, bool)>, Failure> {
         self.messages.peek().await
     }
 
-    /// The answer as it comes, byte for byte: the head, what of the body was read, and the rest.
-    /// Only while nothing was taken from it.
+    /// The answer byte for byte: the head, what was read of the body, and the rest. Only before the first
+    /// message was taken.
     pub fn untouched(self) -> (Parts, Bytes, ResponseBody) {
         let (begun, rest) = self.messages.into_unread();
         (self.head, begun.into(), rest)
     }
 
-    /// `None` at the end of the body, however it ended for a stream. Cancel safe for streams.
-    pub async fn next(&mut self) -> Result<Option<Said>, Failure> {
+    /// The next message. `None` at the end of the body, also if the stream was cut. Cancel safe for streams.
+    pub async fn next(&mut self) -> Result<Option<RawMessage>, Failure> {
         if !self.is_resumed {
-            return self.messages.next_said().await;
+            return self.messages.next_raw().await;
         }
-        let next = timeout(RESUMED_SILENCE, self.messages.next_said()).await;
+        let next = timeout(RESUMED_SILENCE, self.messages.next_raw()).await;
         next.unwrap_or(Ok(None))
     }
 
-    /// How long the server wants its client to wait before it comes back.
+    /// The pause that the server asks for before the stream is requested again.
     pub fn retry(&self) -> Option<Duration> {
         self.messages.retry
     }
 }
 
-/// What a refusal says, as the error of a JSON-RPC response: for a client that has a status already.
+/// A refusal as the error of a JSON-RPC response, for a client that was sent a status already.
 pub async fn error_of(refusal: Response<ResponseBody>) -> Box<RawValue> {
-    let failure = match heard::classify_response(refusal, 0).await {
+    let failure = match http_response::classify_response(refusal, 0).await {
         ResponseKind::Error(error) => return error.error,
         ResponseKind::Refused { failure, .. } => failure,
         ResponseKind::Later(_) => LATER,
@@ -100,21 +100,24 @@ pub async fn error_of(refusal: Response<ResponseBody>) -> Box<RawValue> {
 }
 
 impl Upstream {
-    /// Everything that counts was said: the connection can be used again.
+    /// The answer is complete, so the connection can be used again.
     pub fn finish(&self, answering: Answering) {
-        if let Server::Http(web) = &self.server {
-            web.origin.http.finish(answering.messages.into_body());
+        if let Server::Http(http_server) = &self.server {
+            http_server
+                .origin
+                .http
+                .finish(answering.messages.into_body());
         }
     }
 
-    /// Passes a client's POST on, and reads what it is answered with.
+    /// Passes a client's POST on, and reads the answer.
     pub async fn relay(
         &self,
         mut parts: request::Parts,
         body: RequestBody,
         message_bytes_max: usize,
     ) -> Result<Relayed, Failure> {
-        // What is compressed cannot be read here.
+        // raincheck cannot read a compressed body.
         parts.headers.remove(ACCEPT_ENCODING);
         let response = self.pass(parts, body).await?;
         Ok(match Messages::try_of(response, message_bytes_max) {
@@ -127,8 +130,8 @@ impl Upstream {
         })
     }
 
-    /// Posts a message of ours as the client that sent `parts` would: what those say of their own body
-    /// is not said of ours.
+    /// Posts a message of raincheck's with the client's headers, except for those that describe the client's
+    /// own body.
     pub async fn tell_as(
         &self,
         mut parts: request::Parts,
@@ -141,10 +144,9 @@ impl Upstream {
         self.pass(parts, RequestBody::json(message)).await
     }
 
-    /// Comes back to a stream as the client that sent `parts` would, and asks until the server has
-    /// it: the client has a deadline. `None`: it is not there, or not to be had this way.
-    ///
-    /// Cancel safe: dropped, it can be begun again from the same point.
+    /// Requests the rest of a stream with the client's headers, until the server has it; the client has a
+    /// deadline. `None`: the rest cannot be had. Cancel safe: the request can be begun again from the same
+    /// point.
     pub async fn relay_rest(
         &self,
         parts: &request::Parts,
@@ -170,7 +172,7 @@ impl Upstream {
                 }
                 Ok(_) => return None,
                 Err(_) if is_gone(status) => return None,
-                // Another stream is still open there, or a gateway is away for a moment.
+                // Another stream of the session is still open at the server, or a gateway is away for a moment.
                 Err(_) => {}
             }
         }

@@ -1,4 +1,4 @@
-//! The ids of our requests at the server, which are their progress tokens, too.
+//! The ids of raincheck's requests at the server. They are the progress tokens, too.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use uuid::Uuid;
 
 use crate::mcp::json::{quote, string};
 
-/// No client has ids like these.
+/// The beginning of ids that no client has.
 const PREFIX: &str = "raincheck/";
 
-/// An id as JSON text: a number on a session of ours, and a string on a client's own, where its
-/// ids are as well (the same id twice makes servers hang).
+/// An id as JSON text: a number on a session of raincheck's, and a string on a client's own session, where the
+/// client's ids are, too. The same id twice makes servers hang.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct RequestId(Arc<str>);
 
@@ -21,12 +21,12 @@ impl RequestId {
         Self(number.to_string().into())
     }
 
-    /// One to be used beside a client's own.
+    /// An id for use on a client's own session.
     pub(super) fn random() -> Self {
         Self(format!(r#""{PREFIX}{}""#, Uuid::new_v4()).into())
     }
 
-    /// An id or a token as somebody else wrote it: a string may have other escapes when it comes back.
+    /// An id or a token that a server or a client wrote. A string may come back with other escapes.
     pub(super) fn read(json: &str) -> Self {
         Self(text(json).map_or_else(|| json.into(), |text| quote(&text).into()))
     }
@@ -35,13 +35,13 @@ impl RequestId {
         &self.0
     }
 
-    /// Whether that JSON is this id. A string may come back written with other escapes.
+    /// Whether that JSON is this id. A string may come back with other escapes.
     pub(super) fn is(&self, json: &str) -> bool {
         *self.0 == *json || (self.0.starts_with('"') && *self == Self::read(json))
     }
 }
 
-/// Whether that JSON, an id or a token, is one of [`RequestId::random`], of whichever process.
+/// Whether that JSON is an id or a token that some process made with [`RequestId::random`].
 pub(super) fn is_beside_clients(json: &str) -> bool {
     text(json).is_some_and(|text| text.starts_with(PREFIX))
 }

@@ -1,4 +1,4 @@
-//! How the wrapped server is reached: as configured, or as it turns out when it is first asked.
+//! How the wrapped server is reached: as configured, or as found out by the first request.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,7 +10,6 @@ use uuid::Uuid;
 
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::version::Era;
-use crate::upstream::channel::{LineServer, LineSource};
 use crate::upstream::client_session::registry::ClientSessions;
 use crate::upstream::discovery::probe;
 use crate::upstream::discovery::probe::{Found, Undecided};
@@ -19,13 +18,14 @@ use crate::upstream::failures::LATER;
 use crate::upstream::http::Http;
 use crate::upstream::http::connect::{Connector, UrlError};
 use crate::upstream::http::origin::Origin;
+use crate::upstream::line::{LineServer, LineSource};
 use crate::upstream::no_session::NoSession;
 use crate::upstream::pool::{PoolLimits, SessionKey, Sharing};
-use crate::upstream::port::{Exchange, Outgoing};
+use crate::upstream::port::{Exchange, UpstreamRequest};
 use crate::upstream::sessions::pool::HttpSessionPool;
 use crate::upstream::settings::{SessionMode, Settings, Transport};
 use crate::upstream::sse::Dialer;
-use crate::upstream::stdio::child::Nursery;
+use crate::upstream::stdio::child::ProcessLauncher;
 use crate::upstream::stdio::spawner::Spawner;
 
 /// Cheap to clone.
@@ -40,9 +40,9 @@ pub(super) enum Server {
 pub(super) struct HttpServer {
     pub(super) origin: Arc<Origin>,
     pub(super) sessions: Arc<HttpSessionPool>,
-    /// Those of legacy clients that raincheck uses, too.
+    /// The sessions of legacy clients that raincheck uses, too.
     pub(super) client_sessions: Arc<ClientSessions>,
-    /// As configured, or as found out. Until then Streamable HTTP is spoken.
+    /// The transport, as configured or as found out. Before it is known, Streamable HTTP is spoken.
     transport: OnceLock<HttpTransport>,
     dialling: Dialling,
 }
@@ -61,21 +61,21 @@ struct Dialling {
     services: TaskTracker,
 }
 
-/// In which way requests reach the server.
+/// How requests reach the server.
 pub(super) enum ServerTransport<'a> {
-    /// A POST for each, answered there.
+    /// Each request is a POST, and is answered there.
     Posts(&'a HttpServer),
-    /// A line for many.
+    /// Many requests share a line.
     Lines(&'a Arc<LineServer>),
 }
 
 impl Server {
     pub(super) fn new(settings: &Settings, services: TaskTracker) -> Result<Self, UrlError> {
         let Some(program) = &settings.command else {
-            let web = HttpServer::new(settings, services)?;
-            return Ok(Self::Http(Arc::new(web)));
+            let http_server = HttpServer::new(settings, services)?;
+            return Ok(Self::Http(Arc::new(http_server)));
         };
-        let nursery = Nursery {
+        let launcher = ProcessLauncher {
             program: program.clone(),
             spawner: Arc::new(Spawner::start()?),
             services,
@@ -90,29 +90,31 @@ impl Server {
             wait: settings.session_wait,
             sharing: sharing(settings, Sharing::UntilAsked),
         };
-        let channels = LineServer::new(LineSource::Program(nursery), limits);
-        Ok(Self::Program(channels))
+        let lines = LineServer::new(LineSource::Program(launcher), limits);
+        Ok(Self::Program(lines))
     }
 
-    pub(super) fn way(&self) -> ServerTransport<'_> {
+    pub(super) fn transport(&self) -> ServerTransport<'_> {
         match self {
-            Self::Program(channels) => ServerTransport::Lines(channels),
-            Self::Http(web) => match web.transport.get() {
-                Some(HttpTransport::Sse(channels)) => ServerTransport::Lines(channels),
-                Some(HttpTransport::Streamable) | None => ServerTransport::Posts(web),
+            Self::Program(lines) => ServerTransport::Lines(lines),
+            Self::Http(http_server) => match http_server.transport.get() {
+                Some(HttpTransport::Sse(lines)) => ServerTransport::Lines(lines),
+                Some(HttpTransport::Streamable) | None => ServerTransport::Posts(http_server),
             },
         }
     }
 
     /// Begins one request. Nothing is sent until its events are polled.
-    pub(super) fn begin(&self, era: Era, request: Outgoing) -> Exchange {
-        match (self.way(), era) {
-            (ServerTransport::Posts(web), Era::Modern) => {
-                modern::begin(Arc::clone(&web.origin), request)
+    pub(super) fn begin(&self, era: Era, request: UpstreamRequest) -> Exchange {
+        match (self.transport(), era) {
+            (ServerTransport::Posts(http_server), Era::Modern) => {
+                modern::begin(Arc::clone(&http_server.origin), request)
             }
-            (ServerTransport::Posts(web), Era::Legacy) => {
-                session::begin(&web.origin, Arc::clone(&web.sessions), request)
-            }
+            (ServerTransport::Posts(http_server), Era::Legacy) => session::begin(
+                &http_server.origin,
+                Arc::clone(&http_server.sessions),
+                request,
+            ),
             (ServerTransport::Lines(lines), era) => {
                 match request.pin.as_ref().and_then(borrowed_line::line) {
                     Some(own) => borrowed_line::begin(own, request),
@@ -125,16 +127,16 @@ impl Server {
     /// Whether a client's credentials go there.
     pub(super) fn takes_credentials(&self) -> bool {
         match self {
-            Self::Http(web) => web.origin.http.takes_credentials(),
+            Self::Http(http_server) => http_server.origin.http.takes_credentials(),
             Self::Program(_) => false,
         }
     }
 
     /// Its lines, where it has some.
     pub(super) fn lines(&self) -> Option<&Arc<LineServer>> {
-        match self.way() {
+        match self.transport() {
             ServerTransport::Posts(_) => None,
-            ServerTransport::Lines(channels) => Some(channels),
+            ServerTransport::Lines(lines) => Some(lines),
         }
     }
 }
@@ -158,7 +160,7 @@ impl HttpServer {
             services.clone(),
         );
         let client_sessions = ClientSessions::new(Arc::clone(&origin), services.clone());
-        let web = Self {
+        let http_server = Self {
             origin,
             sessions,
             client_sessions: Arc::new(client_sessions),
@@ -171,22 +173,24 @@ impl HttpServer {
         };
         match (settings.transport, settings.era) {
             (Transport::Sse, _) => {
-                let dialer = web.dialer().ok_or(UrlError::Scheme)?;
-                web.speaks_sse(dialer);
+                let dialer = http_server.dialer().ok_or(UrlError::Scheme)?;
+                http_server.speaks_sse(dialer);
             }
             // A configured era means that the server is not probed.
             (Transport::Auto, None) => {}
-            (Transport::Auto, Some(_)) | (Transport::StreamableHttp, _) => web.speaks_streamable(),
+            (Transport::Auto, Some(_)) | (Transport::StreamableHttp, _) => {
+                http_server.speaks_streamable();
+            }
         }
-        Ok(web)
+        Ok(http_server)
     }
 
-    /// Whether it is decided how the server is spoken to.
+    /// Whether the transport is known.
     pub(super) fn is_decided(&self) -> bool {
         self.transport.get().is_some()
     }
 
-    /// It answered over Streamable HTTP.
+    /// Notes that the server answered over Streamable HTTP.
     pub(super) fn speaks_streamable(&self) {
         self.decide(|| HttpTransport::Streamable);
     }
@@ -209,8 +213,8 @@ impl HttpServer {
         Dialer::new(Arc::clone(&self.origin), url, services.clone())
     }
 
-    /// Asks for the era, and on the way finds out the transport (2025-11-25, Transports, Backwards
-    /// Compatibility): a server that refuses a POST is asked for the endpoint of the old one.
+    /// Finds out the era and the transport (2025-11-25, Transports, Backwards Compatibility): a server that
+    /// refuses a POST is asked for the endpoint of HTTP+SSE.
     pub(super) async fn find_era(
         &self,
         credentials: Option<&HeaderValue>,
@@ -226,13 +230,13 @@ impl HttpServer {
     }
 
     async fn find_old(&self, credentials: Option<&HeaderValue>) -> Result<Era, Undecided> {
-        // A key that is no caller's: the credentials of one must not serve another.
+        // This key is no caller's, so that the credentials of one caller never serve another.
         let nobody = SessionKey::new(Era::Legacy, Uuid::new_v4().into_bytes(), "{}");
         match self.sessions.open(&nobody, credentials).await {
             Err(NoSession::Error(error)) if matches!(error.status, 401 | 403) => {
                 return Err(Undecided::Unauthorized(error));
             }
-            // Dropped, a session is closed.
+            // A session is closed when its lease is dropped.
             Ok(_) | Err(NoSession::Error(_)) => {
                 self.speaks_streamable();
                 return Ok(Era::Legacy);
@@ -245,8 +249,8 @@ impl HttpServer {
             }
             Err(NoSession::Failed(_)) => {}
         }
-        // Refused both times, with no word of MCP: a gateway may answer for a server that is not
-        // there yet, so that it is asked again later.
+        // The server refused both requests, without an answer of MCP. A gateway may answer for a server that is
+        // not there yet, so the server is asked again later.
         let unknown = Failure::new(Reason::UpstreamHttp, SideEffect::None);
         let dialer = self.dialer().ok_or(Undecided::Failed(unknown))?;
         match Box::pin(dialer.dial(credentials)).await {

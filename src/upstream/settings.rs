@@ -14,33 +14,33 @@ use crate::upstream::stdio::Program;
 /// What the upstream side is told.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Of no meaning where there is a command.
+    /// Not used if there is a command.
     pub url: String,
     /// Connected to instead of the URL's host.
     pub socket: Option<PathBuf>,
-    /// For https; `None`: the machine's roots.
+    /// The TLS client for https. `None`: the machine's roots.
     pub tls: Option<Arc<Kept<rustls::ClientConfig>>>,
     /// Sent with every request, instead of the client's of the same name.
     pub headers: HeaderMap,
     /// Client headers that go to a server on another machine, too.
     pub forward_headers: Vec<HeaderName>,
-    /// The program to run instead.
+    /// The program to run in place of a server with an address.
     pub command: Option<Program>,
-    /// Processes of it at the same time.
+    /// How many processes of the program may run at the same time.
     pub children_max: usize,
     pub transport: Transport,
-    /// `None`: asked.
+    /// The era of the server. `None`: it is found out.
     pub era: Option<Era>,
     pub session: SessionMode,
     pub sessions_max: usize,
     /// How long a call waits for a session when all are in use.
     pub session_wait: Duration,
     pub connect_timeout: Duration,
-    /// A message of the server above this size ends its call.
+    /// A message of the server that is larger ends its call.
     pub message_bytes_max: usize,
-    /// Where it is kept what the server was, for the next run. `None`: nowhere.
+    /// The file that keeps what the server was, for the next run. `None`: nothing is kept.
     pub known_file: Option<PathBuf>,
-    /// All callers without credentials, who are one and hear what is kept.
+    /// The caller that stands for all callers without credentials. What is kept in the file is for this caller.
     pub anonymous: [u8; 16],
 }
 
@@ -70,7 +70,7 @@ impl Default for Settings {
 /// How a server with an address is spoken to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
-    /// Found out with the era; Streamable HTTP where the era is given.
+    /// The transport is found out with the era. If the era is configured, it is Streamable HTTP.
     Auto,
     StreamableHttp,
     /// HTTP+SSE of revision 2024-11-05.
@@ -82,6 +82,6 @@ pub enum Transport {
 pub enum SessionMode {
     /// One call at a time takes a session.
     Pool,
-    /// All calls of a caller share one, for servers whose session holds state.
+    /// All calls of a caller share one session, for servers whose session holds state.
     Caller,
 }

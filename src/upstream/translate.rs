@@ -1,11 +1,11 @@
-//! A client's params in the words of the wrapped server's era. Pure; what is not named here keeps
-//! its bytes.
+//! Translates a client's params for the era of the wrapped server. Pure. What is not named here keeps its
+//! bytes.
 
 use crate::mcp::envelope;
 use crate::mcp::json::{Fault, Object, Writer, is_object, set};
 use crate::mcp::meta::{CLIENT_CAPABILITIES, PROGRESS_TOKEN, PROTOCOL_VERSION, TASKS_EXTENSION};
 use crate::mcp::version::MODERN;
-use crate::upstream::port::{Outgoing, Retry};
+use crate::upstream::port::{Retry, UpstreamRequest};
 use crate::upstream::request_id::RequestId;
 
 /// One JSON-RPC request.
@@ -13,9 +13,9 @@ pub(super) fn request(id: &RequestId, method: &str, params: &str) -> String {
     envelope::request(id.as_json(), method, Some(params))
 }
 
-/// Params for a modern server: the Tasks extension is not declared to it unless it may answer with
-/// tasks of its own, a legacy `task` wish does not reach it, and the progress token is ours.
-pub(super) fn for_modern(request: &Outgoing, token: &RequestId) -> Result<String, Fault> {
+/// Params for a modern server. The Tasks extension is declared only if the server may answer with tasks of its
+/// own, a legacy `task` member is left out, and the progress token is raincheck's.
+pub(super) fn for_modern(request: &UpstreamRequest, token: &RequestId) -> Result<String, Fault> {
     let params = Object::parse(&request.params)?;
     let retry = request.retry.as_ref();
     let mut text = if params.contains("task") || retry.is_some() {
@@ -93,8 +93,8 @@ pub(super) fn without_tasks(capabilities: &str) -> Result<String, Fault> {
     }
 }
 
-/// Params for a legacy server: nothing that only a modern one knows.
-pub(super) fn for_legacy(request: &Outgoing, token: &RequestId) -> Result<String, Fault> {
+/// Params for a legacy server, without what only a modern server knows.
+pub(super) fn for_legacy(request: &UpstreamRequest, token: &RequestId) -> Result<String, Fault> {
     let params = Object::parse(&request.params)?;
     let text = params.render_filtered(|key| {
         !matches!(key, "_meta" | "task" | "inputResponses" | "requestState")
@@ -124,7 +124,7 @@ pub(super) fn for_legacy(request: &Outgoing, token: &RequestId) -> Result<String
     }
 }
 
-/// What raincheck declares to a legacy server for a modern client: what the client can answer.
+/// The capabilities that raincheck declares to a legacy server for a modern client: what the client can answer.
 pub(super) fn legacy_capabilities(capabilities: &str) -> String {
     let object = Object::parse(capabilities).unwrap_or_default();
     let mut out = Writer::object();
@@ -161,11 +161,8 @@ pub(super) fn client_info() -> String {
 mod tests {
     use super::*;
 
-    fn request(params: &str) -> Outgoing {
-        Outgoing {
-            wants_progress: true,
-            ..Outgoing::new([0; 16], "tools/call", params)
-        }
+    fn request(params: &str) -> UpstreamRequest {
+        UpstreamRequest::new([0; 16], "tools/call", params).with_progress(true)
     }
 
     fn seven() -> RequestId {

@@ -1,37 +1,18 @@
-//! Which changes of a legacy server a listener hears. Pure.
+//! Which changes of a legacy server a client hears. Pure.
 
 use serde_json::value::RawValue;
 
+use crate::mcp::changes::{LISTS, ListKind, RESOURCE_SUBSCRIPTIONS, RESOURCE_UPDATED};
 use crate::mcp::json::{Object, Writer, quote, string};
 
-/// What a legacy server was found to serve of a listener's wish.
+/// The part of a client's filter that a legacy server serves.
 #[derive(Debug, Default)]
 pub(super) struct WantedChanges {
-    /// Keys of the filter, with the notification that each stands for.
-    lists: Vec<(&'static str, &'static str)>,
+    /// The lists of which the server tells changes.
+    lists: Vec<ListKind>,
     /// Subscribed resources, where the server has subscriptions and any were asked for.
     pub(super) uris: Option<Vec<String>>,
 }
-
-const LISTS: [(&str, &str, &str); 3] = [
-    (
-        "toolsListChanged",
-        "tools",
-        "notifications/tools/list_changed",
-    ),
-    (
-        "promptsListChanged",
-        "prompts",
-        "notifications/prompts/list_changed",
-    ),
-    (
-        "resourcesListChanged",
-        "resources",
-        "notifications/resources/list_changed",
-    ),
-];
-
-const UPDATED: &str = "notifications/resources/updated";
 
 impl WantedChanges {
     /// What the server's capabilities leave of the filter.
@@ -45,11 +26,10 @@ impl WantedChanges {
         };
         let asked = |key: &str| filter.get(key).is_some_and(|raw| raw.get() == "true");
         let lists = LISTS
-            .iter()
-            .filter(|(key, kind, _)| asked(key) && offers(kind, "listChanged"))
-            .map(|(key, _, method)| (*key, *method));
+            .into_iter()
+            .filter(|list| asked(list.filter_key) && offers(list.capability, "listChanged"));
         let uris = filter
-            .get("resourceSubscriptions")
+            .get(RESOURCE_SUBSCRIPTIONS)
             .filter(|_| offers("resources", "subscribe"));
         let uris = uris.map(|raw| {
             let uris: Vec<&RawValue> = serde_json::from_str(raw.get()).unwrap_or_default();
@@ -65,21 +45,21 @@ impl WantedChanges {
     /// The part of the filter that is served, as JSON.
     pub(super) fn honoured(&self) -> String {
         let mut out = Writer::object();
-        for (key, _) in &self.lists {
-            out.raw(key, "true");
+        for list in &self.lists {
+            out.raw(list.filter_key, "true");
         }
         if let Some(uris) = &self.uris {
             let uris: Vec<String> = uris.iter().map(|uri| quote(uri)).collect();
-            out.raw("resourceSubscriptions", &format!("[{}]", uris.join(",")));
+            out.raw(RESOURCE_SUBSCRIPTIONS, &format!("[{}]", uris.join(",")));
         }
         out.end()
     }
 
-    /// A legacy server says everything to everybody. A resource below one that was subscribed to
-    /// may be named instead of it.
+    /// Whether the client hears a notification. A legacy server sends all changes to every client, and may name
+    /// a resource below the one that was subscribed to.
     pub(super) fn hears(&self, method: &str, params: Option<&RawValue>) -> bool {
-        if method != UPDATED {
-            return self.lists.iter().any(|(_, wanted)| *wanted == method);
+        if method != RESOURCE_UPDATED {
+            return self.lists.iter().any(|list| list.notification == method);
         }
         let uri = params.and_then(|params| Object::parse(params.get()).ok()?.get_str("uri"));
         let uris = self.uris.as_deref().unwrap_or_default();
@@ -87,14 +67,10 @@ impl WantedChanges {
     }
 }
 
-/// Whether a notification tells of a change; nothing else belongs to a listener.
-pub(super) fn is_change(method: &str) -> bool {
-    method == UPDATED || LISTS.iter().any(|(_, _, change)| *change == method)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mcp::changes::is_change;
 
     const ALL: &str = r#"{"tools":{"listChanged":true},"prompts":{},"resources":{"listChanged":true,"subscribe":true}}"#;
 
@@ -108,7 +84,7 @@ mod tests {
         );
         let updated = |uri: &str| {
             let params = RawValue::from_string(format!(r#"{{"uri":"{uri}"}}"#)).unwrap();
-            wanted.hears(UPDATED, Some(&params))
+            wanted.hears(RESOURCE_UPDATED, Some(&params))
         };
         assert!(updated("a:b") && updated("a:b/c") && !updated("a:c"));
         assert!(wanted.hears("notifications/tools/list_changed", None));

@@ -1,4 +1,4 @@
-//! The wrapped server as the rest of raincheck sees it, whatever era it speaks.
+//! The wrapped server as the other parts of raincheck see it, whatever era it speaks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +13,6 @@ use tokio_util::task::TaskTracker;
 
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::version::Era;
-use crate::upstream::channel::session::Session;
-pub use crate::upstream::channel::sessions::Line;
 pub use crate::upstream::discovery::discovered::{DiscoverError, Discovered};
 use crate::upstream::discovery::facts::{ServerFacts, is_refusal};
 use crate::upstream::discovery::probe;
@@ -23,22 +21,24 @@ use crate::upstream::failures::INVALID_WORDS;
 use crate::upstream::forward::ClientHeaders;
 pub use crate::upstream::http::connect::UrlError;
 use crate::upstream::http::{RequestBody, ResponseBody};
+use crate::upstream::line::session::LineSession;
+pub use crate::upstream::line::sessions::LineChoice;
 use crate::upstream::listen;
 use crate::upstream::listen::ListenRequest;
 pub use crate::upstream::listen::{ListenEvent, Listening};
 use crate::upstream::obstacle::Obstacle;
-use crate::upstream::port::{Exchange, Outgoing};
+use crate::upstream::port::{Exchange, UpstreamRequest};
 use crate::upstream::server::{Server, ServerTransport};
 pub use crate::upstream::settings::{SessionMode, Settings, Transport};
 
 /// Timeout for callers that can continue without knowing the era.
 const SOON: Duration = Duration::from_secs(2);
 
-/// Between attempts to learn the era of a server that is not there yet.
+/// The pause between attempts to find out the era of a server that is not there yet.
 const DECIDE_PAUSE_MIN: Duration = Duration::from_millis(100);
 const DECIDE_PAUSE_MAX: Duration = Duration::from_secs(10);
 
-/// Descriptions that go on after their callers left, at most.
+/// How many requests for a description may go on after their callers have left.
 const BESIDE_MAX: usize = 16;
 
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
@@ -52,9 +52,9 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    /// Connections and their like run on `services` for as long as they are used.
+    /// Connections and other jobs run on `services` for as long as they are used.
     pub fn new(settings: &Settings, services: TaskTracker) -> Result<Self, UrlError> {
-        // No other was ever spoken over the old transport.
+        // HTTP+SSE was only ever spoken in the legacy era.
         let old = (settings.transport == Transport::Sse).then_some(Era::Legacy);
         let server = Server::new(settings, services.clone())?;
         let known = ServerFacts::new(server.clone(), services, settings.era.or(old), settings);
@@ -66,7 +66,7 @@ impl Upstream {
         })
     }
 
-    /// Asks a server with an address for its era until it says it, or wants credentials.
+    /// Asks a server with an address for its era, until the server answers or wants credentials.
     async fn decide(&self) {
         let mut pause = DECIDE_PAUSE_MIN;
         while let Err(DiscoverError::Failed(_)) = self.era(None).await {
@@ -75,34 +75,34 @@ impl Upstream {
         }
     }
 
-    pub(super) fn way(&self) -> ServerTransport<'_> {
-        self.server.way()
+    pub(super) fn transport(&self) -> ServerTransport<'_> {
+        self.server.transport()
     }
 
-    /// Loopback or a socket, and no credentials of ours: the client's may go there.
+    /// Whether a client's credentials may go to the server: it is local, and raincheck sends no credentials of
+    /// its own.
     pub fn forwards_credentials(&self) -> bool {
         self.server.takes_credentials()
     }
 
-    /// What of a client's headers goes to the server with a request of its that is carried, beside its
-    /// credentials.
+    /// The client's headers that go to the server with a request that is carried, beside its credentials.
     pub fn client_headers(&self, headers: &HeaderMap) -> ClientHeaders {
         match &self.server {
-            Server::Http(web) => web.origin.carried(headers),
+            Server::Http(http_server) => http_server.origin.carried(headers),
             Server::Program(_) => [].into(),
         }
     }
 
-    /// Whether a request came from this very process: its server is, by some way, itself.
+    /// Whether a request came from this process, so that raincheck is, in some way, its own server.
     pub fn has_sent(&self, headers: &HeaderMap) -> bool {
         match &self.server {
-            Server::Http(web) => web.origin.http.has_sent(headers),
+            Server::Http(http_server) => http_server.origin.http.has_sent(headers),
             Server::Program(_) => false,
         }
     }
 
-    /// Whether requests can be passed on as bytes. A server that is not decided about may turn out
-    /// to be one to which they cannot, see [`Self::is_decided`].
+    /// Whether requests can be passed on as bytes. This may change until the transport is known, see
+    /// [`Self::is_decided`].
     pub fn speaks_http(&self) -> bool {
         self.server.lines().is_none()
     }
@@ -112,34 +112,35 @@ impl Upstream {
         matches!(self.server, Server::Http(_))
     }
 
-    /// Whether it is known how the server is spoken to. Else [`Self::era`] finds out.
+    /// Whether the transport is known. If not, [`Self::era`] finds it out.
     pub fn is_decided(&self) -> bool {
         match &self.server {
-            Server::Http(web) => web.is_decided(),
+            Server::Http(http_server) => http_server.is_decided(),
             Server::Program(_) => true,
         }
     }
 
-    /// A legacy client was answered over Streamable HTTP.
+    /// Notes that a legacy client was answered over Streamable HTTP.
     pub fn answered_over_http(&self) {
-        if let Server::Http(web) = &self.server {
-            web.speaks_streamable();
+        if let Server::Http(http_server) = &self.server {
+            http_server.speaks_streamable();
         }
     }
 
-    /// The server's program died quickly five times in a row, and no process has answered since.
+    /// Whether the program cannot be run: it died quickly five times in a row, and no process has answered
+    /// since.
     pub fn cannot_run(&self) -> bool {
         self.server.lines().is_some_and(|lines| lines.cannot_run())
     }
 
-    /// A session for one legacy client of a server over lines, with one of its own; its id. Bounded
-    /// as lines are.
+    /// Opens a session for one legacy client of a server over lines, with a line of its own, and returns it
+    /// with its id. The limit of lines counts it.
     pub async fn open_session(
         &self,
         caller: [u8; 16],
         credentials: Option<&HeaderValue>,
-        line: Line,
-    ) -> Result<(Box<str>, Arc<Session>), DiscoverError> {
+        line: LineChoice,
+    ) -> Result<(Box<str>, Arc<LineSession>), DiscoverError> {
         let lines = self
             .server
             .lines()
@@ -148,8 +149,8 @@ impl Upstream {
         opened.map_err(DiscoverError::from)
     }
 
-    /// Starts a program before anybody asks for it: `npx` may have to fetch it first. It is asked for its
-    /// era, as a server with an address is, or nothing is said to it yet.
+    /// Starts a program before a client needs it, because `npx` may have to fetch it first. If the era is not
+    /// configured, the server is asked for it.
     pub async fn start_early(&self, is_asked: bool) {
         let Some(lines) = self.server.lines() else {
             if is_asked {
@@ -164,12 +165,12 @@ impl Upstream {
         }
     }
 
-    /// That session, for the caller that began it.
-    pub fn session(&self, id: &str, caller: [u8; 16]) -> Option<Arc<Session>> {
+    /// The session with that id, if that caller opened it.
+    pub fn session(&self, id: &str, caller: [u8; 16]) -> Option<Arc<LineSession>> {
         self.server.lines()?.session(id, caller)
     }
 
-    /// How long a call's patience waits for [`Sent`](super::Event::Sent) before it counts.
+    /// How long to wait for [`Sent`](super::Event::Sent) before the grace window of a call begins.
     pub fn start_allowance(&self) -> Duration {
         match &self.server {
             Server::Http(_) => Duration::ZERO,
@@ -180,43 +181,45 @@ impl Upstream {
     /// How long [`Self::stop`] may take.
     pub fn stop_patience(&self) -> Duration {
         let lines = self.server.lines();
-        // For the sessions of others, what is left of the grace will do.
+        // Sessions of an HTTP server are ended within what is left of the grace period.
         lines.map(|lines| lines.stop_patience()).unwrap_or_default()
     }
 
-    /// Ends what runs on its behalf, within a few seconds: the server's processes, or the sessions
-    /// there that are not used.
+    /// Ends what belongs to the server, within a few seconds: its processes, or the sessions there that are not
+    /// used.
     pub async fn stop(&self) {
-        match self.server.way() {
-            ServerTransport::Posts(web) => web.sessions.stop().await,
+        match self.server.transport() {
+            ServerTransport::Posts(http_server) => http_server.sessions.stop().await,
             ServerTransport::Lines(lines) => lines.stop().await,
         }
     }
 
-    /// The era, asked by one of all who want to know and remembered.
+    /// The era. One of all callers that ask at the same time asks the server, and the answer is remembered.
     pub async fn era(&self, credentials: Option<HeaderValue>) -> Result<Era, DiscoverError> {
         self.known.find_era(credentials.as_ref()).await
     }
 
-    /// The era, where it is known in the time that a client waits for a first byte. The asking goes on.
+    /// The era, if it is known within the time that a client waits for a first byte. The request to the server
+    /// goes on.
     pub async fn era_soon(&self, credentials: Option<HeaderValue>) -> Option<Era> {
         let asking = timeout(SOON, self.era(credentials)).await;
         asking.ok()?.ok()
     }
 
-    /// The server refused what one of the known era would not: it is asked again, within a few
-    /// seconds, unless it was a moment ago.
+    /// Asks the server for its era again, because it refused something that a server of the known era would
+    /// not. Takes a few seconds at most, and asks only if the last time is long enough ago.
     pub async fn doubt_era(&self, credentials: Option<HeaderValue>) {
         self.known.doubt(credentials).await;
     }
 
-    /// Whether the server can be reached at all. Anonymous: a refusal is an answer, too.
+    /// Whether the server can be reached at all. The request has no credentials, and a refusal counts as an
+    /// answer.
     pub async fn answers(&self) -> bool {
-        // A configured era says nothing of whether anybody is there.
-        let asked = match (self.known_era(), self.server.way()) {
+        // The era may be configured, which does not tell whether the server is there.
+        let asked = match (self.known_era(), self.server.transport()) {
             (None, _) => self.era(None).await.map(drop),
-            (Some(_), ServerTransport::Posts(web)) => {
-                let probed = probe::probe(&web.origin, None).await;
+            (Some(_), ServerTransport::Posts(http_server)) => {
+                let probed = probe::probe(&http_server.origin, None).await;
                 probed.map(drop).map_err(Into::into)
             }
             (Some(_), ServerTransport::Lines(lines)) => {
@@ -230,10 +233,10 @@ impl Upstream {
         }
     }
 
-    /// What last stood in the way of the server.
+    /// What last kept raincheck from reaching the server.
     pub fn obstacle(&self) -> Option<Obstacle> {
         match &self.server {
-            Server::Http(web) => web.origin.http.obstacles.last(),
+            Server::Http(http_server) => http_server.origin.http.obstacles.last(),
             Server::Program(lines) => lines.obstacle(),
         }
     }
@@ -243,7 +246,7 @@ impl Upstream {
     }
 
     /// Begins one request. Nothing is sent until its events are polled.
-    pub fn begin(&self, era: Era, outgoing: Outgoing) -> Exchange {
+    pub fn begin(&self, era: Era, outgoing: UpstreamRequest) -> Exchange {
         let (method, credentials) = (Arc::clone(&outgoing.method), outgoing.credentials.clone());
         let exchange = if outgoing.native_task && era == Era::Legacy {
             let server = self.server.clone();
@@ -255,32 +258,35 @@ impl Upstream {
         self.known.watched(exchange, asked, credentials.as_ref())
     }
 
-    /// Follows a modern server's own task, which came as the answer to that call. `None`: it is none.
-    pub fn follow(&self, call: &Outgoing, answer: &RawValue) -> Option<Exchange> {
+    /// Follows a modern server's own task, which came as the answer to that call. `None`: the answer is no
+    /// task.
+    pub fn follow(&self, call: &UpstreamRequest, answer: &RawValue) -> Option<Exchange> {
         let server = self.server.clone();
         let begin = Arc::new(move |one| server.begin(Era::Modern, one));
         native_task::modern::follow(begin, call, answer)
     }
 
-    /// Carries on a call that another process sent to a server that still runs it. `None`: the
-    /// resume point is not of this program, or the server was reached over a line of a process that is gone.
+    /// Carries on a call that another process sent to a server that still runs it. `None`: this program did not
+    /// write the resume point, or the process that the call ran in has gone.
     pub fn adopt(&self, caller: [u8; 16], resume_point: &str) -> Option<Exchange> {
-        match self.server.way() {
-            ServerTransport::Posts(web) => {
-                session_exchange::adopt(&web.sessions, &web.client_sessions, caller, resume_point)
-            }
+        match self.server.transport() {
+            ServerTransport::Posts(http_server) => session_exchange::adopt(
+                &http_server.sessions,
+                &http_server.client_sessions,
+                caller,
+                resume_point,
+            ),
             ServerTransport::Lines(_) => None,
         }
     }
 
-    /// Passes a client's request on, bytes as they come, and the answer back. To a program there is
-    /// no such way, see [`Self::speaks_http`].
+    /// Passes a client's request and the answer on as bytes. Not for programs, see [`Self::speaks_http`].
     pub async fn pass(
         &self,
         parts: Parts,
         body: RequestBody,
     ) -> Result<Response<ResponseBody>, Failure> {
-        let Server::Http(web) = &self.server else {
+        let Server::Http(http_server) = &self.server else {
             return Err(Failure::new(Reason::UpstreamUnreachable, SideEffect::None));
         };
         let well_known = parts
@@ -290,7 +296,7 @@ impl Upstream {
             .then_some(WELL_KNOWN);
         let is_message = parts.method == Method::POST;
         let credentials = parts.headers.get(AUTHORIZATION).cloned();
-        let passed = web.origin.pass(parts, body, well_known).await;
+        let passed = http_server.origin.pass(parts, body, well_known).await;
         if is_message && passed.as_ref().is_ok_and(|it| is_refusal(it.status())) {
             let credentials = credentials.filter(|_| self.forwards_credentials());
             self.known.doubt_beside(credentials);
@@ -298,7 +304,7 @@ impl Upstream {
         passed
     }
 
-    /// Listens to the server's changes; the era must be known, else it ends at once.
+    /// Subscribes to changes of the server. If the era is not known, the stream ends at once.
     pub fn listen(
         &self,
         caller: [u8; 16],
@@ -312,9 +318,12 @@ impl Upstream {
             capabilities,
             filter,
         };
-        match self.server.way() {
-            ServerTransport::Posts(web) => {
-                let (origin, sessions) = (Arc::clone(&web.origin), Arc::clone(&web.sessions));
+        match self.server.transport() {
+            ServerTransport::Posts(http_server) => {
+                let (origin, sessions) = (
+                    Arc::clone(&http_server.origin),
+                    Arc::clone(&http_server.sessions),
+                );
                 listen::listen(origin, sessions, self.known_era(), wish)
             }
             ServerTransport::Lines(lines) => lines.listen(self.known_era(), wish),

@@ -16,7 +16,7 @@ use raincheck::store::seal::Sealer;
 use raincheck::task::id::{Caller, Incarnation};
 use raincheck::task::policy::{OnOwnerLost, Plan, Rule, Rules};
 use raincheck::task::state::{Digest, Reach};
-use raincheck::upstream::Outgoing;
+use raincheck::upstream::UpstreamRequest;
 use tokio::time::{Instant, sleep};
 
 use crate::dice::Dice;
@@ -118,7 +118,7 @@ impl Surroundings {
 
 /// A call of the tool that runs the script of `key`.
 pub(crate) fn call_spec(era: Era, key: &str, plan: Plan) -> CallSpec {
-    let mut outgoing = Outgoing::adopted([1; 16], r#"{"elicitation":{}}"#.into());
+    let mut outgoing = UpstreamRequest::adopted([1; 16], r#"{"elicitation":{}}"#.into());
     outgoing.params = format!(r#"{{"name":"t","arguments":{{"key":"{key}"}}}}"#).into();
     outgoing.name = Some("t".into());
     CallSpec {

@@ -12,7 +12,7 @@ use futures_util::stream;
 use raincheck::mcp::error::{Failure, Reason, SideEffect};
 use raincheck::mcp::version::Era;
 use raincheck::runner::server::WrappedServer;
-use raincheck::upstream::{Answer, Control, Event, Exchange, Outgoing, Question};
+use raincheck::upstream::{Answer, Control, Event, Exchange, Question, UpstreamRequest};
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -230,13 +230,13 @@ pub(crate) fn raw(json: &str) -> Box<RawValue> {
 
 #[async_trait]
 impl WrappedServer for LinkedServer {
-    fn begin(&self, _: Era, outgoing: Outgoing) -> Exchange {
+    fn begin(&self, _: Era, outgoing: UpstreamRequest) -> Exchange {
         let params: serde_json::Value = serde_json::from_str(&outgoing.params).unwrap();
         let key = params["arguments"]["key"].as_str().unwrap();
         self.exchange(Stage::Unsent(key.to_owned()))
     }
 
-    fn follow(&self, _: &Outgoing, _: &RawValue) -> Option<Exchange> {
+    fn follow(&self, _: &UpstreamRequest, _: &RawValue) -> Option<Exchange> {
         None
     }
 

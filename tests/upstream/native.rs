@@ -5,8 +5,8 @@ use super::*;
 const CREATED: &str = r#"{"task":{"taskId":"t1","status":"working","createdAt":"2026-01-01T00:00:00Z","ttl":null,"pollInterval":10}}"#;
 const QUESTION: &str = r#"{"jsonrpc":"2.0","id":0,"method":"elicitation/create","params":{"message":"m","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}}"#;
 
-fn native_call() -> Outgoing {
-    Outgoing {
+fn native_call() -> UpstreamRequest {
+    UpstreamRequest {
         native_task: true,
         ..call("t")
     }

@@ -235,7 +235,7 @@ async fn headers_of_ours_replace_those_of_clients() {
         };
         let upstream = Upstream::new(&settings, TaskTracker::new()).unwrap();
         assert!(!upstream.forwards_credentials());
-        let outgoing = Outgoing {
+        let outgoing = UpstreamRequest {
             credentials: Some(HeaderValue::from_static("Bearer theirs")),
             ..call("t")
         };

@@ -171,7 +171,7 @@ async fn a_shared_session_that_is_slow_to_begin_is_waited_for_by_its_own_caller_
         _ = next(&mut first) => panic!("it is slow"),
         () = server.until(|s| s.count("initialize") == asked) => {}
     }
-    let other = Outgoing {
+    let other = UpstreamRequest {
         caller: [2; 16],
         ..call("t")
     };

@@ -12,7 +12,7 @@ use crate::mcp::request::Request;
 use crate::runner::claim::CallClaim;
 use crate::task::policy::Rule;
 use crate::task::state::Digest;
-use crate::upstream::Outgoing;
+use crate::upstream::UpstreamRequest;
 
 /// The longest key. A longer one is refused.
 const KEY_BYTES_MAX: usize = 255;
@@ -82,7 +82,7 @@ pub(in crate::downstream) fn digest(request: &Request<'_>) -> Digest {
 }
 
 /// Takes the key out of what goes to the server: the key is for raincheck.
-pub(in crate::downstream) fn hide_key(outgoing: &mut Outgoing) {
+pub(in crate::downstream) fn hide_key(outgoing: &mut UpstreamRequest) {
     if let Some(params) = without_key(&outgoing.params) {
         outgoing.params = params.into();
     }

@@ -22,13 +22,13 @@ use crate::downstream::proxy::Proxy;
 use crate::mcp::headers::{LAST_EVENT_ID, PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::sse;
 use crate::mcp::version::LEGACY_NEWEST;
-use crate::upstream::channel::session::News as LineNews;
-use crate::upstream::client_session::{News, OUR_EVENT_IDS, Unheard};
+use crate::upstream::client_session::{OUR_EVENT_IDS, ServerStreamReader, Unheard};
+use crate::upstream::line::session::MailboxReader;
 
 /// Where the server's events come from.
 pub(super) enum ServerEvents {
-    Web(News),
-    Line(LineNews),
+    Web(ServerStreamReader),
+    Line(MailboxReader),
     /// The server has no such stream.
     Silent,
 }

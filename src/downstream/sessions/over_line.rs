@@ -27,8 +27,8 @@ use crate::mcp::error::{Failure, Reason, RpcError, SideEffect};
 use crate::mcp::headers::SESSION_ID;
 use crate::mcp::json::Object;
 use crate::mcp::request::Request;
-use crate::upstream::channel::session::{Asked, Said, Session, Untaken};
-use crate::upstream::channel::sessions::Line;
+use crate::upstream::line::session::{ClientRequest, LineSession, NotAccepted, SessionEvent};
+use crate::upstream::line::sessions::LineChoice;
 use crate::upstream::wrapped::DiscoverError;
 
 /// How long a server may take to answer `initialize`: `npx -y` may have to fetch it first.
@@ -56,7 +56,7 @@ pub(super) fn answer(proxy: &Arc<Proxy>, by: &Requester, parts: &Parts) -> Respo
     };
     // The newest stream replaces an older one: that the older one is dead is noticed late.
     let events = read(
-        ServerEvents::Line(session.news()),
+        ServerEvents::Line(session.read_mailbox()),
         own_messages,
         proxy.closing.clone(),
     );
@@ -110,7 +110,7 @@ pub(super) async fn post(
             "Invalid request: id must be a string or an integer",
         );
     }
-    let asked = Asked {
+    let asked = ClientRequest {
         id: request.id,
         method: &request.method,
         params: Some(request.params.clone()),
@@ -150,7 +150,7 @@ pub(super) async fn post(
 async fn initialize(
     proxy: &Arc<Proxy>,
     by: &Requester,
-    asked: &Asked<'_>,
+    asked: &ClientRequest<'_>,
     edit: Option<&AnswerEdit>,
 ) -> (Response<Body>, bool) {
     let caller = *by.caller.as_bytes();
@@ -163,9 +163,9 @@ async fn initialize(
         let begun = begin(asked, &session).await;
         Ok::<_, DiscoverError>((id, begun, session.goes_on, unknown))
     };
-    let mut opened = open(Line::Any).await;
+    let mut opened = open(LineChoice::Any).await;
     if let Ok((_, Handshake::Not | Handshake::Refused(_), true, _)) = opened {
-        opened = open(Line::New).await;
+        opened = open(LineChoice::New).await;
     }
     let (id, begun, _, unknown) = match opened {
         Ok(opened) => opened,
@@ -204,11 +204,11 @@ enum Handshake {
     Late,
 }
 
-async fn begin(asked: &Asked<'_>, session: &Session) -> Handshake {
+async fn begin(asked: &ClientRequest<'_>, session: &LineSession) -> Handshake {
     let answer = async {
         let mut said = session.ask(asked).await.ok()?;
         while let Some(said) = said.recv().await {
-            if let Said::Answer(answer) = said {
+            if let SessionEvent::Answer(answer) = said {
                 return Some(answer);
             }
         }
@@ -225,7 +225,7 @@ async fn begin(asked: &Asked<'_>, session: &Session) -> Handshake {
 }
 
 /// A session that no client knows ends with its handshake.
-struct UnknownSession(Option<Arc<Session>>);
+struct UnknownSession(Option<Arc<LineSession>>);
 
 impl UnknownSession {
     fn becomes_known(mut self) {
@@ -241,7 +241,11 @@ impl Drop for UnknownSession {
     }
 }
 
-fn find(proxy: &Arc<Proxy>, by: &Requester, headers: &HeaderMap) -> Result<Arc<Session>, NoLine> {
+fn find(
+    proxy: &Arc<Proxy>,
+    by: &Requester,
+    headers: &HeaderMap,
+) -> Result<Arc<LineSession>, NoLine> {
     let Some(id) = headers.get(SESSION_ID) else {
         return Err(NoLine::Unnamed);
     };
@@ -270,14 +274,14 @@ impl NoLine {
     }
 }
 
-fn refused(asked: &Asked<'_>, untaken: Untaken) -> Response<Body> {
+fn refused(asked: &ClientRequest<'_>, untaken: NotAccepted) -> Response<Body> {
     match untaken {
-        Untaken::Over => NoLine::Unknown.into_response(),
-        Untaken::SameId => {
+        NotAccepted::Over => NoLine::Unknown.into_response(),
+        NotAccepted::SameId => {
             let error = RpcError::invalid_request("Invalid request: this id is in use");
             Rpc::error(asked.id.get(), &error).into_response()
         }
-        Untaken::Busy => Rpc::busy(asked.id.get()).into_response(),
+        NotAccepted::Busy => Rpc::busy(asked.id.get()).into_response(),
     }
 }
 
@@ -287,7 +291,7 @@ fn held_call(
     by: &Requester,
     headers: &HeaderMap,
     request: &Request<'_>,
-    session: Arc<Session>,
+    session: Arc<LineSession>,
 ) -> Option<resumable::ResumableCall> {
     let (method, params) = (&request.method, &request.params);
     let call = resumable::ResumableCall::of(proxy, by, headers, request.id, method, params)?;
@@ -301,7 +305,7 @@ fn held_call(
 
 /// What a server over a line says about one request.
 struct LineAnswer {
-    said: mpsc::Receiver<Said>,
+    said: mpsc::Receiver<SessionEvent>,
     edit: Option<Box<AnswerEdit>>,
     /// The answer, while it is edited.
     editing: Option<BoxFuture<'static, String>>,
@@ -319,15 +323,15 @@ impl ResponseSource for LineAnswer {
             }
             let said = self.said.recv().await;
             match (said, self.edit.take()) {
-                (Some(Said::Message(message)), edit) => {
+                (Some(SessionEvent::Message(message)), edit) => {
                     self.edit = edit;
                     return Some(ResponseEvent::Message(message));
                 }
-                (Some(Said::Answer(answer)), Some(edit)) => {
+                (Some(SessionEvent::Answer(answer)), Some(edit)) => {
                     let editing = async move { edit.apply(answer).await };
                     self.editing = Some(editing.boxed());
                 }
-                (Some(Said::Answer(answer)), None) => {
+                (Some(SessionEvent::Answer(answer)), None) => {
                     return Some(ResponseEvent::Answer(Rpc::passed(answer)));
                 }
                 (None, Some(edit)) => {

@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::downstream::proxy::Proxy;
+use crate::mcp::changes::{LISTS, RESOURCE_SUBSCRIPTIONS, RESOURCE_UPDATED};
 use crate::mcp::json::{Object, Writer, raw, string};
 use crate::task::id::Caller;
 use crate::upstream::wrapped::{ListenEvent, Listening};
@@ -22,29 +23,6 @@ const ACKNOWLEDGE_PATIENCE: Duration = Duration::from_secs(2);
 /// The pause before a lost subscription is opened again: at first, and at most.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
-
-/// The lists that a client can subscribe to: the name in the server's capabilities, the key in a filter, and
-/// the notification of a change.
-pub(in crate::downstream) const LISTS: [(&str, &str, &str); 3] = [
-    (
-        "tools",
-        "toolsListChanged",
-        "notifications/tools/list_changed",
-    ),
-    (
-        "prompts",
-        "promptsListChanged",
-        "notifications/prompts/list_changed",
-    ),
-    (
-        "resources",
-        "resourcesListChanged",
-        "notifications/resources/list_changed",
-    ),
-];
-
-/// The key of a filter that names resources.
-pub(in crate::downstream) const RESOURCES: &str = "resourceSubscriptions";
 
 /// Who subscribes.
 pub(in crate::downstream) struct Subscriber {
@@ -239,12 +217,12 @@ impl State {
 fn changes_of(honoured: &str) -> VecDeque<Change> {
     let honoured = Object::parse(honoured).unwrap_or_default();
     let is_served = |key| honoured.get(key).is_some_and(|raw| raw.get() == "true");
-    let lists = LISTS.into_iter().filter(|(_, key, _)| is_served(key));
-    let lists = lists.map(|(_, _, method)| Change {
-        method: method.into(),
+    let lists = LISTS.into_iter().filter(|list| is_served(list.filter_key));
+    let lists = lists.map(|list| Change {
+        method: list.notification.into(),
         params: None,
     });
-    let uris = honoured.get(RESOURCES);
+    let uris = honoured.get(RESOURCE_SUBSCRIPTIONS);
     let uris: Vec<&RawValue> = uris
         .and_then(|raw| serde_json::from_str(raw.get()).ok())
         .unwrap_or_default();
@@ -252,7 +230,7 @@ fn changes_of(honoured: &str) -> VecDeque<Change> {
         let mut params = Writer::object();
         params.str("uri", &uri);
         Some(Change {
-            method: "notifications/resources/updated".into(),
+            method: RESOURCE_UPDATED.into(),
             params: Some(raw(params.end()).ok()?),
         })
     });

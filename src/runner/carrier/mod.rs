@@ -26,7 +26,7 @@ use crate::store::StoreError;
 use crate::store::ledger::{Loaded, NotCreated};
 use crate::task::id::TaskId;
 use crate::task::policy::{InputWhen, Plan};
-use crate::upstream::{Exchange, Forwarded, Outgoing, UpstreamError};
+use crate::upstream::{Exchange, Forwarded, UpstreamError, UpstreamRequest};
 
 mod claimed;
 mod dispatch;
@@ -179,7 +179,7 @@ impl Carrier {
         custody: Custody,
         exchange: Exchange,
     ) -> Self {
-        let outgoing = Outgoing::adopted(*loaded.task.caller.as_bytes(), "{}".into());
+        let outgoing = UpstreamRequest::adopted(*loaded.task.caller.as_bytes(), "{}".into());
         let recorded = RecordedCall::new(loaded, custody, None);
         let dispatch = Dispatch::adopted(exchange);
         Self::for_record(runner, recorded, Era::Legacy, outgoing, dispatch)
@@ -189,7 +189,7 @@ impl Carrier {
         runner: Arc<Runner>,
         recorded: RecordedCall,
         era: Era,
-        outgoing: Outgoing,
+        outgoing: UpstreamRequest,
         dispatch: Dispatch,
     ) -> Self {
         let task = recorded.task();

@@ -1,15 +1,17 @@
-//! What waits for a client to read it, and what it may have missed when its connection was cut. Pure.
+//! Keeps the events that wait for a client, and those that the client may have missed when its connection was
+//! cut. Pure.
 
 use std::collections::VecDeque;
 
 use crate::mcp::sse::SseEvent;
 
-/// Events that wait for the reader, and their bytes. Beyond either, nothing more is read of the
-/// server's stream, or, where there is no reader, the oldest are dropped.
+/// How many events, and how many bytes of them, wait for the reader. Beyond either, raincheck reads no more of
+/// the server's stream, or drops the oldest if there is no reader.
 const EVENTS_MAX: usize = 64;
 const BYTES_MAX: usize = 1 << 20;
 
-/// Events that were handed over and may not have arrived, and their bytes. The oldest go.
+/// How many events that were handed over, and may not have arrived, are kept, and their bytes. The oldest are
+/// dropped.
 const SENT_MAX: usize = 64;
 const SENT_BYTES_MAX: usize = 256 * 1024;
 
@@ -26,8 +28,8 @@ impl Buffer {
         self.waiting.len() < EVENTS_MAX && self.waiting_bytes < BYTES_MAX
     }
 
-    /// Makes room where there is no reader: the server must be heard all the same. A client can no longer come
-    /// back to what was before the gap.
+    /// Makes room if there is no reader, because the server must be read all the same. A client can no longer
+    /// resume before the gap.
     pub(super) fn shed(&mut self) {
         while !self.has_room()
             && let Some(oldest) = self.waiting.pop_front()
@@ -50,7 +52,7 @@ impl Buffer {
     pub(super) fn take(&mut self) -> Option<SseEvent> {
         let event = self.waiting.pop_front()?;
         self.waiting_bytes -= event.data.len();
-        // A client can come back to what has an id, and to nothing else.
+        // A client can resume only after an event that has an id.
         if event.id.is_some() || !self.sent.is_empty() {
             self.sent_bytes += event.data.len();
             self.sent.push_back(event.clone());
@@ -62,8 +64,7 @@ impl Buffer {
         Some(event)
     }
 
-    /// The next to be taken is what followed the event with that id. False where it is not known
-    /// any more.
+    /// Goes back to the events after the event with that id. False if that event is not known any more.
     pub(super) fn rewind(&mut self, id: &str) -> bool {
         let is_it = |event: &SseEvent| event.id.as_deref() == Some(id);
         let Some(at) = self.sent.iter().rposition(is_it) else {
@@ -108,7 +109,7 @@ mod tests {
         assert_eq!(ids(&mut buffer), ["", "2", "3", "4"]);
         assert!(buffer.rewind("4"));
         assert!(buffer.is_empty());
-        // Where the server gives no ids, nothing is kept.
+        // If the server gives no ids, nothing is kept.
         let mut buffer = Buffer::default();
         buffer.put(event(None, 1));
         assert_eq!(ids(&mut buffer), [""]);

@@ -1,7 +1,6 @@
-//! A legacy client's own session at the server, on which raincheck speaks, too: what a task of that
-//! session needs (a browser, a login) lives there.
-//!
-//! It is borrowed: never begun, never ended, and nothing is declared on it but what its client did.
+//! A legacy client's own session at the server, which raincheck uses, too: what a task of that session needs (a
+//! browser, a login) lives there. The session is borrowed: raincheck neither begins nor ends it, and declares
+//! nothing on it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,11 +11,11 @@ use hyper::http::request;
 
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
-use crate::upstream::channel::session::Session;
 use crate::upstream::client_session::needed::Needed;
 use crate::upstream::client_session::registry::ClientSessions;
 use crate::upstream::client_session::shared::ClientStreams;
 use crate::upstream::exchange::borrowed_line;
+use crate::upstream::line::session::LineSession;
 use crate::upstream::pin::Pin;
 use crate::upstream::server::ServerTransport;
 use crate::upstream::sessions::pinned;
@@ -30,12 +29,12 @@ pub(super) mod registry;
 mod shared;
 mod stream;
 
-pub use crate::upstream::client_session::shared::{News, OUR_EVENT_IDS, Unheard};
+pub use crate::upstream::client_session::shared::{OUR_EVENT_IDS, ServerStreamReader, Unheard};
 
-/// What a client without the header speaks (2025-11-25, Transports, Protocol Version Header).
+/// The revision that a client without the header speaks (2025-11-25, Transports, Protocol Version Header).
 const OLDEST: HeaderValue = HeaderValue::from_static("2025-03-26");
 
-/// The session. Cheap to clone; it ends with its client's DELETE and not with the last clone.
+/// A client's session. Cheap to clone. It ends with its client's DELETE, and not with the last clone.
 #[derive(Clone)]
 pub struct ClientSession(SessionKind);
 
@@ -46,7 +45,7 @@ enum SessionKind {
         sessions: Arc<HttpSessionPool>,
         registry: Arc<ClientSessions>,
     },
-    Line(Arc<Session>),
+    Line(Arc<LineSession>),
 }
 
 impl ClientSession {
@@ -60,10 +59,9 @@ impl ClientSession {
         }
     }
 
-    /// The client's GET: what the server says on its stream that is not ours. A `Last-Event-ID` that
-    /// is not ours goes to the server. Not for sessions over lines, which read what they have to say
-    /// themselves.
-    pub async fn hear(&self, parts: request::Parts) -> Result<News, Unheard> {
+    /// The client's GET: reads what the server says on its stream, except for messages to raincheck. A
+    /// `Last-Event-ID` that is not raincheck's goes to the server. Sessions over lines have a mailbox for this.
+    pub async fn hear(&self, parts: request::Parts) -> Result<ServerStreamReader, Unheard> {
         let none = Failure::new(Reason::UpstreamUnreachable, SideEffect::None);
         let SessionKind::Http { session, .. } = &self.0 else {
             return Err(Unheard::Failed(none));
@@ -79,23 +77,24 @@ impl ClientSession {
         }
     }
 
-    /// Calls that became tasks run there.
+    /// Whether calls that became tasks run on the session.
     pub fn is_needed(&self) -> bool {
         self.needed().is_needed()
     }
 
-    /// True for the first caller, which ends the session when it is needed no more.
+    /// True for the first caller. That caller ends the session when it is not needed any more.
     pub fn begin_to_end(&self) -> bool {
         self.needed().begin_to_end()
     }
 
-    /// Resolves when no such call runs there any more. False where another replica carries one on.
+    /// Resolves when no call that became a task runs on the session any more. False if another replica carries
+    /// one on.
     pub async fn needed_no_more(&self) -> bool {
         self.needed().no_more().await;
         !self.needed().is_elsewhere()
     }
 
-    /// The client ended it: raincheck's own calls there have failed, with unknown effect.
+    /// Ends the session as its client asked. Calls of raincheck's there fail, with unknown effect.
     pub fn end(&self) {
         match &self.0 {
             SessionKind::Http {
@@ -116,12 +115,12 @@ impl fmt::Debug for ClientSession {
 }
 
 impl Upstream {
-    /// The session that a legacy client's request names. `None`: it names none that is known. A
-    /// server without sessions gives its clients no id: then the session is this request's alone.
+    /// The session that a legacy client's request names. `None`: it names no known session. If the server has
+    /// no sessions, the session belongs to this request alone.
     pub fn client_session(&self, headers: &HeaderMap, caller: [u8; 16]) -> Option<ClientSession> {
         let id = headers.get(SESSION_ID);
-        let web = match self.way() {
-            ServerTransport::Posts(web) => web,
+        let http_server = match self.transport() {
+            ServerTransport::Posts(http_server) => http_server,
             ServerTransport::Lines(lines) => {
                 let session = lines.session(id?.to_str().ok()?, caller)?;
                 return Some(ClientSession(SessionKind::Line(session)));
@@ -135,9 +134,9 @@ impl Upstream {
             credentials: credentials.filter(|_| self.forwards_credentials()).cloned(),
         };
         Some(ClientSession(SessionKind::Http {
-            session: web.client_sessions.get(identity)?,
-            sessions: Arc::clone(&web.sessions),
-            registry: Arc::clone(&web.client_sessions),
+            session: http_server.client_sessions.get(identity)?,
+            sessions: Arc::clone(&http_server.sessions),
+            registry: Arc::clone(&http_server.client_sessions),
         }))
     }
 }

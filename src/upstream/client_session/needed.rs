@@ -5,17 +5,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-/// Some clients open a session for one call and end it with the answer. The answer may be a ticket, and
-/// then the session must outlive its client's DELETE.
+/// Keeps a client's session for the tasks that need it. Some clients open a session for one call and end it
+/// with the answer. The answer may be a ticket, and then the session must outlive its client's DELETE.
 #[derive(Debug, Default)]
 pub(in crate::upstream) struct Needed {
     tasks: TaskTracker,
-    /// Another replica carries a call on there.
+    /// Whether another replica carries a call on there.
     elsewhere: AtomicBool,
 }
 
 impl Needed {
-    /// Needed while the token lives.
+    /// Keeps the session while the token lives.
     pub(in crate::upstream) fn token(&self) -> TaskTrackerToken {
         self.tasks.token()
     }
@@ -24,12 +24,12 @@ impl Needed {
         !self.tasks.is_empty()
     }
 
-    /// True for the first that asks: one ends the session, however often its client does.
+    /// True for the first caller, so that the session is ended once, however often its client asks.
     pub(in crate::upstream) fn begin_to_end(&self) -> bool {
         self.tasks.close()
     }
 
-    /// Resolves when it is needed no more here. Only after [`Self::begin_to_end`].
+    /// Resolves when no call in this process needs the session. Only after [`Self::begin_to_end`].
     pub(in crate::upstream) async fn no_more(&self) {
         self.tasks.wait().await;
     }

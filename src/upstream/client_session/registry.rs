@@ -1,4 +1,4 @@
-//! The client sessions that are in use in this process. Their users hold them; the registry does not.
+//! The client sessions that are in use in this process. Their users own them, and the registry does not.
 
 use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard, Weak};
@@ -12,10 +12,11 @@ use crate::upstream::client_session::shared::ClientStreams;
 use crate::upstream::http::origin::Origin;
 use crate::upstream::sessions::session::{Identity, ServerSession, Unasked};
 
-/// Sessions in use at the same time. Each has a stream or a call, which have bounds of their own.
+/// How many sessions may be in use at the same time. Each has a stream or a call, which have bounds of their
+/// own.
 const SESSIONS_MAX: usize = 10_000;
 
-/// The stream of a server without sessions, which belongs to no session.
+/// The stream on a server without sessions, where no stream belongs to a session.
 #[derive(Debug)]
 struct NobodysStream;
 
@@ -50,7 +51,7 @@ impl ClientSessions {
         self.by_key.lock()
     }
 
-    /// The session, which is one for all who name it alike. `None`: too many are in use.
+    /// The session of that identity, one for all who use it. `None`: too many are in use.
     pub(in crate::upstream) fn get(&self, identity: Identity) -> Option<Arc<ServerSession>> {
         let new = |identity: Identity| {
             let unasked: Box<dyn Unasked> = if identity.id.is_some() {
@@ -84,7 +85,7 @@ impl ClientSessions {
         Some(session)
     }
 
-    /// Its client ended it: a request that names it from here on means another.
+    /// Forgets a session that its client ended. The same identity means another session from here on.
     pub(in crate::upstream) fn forget(&self, session: &Arc<ServerSession>) {
         let is_it =
             |known: &Weak<ServerSession>| std::ptr::eq(known.as_ptr(), Arc::as_ptr(session));

@@ -1,5 +1,5 @@
-//! The GET streams of one client's session, which its client and our calls share: there is
-//! one, the first to need it opens it, and it stays while either needs it.
+//! The GET streams of one client's session, which the client and raincheck's calls share. One stream is open at
+//! a time: whoever needs it first opens it, and it stays open while either needs it.
 
 use std::sync::{Arc, MutexGuard, Weak};
 use std::time::Duration;
@@ -23,35 +23,35 @@ use crate::upstream::client_session::stream::ClientStream;
 use crate::upstream::http::{RequestBody, ResponseBody};
 use crate::upstream::sessions::session::{ServerSession, Unasked};
 
-/// Event ids that raincheck gave begin so.
+/// The beginning of event ids that raincheck gave.
 pub const OUR_EVENT_IDS: &str = "raincheck/";
 
-/// How long a call waits for the stream: a server that says nothing of itself yet takes the request
-/// all the same.
+/// How long a call waits for the stream. A server may hold back the head of the response until it has something
+/// to say.
 const OPENING: Duration = Duration::from_millis(300);
 
 /// Why a client has no stream.
 #[derive(Debug)]
 pub enum Unheard {
-    /// What the server said to it, for the client as it is.
+    /// The server's refusal, which the client gets as it is.
     Refused(Box<Response<ResponseBody>>),
     Failed(Failure),
 }
 
 #[derive(Debug)]
 pub(in crate::upstream) struct SharedStreams {
-    /// One stream is opened at a time, so that no client meets a stream of raincheck's as a conflict.
+    /// One stream is opened at a time, so that a client never meets a stream of raincheck's as a conflict.
     opening: Arc<Semaphore>,
     streams: Mutex<KnownStreams>,
 }
 
 #[derive(Debug, Default)]
 struct KnownStreams {
-    /// The one that no client reads.
+    /// The stream that no client reads.
     kept: Option<Arc<ClientStream>>,
-    /// Those that one reads.
+    /// The streams that clients read.
     read: usize,
-    /// The server has none.
+    /// Whether the server has no such stream.
     none: bool,
 }
 
@@ -67,15 +67,15 @@ impl SharedStreams {
         self.streams.lock()
     }
 
-    /// Nothing is to be done for our calls.
+    /// No stream is to be opened for raincheck's calls.
     fn is_settled(&self) -> bool {
         let streams = self.streams();
         let is_kept = streams.kept.as_ref().is_some_and(|kept| !kept.is_over());
         streams.none || streams.read > 0 || is_kept
     }
 
-    /// For a call of ours that is about to be sent: the stream is there, or the server has none, or
-    /// it is slow to say so. Cancel safe: the stream stays.
+    /// Opens the stream for a call of raincheck's that is about to be sent. Resolves when the stream is there,
+    /// when the server has none, or when it is slow to say so. Cancel safe: the stream stays.
     pub(in crate::upstream) async fn join(self: &Arc<Self>, session: &Arc<ServerSession>) {
         if self.is_settled() {
             return;
@@ -104,7 +104,8 @@ impl SharedStreams {
         is_told
     }
 
-    /// It may have been the session's after all: calls that run have another.
+    /// A client's resumed stream may have been the session's own, so another one is opened for the calls that
+    /// run.
     fn replace(self: &Arc<Self>, session: &Arc<ServerSession>) {
         let turn = Arc::clone(&self.opening).try_acquire_owned();
         if let Ok(turn) = turn
@@ -120,8 +121,8 @@ impl SharedStreams {
         self: &Arc<Self>,
         session: &Arc<ServerSession>,
         mut parts: request::Parts,
-    ) -> Result<News, Unheard> {
-        // What is compressed cannot be read here.
+    ) -> Result<ServerStreamReader, Unheard> {
+        // raincheck cannot read a compressed body.
         parts.headers.remove(ACCEPT_ENCODING);
         let after = parts.headers.get(LAST_EVENT_ID).cloned();
         let mut after = after.and_then(|id| id.to_str().ok().map(str::to_owned));
@@ -137,7 +138,7 @@ impl SharedStreams {
         if let Some(kept) = self.take_kept(after.as_deref()) {
             return Ok(self.read(session, kept, StreamKind::Session));
         }
-        // Of what stream the server's event is, only the server knows.
+        // Only the server knows to which stream an event id of its own belongs.
         let of = match after {
             Some(_) => StreamKind::Rest,
             None => StreamKind::Session,
@@ -152,7 +153,7 @@ impl SharedStreams {
                 session.accompany(opened.run(Arc::downgrade(session), events));
                 Ok(news)
             }
-            // It may be ours that stands in the client's way.
+            // A stream of raincheck's may be the reason for the conflict.
             Err(refused) if refused.status() == hyper::StatusCode::CONFLICT => {
                 let kept = self.take_kept(None);
                 let kept = kept.ok_or(Unheard::Refused(refused))?;
@@ -173,11 +174,11 @@ impl SharedStreams {
         session: &Arc<ServerSession>,
         stream: Arc<ClientStream>,
         of: StreamKind,
-    ) -> News {
+    ) -> ServerStreamReader {
         if of == StreamKind::Session {
             self.streams().read += 1;
         }
-        News {
+        ServerStreamReader {
             head: stream.head.clone(),
             ended: session.ended(),
             session: Arc::clone(session),
@@ -209,7 +210,7 @@ impl SharedStreams {
             stream.close();
             return;
         }
-        // Before another reader can take it.
+        // This comes before another reader can take the stream.
         stream.detach(session);
         streams.kept = Some(Arc::clone(stream));
     }
@@ -232,19 +233,20 @@ impl Unasked for ClientStreams {
     }
 
     async fn hear(&self, session: &Arc<ServerSession>) {
-        // The streams of earlier revisions pass as bytes: ours would stand in their way.
+        // Streams of earlier revisions pass as bytes. A stream of raincheck's would be a conflict for the
+        // client.
         if session.version() == LEGACY_NEWEST {
             self.0.join(session).await;
         }
     }
 }
 
-/// What a client hears.
+/// Which stream a client reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StreamKind {
     /// The session's stream.
     Session,
-    /// What is left of a stream that was cut: mostly of a POST, so that it belongs to that client.
+    /// The rest of a stream that was cut, mostly of a POST. It belongs to that client.
     Rest,
 }
 
@@ -277,11 +279,11 @@ async fn open(shared: Arc<SharedStreams>, session: Weak<ServerSession>, opening:
     stream.run(session, events).await;
 }
 
-/// What the server says on a session's stream that is not ours. Dropped, it waits for the client's
-/// next GET, or is given up if no call of ours runs.
+/// Reads what the server says on a session's stream, except for messages to raincheck. When the reader is
+/// dropped, the stream waits for the client's next GET, or is given up if no call of raincheck's runs.
 #[derive(Debug)]
-pub struct News {
-    /// As the server answered.
+pub struct ServerStreamReader {
+    /// The head of the server's response.
     pub head: Parts,
     session: Arc<ServerSession>,
     shared: Arc<SharedStreams>,
@@ -290,8 +292,8 @@ pub struct News {
     ended: CancellationToken,
 }
 
-impl News {
-    /// The next event, as it was. `None` at the end of the stream. Cancel safe.
+impl ServerStreamReader {
+    /// The next event as the server wrote it. `None` at the end of the stream. Cancel safe.
     pub async fn next(&mut self) -> Option<SseEvent> {
         tokio::select! {
             biased;
@@ -301,7 +303,7 @@ impl News {
     }
 }
 
-impl Drop for News {
+impl Drop for ServerStreamReader {
     fn drop(&mut self) {
         self.shared.keep(&self.session, &self.stream, self.of);
     }

@@ -1,5 +1,5 @@
-//! One GET stream of a client's session. raincheck reads it, also where the client asked for it: what answers
-//! raincheck's calls goes there, all else waits for the client.
+//! One GET stream of a client's session. raincheck reads it, even if the client requested it: answers to
+//! raincheck's calls are taken out, and all else waits for the client.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, MutexGuard, Weak};
@@ -17,30 +17,31 @@ use crate::mcp::json::Object;
 use crate::mcp::meta::PROGRESS_TOKEN;
 use crate::mcp::sse::{Decoder, SseEvent};
 use crate::upstream::client_session::buffer::Buffer;
-use crate::upstream::heard;
-use crate::upstream::heard::ServerMessage;
 use crate::upstream::http::hop_headers;
 use crate::upstream::http::{RequestBody, ResponseBody};
+use crate::upstream::http_response;
 use crate::upstream::message::note;
 use crate::upstream::message::response;
 use crate::upstream::port::{Answer, Event, UpstreamError};
 use crate::upstream::reconnect::{Reconnect, is_for_now};
 use crate::upstream::request_id::is_beside_clients;
+use crate::upstream::server_message;
+use crate::upstream::server_message::ServerMessage;
 use crate::upstream::sessions::session::ServerSession;
 
-/// How long what waits for a client that is away is kept where no call of ours runs.
+/// How long events wait for a client that is away, if no call of raincheck's runs.
 const LINGER: Duration = Duration::from_mins(1);
 
 #[derive(Debug)]
 pub(super) struct ClientStream {
-    /// As the server answered.
+    /// The head of the server's response.
     pub(super) head: Parts,
     state: Mutex<ClientStreamState>,
-    /// There is something to read, or nothing will follow.
+    /// Notified when there is something to read, or when nothing will follow.
     readable: Notify,
-    /// There is room again, or can be made.
+    /// Notified when there is room again, or when room can be made.
     writable: Notify,
-    /// A reader came.
+    /// Notified when a reader has come.
     attached: Notify,
     /// Cancelled when the stream is not needed any more.
     closing: CancellationToken,
@@ -60,7 +61,7 @@ pub(super) struct ServerEvents {
     body: ResponseBody,
     decoder: Decoder,
     read: VecDeque<SseEvent>,
-    /// What follows cannot be read.
+    /// What follows in the stream cannot be read.
     is_broken: bool,
 }
 
@@ -72,7 +73,7 @@ pub(super) fn events_of(
     if response.status() != StatusCode::OK {
         return Err(Box::new(response));
     }
-    let Some(decoder) = heard::decoder_of(response.headers(), bytes_max) else {
+    let Some(decoder) = http_response::decoder_of(response.headers(), bytes_max) else {
         return Err(Box::new(response));
     };
     let (mut head, body) = response.into_parts();
@@ -88,7 +89,7 @@ pub(super) fn events_of(
 }
 
 impl ServerEvents {
-    /// `None` at the end, however it ended.
+    /// The next event. `None` at the end, also if the stream was cut.
     async fn next(&mut self) -> Option<SseEvent> {
         loop {
             if let Some(event) = self.read.pop_front() {
@@ -130,8 +131,8 @@ impl ClientStream {
         self.state().is_over
     }
 
-    /// A reader takes it from here on, or from what followed that event. False where it has ended,
-    /// or does not know the event.
+    /// Begins to read the stream, from here on or after that event. False if the stream has ended, or does not
+    /// know the event.
     pub(super) fn attach(&self, after: Option<&str>) -> bool {
         let mut state = self.state();
         if state.is_over || !after.is_none_or(|after| state.buffer.rewind(after)) {
@@ -144,7 +145,7 @@ impl ClientStream {
         true
     }
 
-    /// Its reader is gone.
+    /// The reader has gone.
     pub(super) fn detach(self: &Arc<Self>, session: &Arc<ServerSession>) {
         let mut state = self.state();
         state.has_reader = false;
@@ -162,7 +163,7 @@ impl ClientStream {
         self.readable.notify_one();
     }
 
-    /// Cancel safe. For one reader.
+    /// The next event, for one reader. Cancel safe.
     pub(super) async fn next(&self) -> Option<SseEvent> {
         loop {
             {
@@ -179,8 +180,8 @@ impl ClientStream {
         }
     }
 
-    /// Reads the stream until it ends, or the session is not used any more. Where it ends while no client
-    /// reads it, it is opened again.
+    /// Reads the stream until it ends, or until the session is not used any more. If the stream ends while no
+    /// client reads it, it is opened again.
     pub(super) async fn run(
         self: Arc<Self>,
         session: Weak<ServerSession>,
@@ -199,7 +200,7 @@ impl ClientStream {
                         return;
                     }
                 }
-                // A client whose stream ends comes back by itself.
+                // A client whose stream has ended comes back by itself.
                 if self.state().has_reader {
                     return;
                 }
@@ -222,7 +223,7 @@ impl ClientStream {
                 return Some(());
             }
         }
-        // Holds no session while there is no room, so that the session can end.
+        // This future holds no session while it waits for room, so that the session can end.
         let has_reader = loop {
             {
                 let mut state = self.state();
@@ -244,7 +245,7 @@ impl ClientStream {
         Some(())
     }
 
-    /// What waits for a client that is away keeps the session for a while.
+    /// Keeps the session for a while for a client that is away and has events waiting.
     fn linger(self: &Arc<Self>, session: &Arc<ServerSession>) {
         {
             let mut state = self.state();
@@ -268,9 +269,9 @@ impl ClientStream {
     }
 }
 
-/// Takes what is said to our calls.
+/// Takes out what the server says to raincheck's calls.
 fn is_ours(session: &ServerSession, data: &str) -> bool {
-    let Ok(message) = heard::read(data) else {
+    let Ok(message) = server_message::read(data) else {
         return false;
     };
     let calls = session.calls();
@@ -308,10 +309,10 @@ fn is_ours(session: &ServerSession, data: &str) -> bool {
     }
 }
 
-/// A ping that no client would answer: some servers end a session for that, and only because there is
-/// this stream.
+/// Answers a ping that no client would answer. Some servers end a session whose pings are not answered, and
+/// without this stream there would be no ping.
 fn is_answered(session: &Arc<ServerSession>, data: &str) -> bool {
-    let Ok(ServerMessage::Request { id, method, .. }) = heard::read(data) else {
+    let Ok(ServerMessage::Request { id, method, .. }) = server_message::read(data) else {
         return false;
     };
     if &*method != "ping" {
@@ -319,13 +320,14 @@ fn is_answered(session: &Arc<ServerSession>, data: &str) -> bool {
     }
     let (session, answer) = (Arc::clone(session), Answer::Result("{}".into()));
     Arc::clone(&session).accompany(async move {
-        // A server that cannot be told will notice by itself.
+        // If the answer cannot be sent, the server will notice by itself.
         let _ = session.tell(response(&id, &answer)).await;
     });
     true
 }
 
-/// `None`: the server has none for us any more, or the session is not used any more.
+/// Opens the stream again. `None`: the server has no such stream for raincheck any more, or the session is not
+/// used any more.
 async fn open_again(
     session: &Weak<ServerSession>,
     last_event_id: Option<&HeaderValue>,
@@ -341,7 +343,7 @@ async fn open_again(
     }
 }
 
-/// Asks for the stream in our own words. `None`: the session is not used any more.
+/// Requests the stream with raincheck's own headers. `None`: the session is not used any more.
 pub(super) async fn get(
     session: &Weak<ServerSession>,
     last_event_id: Option<&HeaderValue>,

@@ -17,17 +17,17 @@ use crate::upstream::failures::INVALID_WORDS;
 use crate::upstream::failures::UNREACHABLE;
 use crate::upstream::http::origin::FIRST_WORDS;
 use crate::upstream::pool::SessionKey;
-use crate::upstream::port::{Answer, Event, Outgoing};
+use crate::upstream::port::{Answer, Event, UpstreamRequest};
 use crate::upstream::server::ServerTransport;
 use crate::upstream::translate;
 use crate::upstream::wrapped::Upstream;
 
-/// Pages of a tool list that are read; a server with more is not checked further.
+/// How many pages of a tool list are read. Tools on further pages are not checked.
 const PAGES_MAX: usize = 64;
 
 impl Upstream {
-    /// What the server says of itself to this caller, who has these capabilities. Dropped before it
-    /// resolves, the asking goes on, unless the server is asked by many.
+    /// What the server says of itself to this caller, who has these capabilities. If the future is dropped, the
+    /// request goes on, unless too many do already.
     pub async fn discover(
         &self,
         caller: [u8; 16],
@@ -42,7 +42,7 @@ impl Upstream {
                 let describing = upstream.describe(era, caller, credentials.clone(), &capabilities);
                 let described = timeout(FIRST_WORDS, describing).await;
                 let described = described.unwrap_or(Err(DiscoverError::Failed(UNREACHABLE)));
-                // It may be another server than the one that is remembered.
+                // The server may be another one than the one that is remembered.
                 if described.is_ok() || !is_hearsay {
                     return described;
                 }
@@ -84,13 +84,13 @@ impl Upstream {
         Ok(discovered)
     }
 
-    /// What the server last said of itself to that caller. What it says to another one may be a
-    /// secret; callers whose credentials it never gets are one to it.
+    /// What the server last said of itself to that caller. What it says to another caller may be a secret.
+    /// Callers whose credentials the server never gets count as one.
     pub fn last_discovered(&self, caller: [u8; 16]) -> Option<Arc<Discovered>> {
         self.known.discovered(self.whose(caller))
     }
 
-    /// A program answered that to the `initialize` of a client's own session.
+    /// Notes what a program answered to the `initialize` of a client's own session.
     pub fn has_initialized(&self, caller: [u8; 16], answer: &str) {
         let object = Object::parse(answer).unwrap_or_default();
         let result = object.get_object("result").unwrap_or_default();
@@ -114,10 +114,8 @@ impl Upstream {
         credentials: Option<HeaderValue>,
     ) -> Result<Discovered, DiscoverError> {
         let params = translate::own_params("{}", &[]);
-        let outgoing = Outgoing {
-            credentials,
-            ..Outgoing::new(caller, "server/discover", params)
-        };
+        let outgoing =
+            UpstreamRequest::new(caller, "server/discover", params).with_credentials(credentials);
         let result = self.ask(Era::Modern, outgoing).await?;
         let object = Object::parse(result.get()).unwrap_or_default();
         let member = |key| object.get(key).map(ToOwned::to_owned);
@@ -138,8 +136,8 @@ impl Upstream {
         credentials: Option<HeaderValue>,
         capabilities: &str,
     ) -> Result<Arc<Discovered>, DiscoverError> {
-        let sessions = match self.server.way() {
-            ServerTransport::Posts(web) => &web.sessions,
+        let sessions = match self.server.transport() {
+            ServerTransport::Posts(http_server) => &http_server.sessions,
             ServerTransport::Lines(lines) => {
                 let described = lines.described(caller, credentials.as_ref(), capabilities);
                 return described.await.map_err(DiscoverError::from);
@@ -160,10 +158,10 @@ impl Upstream {
         credentials: Option<HeaderValue>,
         capabilities: Arc<str>,
     ) -> Result<Arc<Tools>, DiscoverError> {
-        // The cache is that of the way in which they are listed.
+        // Each transport has a cache of its own.
         let era = self.era(credentials.clone()).await?;
-        let known = match self.server.way() {
-            ServerTransport::Posts(web) => &web.origin.tools,
+        let known = match self.server.transport() {
+            ServerTransport::Posts(http_server) => &http_server.origin.tools,
             ServerTransport::Lines(lines) => lines.tools(),
         };
         let upstream = self.clone();
@@ -192,11 +190,9 @@ impl Upstream {
                 None => &[],
             };
             let params = translate::own_params(&declared, page);
-            let outgoing = Outgoing {
-                credentials: credentials.clone(),
-                capabilities: Arc::clone(&capabilities),
-                ..Outgoing::new(caller, "tools/list", params)
-            };
+            let outgoing = UpstreamRequest::new(caller, "tools/list", params)
+                .declaring(Arc::clone(&capabilities))
+                .with_credentials(credentials.clone());
             let result = self.ask(era, outgoing).await?;
             cursor = tools
                 .add_page(&result)
@@ -209,14 +205,18 @@ impl Upstream {
     }
 
     /// One request of raincheck's own, of which only the answer is of interest.
-    async fn ask(&self, era: Era, outgoing: Outgoing) -> Result<Box<RawValue>, DiscoverError> {
+    async fn ask(
+        &self,
+        era: Era,
+        outgoing: UpstreamRequest,
+    ) -> Result<Box<RawValue>, DiscoverError> {
         let mut exchange = self.begin(era, outgoing);
         while let Some(event) = exchange.events.next().await {
             match event {
                 Event::Result(result) => return Ok(result),
                 Event::Error(error) => return Err(refused(error)),
                 Event::Failed(failure) => return Err(DiscoverError::Failed(failure)),
-                // There is no client to ask, and a server may wait for the answer for ever.
+                // There is no client to ask, and a server may wait for the answer without end.
                 Event::Question(question) => {
                     let refusal = RpcError::method_not_found().to_json();
                     let answer = Answer::Refused(refusal.into());

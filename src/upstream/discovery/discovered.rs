@@ -13,12 +13,12 @@ pub struct Discovered {
     pub capabilities: Box<RawValue>,
     pub server_info: Option<Box<RawValue>>,
     pub instructions: Option<Box<RawValue>>,
-    /// A modern server's list.
+    /// The versions that a modern server supports.
     pub supported_versions: Option<Box<RawValue>>,
 }
 
 impl Discovered {
-    /// From the result of an `initialize`.
+    /// Reads the result of an `initialize`.
     pub(in crate::upstream) fn of_initialize(result: &Object<'_>) -> Option<Self> {
         let member = |key| result.get(key).map(ToOwned::to_owned);
         Some(Self {
@@ -34,7 +34,7 @@ impl Discovered {
 #[derive(Debug, Clone)]
 pub enum DiscoverError {
     Failed(Failure),
-    /// An answer with status 401 or 403: the client's business.
+    /// An answer with status 401 or 403, which the client has to deal with.
     Unauthorized(UpstreamError),
     /// Any other JSON-RPC error of the server.
     Refused(UpstreamError),

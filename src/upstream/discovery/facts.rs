@@ -1,5 +1,5 @@
-//! What the server turned out to be: asked once, and anew where it refuses what it should understand.
-//! Servers are upgraded, and taken back, behind the same address.
+//! What is known of the server. It is asked once, and again when it refuses what a server of its era should
+//! understand: servers are upgraded, and taken back, behind the same address.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -30,34 +30,34 @@ use crate::upstream::port::{Event, Exchange};
 use crate::upstream::server::{Server, ServerTransport};
 use crate::upstream::settings::Settings;
 
-/// Between doubts: clients make mistakes that look like a server's other era.
+/// The time between two such questions. Clients make mistakes that look as if the server had another era.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// How long a refusal waits for the server's word on its era, so that a client that tries again is understood.
-/// The asking goes on.
+/// How long a refusal waits for the server's answer about its era, so that a client that tries again is
+/// understood. The request to the server goes on.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(in crate::upstream) struct ServerFacts {
     pub(in crate::upstream) server: Server,
     pub(in crate::upstream) services: TaskTracker,
-    /// The user knows better.
+    /// The era is configured, and never asked for.
     is_configured: bool,
     era: Mutex<Option<Era>>,
     asking: SingleFlight,
-    /// What the last asking for the era failed of, if that was for everybody.
+    /// Why the era could not be found out last, if the reason concerns all callers.
     failed: Mutex<Option<Failure>>,
     remembered: Mutex<Remembered>,
-    /// Whose words are kept for the next run: all callers without credentials.
+    /// The caller for whom the file is kept: all callers without credentials.
     everybody: [u8; 16],
     memory: Option<Arc<FactsFile>>,
-    /// The era is what it was when raincheck ran before, and nothing was answered since.
+    /// The era was read from the file of an earlier run, and the server has answered nothing since.
     is_hearsay: AtomicBool,
     /// Whether a modern server takes legacy sessions, too.
     pub(in crate::upstream) sessions: LegacySessions,
     doubting: SingleFlight,
     doubted: Mutex<Option<Instant>>,
-    /// Over lines, how many had been begun when the server was last asked.
+    /// For lines: how many had been started when the server was last asked.
     starts_asked: AtomicUsize,
 }
 
@@ -79,8 +79,8 @@ impl ServerFacts {
         if let Some(words) = &kept.words {
             remembered.note(everybody, words);
         }
-        // A modern program is asked all the same, at no cost, as is a server elsewhere, with whose era it
-        // is found out how to speak to it. A legacy one may end at the question.
+        // A modern program can be asked again at no cost. A server with an address must be asked, because the
+        // transport is found out with the era. A legacy program may end when it is asked.
         let is_to_know = configured.is_none() && matches!(server, Server::Program(_));
         let hearsay = kept.era.filter(|era| is_to_know && *era == Era::Legacy);
         Arc::new(Self {
@@ -97,7 +97,7 @@ impl ServerFacts {
             sessions: LegacySessions::default(),
             doubting: SingleFlight::default(),
             doubted: Mutex::default(),
-            // The first is of the program that was asked a moment before.
+            // The first line belongs to the program that was asked a moment before.
             starts_asked: AtomicUsize::new(usize::from(hearsay.is_none())),
         })
     }
@@ -111,7 +111,7 @@ impl ServerFacts {
         self.remembered.lock().of(&whose)
     }
 
-    /// What was asked of a server of that era, which it may not be any more.
+    /// A request was begun for a server of that era, which may have changed since.
     pub(in crate::upstream) fn note_discovered(
         &self,
         asked: Era,
@@ -123,7 +123,7 @@ impl ServerFacts {
         }
     }
 
-    /// What a server said whose era may not be known yet: it may speak another one, too.
+    /// Notes what the server said of itself while its era may not be known: it may speak the other era, too.
     pub(in crate::upstream) fn note_said(
         &self,
         asked: Era,
@@ -145,7 +145,7 @@ impl ServerFacts {
         self.is_hearsay.load(Ordering::Relaxed)
     }
 
-    /// For the next run. Not waited for.
+    /// Writes the file for the next run. Nobody waits for the write.
     fn keep(&self) {
         let Some(memory) = self.memory.clone() else {
             return;
@@ -157,8 +157,8 @@ impl ServerFacts {
         self.services.spawn_blocking(move || memory.keep(&kept));
     }
 
-    /// The era, asked by one of all who want to know and remembered. Dropped before it resolves, the
-    /// asking goes on.
+    /// The era. One of all callers that ask at the same time asks the server, and the answer is remembered. If
+    /// the future is dropped, the request goes on.
     pub(in crate::upstream) async fn find_era(
         self: &Arc<Self>,
         credentials: Option<&HeaderValue>,
@@ -188,18 +188,18 @@ impl ServerFacts {
     }
 
     async fn ask_for_era(&self, credentials: Option<&HeaderValue>) -> Result<Era, DiscoverError> {
-        // The caller before may have had other credentials.
+        // The caller that asked before may have had other credentials.
         if let Some(era) = self.era() {
             return Ok(era);
         }
         let found = match &self.server {
-            Server::Http(web) => Box::pin(web.find_era(credentials))
+            Server::Http(http_server) => Box::pin(http_server.find_era(credentials))
                 .await
                 .map_err(Into::into),
             Server::Program(lines) => lines.probe().await.map_err(DiscoverError::from),
         };
         *self.failed.lock() = match &found {
-            // A gateway may say that of the credentials, too.
+            // The refusal may be a gateway's, about the credentials.
             Err(DiscoverError::Failed(failure)) if failure.reason != Reason::UpstreamHttp => {
                 Some(*failure)
             }
@@ -213,8 +213,9 @@ impl ServerFacts {
         found
     }
 
-    /// The server refused something as one of another era would. It is asked, unless it was a moment
-    /// ago, and what runs there goes on. Dropped before it resolves, the asking goes on.
+    /// Asks the server for its era again, because it refused something as a server of the other era would,
+    /// unless it was asked a moment ago. Running requests go on. If the future is dropped, the question to the
+    /// server goes on.
     pub(in crate::upstream) async fn doubt(self: &Arc<Self>, credentials: Option<HeaderValue>) {
         let Some(era) = self.era().filter(|_| !self.is_configured) else {
             return;
@@ -229,7 +230,7 @@ impl ServerFacts {
         let _ = timeout(PATIENCE, asking).await;
     }
 
-    /// Not to be waited for.
+    /// Asks again in a job that nobody waits for.
     pub(in crate::upstream) fn doubt_beside(self: &Arc<Self>, credentials: Option<HeaderValue>) {
         let era = self.era().filter(|_| !self.is_configured);
         if let Some(era) = era
@@ -267,11 +268,11 @@ impl ServerFacts {
         doubted.is_none_or(|at| Instant::now().saturating_duration_since(at) >= PAUSE)
     }
 
-    /// The era that the server itself says it speaks. `None`: what it says is no proof of another one
-    /// than what is known, as the 404 of a gateway is none.
+    /// The era that the server itself claims. `None`: its answer, such as the 404 of a gateway, is no proof
+    /// that the known era is wrong.
     async fn ask_anew(&self, known: Era, credentials: Option<&HeaderValue>) -> Option<Era> {
-        let web = match self.server.way() {
-            ServerTransport::Posts(web) => web,
+        let http_server = match self.server.transport() {
+            ServerTransport::Posts(http_server) => http_server,
             ServerTransport::Lines(lines) => {
                 let found = lines.probe_anew().await.ok()?;
                 if (known, found) != (Era::Modern, Era::Legacy) {
@@ -282,17 +283,17 @@ impl ServerFacts {
             }
         };
         let asking = async {
-            match probe::probe(&web.origin, credentials).await {
+            match probe::probe(&http_server.origin, credentials).await {
                 Ok(Found::Era(Era::Modern)) => Some(Era::Modern),
                 Ok(Found::Trouble) => None,
                 Ok(_) if known == Era::Modern => {
-                    let said = legacy_sessions::ask_in_time(&web.origin, credentials).await;
+                    let said = legacy_sessions::ask_in_time(&http_server.origin, credentials).await;
                     said?.is_taken().then_some(Era::Legacy)
                 }
                 Ok(_) | Err(_) => None,
             }
         };
-        // A refused request waits for this answer.
+        // The request that was refused waits for this answer.
         timeout(FIRST_WORDS, asking).await.ok()?
     }
 
@@ -303,8 +304,8 @@ impl ServerFacts {
         *self.era.lock() = Some(found);
         *self.remembered.lock() = Remembered::default();
         self.sessions.forget();
-        match self.server.way() {
-            ServerTransport::Posts(web) => web.origin.tools.clear(),
+        match self.server.transport() {
+            ServerTransport::Posts(http_server) => http_server.origin.tools.clear(),
             ServerTransport::Lines(lines) => {
                 lines.end_early();
                 lines.tools().clear();
@@ -314,8 +315,8 @@ impl ServerFacts {
         self.keep();
     }
 
-    /// Whether a refusal of a method may be another server's. A program stays the same until it is
-    /// started anew, and to ask it costs a process.
+    /// Whether the server may have become another one since. A program stays the same until it is started
+    /// again, and asking it would cost a process.
     fn may_be_another(&self) -> bool {
         let asked = self.starts_asked.load(Ordering::Relaxed);
         let lines = self.server.lines();
@@ -358,8 +359,8 @@ impl ServerFacts {
     }
 }
 
-/// Whether a server of the other era might say so. Every server refuses methods that it has not; of
-/// tools every server has some, or no client would call one.
+/// Whether a server of the other era might have refused this. That a method is unknown counts only for a method
+/// that the server should have: every server refuses some methods.
 fn is_doubtful(event: &Event, is_method_known: impl FnOnce() -> bool) -> bool {
     match event {
         Event::Error(error) => match result::error_code(&error.error) {
@@ -367,7 +368,7 @@ fn is_doubtful(event: &Event, is_method_known: impl FnOnce() -> bool) -> bool {
             Some(code::INVALID_REQUEST | code::HEADER_MISMATCH | code::UNSUPPORTED_VERSION) => true,
             _ => StatusCode::from_u16(error.status).is_ok_and(is_refusal),
         },
-        // Some say it with a status after which a call may have run: 422.
+        // Some servers use a status after which a call may have run: 422.
         Event::Failed(failure) => failure.reason == Reason::UpstreamHttp,
         Event::Sent
         | Event::Progress(_)
@@ -379,7 +380,7 @@ fn is_doubtful(event: &Event, is_method_known: impl FnOnce() -> bool) -> bool {
     }
 }
 
-/// How a server says over HTTP that it does not understand.
+/// Whether an HTTP status says that the server does not understand the request.
 pub(in crate::upstream) fn is_refusal(status: StatusCode) -> bool {
     matches!(
         status,

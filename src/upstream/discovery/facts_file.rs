@@ -1,6 +1,6 @@
-//! What the server was when raincheck ran before, in a small file of its own: a client that starts us
-//! need not wait for the server's first words. It is what was said to callers without credentials only, and
-//! no more than a hint: a server that refuses what it should understand is asked anew.
+//! A small file that keeps what the server was when raincheck ran before, so that a client need not wait for
+//! the server's first answer. It holds only what was said to callers without credentials. It is a hint: a
+//! server that refuses what it should understand is asked again.
 
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -17,10 +17,10 @@ use crate::lock::Mutex;
 use crate::mcp::version::Era;
 use crate::upstream::discovery::discovered::Discovered;
 
-/// A server that says more of itself than this is not remembered.
+/// A description larger than this is not kept.
 const BYTES_MAX: u64 = 128 << 10;
 
-/// Servers are upgraded.
+/// What is kept expires after this time, because servers are upgraded.
 const BELIEVED: Duration = Duration::from_hours(24 * 7);
 
 /// What is kept of one server.
@@ -43,13 +43,13 @@ struct FactsOnDisk {
 #[derive(Debug)]
 pub(in crate::upstream) struct FactsFile {
     file: PathBuf,
-    /// What was read or written last, so that nothing is written twice. Held while it is written, by a
-    /// thread that may wait.
+    /// What was read or written last, so that nothing is written twice. The lock is held while the file is
+    /// written, by a thread that may block.
     text: Mutex<String>,
 }
 
 impl FactsFile {
-    /// And what was kept there. A file that is not ours alone is not believed.
+    /// Opens the file, and reads what was kept. A file that other users could write is not believed.
     pub(in crate::upstream) fn open(file: PathBuf) -> (Self, KeptFacts) {
         let kept = match read(&file) {
             Ok(text) => serde_json::from_str(&text).ok().map(kept),
@@ -62,7 +62,7 @@ impl FactsFile {
         (Self { file, text }, kept.unwrap_or_default())
     }
 
-    /// Waits for the disk.
+    /// Writes the file. Blocks the thread.
     pub(in crate::upstream) fn keep(&self, kept: &KeptFacts) {
         let Some(text) = written(kept) else { return };
         let mut last = self.text.lock();
@@ -110,7 +110,7 @@ fn written(kept: &KeptFacts) -> Option<String> {
 }
 
 fn read(path: &Path) -> io::Result<String> {
-    // What is no file may have no end, and a pipe no beginning.
+    // Only a regular file is read: others may have no end, or block.
     if !std::fs::symlink_metadata(path)?.is_file() {
         return Err(io::Error::other("it is no file"));
     }
@@ -132,7 +132,7 @@ fn is_ours_alone(metadata: &Metadata) -> bool {
     metadata.is_file() && metadata.uid() == own && metadata.mode().trailing_zeros() >= 6
 }
 
-/// Whole or not at all, whatever happens meanwhile.
+/// Writes the file whole or not at all, whatever happens meanwhile.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     if let Some(directory) = path.parent() {
         DirBuilder::new()
@@ -141,7 +141,7 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
             .create(directory)?;
     }
     let beside = path.with_extension(format!("{}.tmp", std::process::id()));
-    // Of one with our number, which did not come to its end.
+    // A file of an earlier process with the same number, which did not finish.
     let _ = std::fs::remove_file(&beside);
     let mut file = OpenOptions::new()
         .write(true)

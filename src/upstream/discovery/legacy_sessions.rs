@@ -1,5 +1,5 @@
-//! What a modern server's answer to an `initialize` of raincheck's own says of sessions of legacy clients, and
-//! how long that is believed. The answer to a client's own `initialize` may be about that client only.
+//! Whether a modern server takes sessions of legacy clients, by its answer to an `initialize` of raincheck's
+//! own, and how long that is believed. The answer to a client's own `initialize` may be about that client only.
 
 use std::time::Duration;
 
@@ -18,10 +18,11 @@ use crate::upstream::http::origin::{FIRST_WORDS, Origin};
 use crate::upstream::initialize;
 use crate::upstream::initialize::NotInitialized;
 
-/// A server that answered in words of MCP is asked again after this: it may be another one by then.
+/// A server that answered with a JSON-RPC message is asked again after this time: it may be another server by
+/// then.
 const REMEMBERED: Duration = Duration::from_mins(10);
 
-/// A refusal without such words may be a gateway's, and who says nothing new may do so soon.
+/// A refusal without a JSON-RPC message may be a gateway's, and is believed for this time only.
 const BELIEVED: Duration = Duration::from_secs(30);
 
 /// What a server last said of sessions, and how long that is believed.
@@ -41,7 +42,7 @@ pub(in crate::upstream) struct Belief {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::upstream) enum SessionsAnswer {
     Taken,
-    /// No method of that name, or no such protocol: the server takes no sessions at all.
+    /// There is no such method or protocol version: the server takes no sessions at all.
     Unknown,
     /// A refusal that may be about this client only.
     Refused,
@@ -61,7 +62,8 @@ impl SessionsAnswer {
         }
     }
 
-    /// A server that took sessions takes none any more only if it says that it cannot.
+    /// Takes in an answer. A server that took sessions is believed to take none any more only if it says that
+    /// it cannot.
     fn is_news_after(self, before: Self) -> bool {
         match self {
             Self::Taken | Self::Unknown => true,
@@ -69,7 +71,7 @@ impl SessionsAnswer {
         }
     }
 
-    /// Read as the word of the server itself: no gateway stands before a program.
+    /// Takes in the answer of a program, which has no gateway before it.
     pub(in crate::upstream) fn of_a_program(self) -> Self {
         match self {
             Self::Unclear | Self::Refused => Self::Refused,
@@ -88,7 +90,8 @@ impl LegacySessions {
         *self.belief.lock()
     }
 
-    /// `None`: nothing was said. What was said before is believed on where that is no news.
+    /// Takes in an answer over HTTP. `None`: there was none. Then what the server said before is still
+    /// believed.
     pub(in crate::upstream) fn note(&self, said: Option<SessionsAnswer>) {
         let now = Instant::now();
         let mut belief = self.belief.lock();
@@ -110,7 +113,7 @@ impl LegacySessions {
     }
 }
 
-/// `None`: it did not say. A session that it begins is ended.
+/// Sends `initialize`, and ends the session that it may begin. `None`: there was no answer.
 pub(in crate::upstream) async fn ask_in_time(
     origin: &Origin,
     credentials: Option<&HeaderValue>,
@@ -124,7 +127,7 @@ async fn ask(origin: &Origin, credentials: Option<&HeaderValue>) -> Option<Sessi
         Ok(initialized) => {
             if let Some(session) = initialized.session_id {
                 let end = origin.delete(credentials).header(SESSION_ID, session);
-                // A server that cannot be told forgets it by itself.
+                // If the server cannot be told, it forgets the session by itself.
                 let _ = origin.send(end, RequestBody::empty()).await;
             }
             Some(SessionsAnswer::Taken)
@@ -141,7 +144,7 @@ async fn ask(origin: &Origin, credentials: Option<&HeaderValue>) -> Option<Sessi
     }
 }
 
-/// What is about credentials or load says nothing of sessions.
+/// A refusal that is about credentials or load says nothing about sessions.
 fn is_about_it(status: StatusCode) -> bool {
     let is_about_else = matches!(
         status,
@@ -153,11 +156,12 @@ fn is_about_it(status: StatusCode) -> bool {
     status.is_client_error() && !is_about_else
 }
 
-/// What an error says: of a server in trouble nothing is known, and a code of its own may mean anything.
+/// What an error says about sessions. A server that is failing says nothing, and a code of the server's own may
+/// mean anything.
 pub(in crate::upstream) fn refused(error: &RawValue) -> Option<SessionsAnswer> {
     match result::error_code(error)? {
         code::INTERNAL => None,
-        // The last one is a modern server's of a request that lacks what every modern one has.
+        // The last code is a modern server's, for a request without the metadata that every modern request has.
         code::METHOD_NOT_FOUND | code::UNSUPPORTED_VERSION | code::HEADER_MISMATCH => {
             Some(SessionsAnswer::Unknown)
         }

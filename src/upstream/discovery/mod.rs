@@ -1,5 +1,5 @@
-//! What the server is and what it says of itself: found out once, remembered, and asked anew where it
-//! seems to be another one.
+//! What the server is, and what it says of itself: found out once, remembered, and asked again when the server
+//! seems to have changed.
 
 mod describe;
 pub(super) mod discovered;

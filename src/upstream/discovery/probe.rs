@@ -1,4 +1,4 @@
-//! Which era the wrapped server speaks: asked once, in the modern way.
+//! Finds out which era the wrapped server speaks, by a modern request.
 
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
@@ -11,12 +11,13 @@ use crate::mcp::json::Object;
 use crate::mcp::result;
 use crate::mcp::version::{Era, MODERN};
 use crate::upstream::discovery::discovered::DiscoverError;
-use crate::upstream::heard;
-use crate::upstream::heard::{ResponseKind, ServerMessage};
 use crate::upstream::http::RequestBody;
 use crate::upstream::http::origin::{FIRST_WORDS, Origin};
+use crate::upstream::http_response;
+use crate::upstream::http_response::ResponseKind;
 use crate::upstream::obstacle::Obstacle;
 use crate::upstream::port::UpstreamError;
+use crate::upstream::server_message::ServerMessage;
 use crate::upstream::translate;
 
 /// Why the era is not known.
@@ -30,14 +31,14 @@ pub(in crate::upstream) enum Undecided {
 #[derive(Debug)]
 pub(in crate::upstream) enum Found {
     Era(Era),
-    /// An error that a server in trouble says as well as a legacy one.
+    /// An error that a failing server gives as well as a legacy one.
     Trouble,
-    /// A refusal, and no word of MCP: the server may want no POST here at all.
+    /// A refusal without a JSON-RPC message: the server may not take POSTs here at all.
     NoPosts,
 }
 
-/// Asks `server/discover`. Whatever is no word of a modern server is one of a legacy server
-/// (streamable-http, Backward Compatibility); a server that serves both is modern.
+/// Sends `server/discover`. A server that does not answer as a modern one is legacy (streamable-http, Backward
+/// Compatibility). A server that serves both eras is modern.
 pub(in crate::upstream) async fn probe(
     origin: &Origin,
     credentials: Option<&HeaderValue>,
@@ -63,7 +64,7 @@ async fn ask(origin: &Origin, credentials: Option<&HeaderValue>) -> Result<Found
         .send(head, RequestBody::json(body))
         .await
         .map_err(Undecided::Failed)?;
-    match heard::classify_response(response, origin.message_bytes_max).await {
+    match http_response::classify_response(response, origin.message_bytes_max).await {
         ResponseKind::Messages(mut messages) => loop {
             match messages.next().await {
                 Ok(Some(ServerMessage::Result { result, .. })) => {
@@ -96,8 +97,8 @@ async fn ask(origin: &Origin, credentials: Option<&HeaderValue>) -> Result<Found
             Reason::UpstreamHttp,
             SideEffect::None,
         ))),
-        // A gateway in front of a server that is not up yet says nothing about the server, and nor
-        // does a server that is busy or broken.
+        // A gateway before a server that is not up yet says nothing about the server. Nor does a server that is
+        // busy or failing.
         ResponseKind::Refused {
             failure, status, ..
         } if is_of_trouble(status) => Err(Undecided::Failed(failure)),
@@ -135,7 +136,7 @@ pub(in crate::upstream) fn era_of_result(result: &RawValue) -> Era {
     }
 }
 
-/// Only a modern server knows these codes; -32601 and -32602 are everybody's.
+/// Whether only a modern server gives this code. Servers of both eras give -32601 and -32602.
 pub(in crate::upstream) fn era_of_error(error: &RawValue) -> Era {
     match result::error_code(error) {
         Some(code::HEADER_MISMATCH | code::MISSING_CLIENT_CAPABILITY) => Era::Modern,

@@ -1,4 +1,4 @@
-//! What the server said of itself, by whom it was said to: another caller may not be meant to know.
+//! Remembers what the server said of itself to each caller. What one caller was told, another may not know.
 //! Pure, and bounded by count and bytes.
 
 use std::collections::HashMap;
@@ -6,23 +6,23 @@ use std::sync::Arc;
 
 use crate::upstream::discovery::discovered::Discovered;
 
-/// Callers whose words are remembered; beyond, those remembered for longest are forgotten.
+/// The number of callers that are remembered. Beyond it, the one that was remembered first is forgotten.
 const CALLERS_MAX: usize = 1024;
 
-/// All that is remembered, in bytes.
+/// The bytes that are remembered for all callers.
 const BYTES_MAX: usize = 4 << 20;
 
-/// A server that says more of itself than this is not remembered.
+/// A description larger than this is not remembered.
 const WORDS_BYTES_MAX: usize = 256 << 10;
 
-/// Whom the server knows nothing of: callers whose credentials it does not get are one.
+/// The caller that stands for all callers whose credentials the server does not get.
 pub(in crate::upstream) const NOBODY: [u8; 16] = [0; 16];
 
 #[derive(Debug, Default)]
 pub(in crate::upstream) struct Remembered {
     by_caller: HashMap<[u8; 16], (u64, Arc<Discovered>)>,
     bytes: usize,
-    /// Of what was noted last.
+    /// The number of the last entry.
     newest: u64,
 }
 

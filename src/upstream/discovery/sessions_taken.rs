@@ -1,4 +1,5 @@
-//! Whether a modern server takes sessions of legacy clients, too: when it is asked, and by whom.
+//! Decides when a modern server is asked whether it takes sessions of legacy clients, and which request waits
+//! for the answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +13,13 @@ use crate::upstream::discovery::legacy_sessions::{SessionsAnswer, ask_in_time};
 use crate::upstream::server::ServerTransport;
 use crate::upstream::wrapped::Upstream;
 
-/// How long a client's request waits for the answer. The asking goes on.
+/// How long a client's request waits for the answer. The request to the server goes on.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Upstream {
-    /// Whether the server is known to be modern and nothing else: it refuses the sessions of legacy
-    /// clients. Only who wants to know it first waits for the server; later it is asked again beside
-    /// what goes on, and one that does not say is believed to be as before.
+    /// Whether the server is known to be modern only, so that it refuses the sessions of legacy clients. Only
+    /// the first request waits for the server. Later the server is asked in a job of its own, and until it
+    /// answers, its last answer is believed.
     pub async fn refuses_sessions(&self, credentials: Option<&HeaderValue>) -> bool {
         if self.known_era() != Some(Era::Modern) {
             return false;
@@ -40,7 +41,7 @@ impl Upstream {
 }
 
 impl ServerFacts {
-    /// Not waited for beyond a few seconds.
+    /// Asks the server, and waits a few seconds at most.
     async fn ask_of_sessions_first(self: &Arc<Self>, credentials: Option<&HeaderValue>) {
         let asking = async {
             if let Some(turn) = self.sessions.asking.take().await {
@@ -55,7 +56,7 @@ impl ServerFacts {
         let _ = tokio::time::timeout(PATIENCE, asking).await;
     }
 
-    /// Not to be waited for.
+    /// Asks the server in a job that nobody waits for.
     fn ask_of_sessions_beside(self: &Arc<Self>, credentials: Option<&HeaderValue>) {
         let (known, credentials) = (Arc::clone(self), credentials.cloned());
         self.services.spawn(async move {
@@ -70,8 +71,10 @@ impl ServerFacts {
     }
 
     async fn ask_of_sessions(&self, credentials: Option<&HeaderValue>) {
-        let said = match self.server.way() {
-            ServerTransport::Posts(web) => Box::pin(ask_in_time(&web.origin, credentials)).await,
+        let said = match self.server.transport() {
+            ServerTransport::Posts(http_server) => {
+                Box::pin(ask_in_time(&http_server.origin, credentials)).await
+            }
             ServerTransport::Lines(lines) => lines
                 .takes_sessions()
                 .await

@@ -1,5 +1,5 @@
-//! One caller asks the server, and all that want to know the same wait for it and share the outcome, also where
-//! there is none. Else a server that hangs would keep the last one in the queue for minutes.
+//! One caller asks the server. All callers that want to know the same wait for it and share the outcome, also
+//! if it failed. Without that, a server that hangs would keep the last caller in the queue for minutes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 #[derive(Debug)]
 pub(in crate::upstream) struct SingleFlight {
     one: Arc<Semaphore>,
-    /// How many are over.
+    /// How many questions have been answered or have failed.
     over: Arc<AtomicU64>,
 }
 
@@ -18,7 +18,7 @@ pub(in crate::upstream) struct SingleFlight {
 #[derive(Debug)]
 pub(in crate::upstream) struct Flight {
     over: Arc<AtomicU64>,
-    // Given back after `over` has changed: a waiting caller must see that.
+    // The permit comes back after `over` has changed: a waiting caller must see the change.
     _one: OwnedSemaphorePermit,
 }
 
@@ -32,7 +32,7 @@ impl Default for SingleFlight {
 }
 
 impl SingleFlight {
-    /// Waits while somebody asks. `None`: somebody was done with it meanwhile.
+    /// Waits while another caller asks. `None`: another caller has asked meanwhile.
     pub(in crate::upstream) async fn take(&self) -> Option<Flight> {
         let before = self.over.load(Ordering::Acquire);
         let one = Arc::clone(&self.one).acquire_owned().await.ok()?;
@@ -40,7 +40,7 @@ impl SingleFlight {
         (!was_asked).then(|| self.turn(one))
     }
 
-    /// `None`: somebody asks.
+    /// The right to ask. `None`: another caller asks now.
     pub(in crate::upstream) fn try_take(&self) -> Option<Flight> {
         let one = Arc::clone(&self.one).try_acquire_owned().ok()?;
         Some(self.turn(one))

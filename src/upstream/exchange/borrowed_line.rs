@@ -1,4 +1,4 @@
-//! A request of raincheck's own over the line of a legacy client's session, beside the client's own.
+//! A request of raincheck's over the line of a legacy client's session, beside the client's own requests.
 
 use std::sync::Arc;
 
@@ -9,18 +9,18 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, SideEffect};
-use crate::upstream::channel::borrowed::BorrowedRequest;
-use crate::upstream::channel::session::{Session, Untaken as NotCarried};
 use crate::upstream::exchange::{RequestTransport, Unsent, Untaken};
 use crate::upstream::failures::RESET;
+use crate::upstream::line::borrowed::BorrowedRequest;
+use crate::upstream::line::session::{LineSession, NotAccepted};
 use crate::upstream::message::{cancelled, may_ask, response};
 use crate::upstream::pin::{Pin, Pinned};
-use crate::upstream::port::{Answer, CANCEL_PATIENCE, Control, Event, Exchange, Outgoing};
+use crate::upstream::port::{Answer, CANCEL_PATIENCE, Control, Event, Exchange, UpstreamRequest};
 use crate::upstream::request_id::RequestId;
 use crate::upstream::translate;
 
 /// Begins one request; it is sent when the events are first polled.
-pub(in crate::upstream) fn begin(session: Arc<Session>, request: Outgoing) -> Exchange {
+pub(in crate::upstream) fn begin(session: Arc<LineSession>, request: UpstreamRequest) -> Exchange {
     let underway = CurrentId::default();
     let control = BorrowedLineControl {
         session: Arc::clone(&session),
@@ -38,8 +38,8 @@ pub(in crate::upstream) fn begin(session: Arc<Session>, request: Outgoing) -> Ex
 type CurrentId = Arc<Mutex<Option<RequestId>>>;
 
 struct BorrowedLineRequest {
-    session: Arc<Session>,
-    request: Outgoing,
+    session: Arc<LineSession>,
+    request: UpstreamRequest,
     underway: CurrentId,
 }
 
@@ -61,8 +61,8 @@ impl RequestTransport for BorrowedLineRequest {
         };
         let carried = self.session.carry(request).await;
         let events = carried.map_err(|why| match why {
-            NotCarried::Over => failed(Reason::UpstreamReset),
-            NotCarried::Busy | NotCarried::SameId => failed(Reason::UpstreamUnreachable),
+            NotAccepted::Over => failed(Reason::UpstreamReset),
+            NotAccepted::Busy | NotAccepted::SameId => failed(Reason::UpstreamUnreachable),
         })?;
         *self.underway.lock() = Some(id);
         Ok(events)
@@ -84,7 +84,7 @@ impl RequestTransport for BorrowedLineRequest {
 
 /// The way back to the session while the request is under way.
 struct BorrowedLineControl {
-    session: Arc<Session>,
+    session: Arc<LineSession>,
     underway: CurrentId,
 }
 
@@ -105,7 +105,7 @@ impl Control for BorrowedLineControl {
 
     async fn cancel(&self) {
         let Some(id) = self.underway() else { return };
-        // Where it was not written yet, it never will be.
+        // If the request was not written yet, it never will be.
         if self.session.withdraw(&id) {
             let _ = timeout(CANCEL_PATIENCE, self.session.tell(cancelled(&id))).await;
         }
@@ -113,7 +113,7 @@ impl Control for BorrowedLineControl {
 }
 
 /// A client's own line, as a pin holds it.
-struct ClientLine(Arc<Session>);
+struct ClientLine(Arc<LineSession>);
 
 impl Pinned for ClientLine {
     fn is_a_clients(&self) -> bool {
@@ -132,11 +132,11 @@ impl Pinned for ClientLine {
 }
 
 /// A pin to a client's own line.
-pub(in crate::upstream) fn pin(session: Arc<Session>) -> Pin {
+pub(in crate::upstream) fn pin(session: Arc<LineSession>) -> Pin {
     Pin::of(ClientLine(session))
 }
 
 /// The client's own line that the pin leads to.
-pub(in crate::upstream) fn line(pin: &Pin) -> Option<Arc<Session>> {
+pub(in crate::upstream) fn line(pin: &Pin) -> Option<Arc<LineSession>> {
     pin.held(|ClientLine(session)| Some(Arc::clone(session)))
 }

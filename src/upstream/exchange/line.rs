@@ -1,4 +1,4 @@
-//! A request over a line of raincheck's own, of either era.
+//! A request over a line of the pool, of either era.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,29 +10,33 @@ use crate::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::json::Writer;
 use crate::mcp::version::Era;
-use crate::upstream::channel::ask::ask;
-use crate::upstream::channel::event::LineEvent;
-use crate::upstream::channel::pool::{HeldLine, LinePool};
-use crate::upstream::channel::shared::{LineTicket, SharedLine};
 use crate::upstream::exchange::{RequestTransport, Unsent, Untaken};
 use crate::upstream::failures::UNREACHABLE;
+use crate::upstream::line::ask::ask;
+use crate::upstream::line::event::LineEvent;
+use crate::upstream::line::pool::{HeldLine, LinePool};
+use crate::upstream::line::shared::{LineTicket, SharedLine};
 use crate::upstream::message::{log, may_ask, response};
 use crate::upstream::pin::Pinned;
 use crate::upstream::pool::{MayAsk, SessionKey};
 use crate::upstream::port::{
-    Answer, CANCEL_PATIENCE, Control, Event, Exchange, Outgoing, UpstreamError,
+    Answer, CANCEL_PATIENCE, Control, Event, Exchange, UpstreamError, UpstreamRequest,
 };
 use crate::upstream::request_id::RequestId;
 use crate::upstream::translate;
 
-/// A line that ended before the request was on it is replaced by another one, at most so often.
+/// How many lines are tried for one request, if they end before the request is on them.
 const LINES_MAX: u32 = 3;
 
-/// A server that does not answer how much it shall log is asked to work all the same.
+/// How long a server may take to set its log level. After that the call is sent all the same.
 const LOG_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Begins one request; it is sent when the events are first polled.
-pub(in crate::upstream) fn begin(pool: Arc<LinePool>, era: Era, request: Outgoing) -> Exchange {
+pub(in crate::upstream) fn begin(
+    pool: Arc<LinePool>,
+    era: Era,
+    request: UpstreamRequest,
+) -> Exchange {
     let underway = CurrentLine::default();
     let control = LineControl(Arc::clone(&underway));
     let transport = LineRequest {
@@ -75,12 +79,12 @@ impl Control for LineControl {
 struct LineRequest {
     pool: Arc<LinePool>,
     era: Era,
-    request: Outgoing,
+    request: UpstreamRequest,
     key: SessionKey,
     underway: CurrentLine,
 }
 
-/// A request under way. Dropped, its place on the line is free.
+/// A request under way. When it is dropped, its place on the line is free.
 struct OnLine {
     ticket: LineTicket,
     _held: HeldLine,
@@ -202,8 +206,7 @@ impl Pinned for PinnedLine {
     fn give_back(self: Box<Self>) {}
 }
 
-/// The line's log level, set where the call wants another one. What each call gets of it is
-/// filtered by its own.
+/// Sets the line's log level, if the call wants another one. Each call filters the messages by its own level.
 async fn set_log_level(line: &Arc<SharedLine>, level: &Arc<str>) {
     let known = {
         let mut known = line.log_level.lock();
@@ -216,6 +219,6 @@ async fn set_log_level(line: &Arc<SharedLine>, level: &Arc<str>) {
     params.str("level", level);
     let params = params.end();
     let asked = ask(line, "logging/setLevel", &params);
-    // A server without logging refuses; then it will not log either.
+    // A server that refuses has no logging, and so logs nothing.
     let _ = tokio::time::timeout(LOG_PATIENCE, asked).await;
 }

@@ -36,7 +36,7 @@ trait RequestTransport: Send + 'static {
     fn next(&mut self, open: &mut Self::Open)
     -> impl Future<Output = Result<Event, Unsent>> + Send;
 
-    /// The server is busy: until the request is sent again, nothing is under way.
+    /// The server is busy: nothing is under way until the request is sent again.
     fn pause(&mut self) {}
 
     /// Gives up what the request used. Called once, before the last event is handed out.
@@ -45,7 +45,7 @@ trait RequestTransport: Send + 'static {
 
 /// Why a request is not under way.
 enum Untaken {
-    /// The server ran nothing, and wants to be asked again after so long.
+    /// The server ran nothing, and wants the request again after this pause.
     Later(Duration),
     /// There will be no answer but this.
     End(Event),
@@ -64,7 +64,7 @@ impl From<NoSession> for Untaken {
     }
 }
 
-/// One request over one transport.
+/// Sends one request over one transport, and reads its events.
 struct Driver<T: RequestTransport> {
     transport: T,
     tries: u32,

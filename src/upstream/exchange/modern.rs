@@ -9,18 +9,18 @@ use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::headers::{METHOD, NAME, PROTOCOL_VERSION, encode};
 use crate::mcp::version::MODERN;
 use crate::upstream::exchange::{NoControl, RequestTransport, Unsent, Untaken};
-use crate::upstream::heard;
-use crate::upstream::heard::{Messages, ResponseKind};
 use crate::upstream::http::origin::Origin;
+use crate::upstream::http_response;
+use crate::upstream::http_response::{Messages, ResponseKind};
 use crate::upstream::message::{About, about};
-use crate::upstream::port::{Event, Exchange, Outgoing};
+use crate::upstream::port::{Event, Exchange, UpstreamRequest};
 use crate::upstream::request_id::RequestId;
 use crate::upstream::translate;
 
 /// Begins one request; it is sent when the events are first polled.
 ///
 /// Dropping the exchange closes the stream, which cancels the request.
-pub(in crate::upstream) fn begin(origin: Arc<Origin>, request: Outgoing) -> Exchange {
+pub(in crate::upstream) fn begin(origin: Arc<Origin>, request: UpstreamRequest) -> Exchange {
     let transport = ModernPost {
         origin,
         request,
@@ -31,7 +31,7 @@ pub(in crate::upstream) fn begin(origin: Arc<Origin>, request: Outgoing) -> Exch
 
 struct ModernPost {
     origin: Arc<Origin>,
-    request: Outgoing,
+    request: UpstreamRequest,
     /// Of the POST that was sent last.
     id: RequestId,
 }
@@ -66,7 +66,7 @@ impl RequestTransport for ModernPost {
         let body = translate::request(&self.id, method, &params);
         let response = self.origin.request(self.head(), method, body).await;
         let response = response.map_err(failed)?;
-        match heard::classify_response(response, self.origin.message_bytes_max).await {
+        match http_response::classify_response(response, self.origin.message_bytes_max).await {
             ResponseKind::Messages(messages) => Ok(messages),
             ResponseKind::Error(error) => Err(Untaken::End(Event::Error(error))),
             ResponseKind::Refused { failure, .. } => Err(failed(failure)),

@@ -26,7 +26,7 @@ use crate::upstream::settings::Settings;
 /// How long an address is tried alone (RFC 8305, Connection Attempt Delay).
 const HEAD_START: Duration = Duration::from_millis(250);
 
-/// Addresses of one name that are tried.
+/// How many addresses of one name are tried.
 const ADDRESSES_MAX: usize = 16;
 
 /// A connected byte stream.
@@ -41,7 +41,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> ServerConnection for T {}
 pub(in crate::upstream) struct Connector {
     place: ServerAddress,
     timeout: Duration,
-    /// The last attempt met no server.
+    /// Whether the last attempt found no server.
     is_away: Arc<AtomicBool>,
 }
 
@@ -61,7 +61,7 @@ struct ServerTls {
     name: ServerName<'static>,
 }
 
-/// Why an upstream URL is of no use.
+/// Why an upstream URL cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum UrlError {
     #[error("the upstream URL must begin with http:// or https:// and name a host")]
@@ -85,8 +85,8 @@ impl Connector {
         })
     }
 
-    /// Loopback or a socket: proxy and server are one resource, and what is sent stays on this
-    /// machine.
+    /// Whether the server is on loopback or a socket. Then proxy and server are one resource, and what is sent
+    /// stays on this machine.
     pub(in crate::upstream) fn is_local(&self) -> bool {
         match &self.place {
             ServerAddress::Unix(_) => true,
@@ -103,7 +103,7 @@ impl Connector {
         matches!(self.place, ServerAddress::Tcp { tls: Some(_), .. })
     }
 
-    /// After a handshake failed its files are read anew, before this returns.
+    /// Reads the files for TLS again after a handshake failed, before this returns.
     pub(in crate::upstream) async fn connect(&self) -> io::Result<Box<dyn ServerConnection>> {
         let connected = tokio::time::timeout(self.timeout, self.connect_patiently()).await;
         let connected =
@@ -113,7 +113,7 @@ impl Connector {
                 tracing::warn!(%error, "no TLS with the upstream");
                 self.read_anew().await;
             }
-            // Once, however many calls meet the same.
+            // The failure is logged once, however many calls meet it.
             Err(error) => {
                 if self.is_away.swap(true, Ordering::Relaxed) {
                     tracing::debug!(%error, "no connection to the upstream");
@@ -130,7 +130,7 @@ impl Connector {
         connected
     }
 
-    /// Reads the files for TLS anew, at most once a second.
+    /// Reads the files for TLS again, at most once a second.
     pub(in crate::upstream) async fn read_anew(&self) {
         if let ServerAddress::Tcp { tls: Some(tls), .. } = &self.place {
             tls.config.reload_after_failure().await;
@@ -154,12 +154,12 @@ impl Connector {
         }
     }
 
-    /// What is known before anything has come of it.
+    /// The obstacle that counts until the attempt has an outcome.
     pub(in crate::upstream) fn connecting(&self) -> Obstacle {
         Obstacle::Connecting(self.timeout)
     }
 
-    /// Why no connection came about.
+    /// Why there is no connection.
     pub(in crate::upstream) fn obstacle(&self, error: &io::Error) -> Obstacle {
         if client::is_no_tls(error) {
             return Obstacle::NoTls;
@@ -172,8 +172,8 @@ impl Connector {
     }
 }
 
-/// The first connection to one of these addresses. An address that is silent holds up no other: the next
-/// one is tried beside it (RFC 8305), of the other family where there is one.
+/// Connects to the first of these addresses that answers. A silent address holds up no other: the next address
+/// is tried at the same time (RFC 8305), of the other family if there is one.
 async fn first_of(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
     let mut waiting = in_turn(addresses).into_iter();
     let mut trying = FuturesUnordered::new();
@@ -185,7 +185,7 @@ async fn first_of(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
         tokio::select! {
             tried = trying.next() => match tried {
                 Some(Ok(stream)) => return Ok(stream),
-                // The next one goes at once.
+                // The next address is tried at once.
                 Some(Err(error)) => failed = error,
                 None => return Err(failed),
             },
@@ -194,7 +194,7 @@ async fn first_of(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
     }
 }
 
-/// The families by turns, each in the order of the resolver.
+/// The addresses of both families by turns, each in the order of the resolver.
 fn in_turn(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let first_is_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
     let (first, second): (Vec<_>, Vec<_>) = addresses
@@ -235,7 +235,7 @@ impl ServerAddress {
     }
 }
 
-/// The kernel says "connection refused" of any file that is no socket.
+/// Whether the path is a file that is no socket. The kernel answers "connection refused" for such a file.
 fn about_socket(path: &Path, error: &io::Error) -> String {
     let name = path.display();
     match (error.kind(), std::fs::metadata(path)) {

@@ -1,5 +1,5 @@
-//! Headers that do not go where the rest goes: those of one connection (RFC 9110, 7.6.1), and those of a body
-//! that stays behind.
+//! Headers that are not passed on: those of one connection (RFC 9110, 7.6.1), and those of a body that is not
+//! sent.
 
 use hyper::HeaderMap;
 use hyper::header::{CONNECTION, HeaderName, HeaderValue, VIA};
@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::mcp::headers::remove_where;
 
-/// What `Connection` names.
+/// The headers that `Connection` names.
 pub(in crate::upstream) fn named(headers: &HeaderMap) -> Vec<HeaderName> {
     headers
         .get_all(CONNECTION)
@@ -34,17 +34,17 @@ pub(in crate::upstream) fn is_hop(name: &str) -> bool {
     )
 }
 
-/// Removes them, and whatever `Connection` names.
+/// Removes the headers of one connection, and those that `Connection` names.
 pub(in crate::upstream) fn strip(headers: &mut HeaderMap) {
-    // Read before `Connection` itself is gone.
+    // The names are read before `Connection` itself is removed.
     for name in named(headers) {
         headers.remove(name);
     }
     remove_where(headers, |name| is_hop(name.as_str()));
 }
 
-/// The name of this process in `Via`, where every proxy that a request went through names itself (RFC 9110, 7.6.3): a
-/// request that comes back with it goes in a circle.
+/// The name of this process in `Via`, where every proxy names itself (RFC 9110, 7.6.3). A request that comes
+/// back with this name goes in a circle.
 #[derive(Debug)]
 pub(in crate::upstream) struct ViaMark(HeaderValue);
 
@@ -55,7 +55,7 @@ impl ViaMark {
         Self(value.unwrap_or_else(|_| HeaderValue::from_static("1.1 raincheck")))
     }
 
-    /// Beside the names of those before us: the circle may be larger.
+    /// Adds the name to those of other proxies, because the circle may be larger.
     pub(in crate::upstream) fn put(&self, headers: &mut HeaderMap) {
         headers.append(VIA, self.0.clone());
     }
@@ -68,7 +68,7 @@ impl ViaMark {
     }
 }
 
-/// What a request says of its own body, and of the message in it.
+/// The headers that describe a request's own body, and the message in it.
 pub(in crate::upstream) fn is_body(name: &str) -> bool {
     matches!(
         name,
@@ -86,7 +86,7 @@ pub(in crate::upstream) fn is_body(name: &str) -> bool {
     )
 }
 
-/// Removes them where a request goes on without its body, or with another one.
+/// Removes the headers of a body from a request that goes on without that body.
 pub(in crate::upstream) fn strip_body(headers: &mut HeaderMap) {
     remove_where(headers, |name| is_body(name.as_str()));
 }

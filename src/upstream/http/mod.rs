@@ -1,8 +1,7 @@
-//! HTTP to the wrapped server, over a pool of our own.
-//!
-//! The pool is a stack: taking and giving back cost the same however many calls are open. A
-//! request that provably was not sent goes out again on a fresh connection; one that may have been
-//! sent never does. Dropping a response body closes its connection: that is the cancel signal.
+//! HTTP to the wrapped server, over a connection pool of raincheck's own. The pool is a stack: taking and
+//! giving back cost the same however many calls are open. A request that provably was not sent goes out again
+//! on a fresh connection, and a request that may have been sent never does. Dropping a response body closes its
+//! connection, which is the cancel signal.
 
 pub(super) mod connect;
 pub(super) mod hop_headers;
@@ -39,20 +38,20 @@ use crate::upstream::obstacle::{Obstacle, Obstacles};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Common servers close an idle connection after 5 s: ours is given up before.
+/// Common servers close an idle connection after 5 s, so raincheck gives it up before.
 const IDLE: Duration = Duration::from_secs(4);
 
-/// Connections kept for later; more are closed after use.
+/// How many idle connections are kept. Others are closed after use.
 const IDLE_MAX: usize = 256;
 
-/// Tries to connect while nothing was sent, and the pause after the first failure.
+/// How often a connection is tried while nothing was sent, and the pause after the first failure.
 const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// No try is begun later than this after the first.
+/// No attempt begins later than this after the first.
 const TRYING: Duration = Duration::from_secs(5);
 
-/// How long the end of a stream may come after its answer.
+/// How long raincheck waits for the end of a stream after its answer.
 const LINGER: Duration = Duration::from_millis(200);
 
 /// A response head larger than this is refused.
@@ -118,7 +117,7 @@ impl Body for RequestBody {
 #[derive(Debug)]
 pub struct Http {
     connector: Connector,
-    /// Of ours, in every request.
+    /// The configured headers, set in every request.
     headers: HeaderMap,
     /// Names this process in every request, and no other process.
     mark: ViaMark,
@@ -140,24 +139,24 @@ impl Http {
         }
     }
 
-    /// Loopback or a socket.
+    /// Whether the server is on loopback or a socket.
     pub(super) fn is_local(&self) -> bool {
         self.connector.is_local()
     }
 
-    /// Whether a client's own credentials may go there: it is local, and none of ours take their
-    /// place.
+    /// Whether a client's own credentials may go to the server: it is local, and no configured header replaces
+    /// them.
     pub(super) fn takes_credentials(&self) -> bool {
         self.connector.is_local() && !self.headers.contains_key(AUTHORIZATION)
     }
 
-    /// Whether a request that came to us was sent from here.
+    /// Whether this process sent the request that it received.
     pub(super) fn has_sent(&self, headers: &HeaderMap) -> bool {
         self.mark.is_in(headers)
     }
 
-    /// Sends one request. Dropped before it resolves, the connection is closed: the server sees
-    /// that the caller no longer waits.
+    /// Sends one request. If the future is dropped, the connection is closed, so that the server sees that the
+    /// caller no longer waits.
     pub async fn send(
         &self,
         mut request: Request<RequestBody>,
@@ -170,10 +169,10 @@ impl Http {
         while let Some(sender) = self.pool.take().await {
             match self.send_over(sender, request).await {
                 Ok(response) => return Ok(response),
-                // Closed by the server meanwhile, before it took anything.
+                // The server closed the connection before it took anything.
                 Err(NotSent::Request(back)) => request = *back,
                 Err(NotSent::Failed(failure)) => return Err(failure),
-                // The handshake of this one is long over: it proves nothing.
+                // The handshake of this connection is long over, so the failure proves nothing.
                 Err(NotSent::Refused) => return Err(RESET),
             }
         }
@@ -205,8 +204,8 @@ impl Http {
         Err(UNREACHABLE)
     }
 
-    /// With TLS 1.3 a server refuses our certificate after the request was written: then it goes
-    /// again, if it can be said twice.
+    /// Handles a refused client certificate. With TLS 1.3 a server refuses it after the request was written.
+    /// Then the request is sent again, if it can be repeated.
     fn copy(&self, request: &Request<RequestBody>) -> Option<Request<RequestBody>> {
         let body = match request.body() {
             _ if !self.connector.speaks_tls() => return None,
@@ -220,8 +219,8 @@ impl Http {
         Some(copy)
     }
 
-    /// Reads what little may be left of a body whose answer is known, so that its connection can
-    /// be used again; one that does not end at once is closed.
+    /// Reads the rest of a body whose answer is known, so that its connection can be used again. A body that
+    /// does not end soon is closed.
     pub(super) fn finish(&self, mut body: ResponseBody) {
         if body.is_end_stream() {
             return;
@@ -257,7 +256,7 @@ impl Http {
     }
 
     async fn connect(&self) -> Result<SendRequest<RequestBody>, BoxError> {
-        // The caller may give up before the connection is there.
+        // This runs as a job, because the caller may give up before the connection is there.
         let connecting = self.connector.connecting();
         self.obstacles.note_connection(Some(connecting));
         let connected = self.connector.connect().await;
@@ -278,16 +277,17 @@ impl Http {
     }
 }
 
-/// Leaves the framing of a request to hyper, which reads it off the body. A client's `Content-Length` that
-/// outlives its body makes the server take the next request on the connection, somebody else's, for the body.
+/// Lets hyper frame a request by its body. If a client's `Content-Length` were longer than the body, the server
+/// would take the next request on the connection, another client's, for the rest of the body.
 fn frame(request: &mut Request<RequestBody>) {
-    // Nothing in them belongs to what is sent: an upgrade that was asked for, above all.
+    // The extensions of a client's request are not for the server, above all an upgrade that the client asked
+    // for.
     request.extensions_mut().clear();
     hop_headers::strip(request.headers_mut());
     let headers = request.headers_mut();
     headers.remove(CONTENT_LENGTH);
     headers.remove(EXPECT);
-    // hyper says nothing of a body that is empty; some servers refuse a POST without a length.
+    // hyper sends no length for an empty body, and some servers refuse a POST without a length.
     if request.method() == Method::POST && request.body().is_end_stream() {
         let headers = request.headers_mut();
         headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
@@ -296,13 +296,13 @@ fn frame(request: &mut Request<RequestBody>) {
 
 enum NotSent {
     Request(Box<Request<RequestBody>>),
-    /// Written, and not looked at: the server does not accept who we are.
+    /// The request was written and not read: the server does not accept raincheck's certificate.
     Refused,
     Failed(Failure),
 }
 
-/// Two words about where the body ends (RFC 9112, 6.3): another reader than ours may take the
-/// other, and the rest for an answer.
+/// Whether two headers say where the body ends (RFC 9112, 6.3). Another reader may believe the other header,
+/// and take the rest for an answer.
 fn is_ambiguous(headers: &HeaderMap) -> bool {
     headers.contains_key(CONTENT_LENGTH) && headers.contains_key(TRANSFER_ENCODING)
 }
@@ -322,22 +322,22 @@ fn broken(error: &hyper::Error) -> Failure {
 
 #[derive(Debug, Default)]
 struct ConnectionPool {
-    /// Newest last.
+    /// The idle connections, the newest last.
     idle: Mutex<VecDeque<(SendRequest<RequestBody>, Instant)>>,
 }
 
 impl ConnectionPool {
-    /// A connection that is ready, the one used last first.
+    /// A connection that is ready. The one that was used last comes first.
     async fn take(&self) -> Option<SendRequest<RequestBody>> {
         loop {
             let newest = self.idle.lock().pop_back();
             let (mut sender, since) = newest?;
             if Instant::now().saturating_duration_since(since) >= IDLE {
-                // All others are older still.
+                // All other connections are older.
                 self.idle.lock().clear();
                 return None;
             }
-            // Ready at once, or as soon as its driver has seen the end of the last response.
+            // The connection is ready at once, or when its driver has seen the end of the last response.
             let ready = tokio::time::timeout(Duration::from_millis(50), sender.ready()).await;
             if matches!(ready, Ok(Ok(()))) {
                 return Some(sender);
@@ -363,8 +363,8 @@ impl ConnectionPool {
     }
 }
 
-/// A response body. Read to its clean end, its connection goes back to the pool; dropped before,
-/// the connection is closed.
+/// A response body. When it is read to its end, its connection goes back to the pool. When it is dropped
+/// before, the connection is closed.
 #[derive(Debug)]
 pub struct ResponseBody {
     incoming: Incoming,
@@ -409,7 +409,7 @@ impl Body for ResponseBody {
 
 impl Drop for ResponseBody {
     fn drop(&mut self) {
-        // A body without bytes is at its end before it was polled.
+        // An empty body is at its end before it was polled.
         if self.incoming.is_end_stream() {
             self.go_home();
         }

@@ -17,11 +17,11 @@ use crate::upstream::http::{Http, RequestBody, ResponseBody};
 use crate::upstream::request_id::RequestId;
 use crate::upstream::settings::Settings;
 
-/// How long a server may take to say what it is and has, or to begin a session. Some are started by the
+/// How long a server may take to describe itself or to begin a session. Some servers are started by the
 /// request.
 pub(in crate::upstream) const FIRST_WORDS: Duration = Duration::from_secs(30);
 
-/// Servers refuse requests that do not accept both forms.
+/// The `Accept` header. Servers refuse requests that do not accept both forms.
 pub(in crate::upstream) const BOTH: HeaderValue =
     HeaderValue::from_static("application/json, text/event-stream");
 pub(in crate::upstream) const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
@@ -44,7 +44,7 @@ pub(in crate::upstream) struct Origin {
 impl Origin {
     pub(in crate::upstream) fn new(url: &Uri, http: Http, settings: &Settings) -> Option<Self> {
         let authority = url.authority()?.as_str();
-        // Credentials in a URL are none of the server's name.
+        // Credentials in a URL are not part of the server's name.
         let authority = authority
             .rsplit_once('@')
             .map_or(authority, |(_, host)| host);
@@ -63,7 +63,7 @@ impl Origin {
         })
     }
 
-    /// A JSON-RPC id, never used twice at this server.
+    /// A JSON-RPC id that was never used at this server.
     pub(in crate::upstream) fn next_id(&self) -> RequestId {
         RequestId::number(self.next_id.fetch_add(1, Ordering::Relaxed))
     }
@@ -99,7 +99,7 @@ impl Origin {
         }
     }
 
-    /// Sends a request of that method, until the head of the response is there.
+    /// Sends a request of that method, and waits for the head of the response.
     pub(in crate::upstream) async fn request(
         &self,
         builder: request::Builder,
@@ -124,12 +124,12 @@ impl Origin {
         self.http.send(request).await
     }
 
-    /// What of a client's headers goes to the server with a request that is carried.
+    /// The client's headers that go to the server with a request that is carried.
     pub(in crate::upstream) fn carried(&self, headers: &HeaderMap) -> ClientHeaders {
         self.forward.carried(headers)
     }
 
-    /// Passes a client's request on, with those of its headers that the server is told.
+    /// Passes a client's request on, with those headers that go to the server.
     pub(in crate::upstream) async fn pass(
         &self,
         mut parts: request::Parts,
@@ -143,7 +143,8 @@ impl Origin {
         self.readdress(&mut parts, well_known);
         let request = Request::from_parts(parts, body);
         let mut response = self.http.send(request).await?;
-        // No client asked for a switch; one that believes it reads what follows as another protocol.
+        // No client asked for another protocol. A client that believed the answer would read what follows as
+        // one.
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             return Err(Failure::new(Reason::UpstreamHttp, SideEffect::None));
         }
@@ -151,11 +152,11 @@ impl Origin {
         Ok(response)
     }
 
-    /// A client's own request, for this server: same bytes, another address.
+    /// Makes a client's own request one for this server: same bytes, another address.
     fn readdress(&self, parts: &mut request::Parts, well_known: Option<&str>) {
         let own = self.path.path();
         let target = match well_known {
-            // Metadata of this very endpoint: its path follows the prefix.
+            // Metadata of this endpoint: the endpoint's path follows the prefix.
             Some(prefix) if parts.uri.path().len() > prefix.len() => format!("{prefix}{own}"),
             Some(prefix) => prefix.to_owned(),
             None => match parts.uri.query() {

@@ -5,10 +5,10 @@ use hyper::StatusCode;
 
 use crate::mcp::error::{Failure, Reason, SideEffect};
 
-/// What servers write that do not know the session of a request. The last one is for HTTP+SSE.
+/// Texts of servers that do not know the session of a request. The last one is for HTTP+SSE.
 const SESSION_WORDS: [&str; 3] = ["session", "not initialized", "no transport found"];
 
-/// The failure behind a status of the server that is not the answer to the call.
+/// The failure that a status means, if the server gave no answer to the call.
 pub(in crate::upstream) fn failure_of(status: StatusCode) -> Failure {
     match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
@@ -22,9 +22,9 @@ pub(in crate::upstream) fn failure_of(status: StatusCode) -> Failure {
     }
 }
 
-/// Statuses that servers and gateways send before a request reaches its handler. With every other
-/// status the call may have run: 408 and 499 end a handler that was slow, 303 redirects a client
-/// after a POST was performed, and 409 or 422 is often the handler's own verdict.
+/// Whether servers and gateways send this status before a request reaches its handler. With every other status
+/// the call may have run: 408 and 499 end a handler that was slow, 303 redirects a client after a POST was
+/// performed, and 409 or 422 is often the handler's own verdict.
 fn is_before_the_call(status: StatusCode) -> bool {
     matches!(
         status.as_u16(),
@@ -32,9 +32,9 @@ fn is_before_the_call(status: StatusCode) -> bool {
     )
 }
 
-/// Whether a refusal in plain words says that the server does not know the session. 404 says so by
-/// itself (2025-11-25, Transports, Session Management); 400 has many meanings, and a call that was
-/// refused for another one must not be sent again.
+/// Whether a refusal without JSON-RPC says that the server does not know the session. 404 always does
+/// (2025-11-25, Transports, Session Management). 400 has many meanings, and a call that was refused for another
+/// reason must not be sent again.
 pub(in crate::upstream) fn is_session_lost(status: StatusCode, text: &str) -> bool {
     status == StatusCode::NOT_FOUND
         || (matches!(status, StatusCode::BAD_REQUEST | StatusCode::GONE) && names_session(text))

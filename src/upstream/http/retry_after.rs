@@ -1,28 +1,28 @@
-//! When a server that is busy wants to be asked again: what it says, bounded, and spread.
+//! When to ask a busy server again: the server's `Retry-After`, bounded and spread.
 
 use std::time::Duration;
 
 use hyper::header::{DATE, HeaderMap, HeaderName, RETRY_AFTER};
 
-/// The longest wait that a `Retry-After` is given.
+/// The longest pause that a `Retry-After` can cause.
 const MAX: Duration = Duration::from_secs(30);
 
-/// Those who were sent away together come back apart: each waits up to a quarter longer, and at
-/// least up to this.
+/// Spreads clients that were refused at the same time: each waits up to a quarter longer, and at least up to
+/// this.
 const SPREAD_MIN: Duration = Duration::from_millis(100);
 
-/// How often a server that says "later" is asked.
+/// How often a server that says "later" is asked again.
 pub(in crate::upstream) const TRIES: u32 = 3;
 
 /// How long to wait before the next try; `None` where the server does not say.
 pub(in crate::upstream) fn pause(headers: &HeaderMap) -> Option<Duration> {
     let mut random = [0; 1];
-    // Without randomness they come back together.
+    // Without randomness all clients come back together.
     let _ = getrandom::fill(&mut random);
     asked(headers).map(|asked| spread(asked.min(MAX), random[0]))
 }
 
-/// Seconds, or a date by the server's own clock.
+/// Reads seconds, or a date by the server's own clock.
 fn asked(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: HeaderName| headers.get(name)?.to_str().ok().map(str::trim);
     let said = text(RETRY_AFTER)?;

@@ -17,7 +17,7 @@ use crate::mcp::error::Failure;
 use crate::mcp::version::Era;
 use crate::upstream::failures::UNREACHABLE;
 use crate::upstream::no_session::NoSession;
-use crate::upstream::port::Outgoing;
+use crate::upstream::port::UpstreamRequest;
 use crate::upstream::translate;
 
 mod rule;
@@ -43,7 +43,7 @@ pub(in crate::upstream) struct SessionKey {
 }
 
 impl SessionKey {
-    pub(in crate::upstream) fn of(era: Era, request: &Outgoing) -> Self {
+    pub(in crate::upstream) fn of(era: Era, request: &UpstreamRequest) -> Self {
         match era {
             Era::Legacy => Self::legacy(request.caller, &request.capabilities),
             Era::Modern => Self::new(era, request.caller, "{}"),

@@ -1,5 +1,5 @@
-//! The calls on one session, and what the server says to them outside of their own streams: what names
-//! a call goes to that call, a question that names none to the only one that can be meant.
+//! The calls on one session, and what the server says to them outside of their own streams. A message that
+//! names a call goes to that call; a question that names none goes to the only call that may ask.
 
 use std::sync::{Arc, MutexGuard};
 
@@ -13,11 +13,11 @@ use crate::mcp::json::Object;
 use crate::mcp::meta::PROGRESS_TOKEN;
 use crate::upstream::inflight::Inflight;
 use crate::upstream::message::log_at;
-use crate::upstream::port::{Event, Outgoing, Question};
+use crate::upstream::port::{Event, Question, UpstreamRequest};
 use crate::upstream::request_id::RequestId;
 
-/// Events that wait for a call; more are dropped, and more questions refused. The reader serves all
-/// calls of a session and must not wait for one of them.
+/// Events that wait for a call. More of them are dropped, and more questions are refused, because one task
+/// reads the stream for all calls and must not wait for one of them.
 const EVENTS_MAX: usize = 16;
 
 /// The calls that run on one session. One at a time, unless the session is shared.
@@ -31,12 +31,13 @@ struct JoinedCall {
     events: mpsc::Sender<Event>,
 }
 
-/// What is said to one call.
+/// A channel for the events of one call.
 pub(in crate::upstream) fn events() -> (mpsc::Sender<Event>, mpsc::Receiver<Event>) {
     mpsc::channel(EVENTS_MAX)
 }
 
-/// A call's place. Dropped, nothing more is said to the call, which may go on and ask.
+/// A call that is joined to its session. When the guard is dropped, the call hears nothing more, but it may go
+/// on and ask.
 #[derive(Debug)]
 pub(in crate::upstream) struct CallGuard {
     calls: Arc<SessionCalls>,
@@ -45,7 +46,7 @@ pub(in crate::upstream) struct CallGuard {
 }
 
 impl CallGuard {
-    /// The call has its answer: it cannot ask any more.
+    /// The call has its answer, so it cannot ask any more.
     pub(in crate::upstream) fn answered(mut self) {
         self.is_answered = true;
     }
@@ -65,7 +66,7 @@ impl SessionCalls {
     pub(in crate::upstream) fn join(
         self: &Arc<Self>,
         id: RequestId,
-        request: &Outgoing,
+        request: &UpstreamRequest,
         events: mpsc::Sender<Event>,
     ) -> CallGuard {
         let call = JoinedCall {
@@ -85,12 +86,12 @@ impl SessionCalls {
         self.0.lock()
     }
 
-    /// No call runs.
+    /// Whether no call runs.
     pub(in crate::upstream) fn is_empty(&self) -> bool {
         self.lock().is_empty()
     }
 
-    /// False where it cannot be told who is asked, or that call is slow to hear.
+    /// Puts a question to the only call that may ask. False if there is no such call, or if it is slow to read.
     pub(in crate::upstream) fn ask(&self, question: Question) -> bool {
         let calls = self.lock();
         let asked = calls.only(Instant::now());
@@ -122,7 +123,7 @@ impl SessionCalls {
         }
     }
 
-    /// The end of a call that came here and not on the call's own stream.
+    /// Ends a call whose answer came here and not on the call's own stream.
     pub(in crate::upstream) fn end(&self, id: &str, end: Event) {
         if let Some(named) = self.lock().get(&RequestId::read(id)) {
             named.say(end);
@@ -133,7 +134,7 @@ impl SessionCalls {
 }
 
 impl JoinedCall {
-    /// False where too much waits for it already.
+    /// Gives an event to the call. False if too many wait already.
     fn say(&self, event: Event) -> bool {
         let is_put = self.events.try_send(event).is_ok();
         if !is_put {

@@ -8,7 +8,7 @@ use crate::upstream::sessions::pool::SessionLease;
 
 enum PinnedSession {
     Own(SessionLease),
-    /// A client's own.
+    /// A client's own session.
     Client(SessionLease),
 }
 
@@ -48,7 +48,7 @@ pub(in crate::upstream) fn to_client(lease: SessionLease) -> Pin {
     Pin::of(PinnedSession::Client(lease))
 }
 
-/// Cancelled when the client ends the session that the pin leads to. Else never.
+/// Cancelled when the client ends the session that the pin holds. For any other pin, never.
 pub(in crate::upstream) fn ended(pin: &Pin) -> CancellationToken {
     let ended = pin.held(|held: &PinnedSession| match held {
         PinnedSession::Own(_) => None,
@@ -57,19 +57,19 @@ pub(in crate::upstream) fn ended(pin: &Pin) -> CancellationToken {
     ended.unwrap_or_default()
 }
 
-/// The session that is held, for one more request.
+/// The session that the pin holds, for one more request.
 pub(in crate::upstream) fn session(pin: &Pin) -> Option<SessionLease> {
     pin.held(|held: &PinnedSession| Some(held.lease().also()))
 }
 
-/// Holds the session of an answered request; the first one's.
+/// Lets the pin hold the session of an answered request, if it holds none yet.
 pub(in crate::upstream) fn hold(pin: &Pin, lease: SessionLease) {
     if let Some(PinnedSession::Own(another)) = pin.hold_first(PinnedSession::Own(lease)) {
         another.give_back();
     }
 }
 
-/// The server knows the session no more: the next one is held.
+/// The server has lost the session, so the pin holds the next one.
 pub(in crate::upstream) fn lose(pin: &Pin) {
     pin.lose::<PinnedSession>();
 }

@@ -17,7 +17,7 @@ use crate::upstream::initialize;
 use crate::upstream::no_session::NoSession;
 use crate::upstream::pool::{Held, MayAsk, PoolLimits, SessionKey, SessionPool, Sharing, Started};
 use crate::upstream::sessions::server_stream::OwnStream;
-use crate::upstream::sessions::session::{Passport, ServerSession};
+use crate::upstream::sessions::session::{ServerSession, SessionHandover};
 
 /// Between looks at what is unused.
 const ROUND: Duration = Duration::from_secs(30);
@@ -173,20 +173,20 @@ impl HttpSessionPool {
     pub(in crate::upstream) fn adopt(
         self: &Arc<Self>,
         key: &SessionKey,
-        passport: &Passport,
+        handover: &SessionHandover,
     ) -> Option<SessionLease> {
         let session = ServerSession::carried_over(
             &self.starter.origin,
             self.starter.services.clone(),
             Arc::clone(&key.declared),
-            passport,
+            handover,
             Box::<OwnStream>::default(),
         )?;
         Some(SessionLease {
             session: Arc::new(session),
             pool: Arc::clone(self),
             held: None,
-            closes_session: !passport.shared,
+            closes_session: !handover.shared,
         })
     }
 }

@@ -1,9 +1,7 @@
-//! The stream on which a legacy server speaks unasked: one GET a session (2025-11-25 transports,
-//! Listening for Messages from the Server).
-//!
-//! It is opened before the first call of its session and stays open until the session ends: a
-//! question or a ping that the server does not tie to a call comes here and nowhere else, and some
-//! servers end a session whose pings are not answered.
+//! The stream on which a legacy server sends messages of its own: one GET for each session (2025-11-25
+//! transports, Listening for Messages from the Server). It is opened before the first call of its session and
+//! stays open until the session ends. A question or a ping that the server does not tie to a call comes only
+//! here, and some servers end a session whose pings are not answered.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -16,24 +14,25 @@ use tokio::sync::{OnceCell, oneshot};
 
 use crate::mcp::input::Kind;
 use crate::mcp::json::Object;
-use crate::upstream::heard;
-use crate::upstream::heard::{Messages, ResponseKind, ServerMessage};
 use crate::upstream::http::RequestBody;
 use crate::upstream::http::origin::Origin;
+use crate::upstream::http_response;
+use crate::upstream::http_response::{Messages, ResponseKind};
 use crate::upstream::message::{ambiguous, note, question, response};
 use crate::upstream::port::{Answer, Event, UpstreamError};
 use crate::upstream::reconnect::{Reconnect, is_for_now};
+use crate::upstream::server_message::ServerMessage;
 use crate::upstream::sessions::session::{ServerSession, Unasked};
 
-/// How long the first call of a session waits for the stream: a server that says nothing of itself
-/// yet takes the request all the same.
+/// How long the first call of a session waits for the stream. A server may hold back the head of the response
+/// until it has something to say.
 const OPENING: Duration = Duration::from_millis(300);
 
-/// How long a server may take to take the request for a stream.
+/// How long a server may take to accept the request for a stream.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Hears the session until it ends. Resolves as soon as the server has said whether it has such a
-/// stream, or after a moment. Cancel safe: the stream stays.
+/// Opens the stream, and reads it until the session ends. Resolves when the server has said whether it has such
+/// a stream, or after a moment. Cancel safe: the stream stays.
 async fn open(session: &Arc<ServerSession>) {
     let (opened, is_open) = oneshot::channel();
     let standing = ServerStream {
@@ -46,7 +45,7 @@ async fn open(session: &Arc<ServerSession>) {
     let _ = tokio::time::timeout(OPENING, is_open).await;
 }
 
-/// The stream of a session of ours: whether it was asked for.
+/// The stream of a session of raincheck's: whether it was requested.
 #[derive(Debug, Default)]
 pub(in crate::upstream) struct OwnStream(OnceCell<()>);
 
@@ -110,21 +109,21 @@ impl ServerStream {
             return StreamAttempt::Later(None);
         };
         let status = response.status();
-        match heard::classify_response(response, self.origin.message_bytes_max).await {
+        match http_response::classify_response(response, self.origin.message_bytes_max).await {
             ResponseKind::Messages(messages) if messages.is_stream() => {
                 StreamAttempt::Stream(messages)
             }
             ResponseKind::Later(pause) => StreamAttempt::Later(Some(pause)),
-            // Another stream of this session is still open there, or a gateway is away.
+            // The server still holds another stream of this session, or a gateway is away.
             _ if is_for_now(status) || status == StatusCode::CONFLICT => StreamAttempt::Later(None),
-            // The server has none, or not for us.
+            // The server has no such stream, or none for raincheck.
             ResponseKind::Messages(_) | ResponseKind::Error(_) | ResponseKind::Refused { .. } => {
                 StreamAttempt::Never
             }
         }
     }
 
-    /// True if anything was said before the stream ended.
+    /// Reads the stream to its end. True if anything was said before.
     async fn hear(&self, messages: &mut Messages) -> bool {
         let mut heard_any = false;
         while let Ok(Some(message)) = messages.next().await {
@@ -156,7 +155,7 @@ impl ServerStream {
             }
             ServerMessage::Request { id, method, params } => {
                 if let Some(answer) = on_request(session, &id, &method, params) {
-                    // A server that cannot be told will notice by itself.
+                    // If the answer cannot be sent, the server will notice by itself.
                     let _ = session.tell(response(&id, &answer)).await;
                 }
             }
@@ -164,7 +163,7 @@ impl ServerStream {
     }
 }
 
-/// What raincheck says itself; `None` where the client is asked.
+/// The answer that raincheck gives itself. `None` if the client is asked.
 fn on_request(
     session: &ServerSession,
     id: &str,

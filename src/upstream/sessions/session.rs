@@ -1,5 +1,4 @@
-//! One session at a legacy server: how its requests are stamped, how it is told something, how it
-//! ends.
+//! One session at a legacy server: the headers of its requests, messages to the server, and its end.
 
 use std::any::Any;
 use std::fmt;
@@ -28,7 +27,7 @@ use crate::upstream::pool::{PooledSession, Questions};
 use crate::upstream::sessions::calls::SessionCalls;
 use crate::upstream::translate;
 
-/// How long a server may take to take a message.
+/// How long a server may take to accept a message.
 const TELL: Duration = Duration::from_secs(30);
 
 /// One session, as the server described it.
@@ -36,52 +35,52 @@ const TELL: Duration = Duration::from_secs(30);
 pub(in crate::upstream) struct ServerSession {
     origin: Arc<Origin>,
     stamp: Stamp,
-    /// What the server said of itself; `None` where it said that to somebody else.
+    /// What the server said of itself. `None` if it said so to a client.
     described: Option<Arc<Discovered>>,
     log_level: Mutex<Option<Arc<str>>>,
-    /// Other calls use it too.
+    /// Whether other calls use the session, too.
     shared: bool,
-    /// Another process uses it now, or may.
+    /// Whether another process uses the session, or may.
     left: AtomicBool,
     /// What was declared to the server, as JSON.
     declared: Arc<str>,
-    beside: SessionCompany,
-    /// Where it is a client's own.
+    background: SessionBackground,
+    /// Which tasks need the session, if it is a client's own.
     needed: Needed,
 }
 
-/// What every request on a session bears.
+/// The headers of every request on a session.
 #[derive(Debug)]
 struct Stamp {
-    /// A server without sessions gives none.
+    /// `None`: the server has no sessions.
     id: Option<HeaderValue>,
     version: HeaderValue,
     credentials: Option<HeaderValue>,
 }
 
-/// What goes on beside a session's calls, until it ends.
+/// What goes on beside a session's calls, until the session ends.
 #[derive(Debug)]
-struct SessionCompany {
+struct SessionBackground {
     calls: Arc<SessionCalls>,
     unasked: Box<dyn Unasked>,
     ending: DropGuard,
     services: TaskTracker,
 }
 
-/// The stream on which the server speaks unasked.
+/// The stream on which the server sends messages of its own.
 #[async_trait]
 pub(in crate::upstream) trait Unasked: Any + fmt::Debug + Send + Sync {
-    /// Whether the session is a client's own: never ours to begin or to end.
+    /// Whether the session is a client's own, which raincheck neither begins nor ends.
     fn is_a_clients(&self) -> bool;
 
-    /// Hears what the server says on it, from here to the session's end. Resolves when the server
-    /// has taken the request for it, or after a moment.
+    /// Reads the stream until the session ends. Resolves when the server has accepted the request for it, or
+    /// after a moment.
     async fn hear(&self, session: &Arc<ServerSession>);
 }
 
 impl PooledSession for ServerSession {
     fn is_open(&self) -> bool {
-        !self.beside.ending.token().is_cancelled()
+        !self.background.ending.token().is_cancelled()
     }
 
     /// None are told apart: calls that may ask share a session only where that is configured.
@@ -94,18 +93,18 @@ impl PooledSession for ServerSession {
     }
 }
 
-/// How a client names its session, and itself.
+/// How a client names its session and itself.
 #[derive(Debug, Clone)]
 pub(in crate::upstream) struct Identity {
     pub(in crate::upstream) caller: [u8; 16],
     /// A server without sessions gives none.
     pub(in crate::upstream) id: Option<HeaderValue>,
     pub(in crate::upstream) version: HeaderValue,
-    /// Of the client, where the server may have them.
+    /// The client's credentials, if the server may have them.
     pub(in crate::upstream) credentials: Option<HeaderValue>,
 }
 
-impl SessionCompany {
+impl SessionBackground {
     fn new(services: TaskTracker, unasked: Box<dyn Unasked>) -> Self {
         Self {
             calls: Arc::default(),
@@ -122,20 +121,20 @@ impl SessionCompany {
 
 /// What another process needs to use a session.
 #[derive(Debug, Serialize, Deserialize)]
-pub(in crate::upstream) struct Passport {
+pub(in crate::upstream) struct SessionHandover {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     session: Option<String>,
     version: String,
     /// Other calls use it too.
     #[serde(default)]
     pub(in crate::upstream) shared: bool,
-    /// It is a client's own.
+    /// Whether the session is a client's own.
     #[serde(default, skip_serializing_if = "Not::not")]
     pub(in crate::upstream) borrowed: bool,
 }
 
-impl Passport {
-    /// Whose session it is, where it is a client's own.
+impl SessionHandover {
+    /// The identity of the session, if it is a client's own.
     pub(in crate::upstream) fn identity(&self, caller: [u8; 16]) -> Option<Identity> {
         let id = self.session.as_deref().map(HeaderValue::try_from);
         Some(Identity {
@@ -148,8 +147,9 @@ impl Passport {
 }
 
 impl ServerSession {
-    /// `None`: it needs credentials, and those are the caller's alone.
-    pub(in crate::upstream) fn passport(&self) -> Option<Passport> {
+    /// What another process needs to use the session. `None` if it needs credentials, which never leave this
+    /// process.
+    pub(in crate::upstream) fn handover(&self) -> Option<SessionHandover> {
         if self.stamp.credentials.is_some() {
             return None;
         }
@@ -158,7 +158,7 @@ impl ServerSession {
             None => None,
         };
         let version = self.stamp.version.to_str().ok()?.to_owned();
-        Some(Passport {
+        Some(SessionHandover {
             session,
             version,
             shared: self.shared,
@@ -166,28 +166,28 @@ impl ServerSession {
         })
     }
 
-    /// Whether other calls use it beside the one that opened it.
+    /// Whether other calls use the session, beside the call that opened it.
     pub(in crate::upstream) fn shared_by(self, shared: bool) -> Self {
         Self { shared, ..self }
     }
 
-    /// From here on it is not ours to close, nor to hear.
+    /// Leaves the session to another process: raincheck neither closes it nor reads its stream from here on.
     pub(in crate::upstream) fn leave(&self) {
         self.left.store(true, Ordering::Release);
         self.needed.set_elsewhere(true);
-        // Other calls of this process may go on there.
+        // Other calls of this process may use the session.
         if !self.shared {
-            self.beside.end();
+            self.background.end();
         }
     }
 
-    /// From here on it is.
+    /// Takes the session over from another process.
     pub(in crate::upstream) fn hold(&self) {
         self.left.store(false, Ordering::Release);
         self.needed.set_elsewhere(false);
     }
 
-    /// A session that is not ours to close, and of which nothing is known.
+    /// A session that raincheck does not close, and of which it knows nothing.
     fn new(
         origin: &Arc<Origin>,
         services: TaskTracker,
@@ -203,12 +203,12 @@ impl ServerSession {
             shared: false,
             left: AtomicBool::new(true),
             declared,
-            beside: SessionCompany::new(services, unasked),
+            background: SessionBackground::new(services, unasked),
             needed: Needed::default(),
         }
     }
 
-    /// A session of ours, as the server answered our `initialize`.
+    /// A session that the server began for raincheck's `initialize`.
     pub(in crate::upstream) fn begun(
         origin: &Arc<Origin>,
         services: TaskTracker,
@@ -231,27 +231,27 @@ impl ServerSession {
         })
     }
 
-    /// A session that another process opened, and that is not ours before its call is.
+    /// A session that another process opened. It is not raincheck's to close until the call is taken over.
     pub(in crate::upstream) fn carried_over(
         origin: &Arc<Origin>,
         services: TaskTracker,
         declared: Arc<str>,
-        passport: &Passport,
+        handover: &SessionHandover,
         unasked: Box<dyn Unasked>,
     ) -> Option<Self> {
-        let id = passport.session.as_deref().map(HeaderValue::try_from);
+        let id = handover.session.as_deref().map(HeaderValue::try_from);
         let stamp = Stamp {
             id: id.transpose().ok()?,
-            version: HeaderValue::try_from(&*passport.version).ok()?,
+            version: HeaderValue::try_from(&*handover.version).ok()?,
             credentials: None,
         };
         Some(Self {
-            shared: passport.shared,
+            shared: handover.shared,
             ..Self::new(origin, services, stamp, declared, unasked)
         })
     }
 
-    /// A client's own.
+    /// A client's own session.
     pub(in crate::upstream) fn of_client(
         origin: &Arc<Origin>,
         services: TaskTracker,
@@ -269,19 +269,19 @@ impl ServerSession {
         }
     }
 
-    /// What the server said of itself when the session began, where that was said to raincheck.
+    /// What the server said of itself when the session began. `None` if it said so to a client.
     pub(in crate::upstream) fn described(&self) -> Option<&Arc<Discovered>> {
         self.described.as_ref()
     }
 
-    /// Whether it is a client's own: never ours to begin or to end.
+    /// Whether the session is a client's own, which raincheck neither begins nor ends.
     pub(in crate::upstream) fn is_borrowed(&self) -> bool {
-        self.beside.unasked.is_a_clients()
+        self.background.unasked.is_a_clients()
     }
 
-    /// The stream on which the server speaks unasked, where it is of that kind.
+    /// The stream on which the server sends messages of its own, if it is of that type.
     pub(in crate::upstream) fn unasked<T: Unasked>(&self) -> Option<&T> {
-        let unasked: &dyn Any = &*self.beside.unasked;
+        let unasked: &dyn Any = &*self.background.unasked;
         unasked.downcast_ref()
     }
 
@@ -293,21 +293,21 @@ impl ServerSession {
         &self.needed
     }
 
-    /// Its client has ended it.
+    /// The client has ended its session.
     pub(in crate::upstream) fn end(&self) {
-        self.beside.end();
+        self.background.end();
     }
 
-    /// Cancelled with the session.
+    /// Cancelled when the session ends.
     pub(in crate::upstream) fn ended(&self) -> CancellationToken {
-        self.beside.ending.token().clone()
+        self.background.ending.token().clone()
     }
 
     pub(in crate::upstream) fn post(&self) -> request::Builder {
         self.stamp(self.origin.post(self.stamp.credentials.as_ref()))
     }
 
-    /// The request for an event stream: the session's own, or what followed that event.
+    /// A request for an event stream: the session's own, or the rest of a stream after that event.
     pub(in crate::upstream) fn get(&self, after: Option<&HeaderValue>) -> request::Builder {
         let request = self.stamp(self.origin.get(self.stamp.credentials.as_ref()));
         match after {
@@ -326,22 +326,22 @@ impl ServerSession {
     }
 
     pub(in crate::upstream) fn calls(&self) -> &Arc<SessionCalls> {
-        &self.beside.calls
+        &self.background.calls
     }
 
-    /// Hears what the server says unasked, from here to the session's end. Resolves when the server
-    /// has taken the request for it, or after a moment.
+    /// Reads the stream on which the server sends messages of its own, until the session ends. Resolves when
+    /// the server has accepted the request for it, or after a moment.
     pub(in crate::upstream) async fn hear(self: &Arc<Self>) {
-        self.beside.unasked.hear(self).await;
+        self.background.unasked.hear(self).await;
     }
 
-    /// Runs until the session ends.
+    /// Runs a job until the session ends.
     pub(in crate::upstream) fn accompany(
         &self,
         going_on: impl Future<Output = ()> + Send + 'static,
     ) {
-        let ending = self.beside.ending.token().clone();
-        let services = &self.beside.services;
+        let ending = self.background.ending.token().clone();
+        let services = &self.background.services;
         services.spawn(ending.run_until_cancelled_owned(going_on));
     }
 
@@ -357,8 +357,8 @@ impl ServerSession {
         }
     }
 
-    /// Posts a message that has no answer of its own. A server that does not even take it in time
-    /// is not waited for: the caller reads other messages meanwhile.
+    /// Posts a message that has no answer of its own. The wait is bounded, because the caller reads other
+    /// messages meanwhile.
     pub(in crate::upstream) async fn tell(&self, message: String) -> Result<(), Failure> {
         let sent = self.origin.send(self.post(), RequestBody::json(message));
         let response = tokio::time::timeout(TELL, sent)
@@ -373,7 +373,7 @@ impl ServerSession {
         }
     }
 
-    /// The session's log level, set where the call wants another one.
+    /// Sets the session's log level, if the call wants another one.
     pub(in crate::upstream) async fn set_log_level(&self, level: &Arc<str>) {
         let known = self.log_level.lock().clone();
         if known.as_ref() == Some(level) {
@@ -382,7 +382,7 @@ impl ServerSession {
         let mut params = Writer::object();
         params.str("level", level);
         let message = translate::request(&self.origin.next_id(), "logging/setLevel", &params.end());
-        // A server without logging refuses; then it will not log either.
+        // A server that refuses has no logging, and so logs nothing.
         if self.tell(message).await.is_ok() {
             *self.log_level.lock() = Some(Arc::clone(level));
         }
@@ -390,15 +390,15 @@ impl ServerSession {
 
     /// Ends the session here, and soon at the server, unless it was left to another process.
     pub(in crate::upstream) fn close_soon(self: &Arc<Self>) {
-        self.beside.end();
+        self.background.end();
         let session = Arc::clone(self);
         let closing = async move { session.close().await };
-        self.beside.services.spawn(closing);
+        self.background.services.spawn(closing);
     }
 
     /// Ends the session at the server, unless it was left to another process.
     pub(in crate::upstream) async fn close(&self) {
-        self.beside.end();
+        self.background.end();
         let Some(id) = &self.stamp.id else { return };
         if self.left.load(Ordering::Acquire) {
             return;

@@ -1,4 +1,4 @@
-//! Where a line's messages are posted. Pure.
+//! The endpoint to which a line's messages are posted. Pure.
 
 use hyper::Uri;
 use url::Url;

@@ -1,4 +1,4 @@
-//! A response body as events.
+//! Reads a response body as events.
 
 use std::collections::VecDeque;
 
@@ -6,9 +6,9 @@ use http_body_util::BodyExt as _;
 use tracing::warn;
 
 use crate::mcp::sse::{Decoder, SseEvent, SseFault};
-use crate::upstream::channel::overlong::OverlongVerdict;
-use crate::upstream::channel::writer::LineEnd;
 use crate::upstream::http::ResponseBody;
+use crate::upstream::line::overlong::OverlongVerdict;
+use crate::upstream::line::writer::LineEnd;
 use crate::upstream::sse::overlong::OverlongEvent;
 
 /// What comes on a stream.
@@ -19,16 +19,17 @@ pub(in crate::upstream) enum SseItem {
     TooLarge(Box<str>),
 }
 
-/// Dropped, its connection is closed: the server sees that raincheck no longer listens.
+/// The body. When it is dropped, its connection is closed, and the server sees that raincheck no longer
+/// listens.
 #[derive(Debug)]
 pub(in crate::upstream) struct SseEvents {
     body: ResponseBody,
     decoder: Decoder,
-    /// What one read brought.
+    /// The outcome of one read.
     queue: VecDeque<SseItem>,
     /// An event that is too large, and not yet at its end.
     overlong: Option<OverlongEvent>,
-    /// Why nothing follows what is queued.
+    /// Why reading stopped after the events that are queued.
     end: Option<LineEnd>,
     bytes_max: usize,
 }
@@ -45,7 +46,7 @@ impl SseEvents {
         }
     }
 
-    /// Cancel safe. What comes next, or how the stream ended.
+    /// The next event, or how the stream ended. Cancel safe.
     pub(super) async fn next(&mut self) -> Result<SseItem, LineEnd> {
         loop {
             if let Some(said) = self.queue.pop_front() {
@@ -94,8 +95,8 @@ impl SseEvents {
         Ok(())
     }
 
-    /// Only the call that a too large event answers ends. An event that answers no call may be what any of them waits
-    /// for, so that the stream ends with it.
+    /// Ends only the call that an event answers which is too large. If it answers no call, any call may wait
+    /// for it, so the stream ends.
     fn judged(&mut self, verdict: OverlongVerdict) -> Result<(), LineEnd> {
         match verdict {
             OverlongVerdict::Open => Ok(()),

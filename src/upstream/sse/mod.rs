@@ -1,6 +1,6 @@
-//! The wrapped server over HTTP+SSE, the transport of revision 2024-11-05: everything that the server
-//! says comes on one event stream, and everything that it is told is a POST to the endpoint that
-//! the stream names first. The end of the stream is the end of the line.
+//! The wrapped server over HTTP+SSE, the transport of revision 2024-11-05. Everything that the server says
+//! comes on one event stream. Everything that it is told is a POST to the endpoint that the stream names first.
+//! The line ends with the stream.
 
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
@@ -24,14 +24,15 @@ use crate::upstream::sse::poster::Poster;
 
 use crate::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, SideEffect};
-use crate::upstream::channel::health::LineHealth;
-use crate::upstream::channel::overlong::too_large;
-use crate::upstream::channel::writer::{LineEnd, LineListener, LineWriter, Outbound, Yielder};
-use crate::upstream::heard;
-use crate::upstream::heard::ResponseKind;
 use crate::upstream::http::RequestBody;
 use crate::upstream::http::origin::Origin;
+use crate::upstream::http_response;
+use crate::upstream::http_response::ResponseKind;
+use crate::upstream::line::health::LineHealth;
+use crate::upstream::line::overlong::too_large;
+use crate::upstream::line::writer::{LineEnd, LineListener, LineWriter, Outbound, Yielder};
 use crate::upstream::no_session::NoSession;
+use crate::upstream::server_message;
 
 /// How long a server may take to open a stream and to name its endpoint there.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -52,7 +53,7 @@ pub(super) struct Dialer {
 }
 
 impl Dialer {
-    /// `None` where the URL names no place that an endpoint could be at.
+    /// `None` if no endpoint could be resolved against the URL.
     pub(super) fn new(origin: Arc<Origin>, url: &Uri, services: TaskTracker) -> Option<Self> {
         let url = Url::parse(&url.to_string()).ok()?;
         url.has_host().then(|| Self {
@@ -64,13 +65,13 @@ impl Dialer {
         })
     }
 
-    /// What is known of the server. Held for a moment only.
+    /// The health of the server. Do not hold the guard across other work.
     pub(super) fn health(&self) -> MutexGuard<'_, LineHealth> {
         self.health.lock()
     }
 
-    /// Opens a line; it holds the permit until its stream has ended. Waits where the last ones
-    /// ended quickly. Dropped before it resolves, the stream is closed.
+    /// Opens a line, which keeps the permit until its stream has ended. Waits if the last streams ended
+    /// quickly. If the future is dropped, the stream is closed.
     pub(super) async fn start<E: LineListener>(
         &self,
         permit: OwnedSemaphorePermit,
@@ -99,7 +100,7 @@ impl Dialer {
         Ok(listener)
     }
 
-    /// A stream, and where to post what belongs to it.
+    /// A stream, and the endpoint for its messages.
     pub(super) async fn dial(
         &self,
         credentials: Option<&HeaderValue>,
@@ -116,7 +117,7 @@ impl Dialer {
         let response = self.origin.send(request, RequestBody::empty()).await;
         let response = response.map_err(|failure| unsent(failure.reason))?;
         let bytes_max = self.origin.message_bytes_max;
-        let mut events = match heard::classify_response(response, bytes_max).await {
+        let mut events = match http_response::classify_response(response, bytes_max).await {
             ResponseKind::Messages(messages) if messages.is_stream() => {
                 SseEvents::new(messages.into_body(), bytes_max)
             }
@@ -135,7 +136,7 @@ impl Dialer {
                 continue;
             }
             let Some(endpoint) = endpoint::resolve(&self.url, &event.data) else {
-                // Not its text: it may be anybody's address.
+                // The text is not logged, because it may be another server's address.
                 warn!("the server names an endpoint at another origin, or none: it is not used");
                 return Err(unsent(Reason::UpstreamInvalid));
             };
@@ -170,7 +171,7 @@ impl<E: LineListener> SseLine<E> {
         let reading = read(&mut self.events, &*listener);
         let end = stop.run_until_cancelled(reading).await;
         let end = end.unwrap_or(LineEnd::Stopped);
-        // Before anybody hears of it and wants another line.
+        // This comes before a caller hears of the end and wants another line.
         if end == LineEnd::Stopped {
             debug!("an event stream of the server was closed");
         } else {
@@ -182,7 +183,7 @@ impl<E: LineListener> SseLine<E> {
     }
 }
 
-/// Hears messages until there are no more. What is no message is skipped.
+/// Reads messages until the stream ends. Events that are no message are skipped.
 async fn read(events: &mut SseEvents, listener: &impl LineListener) -> LineEnd {
     let mut yielder = Yielder::default();
     loop {
@@ -198,7 +199,7 @@ async fn read(events: &mut SseEvents, listener: &impl LineListener) -> LineEnd {
         if !is_message || event.data.is_empty() {
             continue;
         }
-        if let Ok(message) = heard::read(&event.data) {
+        if let Ok(message) = server_message::read(&event.data) {
             listener.heard(message, &event.data);
             yielder.heard().await;
         } else {

@@ -1,18 +1,18 @@
-//! An event that is longer than allowed, read to its end: whose answer it is. Pure.
+//! Reads an event that is longer than allowed to its end, to find out which request it answers. Pure.
 
 use crate::mcp::sse::SseEvent;
-use crate::upstream::channel::overlong::{Overlong, OverlongVerdict};
+use crate::upstream::line::overlong::{Overlong, OverlongVerdict};
 
-/// The longest name of a field that says something here.
+/// The longest name of a field that matters here.
 const NAME_MAX: usize = 8;
 
 /// What is read of a line now.
 #[derive(Debug)]
 enum SsePlace {
-    /// The name of its field, so far.
+    /// The name of the line's field, so far.
     Name(Vec<u8>),
     Data,
-    /// A field without meaning here, or a comment.
+    /// A field that does not matter here, or a comment.
     Elsewhere,
 }
 
@@ -22,12 +22,12 @@ pub(super) struct OverlongEvent {
     message: Overlong,
     place: SsePlace,
     after_cr: bool,
-    /// Events of other types are nobody's answer.
+    /// Events of other types answer no request.
     pub(super) is_message: bool,
 }
 
 impl OverlongEvent {
-    /// By what was taken of it before it was too long.
+    /// Begins with what was read of the event before it was too long.
     pub(super) fn begun(event: &SseEvent, line: &[u8]) -> (Self, OverlongVerdict) {
         let mut begun = Self {
             message: Overlong::default(),
@@ -95,7 +95,7 @@ impl OverlongEvent {
         self.elsewhere(value)
     }
 
-    /// A piece of the message. What ends a line of it is white space there.
+    /// Reads a piece of the message. A line end within the data is white space of the message.
     fn data(&mut self, data: &[u8]) -> OverlongVerdict {
         for line in data.split(|byte| *byte == b'\n') {
             let verdict = self.message.next(&mut &*line);
@@ -106,7 +106,7 @@ impl OverlongEvent {
         OverlongVerdict::Open
     }
 
-    /// Counted like the message, so that no event is endless.
+    /// These bytes count like the message, so that no event is endless.
     fn elsewhere(&mut self, part: &[u8]) -> OverlongVerdict {
         self.message.skipped(part.len())
     }
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
     use crate::mcp::sse::{Decoder, SseFault};
 
-    /// The verdict on the first event, where nothing may be long, and what is left behind it.
+    /// The verdict on the first event, and what is left after it. Nothing may be long.
     fn verdict_of(stream: &str, step: usize) -> (OverlongVerdict, String) {
         let mut decoder = Decoder::new(16);
         let mut overlong: Option<OverlongEvent> = None;

@@ -1,5 +1,4 @@
-//! What a server is told over one line: a POST for each message, in order as far as anybody can
-//! tell, and never one twice.
+//! Posts the messages of one line: in order, as far as acknowledgements show it, and none twice.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,21 +14,21 @@ use tokio::time::timeout;
 use tracing::debug;
 
 use crate::mcp::error::{Failure, Reason, SideEffect};
-use crate::upstream::channel::writer::{LineListener, NotTaken, Outbound, SendState};
 use crate::upstream::failures::LATER;
-use crate::upstream::heard;
-use crate::upstream::heard::ResponseKind;
 use crate::upstream::http::origin::Origin;
 use crate::upstream::http::{RequestBody, ResponseBody};
+use crate::upstream::http_response;
+use crate::upstream::http_response::ResponseKind;
+use crate::upstream::line::writer::{LineListener, NotTaken, Outbound, SendState};
 
-/// Posts of one line that were not acknowledged yet; a writer with more to say waits.
+/// How many POSTs of one line may wait for their acknowledgement. A writer with one more waits, too.
 const POSTS_MAX: usize = 64;
 
-/// A message goes when the one before it was acknowledged. A server may acknowledge a request with
-/// its answer only, and must hear of a cancel all the same: the next message waits no longer.
+/// How long a message waits for the acknowledgement of the one before. A server may acknowledge a request only
+/// with its answer, and must hear of a cancel meanwhile.
 const ORDER_PATIENCE: Duration = Duration::from_millis(250);
 
-/// How long a server may take to acknowledge what has no answer, and a request after its answer.
+/// How long a server may take to acknowledge a message that has no answer, and a request after its answer.
 const TELL: Duration = Duration::from_secs(30);
 
 /// How often a server that says "later" is asked.
@@ -44,7 +43,8 @@ pub(super) struct Poster<E> {
 }
 
 impl<E: LineListener> Poster<E> {
-    /// Until the line ends. Dropped, it closes the connections of what was not acknowledged.
+    /// Posts messages until the line ends. When the future is dropped, the connections of POSTs that were not
+    /// acknowledged are closed.
     pub(super) async fn run(self, mut outbound: mpsc::Receiver<Outbound>) {
         let mut posts = FuturesUnordered::new();
         for number in 0_u64.. {
@@ -91,7 +91,7 @@ impl<E: LineListener> Poster<E> {
         number
     }
 
-    /// A request. Once its caller stops waiting it is not sent again: its cancel went out.
+    /// Posts a request. When its caller stops waiting, it is not sent again, because its cancel went out.
     async fn send_awaited(&self, text: Bytes, send_state: &SendState) -> Result<(), NotTaken> {
         let settled = send_state.settled();
         tokio::pin!(settled);
@@ -101,7 +101,7 @@ impl<E: LineListener> Poster<E> {
             let tried = tokio::select! {
                 tried = &mut sending => tried,
                 () = &mut settled => {
-                    // It may be acknowledged with its answer only.
+                    // A server may acknowledge a request only with its answer.
                     let _ = timeout(TELL, sending).await;
                     return Ok(());
                 }
@@ -119,7 +119,7 @@ impl<E: LineListener> Poster<E> {
         Err(NotTaken::Failed(LATER))
     }
 
-    /// What has no answer.
+    /// Posts a message that has no answer.
     async fn send(&self, text: Bytes) -> Result<(), NotTaken> {
         for _ in 0..TRIES {
             match self.try_send(text.clone()).await? {
@@ -136,10 +136,10 @@ impl<E: LineListener> Poster<E> {
             self.origin.http.finish(response.into_body());
             return Ok(Posted::Yes);
         }
-        match heard::classify_response(response, self.origin.message_bytes_max).await {
+        match http_response::classify_response(response, self.origin.message_bytes_max).await {
             ResponseKind::Later(pause) => Ok(Posted::Later(pause)),
             ResponseKind::Error(error) => Err(NotTaken::Error(error)),
-            // In words that are not JSON-RPC a server says that it knows no such session.
+            // A server says without JSON-RPC that it knows no such session.
             ResponseKind::Refused {
                 failure,
                 is_session_lost: true,
@@ -162,7 +162,7 @@ impl<E: LineListener> Poster<E> {
     }
 }
 
-/// What it means to the call whose answer was refused.
+/// What a refused answer means for the call that asked.
 fn failure_of(refusal: &NotTaken) -> Failure {
     let reason = match refusal {
         NotTaken::Failed(failure) | NotTaken::Lost(failure) => failure.reason,
@@ -174,6 +174,6 @@ fn failure_of(refusal: &NotTaken) -> Failure {
 /// What a server does with a message that it does not refuse.
 enum Posted {
     Yes,
-    /// It is to come again after so long.
+    /// The server wants the message again after this pause.
     Later(Duration),
 }

@@ -17,12 +17,12 @@ use tracing::{debug, info, warn};
 
 use crate::lock::Mutex;
 use crate::mcp::error::Failure;
-use crate::upstream::channel::health::LineHealth;
-use crate::upstream::channel::overlong::{Overlong, OverlongVerdict, too_large};
-use crate::upstream::channel::writer::{LineEnd, LineListener, LineWriter, Outbound, Yielder};
 use crate::upstream::failures::UNREACHABLE;
-use crate::upstream::heard;
+use crate::upstream::line::health::LineHealth;
+use crate::upstream::line::overlong::{Overlong, OverlongVerdict, too_large};
+use crate::upstream::line::writer::{LineEnd, LineListener, LineWriter, Outbound, Yielder};
 use crate::upstream::obstacle::{Obstacle, Obstacles};
+use crate::upstream::server_message;
 use crate::upstream::stdio::lines::{LineSplitter, LineTooLong, TooLong};
 use crate::upstream::stdio::spawner::Spawner;
 use crate::upstream::stdio::{Program, stderr};
@@ -31,39 +31,39 @@ use crate::upstream::stdio::{Program, stderr};
 /// SIGTERM. Then comes SIGKILL.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(2);
 
-/// What a process has written comes through its pipe soon after its end. A process of its own that
+/// How long to read on after the process has ended. What it wrote comes through the pipe soon; a process that
 /// it left behind may hold the pipe for longer.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// Between looks at whether a child has begun to read.
+/// The time between two looks whether a child has begun to read.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Unreadable lines that are logged; all are counted.
+/// How many unreadable lines are logged. All are counted.
 const GARBAGE_LOGGED: u64 = 5;
 
 /// What all children of one program have in common.
 #[derive(Debug)]
-pub(in crate::upstream) struct Nursery {
+pub(in crate::upstream) struct ProcessLauncher {
     pub(in crate::upstream) program: Program,
     pub(in crate::upstream) spawner: Arc<Spawner>,
     pub(in crate::upstream) services: TaskTracker,
     pub(in crate::upstream) health: Arc<Mutex<LineHealth>>,
-    /// For the operator.
+    /// What kept the program from running, for the operator.
     pub(in crate::upstream) obstacles: Arc<Obstacles>,
-    /// A line of a child above this size ends it.
+    /// The size of a line that ends the child.
     pub(in crate::upstream) bytes_max: usize,
-    /// Ends every child, also one that is being started.
+    /// Cancelled to end every child, also one that is being started.
     pub(in crate::upstream) stop: CancellationToken,
 }
 
-impl Nursery {
-    /// What is known of the program. Held for a moment only.
+impl ProcessLauncher {
+    /// The health of the program. Do not hold the guard across other work.
     pub(in crate::upstream) fn health(&self) -> MutexGuard<'_, LineHealth> {
         self.health.lock()
     }
 
-    /// Starts a process; it holds the permit until nothing is left of it. Waits where the last ones
-    /// died quickly, and fails at once where the program cannot be run.
+    /// Starts a process, which keeps the permit until nothing is left of it. Waits if the last processes died
+    /// quickly, and fails at once if the program cannot be run.
     pub(in crate::upstream) async fn start<E: LineListener>(
         &self,
         permit: OwnedSemaphorePermit,
@@ -171,12 +171,12 @@ impl<E: LineListener> ChildLife<E> {
                 if stop.is_cancelled() {
                     LineEnd::Stopped
                 } else {
-                    // It reads no more, and may have ended: what it said before counts.
+                    // The process reads no more, and may have ended. What it wrote before still counts.
                     timeout(LAST_WORDS, &mut reading).await.unwrap_or(LineEnd::Gone)
                 }
             }
         };
-        // Before anybody hears of it and wants another process.
+        // This comes before a caller hears of the end and wants another process.
         if end != LineEnd::Stopped {
             self.writer.ended(born);
         }
@@ -184,7 +184,7 @@ impl<E: LineListener> ChildLife<E> {
         // The writer ends, and with it the child's standard input.
         closing.cancel();
         if end != LineEnd::Gone || self.process.try_wait().ok().flatten().is_none() {
-            // What it still says is read and ignored, so that it need not wait to say it.
+            // What the process still writes is read and ignored, so that it need not wait to write it.
             let reading = (end == LineEnd::Stopped).then_some(reading);
             end_process(&mut self.process, reading, end, pid).await;
         }
@@ -200,7 +200,7 @@ impl<E: LineListener> ChildLife<E> {
         } else {
             warn!(pid, status, ?end, "a process of the server ended by itself");
         }
-        // Somebody who left the group may still hold the pipe.
+        // A process that left the group may still hold the pipe.
         let abort = errors.abort_handle();
         let words = timeout(LAST_WORDS, errors).await;
         if words.is_err() {
@@ -216,7 +216,7 @@ impl<E: LineListener> ChildLife<E> {
     }
 }
 
-/// Its standard input is closed: waits for its end, and helps.
+/// Waits for the end of a process whose standard input is closed, and then signals it.
 async fn end_process<R>(
     process: &mut Child,
     mut reading: Option<Pin<&mut R>>,
@@ -260,9 +260,8 @@ where
     timeout(LEAVE_PATIENCE, left).await.is_ok()
 }
 
-/// Dropped, it ends what the process left behind, also where the runtime ends before the process
-/// did. The group's number is free for others once all of it have ended, but not so soon that this
-/// could meet them.
+/// Kills the process group when it is dropped, also if the runtime ends before the process. The group's number
+/// is free once all of its processes have ended, but not so soon that this could kill another group.
 struct Group(u32);
 
 impl Drop for Group {
@@ -274,12 +273,12 @@ impl Drop for Group {
 fn signal(pid: u32, signal: Signal) {
     let group = i32::try_from(pid).ok().and_then(Pid::from_raw);
     if let Some(group) = group {
-        // An empty process group is what was wanted.
+        // It is no error that the process group is empty.
         let _ = kill_process_group(group, signal);
     }
 }
 
-/// Writes messages, a line each, until the child is told to end or does not read any more.
+/// Writes messages, one on each line, until the child is told to end or stops reading.
 async fn write(
     mut stdin: impl AsyncWrite + AsFd + Unpin,
     mut outbound: mpsc::Receiver<Outbound>,
@@ -322,15 +321,15 @@ async fn write(
     closing.cancel();
 }
 
-/// Resolves when the child has read what lies in its pipe. A program that has not yet come to that is
-/// slow to start; one that has, and says nothing, is silent.
+/// Resolves when the child has read what is in its pipe. This tells a program that is slow to start from one
+/// that reads and says nothing.
 async fn is_empty(pipe: BorrowedFd<'_>) {
     while rustix::io::ioctl_fionread(pipe).is_ok_and(|unread| unread > 0) {
         tokio::time::sleep(LOOK).await;
     }
 }
 
-/// Reads messages until there are no more. What is no message is counted and skipped.
+/// Reads messages until the output ends. Lines that are no message are counted and skipped.
 async fn read(
     mut stdout: impl AsyncRead + Unpin,
     bytes_max: usize,
@@ -371,7 +370,7 @@ async fn read(
             yielder.heard().await;
         }
     }
-    // Complete all the same, if it is a message.
+    // The last line counts even without a line end, if it is a message.
     hear(lines.rest(), listener, &mut garbage);
     LineEnd::Gone
 }
@@ -380,7 +379,7 @@ fn hear(line: &[u8], listener: &impl LineListener, garbage: &mut Garbage) {
     if line.trim_ascii().is_empty() {
         return;
     }
-    match heard::read_line(line) {
+    match server_message::read_line(line) {
         Ok((message, text)) => listener.heard(message, &text),
         Err(_) => garbage.count(),
     }
@@ -394,7 +393,7 @@ struct Garbage {
 impl Garbage {
     fn count(&mut self) {
         self.lines = self.lines.saturating_add(1);
-        // Not its text: it may be anybody's data.
+        // The text is not logged, because it may be anybody's data.
         if self.lines <= GARBAGE_LOGGED || self.lines.is_power_of_two() {
             let (pid, lines) = (self.pid, self.lines);
             warn!(

@@ -1,11 +1,11 @@
-//! Lines out of a byte stream, of bounded length. Pure.
+//! Splits a byte stream into lines of bounded length. Pure.
 
 /// What happens to a line that is longer than allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TooLong {
-    /// The stream is of no further use.
+    /// The line is refused, and the stream is not used any more.
     Refuse,
-    /// Its beginning counts, the rest is dropped.
+    /// The beginning of the line is kept, and the rest is dropped.
     Clip,
 }
 
@@ -13,7 +13,7 @@ pub(super) enum TooLong {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct LineTooLong;
 
-/// Room that is kept for the next line; more is given back.
+/// How much memory is kept for the next line. More is given back.
 const KEPT: usize = 1 << 20;
 
 /// Splits bytes at line feeds. Holds at most one line of the allowed length.
@@ -22,7 +22,7 @@ pub(super) struct LineSplitter {
     bytes_max: usize,
     too_long: TooLong,
     held: Vec<u8>,
-    /// What is held was found already.
+    /// The line that is held was handed out already.
     is_found: bool,
 }
 
@@ -36,8 +36,8 @@ impl LineSplitter {
         }
     }
 
-    /// Takes from the next bytes up to the end of a line, and gives the line without its end. `None`:
-    /// they were all taken, and complete no line. Refused, what fits is held, and the rest is left.
+    /// Takes bytes up to the end of a line, and gives the line without its end. `None`: all bytes were taken,
+    /// and complete no line. If the line is too long, what fits is held, and the rest is left.
     pub(super) fn next(&mut self, bytes: &mut &[u8]) -> Result<Option<&[u8]>, LineTooLong> {
         self.forget_found();
         let all = *bytes;
@@ -58,13 +58,13 @@ impl LineSplitter {
         Ok(Some(self.held.strip_suffix(b"\r").unwrap_or(&self.held)))
     }
 
-    /// What came after the last line feed.
+    /// The bytes after the last line feed.
     pub(super) fn rest(&mut self) -> &[u8] {
         self.forget_found();
         &self.held
     }
 
-    /// What was held of a line that was refused. The next one begins behind it.
+    /// The part of a refused line that was held. The next line begins after it.
     pub(super) fn take_refused(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.held)
     }

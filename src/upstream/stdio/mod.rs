@@ -1,7 +1,6 @@
-//! The wrapped server as a program that speaks MCP over its standard input and output.
-//!
-//! raincheck runs it itself, without a shell, in a process group of its own, with an environment
-//! that names every variable in it, and leaves nothing of it behind however it ends.
+//! The wrapped server as a program that speaks MCP over its standard input and output. raincheck starts the
+//! program itself, without a shell, in a process group of its own, with an environment of named variables only.
+//! Nothing of the program is left when it ends, however it ends.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,34 +11,34 @@ mod lines;
 pub(super) mod spawner;
 mod stderr;
 
-/// A child may take twice 2 s to end, and then it is killed.
+/// How long the end of all children may take: each has twice 2 s, and is then killed.
 pub(super) const STOP_PATIENCE: Duration = Duration::from_secs(6);
 
-/// How long a call that asks before its task waits for a process to be there; only then its grace
-/// window begins. Most are there within two seconds.
+/// How long a call waits for its process before its grace window begins. Most processes are there within two
+/// seconds.
 pub(super) const START_ALLOWANCE: Duration = Duration::from_secs(10);
 
 /// What is run, and how.
 #[derive(Clone)]
 pub struct Program {
-    /// raincheck itself, which becomes the program after it has tied itself to its parent.
+    /// The executable of raincheck, which ties itself to its parent and then becomes the program.
     pub launcher: PathBuf,
-    /// A name that is looked for in `PATH`, or a path.
+    /// The program: a name that is looked up in `PATH`, or a path.
     pub name: String,
     pub arguments: Vec<String>,
-    /// All that the program sees of any environment.
+    /// All environment variables that the program sees.
     pub environment: Vec<(String, String)>,
-    /// `None`: our own.
+    /// The working directory. `None`: raincheck's own.
     pub directory: Option<PathBuf>,
-    /// The soft limit of open files. Programs that go through all that they may have open take
-    /// long where it is as high as ours. `None`: our own.
+    /// The soft limit of open files. Some programs close every possible file when they start, which takes long
+    /// under a high limit. `None`: raincheck's own.
     pub open_files: Option<u64>,
 }
 
 impl Default for Program {
     fn default() -> Self {
         Self {
-            // Also there when the file was replaced, as by an upgrade.
+            // This path also works after the file was replaced, as by an upgrade.
             launcher: if cfg!(target_os = "linux") {
                 "/proc/self/exe".into()
             } else {

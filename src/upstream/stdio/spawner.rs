@@ -1,7 +1,6 @@
-//! The one thread that starts processes.
-//!
-//! The kernel ends a child that is tied to its parent when the *thread* that started it ends, and
-//! the runtime's threads come and go. This one stays for as long as anybody holds the spawner.
+//! The one thread that starts processes. The kernel ends a child that is tied to its parent when the *thread*
+//! that started it ends, and threads of the runtime come and go. This thread stays as long as the spawner is
+//! held.
 
 use std::io;
 
@@ -9,7 +8,7 @@ use tokio::process::{Child, Command};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
-/// Starts that wait for their turn; later ones wait for a place in the queue.
+/// How many starts wait in the queue. Later ones wait for a place there.
 const ORDERS_MAX: usize = 16;
 
 #[derive(Debug)]
@@ -19,7 +18,7 @@ pub(in crate::upstream) struct Spawner {
 
 struct Order {
     command: Command,
-    /// Whose pipes they will be.
+    /// The runtime that will drive the pipes.
     runtime: Handle,
     done: oneshot::Sender<io::Result<Child>>,
 }
@@ -30,7 +29,7 @@ impl Spawner {
         let work = move || {
             while let Some(mut order) = receiver.blocking_recv() {
                 let _inside = order.runtime.enter();
-                // The caller is gone: the child is dropped, and with that killed.
+                // The caller has gone, so the child is dropped and thereby killed.
                 let _ = order.done.send(order.command.spawn());
             }
         };
@@ -40,7 +39,7 @@ impl Spawner {
         Ok(Self { orders })
     }
 
-    /// Dropped before it resolves, the process is killed if it was started.
+    /// Starts a process. If the future is dropped, a process that was started is killed.
     pub(in crate::upstream) async fn spawn(&self, command: Command) -> io::Result<Child> {
         let gone = || io::Error::other("the thread that starts processes has ended");
         let (done, spawned) = oneshot::channel();

@@ -1,5 +1,5 @@
-//! What a child says on its standard error goes to the log: always read, so that the child never
-//! waits, and logged at a bounded rate.
+//! Logs what a child writes to its standard error. It is always read, so that the child never waits, and logged
+//! at a bounded rate.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use tracing::{info, warn};
 
 use crate::upstream::stdio::lines::{LineSplitter, TooLong};
 
-/// Of a longer line the beginning is logged.
+/// The length up to which a line is logged.
 const LINE_BYTES_MAX: usize = 1024;
 
-/// Lines a second that are logged; what comes beyond is counted.
+/// How many lines are logged in a second. Further lines are counted.
 const LINES_MAX: u32 = 50;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Reads to the end; what of it seems to say why there is no more.
+/// Reads to the end, and returns the line that seems to say why the child ended.
 pub(super) async fn drain(mut stderr: impl AsyncRead + Unpin, pid: u32) -> String {
     let mut words = LastWords::default();
     let mut lines = LineSplitter::new(LINE_BYTES_MAX, TooLong::Clip);
@@ -38,7 +38,7 @@ pub(super) async fn drain(mut stderr: impl AsyncRead + Unpin, pid: u32) -> Strin
     words.0
 }
 
-/// The last line that speaks of an error, for some runtimes say more after it; without one the
+/// The last line that speaks of an error, because some runtimes write more after it; without such a line, the
 /// last line.
 #[derive(Default)]
 struct LastWords(String);
@@ -63,7 +63,7 @@ fn say(rate: &mut Rate, pid: u32, line: &[u8]) {
     }
 }
 
-/// So many lines a second, and how many were too many.
+/// Lets a number of lines through in each second, and counts the others.
 struct Rate {
     since: Instant,
     said: u32,

@@ -185,7 +185,7 @@ async fn callers_and_capabilities_have_lines_of_their_own() {
 async fn credentials_go_with_every_message() {
     let (server, upstream) = start().await;
     server.wants("Bearer mine");
-    let mine = || Outgoing {
+    let mine = || UpstreamRequest {
         credentials: Some(HeaderValue::from_static("Bearer mine")),
         ..call_with("line", "{}")
     };

@@ -4,10 +4,10 @@ use super::sse_server::{Refusal, SseServer};
 use super::*;
 use serde_json::Value;
 
+mod borrowed;
 mod calls;
 mod faults;
 mod finding;
-mod guest;
 
 const LEGACY: Era = Era::Legacy;
 
@@ -28,8 +28,8 @@ async fn start() -> (SseServer, Upstream) {
     (server, upstream)
 }
 
-fn call_with(tool: &str, arguments: &str) -> Outgoing {
-    Outgoing {
+fn call_with(tool: &str, arguments: &str) -> UpstreamRequest {
+    UpstreamRequest {
         params: format!(r#"{{"name":"{tool}","arguments":{arguments}}}"#).into(),
         ..call(tool)
     }

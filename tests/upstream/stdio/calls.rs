@@ -162,7 +162,7 @@ async fn after_a_call_that_was_given_up_the_next_one_can_ask() {
 async fn where_nobody_is_asked_a_call_that_was_given_up_costs_no_child() {
     for (era, capabilities) in [(Era::Modern, r#"{"elicitation":{}}"#), (Era::Legacy, "{}")] {
         let upstream = upstream(era);
-        let of = |tool: &str, arguments: &str| Outgoing {
+        let of = |tool: &str, arguments: &str| UpstreamRequest {
             capabilities: capabilities.into(),
             ..call_with(tool, arguments)
         };
@@ -224,7 +224,7 @@ async fn a_list_is_not_asked_for_where_a_call_waits_for_its_client() {
         kill_process(pid, signal).unwrap();
     };
     signalled(Signal::STOP);
-    let list = Outgoing {
+    let list = UpstreamRequest {
         method: "tools/list".into(),
         params: "{}".into(),
         ..call_with("ask", "{}")

@@ -200,7 +200,7 @@ async fn a_program_that_could_not_be_run_is_tried_again() {
 const TRIES: Duration = Duration::from_secs(20);
 
 /// Calls until the program is said to be one that cannot be run.
-async fn cannot_be_run(upstream: &Upstream, call: impl Fn() -> Outgoing) {
+async fn cannot_be_run(upstream: &Upstream, call: impl Fn() -> UpstreamRequest) {
     let tried = async || {
         if upstream.cannot_run() {
             return Ok(());

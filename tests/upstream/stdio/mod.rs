@@ -52,8 +52,8 @@ fn with_one_child(era: Era) -> Upstream {
 }
 
 /// A modern request says so in its `_meta`; to a legacy server none of it goes.
-fn call_with(tool: &str, arguments: &str) -> Outgoing {
-    Outgoing {
+fn call_with(tool: &str, arguments: &str) -> UpstreamRequest {
+    UpstreamRequest {
         params: format!(
             r#"{{"name":"{tool}","arguments":{arguments},"_meta":{{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{{"elicitation":{{}}}}}}}}"#
         )
@@ -78,7 +78,7 @@ async fn seen(upstream: &Upstream, era: Era) -> Vec<Value> {
 }
 
 /// Sends a request and waits until the child has it: another one was answered after it.
-async fn begun(upstream: &Upstream, era: Era, outgoing: Outgoing) -> Exchange {
+async fn begun(upstream: &Upstream, era: Era, outgoing: UpstreamRequest) -> Exchange {
     let mut exchange = upstream.begin(era, outgoing);
     // The child may have to be started for it.
     let sent = timeout(Duration::from_secs(20), exchange.events.next());

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use raincheck::upstream::channel::session::Asked;
+use raincheck::upstream::line::session::ClientRequest;
 
 use super::*;
 use crate::process::until_gone;
@@ -94,7 +94,7 @@ async fn children_are_bounded_and_the_unused_make_room() {
         call_with("hold", r#"{"nonce":"a"}"#),
     )
     .await;
-    let other = || Outgoing {
+    let other = || UpstreamRequest {
         caller: [2; 16],
         ..call_with("pid", "{}")
     };
@@ -128,13 +128,13 @@ async fn a_session_that_its_client_does_not_use_makes_room() {
     settings.children_max = 1;
     let upstream = run(&settings);
     let (left, _) = upstream
-        .open_session([1; 16], None, Line::Any)
+        .open_session([1; 16], None, LineChoice::Any)
         .await
         .unwrap();
     assert!(upstream.session(&left, [1; 16]).is_some());
     minutes_later(1).await;
     let (own, _) = upstream
-        .open_session([2; 16], None, Line::Any)
+        .open_session([2; 16], None, LineChoice::Any)
         .await
         .unwrap();
     assert!(upstream.session(&left, [1; 16]).is_none());
@@ -152,23 +152,23 @@ async fn a_session_that_is_in_use_makes_no_room() {
     settings.session_wait = Duration::from_millis(300);
     let upstream = run(&settings);
     let (id, session) = upstream
-        .open_session([1; 16], None, Line::Any)
+        .open_session([1; 16], None, LineChoice::Any)
         .await
         .unwrap();
     let is_refused = async || {
         upstream
-            .open_session([2; 16], None, Line::Any)
+            .open_session([2; 16], None, LineChoice::Any)
             .await
             .is_err()
     };
     assert!(is_refused().await, "used a moment ago");
-    let news = session.news();
+    let mailbox = session.read_mailbox();
     minutes_later(2).await;
     assert!(is_refused().await, "its client listens");
-    drop(news);
+    drop(mailbox);
     let params = r#"{"name":"hold","arguments":{"nonce":"a"}}"#;
     let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
-    let asked = Asked {
+    let asked = ClientRequest {
         id: serde_json::from_str("1").unwrap(),
         method: "tools/call",
         params: None,
@@ -195,11 +195,11 @@ async fn the_limit_that_was_reached_is_named() {
     settings.session_wait = Duration::from_millis(100);
     let upstream = run(&settings);
     let _session = upstream
-        .open_session([1; 16], None, Line::Any)
+        .open_session([1; 16], None, LineChoice::Any)
         .await
         .unwrap();
     upstream
-        .open_session([2; 16], None, Line::Any)
+        .open_session([2; 16], None, LineChoice::Any)
         .await
         .unwrap_err();
     let log = std::fs::read_to_string(&file).unwrap();

@@ -129,8 +129,8 @@ impl HttpAnswer {
         }
     }
 
-    fn event(&mut self, answering: Box<Answering>, said: relay::Said) -> Option<StreamItem> {
-        let relay::Said { text, event_id } = said;
+    fn event(&mut self, answering: Box<Answering>, said: relay::RawMessage) -> Option<StreamItem> {
+        let relay::RawMessage { text, event_id } = said;
         if event_id.is_some() {
             self.event_id.clone_from(&event_id);
         }

@@ -33,7 +33,7 @@ use crate::runner::claim::{CallClaim, NotClaimed};
 use crate::runner::responder::{CallAnswer, CallSubscriber, Reply};
 use crate::task::policy::Rule;
 use crate::upstream::wrapped::DiscoverError;
-use crate::upstream::{Outgoing, Pin};
+use crate::upstream::{Pin, UpstreamRequest};
 
 /// Messages that wait for a slow client.
 const MESSAGES_MAX: usize = 64;
@@ -209,22 +209,15 @@ async fn begin(
 fn call(by: &Requester, request: &Request<'_>, spec: &CarrySpec<'_>, pin: Option<Pin>) -> CallSpec {
     let name = request.params.get_str("name").unwrap_or_default();
     let meta = request.params.get_object("_meta").unwrap_or_default();
-    let mut outgoing = Outgoing {
-        caller: *by.caller.as_bytes(),
-        credentials: by.credentials.clone(),
-        method: request.method.as_ref().into(),
-        params: request.params_text.into(),
-        capabilities: by.session_capabilities().into(),
-        name: Some(name.as_ref().into()),
-        param_headers: [].into(),
-        headers: [].into(),
-        wants_progress: true,
-        log_level: None,
-        retry: None,
-        answer_patience: spec.rule.input_timeout_ms.map(Duration::from_millis),
-        native_task: spec.requires_task,
-        pin,
-    };
+    let answer_patience = spec.rule.input_timeout_ms.map(Duration::from_millis);
+    let caller = *by.caller.as_bytes();
+    let mut outgoing = UpstreamRequest::new(caller, request.method.as_ref(), request.params_text)
+        .declaring(by.session_capabilities())
+        .with_credentials(by.credentials.clone())
+        .described_by(Some(name.as_ref().into()), [].into())
+        .with_progress(true)
+        .for_call(answer_patience, spec.requires_task)
+        .on(pin);
     idempotency::hide_key(&mut outgoing);
     CallSpec {
         caller: by.caller,

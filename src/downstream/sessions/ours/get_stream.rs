@@ -19,9 +19,8 @@ use crate::downstream::outbound::keepalive::comments;
 use crate::downstream::outbound::response;
 use crate::downstream::proxy::Proxy;
 use crate::downstream::sessions::mailbox::MailReader;
-use crate::downstream::subscriptions::at_server::{
-    Change, LISTS, RESOURCES, ServerSubscription, Subscriber,
-};
+use crate::downstream::subscriptions::at_server::{Change, ServerSubscription, Subscriber};
+use crate::mcp::changes::{LISTS, RESOURCE_SUBSCRIPTIONS};
 use crate::mcp::json::{Object, Writer, quote};
 use crate::mcp::sse;
 
@@ -137,15 +136,15 @@ impl SessionStream {
             .as_ref()
             .and_then(|known| Object::parse(known.capabilities.get()).ok());
         let mut out = Writer::object();
-        for (kind, key, _) in LISTS {
+        for list in LISTS {
             // On a replica that never asked, the server itself leaves out what it does not tell.
             let tells = capabilities.as_ref().is_none_or(|all| {
-                let all = all.get_object(kind).unwrap_or_default();
+                let all = all.get_object(list.capability).unwrap_or_default();
                 all.get("listChanged")
                     .is_some_and(|raw| raw.get() == "true")
             });
             if tells {
-                out.raw(key, "true");
+                out.raw(list.filter_key, "true");
             }
         }
         let uris: Vec<String> = self
@@ -156,7 +155,7 @@ impl SessionStream {
             .map(|uri| quote(uri))
             .collect();
         if !uris.is_empty() {
-            out.raw(RESOURCES, &format!("[{}]", uris.join(",")));
+            out.raw(RESOURCE_SUBSCRIPTIONS, &format!("[{}]", uris.join(",")));
         }
         out.end()
     }

@@ -25,7 +25,7 @@ use crate::mcp::version::Era;
 use crate::runner::{Announce, CallSpec};
 use crate::task::policy::{Plan, Rule, plan};
 use crate::task::state::Digest;
-use crate::upstream::{ClientHeaders, Forwarded, Outgoing, Retry};
+use crate::upstream::{ClientHeaders, Forwarded, Retry, UpstreamRequest};
 
 /// A request with everything that its legs need.
 pub(super) struct TranslatedRequest {
@@ -120,10 +120,7 @@ impl TranslatedRequest {
     pub(super) async fn sent(mut self) -> OutgoingCall {
         self.param_headers = self.mirrored().await;
         let CallSpec { era, outgoing, .. } = self.call(None);
-        let outgoing = Outgoing {
-            wants_progress: true,
-            ..outgoing
-        };
+        let outgoing = outgoing.with_progress(true);
         OutgoingCall { era, outgoing }
     }
 
@@ -181,22 +178,16 @@ impl TranslatedRequest {
             None => (Plan::Held, Announce::Task),
         };
         let left = self.deadline.saturating_duration_since(Instant::now());
-        let outgoing = Outgoing {
-            caller: *self.session.caller.as_bytes(),
-            credentials: self.from.credentials.clone(),
-            method: Arc::clone(&self.method),
-            params,
-            capabilities: self.capabilities(),
-            name: self.name.clone(),
-            param_headers: Arc::clone(&self.param_headers),
-            headers: Arc::clone(&self.from.headers),
-            wants_progress: self.progress_token.is_some() || self.patience.is_some(),
-            log_level: Some(log_level.into()),
-            retry,
-            native_task: false,
-            pin: None,
-            answer_patience: self.rule.input_timeout_ms.map(Duration::from_millis),
-        };
+        let caller = *self.session.caller.as_bytes();
+        let answer_patience = self.rule.input_timeout_ms.map(Duration::from_millis);
+        let mut outgoing = UpstreamRequest::new(caller, Arc::clone(&self.method), params)
+            .declaring(self.capabilities())
+            .forwarding(self.from.clone())
+            .described_by(self.name.clone(), Arc::clone(&self.param_headers))
+            .with_progress(self.progress_token.is_some() || self.patience.is_some())
+            .for_call(answer_patience, false);
+        outgoing.log_level = Some(log_level.into());
+        outgoing.retry = retry;
         CallSpec {
             caller: self.session.caller,
             era: Era::Modern,

@@ -26,13 +26,13 @@ use crate::runner::{Announce, CallSpec};
 use crate::task::id::TaskId;
 use crate::task::policy::{InputWhen, Plan};
 use crate::task::state::Status;
-use crate::upstream::{Outgoing, Pin};
+use crate::upstream::{Forwarded, Pin, UpstreamRequest};
 
 /// A call as it goes to the server.
 #[derive(Debug)]
 pub(in crate::downstream) struct OutgoingCall {
     pub(in crate::downstream) era: Era,
-    pub(in crate::downstream) outgoing: Outgoing,
+    pub(in crate::downstream) outgoing: UpstreamRequest,
 }
 
 /// The call as it goes to the server on the client's own session.
@@ -43,22 +43,18 @@ pub(in crate::downstream) fn on_session(
     request: &Request<'_>,
     pin: Option<Pin>,
 ) -> OutgoingCall {
-    let outgoing = Outgoing {
-        caller: *by.caller.as_bytes(),
+    let forwarded = Forwarded {
         credentials: by.credentials.clone(),
-        method: request.method.as_ref().into(),
-        params: request.params_text.into(),
-        capabilities: ASKABLE.into(),
-        name: request.params.get_str("name").as_deref().map(Arc::from),
-        param_headers: [].into(),
         headers: proxy.upstream.client_headers(headers),
-        wants_progress: true,
-        log_level: None,
-        retry: None,
-        answer_patience: None,
-        native_task: false,
-        pin,
     };
+    let name = request.params.get_str("name").as_deref().map(Arc::from);
+    let caller = *by.caller.as_bytes();
+    let outgoing = UpstreamRequest::new(caller, request.method.as_ref(), request.params_text)
+        .declaring(ASKABLE)
+        .forwarding(forwarded)
+        .described_by(name, [].into())
+        .with_progress(true)
+        .on(pin);
     OutgoingCall {
         era: Era::Legacy,
         outgoing,

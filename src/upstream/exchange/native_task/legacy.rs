@@ -1,7 +1,7 @@
-//! A legacy server's own task (2025-11-25, Tasks): created, followed and fetched over one session.
-//!
-//! The result is asked for at once, because the server may answer late and asks its questions there;
-//! beside that its state is polled, for its words and for servers that do not let anybody wait.
+//! A legacy server's own task (2025-11-25, Tasks): created, followed and fetched over one session. The result
+//! is requested at once, because a server may answer late and asks its questions on that stream. The task's
+//! state is polled as well: for status messages, and for servers that refuse to let a client wait for the
+//! result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,14 +21,14 @@ use crate::upstream::exchange::native_task::{
 };
 use crate::upstream::exchange::{RequestTransport, Unsent, Untaken};
 use crate::upstream::pin::Pin;
-use crate::upstream::port::{Answer, CANCEL_PATIENCE, Control, Event, Exchange, Outgoing};
+use crate::upstream::port::{Answer, CANCEL_PATIENCE, Control, Event, Exchange, UpstreamRequest};
 use crate::upstream::unfold::Unfold;
 
 /// How long a cancel waits for the task that the server may be making.
 const CREATE_PATIENCE: Duration = Duration::from_secs(1);
 
-/// The whole of a call. Nothing is sent before the events are polled.
-pub(in crate::upstream) fn begin(begin: BeginRequest, mut call: Outgoing) -> Exchange {
+/// A call from its creation to its result. Nothing is sent before the events are polled.
+pub(in crate::upstream) fn begin(begin: BeginRequest, mut call: UpstreamRequest) -> Exchange {
     // On a client's own session, all of it is there.
     let pin = call.pin.get_or_insert_default().clone();
     let requests = LegacyTaskRequests { begin, call, pin };
@@ -48,7 +48,7 @@ pub(in crate::upstream) fn begin(begin: BeginRequest, mut call: Outgoing) -> Exc
 #[derive(Clone)]
 struct LegacyTaskRequests {
     begin: BeginRequest,
-    call: Outgoing,
+    call: UpstreamRequest,
     pin: Pin,
 }
 
@@ -56,14 +56,11 @@ impl LegacyTaskRequests {
     fn about(&self, method: &str, task: &str) -> Exchange {
         let mut params = Writer::object();
         params.str("taskId", task);
-        (self.begin)(Outgoing {
-            method: method.into(),
-            params: params.end().into(),
-            name: None,
-            wants_progress: false,
+        let request = self.call.about_task(method, params.end());
+        (self.begin)(UpstreamRequest {
             native_task: false,
             pin: Some(self.pin.clone()),
-            ..self.call.clone()
+            ..request
         })
     }
 }
@@ -72,14 +69,14 @@ impl LegacyTaskRequests {
 struct LegacyTaskControl {
     requests: LegacyTaskRequests,
     at: Mutex<At>,
-    /// The creation came to something.
+    /// Notified when the server has answered the request that creates the task.
     turned: Notify,
 }
 
 #[derive(Default)]
 struct At {
     task: Option<Arc<str>>,
-    /// Of the request on which the server may ask.
+    /// The control of the request on which the server may ask.
     control: Option<Arc<dyn Control>>,
 }
 
@@ -105,7 +102,7 @@ impl Control for LegacyTaskControl {
 
     async fn cancel(&self) {
         let (task, control) = match self.get() {
-            // The server may be about to make the task: by its name alone it can be cancelled.
+            // The server may be creating the task, and only the task's id can be cancelled: wait for it.
             (None, Some(control)) => {
                 let _ = tokio::time::timeout(CREATE_PATIENCE, self.turned.notified()).await;
                 (self.get().0, Some(control))
@@ -139,8 +136,8 @@ struct FollowedTask {
     id: Arc<str>,
     /// The request for its result; `None` until the next poll says whether to ask again.
     result: Option<Exchange>,
-    /// A poll said so: from here on an error answer to it is the task's own, and not a refusal to let
-    /// anybody wait.
+    /// A poll said that the task has ended. From here on an error is the task's own, and no refusal to let a
+    /// client wait.
     has_ended: bool,
     polls: BoxStream<'static, TaskAnswer>,
     message: StatusMessage,
@@ -167,10 +164,10 @@ impl RequestTransport for LegacyTaskCall {
                             *stage = TaskStage::Following(Box::new(self.follow(id, interval)));
                             None
                         }
-                        // It ran at once.
+                        // The server ran the call at once, without a task.
                         None => Some(Event::Result(result)),
                     },
-                    // Nothing has to be fetched of a request that is as good as answered.
+                    // The request is answered already, so nothing is to be fetched.
                     Some(Event::Resumable) => None,
                     Some(event) => Some(event),
                     None => Some(Event::Failed(LOST)),
@@ -216,8 +213,8 @@ impl LegacyTaskCall {
 }
 
 impl FollowedTask {
-    /// What comes next: an event on the result's stream, or a poll's. Neither loses anything when the
-    /// other wins. `None`: nothing that the client hears.
+    /// The next event: of the result's stream, or of a poll. Neither loses anything when the other one wins.
+    /// `None`: nothing that the client hears.
     async fn turn(
         &mut self,
         requests: &LegacyTaskRequests,
@@ -271,7 +268,7 @@ impl FollowedTask {
                 }
                 self.message.progress(&state).map(Event::Progress)
             }
-            // While the result is waited for, a poll that fails is no news.
+            // A poll that fails does not matter while the result is awaited.
             TaskAnswer::Refused | TaskAnswer::None if is_asked => None,
             TaskAnswer::Refused => Some(Event::Failed(LOST)),
             TaskAnswer::None => {
@@ -297,7 +294,7 @@ fn created(result: &RawValue) -> Option<(Arc<str>, Duration)> {
     Some(((&*id).into(), interval))
 }
 
-/// Asks for the state again and again, for as long as anybody listens.
+/// Polls the state of the task for as long as the stream is read.
 struct Polls {
     requests: LegacyTaskRequests,
     task: Arc<str>,

@@ -1,5 +1,5 @@
-//! A call that the server runs as a task of its own, followed to its end: to its client it is a call
-//! like any other.
+//! A call that the server runs as a task of its own, followed to its end. For the client it is a call like any
+//! other.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use crate::mcp::error::{Failure, code};
 use crate::mcp::json::{Object, Writer};
 use crate::mcp::result;
 use crate::upstream::failures::RESET;
-use crate::upstream::port::{Event, Exchange, Outgoing, UpstreamError};
+use crate::upstream::port::{Event, Exchange, UpstreamError, UpstreamRequest};
 
 pub(in crate::upstream) mod legacy;
 pub(in crate::upstream) mod modern;
 
-/// Between polls, where the server does not say, and the bounds of what it says.
+/// The time between polls if the server does not say, and the bounds of what it says.
 const INTERVAL: Duration = Duration::from_secs(2);
 const INTERVAL_MIN: Duration = Duration::from_millis(250);
 const INTERVAL_MAX: Duration = Duration::from_secs(10);
@@ -28,15 +28,15 @@ const FAILURES_MAX: u32 = 5;
 const ASK_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Begins one request at the server.
-pub(in crate::upstream) type BeginRequest = Arc<dyn Fn(Outgoing) -> Exchange + Send + Sync>;
+pub(in crate::upstream) type BeginRequest = Arc<dyn Fn(UpstreamRequest) -> Exchange + Send + Sync>;
 
-/// There is no way to learn how the task ended.
+/// It cannot be found out how the task ended.
 const LOST: Failure = RESET;
 
 /// What the server says to a request about its task.
 enum TaskAnswer {
     Result(Box<RawValue>),
-    /// The server does not know the task, or does not let it be asked about.
+    /// The server does not know the task, or refuses to tell.
     Refused,
     None,
 }
@@ -64,7 +64,7 @@ impl TaskAnswer {
     }
 }
 
-/// How often the server wants to be asked, under its era's name for it.
+/// The interval between polls that the server asks for, under the name that its era uses.
 fn interval_of(task: &Object<'_>, name: &str) -> Option<Duration> {
     let said = task.get(name)?.get().parse::<f64>().ok()?;
     let said = Duration::try_from_secs_f64(said / 1000.0).ok()?;

@@ -1,5 +1,5 @@
-//! A modern server's own task (the Tasks extension) that came when its call was a task of raincheck's
-//! already: polled to its end, its questions put like those of a legacy server.
+//! A modern server's own task (the Tasks extension), which the server made for a call that is a task of
+//! raincheck's already. It is polled to its end, and its questions are put like those of a legacy server.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,16 +16,16 @@ use crate::upstream::exchange::native_task::{
 };
 use crate::upstream::exchange::{RequestTransport, Unsent, Untaken};
 use crate::upstream::port::{
-    Answer, CANCEL_PATIENCE, Control, Event, Exchange, Outgoing, Question, UpstreamError,
+    Answer, CANCEL_PATIENCE, Control, Event, Exchange, Question, UpstreamError, UpstreamRequest,
 };
 
-/// How often an answer of the client is told.
+/// How often raincheck tries to send a client's answer to the server.
 const UPDATES_MAX: usize = 2;
 
 /// Follows the task that a `CreateTaskResult` names; `None` if it is none.
 pub(in crate::upstream) fn follow(
     begin: BeginRequest,
-    call: &Outgoing,
+    call: &UpstreamRequest,
     created: &RawValue,
 ) -> Option<Exchange> {
     let created = Object::parse(created.get()).ok()?;
@@ -52,12 +52,13 @@ pub(in crate::upstream) fn follow(
 #[derive(Clone)]
 struct ModernTaskRequests {
     begin: BeginRequest,
-    call: Outgoing,
+    call: UpstreamRequest,
     id: Arc<str>,
 }
 
 impl ModernTaskRequests {
-    /// The envelope is the call's own; the server must see a client that knows tasks.
+    /// A request about the task. It has the call's own `_meta`, so that the server sees a client that knows
+    /// tasks.
     fn about(&self, method: &str, members: &[(&str, &str)]) -> Exchange {
         let mut params = Writer::object();
         params.str("taskId", &self.id);
@@ -70,14 +71,9 @@ impl ModernTaskRequests {
         if let Some(meta) = meta {
             params = set(&params, "_meta", meta.get()).unwrap_or(params);
         }
-        (self.begin)(Outgoing {
-            method: method.into(),
-            params: params.into(),
+        (self.begin)(UpstreamRequest {
             name: Some(Arc::clone(&self.id)),
-            param_headers: [].into(),
-            wants_progress: false,
-            retry: None,
-            ..self.call.clone()
+            ..self.call.about_task(method, params)
         })
     }
 
@@ -89,7 +85,7 @@ impl ModernTaskRequests {
 #[async_trait]
 impl Control for ModernTaskRequests {
     async fn answer(&self, id: &str, answer: Answer) -> Result<(), Failure> {
-        // There is no way to refuse one but to decline.
+        // The protocol has no way to refuse a question but to decline.
         let response = match &answer {
             Answer::Result(result) => Arc::clone(result),
             Answer::Refused(_) => r#"{"action":"decline"}"#.into(),
@@ -106,7 +102,7 @@ impl Control for ModernTaskRequests {
             {
                 TaskAnswer::Result(_) => return Ok(()),
                 TaskAnswer::Refused => break,
-                // The server knows an answer that it has.
+                // A server that has the answer already refuses it a second time.
                 TaskAnswer::None => {}
             }
         }
@@ -124,7 +120,7 @@ struct ModernTask {
     message: StatusMessage,
     /// Keys are unique for the life of a task.
     asked: HashSet<String>,
-    /// What the last poll said beyond the event that was taken, last first.
+    /// Events of the last poll that were not taken yet, the last one first.
     ready: Vec<Event>,
     failures: u32,
 }
@@ -181,7 +177,7 @@ impl ModernTask {
             }),
             Some("working") => {}
             Some("input_required") => self.ask(&task),
-            // Cancelled there, and not by us.
+            // The task was cancelled at the server, and not by raincheck.
             _ => self.ready.push(Event::Failed(LOST)),
         }
         if let Some(progress) = self.message.progress(&task) {

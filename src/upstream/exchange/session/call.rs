@@ -12,31 +12,32 @@ use crate::mcp::input::Kind;
 use crate::mcp::json::Object;
 use crate::upstream::exchange::session::control::CurrentCall;
 use crate::upstream::exchange::{RequestTransport, Unsent, Untaken};
-use crate::upstream::heard::{Messages, ServerMessage};
 use crate::upstream::http::origin::Origin;
+use crate::upstream::http_response::Messages;
 use crate::upstream::message::{About, about, question, response};
 use crate::upstream::pool::SessionKey;
-use crate::upstream::port::{Event, Outgoing};
+use crate::upstream::port::{Event, UpstreamRequest};
 use crate::upstream::request_id::RequestId;
+use crate::upstream::server_message::ServerMessage;
 use crate::upstream::sessions::calls::CallGuard;
 use crate::upstream::sessions::pinned;
 use crate::upstream::sessions::pool::{HttpSessionPool, SessionLease};
 
-/// A resumed stream that says nothing for so long is asked for once more: some servers tell what was
-/// missed, and nothing of what comes after.
+/// A resumed stream that says nothing for this long is requested once more: some servers send what was missed,
+/// and nothing of what comes after.
 const RESUMED_SILENCE: Duration = Duration::from_secs(10);
 
 pub(super) struct SessionCall {
     pub(super) origin: Arc<Origin>,
     pub(super) sessions: Arc<HttpSessionPool>,
-    pub(super) request: Outgoing,
+    pub(super) request: UpstreamRequest,
     pub(super) key: SessionKey,
     pub(super) lease: Option<SessionLease>,
     pub(super) underway: CurrentCall,
     pub(super) taken: watch::Sender<bool>,
     pub(super) id: RequestId,
     pub(super) has_told_resumable: bool,
-    /// Where the session's own stream puts what it says to this call, while it is joined.
+    /// Where the session's own stream puts events of this call, while the call is joined.
     pub(super) beside: mpsc::Sender<Event>,
     pub(super) joined: Option<CallGuard>,
 }
@@ -48,7 +49,7 @@ pub(super) enum CallStream {
         /// What is read is the rest of a stream that was cut.
         is_resumed: bool,
     },
-    /// The call runs on at the server, and its events wait behind this one.
+    /// The call runs on at the server. Its next events follow the event with this id.
     Cut {
         event_id: HeaderValue,
         retry: Option<Duration>,
@@ -67,8 +68,8 @@ impl RequestTransport for SessionCall {
 
     async fn next(&mut self, stream: &mut CallStream) -> Result<Event, Unsent> {
         loop {
-            // After the message that came with the id was handed over, not before: a process that
-            // resumes there never hears that message.
+            // Only after the message with that id was handed over: a process that resumes there never hears
+            // that message.
             if self.has_become_resumable() {
                 return Ok(Event::Resumable);
             }
@@ -152,7 +153,7 @@ impl SessionCall {
             messages.next().await
         };
         let Some(message) = next? else {
-            // The stream ended without the answer: it can be come back to where an event had an id.
+            // The stream ended without the answer. It can be resumed if an event had an id.
             let event_id = messages.last_event_id.clone();
             let event_id = event_id.filter(|_| messages.is_stream());
             return Ok(StreamRead::Cut {
@@ -188,7 +189,8 @@ impl SessionCall {
         params: Option<Box<RawValue>>,
     ) -> Option<Event> {
         let declared = Object::parse(&self.key.declared).unwrap_or_default();
-        // What a client declared on its own session is between the server and it.
+        // raincheck does not know what a client declared on its own session, so every question goes to the
+        // client.
         let is_borrowed = self.is_borrowed();
         let may_ask = |kind: Kind| is_borrowed || declared.contains(kind.capability());
         match question(id, method, params, may_ask) {

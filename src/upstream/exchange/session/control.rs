@@ -1,5 +1,5 @@
-//! The way back to a legacy server while a call is under way: answers, the cancel, and what
-//! another process needs to carry the call on.
+//! The control of a call at a legacy server: answers, the cancel, and what another process needs to carry the
+//! call on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,19 +15,19 @@ use crate::mcp::error::Failure;
 use crate::upstream::message::{cancelled, response};
 use crate::upstream::port::{Answer, Control};
 use crate::upstream::request_id::RequestId;
-use crate::upstream::sessions::session::{Passport, ServerSession};
+use crate::upstream::sessions::session::{ServerSession, SessionHandover};
 
-/// How long the server may take to hear of a cancel: one that is overloaded is slow to, and would go on
-/// with a call that no client waits for.
+/// How long the server may take to accept a cancel. An overloaded server is slow, and without the cancel it
+/// would go on with a call that no client waits for.
 const TELLING: Duration = Duration::from_secs(15);
 
-/// A call that is on its way has reached the server after this, or it is one that answers in one piece.
+/// How long to wait until the server has begun to answer a call. A server that is slower answers in one piece.
 const TAKING: Duration = Duration::from_secs(5);
 
-/// Where another process can carry a call on.
+/// What another process needs to carry a call on.
 #[derive(Serialize, Deserialize)]
 pub(super) struct CallResumePoint {
-    pub(super) session: Passport,
+    pub(super) session: SessionHandover,
     /// Our JSON-RPC id of the call.
     pub(super) request: RequestId,
     /// The last event taken.
@@ -47,7 +47,7 @@ pub(super) struct CallUnderway {
 
 pub(super) type CurrentCall = Arc<Mutex<Option<CallUnderway>>>;
 
-/// The way back to the call's session while the call is under way.
+/// Reaches the call's session while the call is under way.
 pub(super) struct SessionControl {
     pub(super) underway: CurrentCall,
     pub(super) capabilities: Arc<str>,
@@ -85,7 +85,7 @@ impl Control for SessionControl {
 
     async fn cancel(&self) {
         if self.underway().is_none() {
-            // Nothing was sent, and nothing will be once the exchange is dropped.
+            // Nothing was sent, and nothing will be sent after the exchange is dropped.
             return;
         }
         let mut taken = self.taken.clone();
@@ -94,8 +94,8 @@ impl Control for SessionControl {
         if told.is_err() {
             tracing::warn!("the upstream could not be told that a call is cancelled");
         }
-        // On a connection of its own the notification may overtake the call, and a server
-        // ignores one for a call that it does not know: once more when it does.
+        // The notification has a connection of its own and may arrive before the call. A server ignores a
+        // cancel of a call that it does not know, so the cancel is sent once more when it does.
         if !was_taken && matches!(timeout(TAKING, taken.wait_for(|it| *it)).await, Ok(Ok(_))) {
             let _ = timeout(TELLING, self.tell_cancelled()).await;
         }
@@ -104,7 +104,7 @@ impl Control for SessionControl {
     fn resume_point(&self) -> Option<Box<str>> {
         let call = self.underway()?;
         let point = CallResumePoint {
-            session: call.session.passport()?,
+            session: call.session.handover()?,
             request: call.id,
             event: call.event_id?.to_str().ok()?.to_owned(),
             capabilities: self.capabilities.as_ref().to_owned(),

@@ -19,9 +19,9 @@ pub(super) struct MergedEvents {
     /// What the session's stream says to the call.
     pub(super) beside: mpsc::Receiver<Event>,
     pub(super) underway: CurrentCall,
-    /// When a server that may lose answers was given the last one.
+    /// When the last answer was sent to a server that may lose answers.
     pub(super) answered: watch::Receiver<Option<Instant>>,
-    /// How long the server may then be silent.
+    /// How long such a server may be silent after the answer.
     pub(super) patience: Option<Duration>,
     pub(super) silent_since: Option<Instant>,
     /// Cancelled when the client whose session it is ends it.
@@ -35,7 +35,7 @@ impl Unfold for MergedEvents {
     async fn next(&mut self) -> Option<Event> {
         while !self.is_over {
             let lost_at = self.silent_since.zip(self.patience);
-            // None loses anything when another wins: `on_stream` keeps its pending future.
+            // No branch loses an event when another branch wins: `on_stream` keeps its pending future.
             let event = tokio::select! {
                 biased;
                 Some(event) = self.beside.recv() => event,

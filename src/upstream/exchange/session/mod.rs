@@ -1,5 +1,5 @@
-//! A request to a legacy server over Streamable HTTP: a POST on a session, with questions to the client
-//! in its course, and a stream that can be come back to.
+//! A request to a legacy server over Streamable HTTP: a POST on a session. The server may ask the client
+//! meanwhile, and a stream that was cut can be resumed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::upstream::exchange::session::merged::MergedEvents;
 use crate::upstream::exchange::{Driver, Phase};
 use crate::upstream::http::origin::Origin;
 use crate::upstream::pool::SessionKey;
-use crate::upstream::port::{Event, Exchange, Outgoing};
+use crate::upstream::port::{Event, Exchange, UpstreamRequest};
 use crate::upstream::request_id::RequestId;
 use crate::upstream::sessions::calls;
 use crate::upstream::sessions::pinned;
@@ -34,7 +34,7 @@ mod send;
 pub(in crate::upstream) fn begin(
     origin: &Arc<Origin>,
     sessions: Arc<HttpSessionPool>,
-    request: Outgoing,
+    request: UpstreamRequest,
 ) -> Exchange {
     let (taken, is_taken) = watch::channel(false);
     let (beside, said_beside) = calls::events();
@@ -55,8 +55,8 @@ pub(in crate::upstream) fn begin(
     exchange(call, Phase::Unsent, said_beside, is_taken, ended)
 }
 
-/// Carries on a call that another process sent, from where it says; nothing is sent but the
-/// request for the rest of its stream. `None`: not a resume point of ours.
+/// Carries on a call that another process sent. Nothing is sent but the request for the rest of its stream.
+/// `None`: raincheck did not write the resume point.
 pub(in crate::upstream) fn adopt(
     sessions: &Arc<HttpSessionPool>,
     client_sessions: &ClientSessions,
@@ -83,7 +83,7 @@ pub(in crate::upstream) fn adopt(
     };
     let (taken, is_taken) = watch::channel(true);
     let (beside, said_beside) = calls::events();
-    let request = Outgoing::adopted(caller, capabilities);
+    let request = UpstreamRequest::adopted(caller, capabilities);
     let calls = lease.session.calls();
     let joined = calls.join(point.request.clone(), &request, beside.clone());
     let call = SessionCall {

@@ -1,4 +1,4 @@
-//! Streams that are cut: where to come back to, and how.
+//! Resumes streams that were cut.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,9 +9,9 @@ use crate::failpoint::{Point, hit};
 use crate::mcp::error::Failure;
 use crate::upstream::exchange::session::call::SessionCall;
 use crate::upstream::failures::RESET;
-use crate::upstream::heard;
-use crate::upstream::heard::{Messages, ResponseKind};
 use crate::upstream::http::RequestBody;
+use crate::upstream::http_response;
+use crate::upstream::http_response::{Messages, ResponseKind};
 use crate::upstream::reconnect::{PAUSE, Reconnect, is_gone};
 
 impl SessionCall {
@@ -33,7 +33,7 @@ impl SessionCall {
         self.has_told_resumable
     }
 
-    /// Comes back to a stream that was cut.
+    /// Requests the rest of a stream that was cut, until the server has it.
     pub(super) async fn resume(
         &self,
         event_id: &HeaderValue,
@@ -55,11 +55,11 @@ impl SessionCall {
                 continue;
             };
             let status = response.status();
-            match heard::classify_response(response, self.origin.message_bytes_max).await {
+            match http_response::classify_response(response, self.origin.message_bytes_max).await {
                 ResponseKind::Messages(mut resumed) => {
-                    // Nothing new was said yet: the old id still counts.
+                    // Nothing new was read yet, so the old id still counts.
                     resumed.last_event_id = Some(event_id.clone());
-                    // A stream that ends again and again is not asked for without a pause.
+                    // Keep a pause before a stream that ends again and again.
                     resumed.retry = retry.filter(|retry| *retry >= PAUSE);
                     return Ok(resumed);
                 }

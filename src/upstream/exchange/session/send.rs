@@ -1,5 +1,5 @@
-//! How a call gets to a session: taken, told to come later, or sent once more because the session
-//! was lost.
+//! How a call is sent on a session: the server takes it, says to come later, or has lost the session, and then
+//! the call is sent once more on a new one.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use crate::upstream::exchange::Untaken;
 use crate::upstream::exchange::session::call::SessionCall;
 use crate::upstream::exchange::session::control::CallUnderway;
 use crate::upstream::failures::LATER;
-use crate::upstream::heard;
-use crate::upstream::heard::{Messages, ResponseKind};
 use crate::upstream::http::refusal;
+use crate::upstream::http_response;
+use crate::upstream::http_response::{Messages, ResponseKind};
 use crate::upstream::message::may_ask;
 use crate::upstream::port::Event;
 use crate::upstream::request_id::RequestId;
@@ -22,7 +22,7 @@ use crate::upstream::sessions::pool::SessionLease;
 use crate::upstream::sessions::session::ServerSession;
 use crate::upstream::translate;
 
-/// Why one POST was not taken.
+/// Why the server did not take one POST.
 enum NotPosted {
     Untaken(Untaken),
     SessionLost,
@@ -45,11 +45,12 @@ impl SessionCall {
             Err(NotPosted::SessionLost) => {}
         }
         if self.is_borrowed() {
-            // It is not ours to begin anew.
+            // The session is the client's, and raincheck must not begin another one.
             let lost = Failure::new(Reason::UpstreamReset, SideEffect::None);
             return Err(Untaken::End(Event::Failed(lost)));
         }
-        // The server refused the session before it ran anything: once more on a new one.
+        // The server refused the session before it ran anything, so the call is sent once more on a new
+        // session.
         if let Some(pin) = &self.request.pin {
             pinned::lose(pin);
         }
@@ -74,7 +75,7 @@ impl SessionCall {
         Ok(self.sessions.check_out(&self.key, credentials).await?)
     }
 
-    /// It runs on its client's own session.
+    /// Whether the call runs on its client's own session.
     pub(super) fn is_borrowed(&self) -> bool {
         let lease = self.lease.as_ref();
         lease.is_some_and(|lease| lease.session.is_borrowed())
@@ -109,7 +110,7 @@ impl SessionCall {
             event_id: None,
         });
         if let Some(before) = self.joined.take() {
-            // It was refused before it ran.
+            // The server refused the call before it ran, so the call cannot ask.
             before.answered();
         }
         if may_ask(&self.request.method) {
@@ -124,7 +125,7 @@ impl SessionCall {
         });
         let sent = self.origin.request(head, method, body).await;
         let response = sent.map_err(Event::Failed)?;
-        match heard::classify_response(response, self.origin.message_bytes_max).await {
+        match http_response::classify_response(response, self.origin.message_bytes_max).await {
             ResponseKind::Messages(messages) => {
                 self.taken.send_replace(true);
                 Ok(messages)
@@ -133,7 +134,7 @@ impl SessionCall {
                 Err(NotPosted::SessionLost)
             }
             ResponseKind::Error(error) => Err(Event::Error(error).into()),
-            // Some servers say so without a word of JSON-RPC.
+            // Some servers refuse a lost session without a JSON-RPC error.
             ResponseKind::Refused {
                 is_session_lost: true,
                 ..
@@ -144,7 +145,7 @@ impl SessionCall {
     }
 }
 
-/// 404 for a session that the server gave us, or one of the dialects for the same.
+/// Whether the server has lost the session: 404, or one of the other ways in which servers say so.
 fn is_session_lost(session: &ServerSession, status: u16, error: &RawValue) -> bool {
     if status == 404 && session.has_id() {
         return true;

@@ -9,12 +9,12 @@ use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::json::{Object, string};
 use crate::mcp::version::Era;
-use crate::upstream::channel::ask::ask;
-use crate::upstream::channel::event::LineEvent;
-use crate::upstream::channel::shared::SharedLine;
 use crate::upstream::discovery::discovered::Discovered;
 use crate::upstream::failures::UNREACHABLE;
 use crate::upstream::initialize;
+use crate::upstream::line::ask::ask;
+use crate::upstream::line::event::LineEvent;
+use crate::upstream::line::shared::SharedLine;
 use crate::upstream::no_session::NoSession;
 use crate::upstream::pool::SessionKey;
 use crate::upstream::port::UpstreamError;
@@ -38,7 +38,7 @@ pub(super) async fn agreed(
     Ok(line)
 }
 
-/// A legacy server is told who we are, and says who it is.
+/// Sends `initialize` to a legacy server, and keeps what the server says of itself.
 async fn handshake(line: &Arc<SharedLine>, declared: &str) -> Result<(), NoSession> {
     let invalid = || NoSession::Failed(Failure::new(Reason::UpstreamInvalid, SideEffect::None));
     let result = match ask(line, "initialize", &initialize::params(declared)).await {

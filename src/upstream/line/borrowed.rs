@@ -1,4 +1,4 @@
-//! Where a request of ours on a client's own line hears what is said about it.
+//! The requests that raincheck sends over a client's own line, and what the server says about each.
 
 use tokio::sync::mpsc;
 
@@ -7,41 +7,42 @@ use crate::upstream::port::{Event, Question};
 use crate::upstream::request_id::RequestId;
 use serde_json::value::RawValue;
 
-/// Notifications and questions that wait for the caller of the request; the answer has a place of
-/// its own. More are dropped: one reader serves all requests and must not wait for one of them.
+/// Notifications and questions that wait for the reader of one request; the answer has a place of its own. More
+/// of them are dropped, because one task reads the line for all requests and must not wait for one of them.
 const EVENTS_MAX: usize = 16;
 
-/// Such a request, ready to be sent.
+/// A request of raincheck's, ready to be sent over a client's own line.
 pub(in crate::upstream) struct BorrowedRequest {
     pub(in crate::upstream) id: RequestId,
     pub(in crate::upstream) text: String,
     pub(in crate::upstream) may_ask: bool,
 }
 
-/// Where it hears what is said about it.
-pub(in crate::upstream) struct BorrowedSeat {
+/// Takes what the server says about one borrowed request, for the call that reads it.
+pub(in crate::upstream) struct BorrowedResponder {
     events: mpsc::Sender<Event>,
     answer: mpsc::OwnedPermit<Event>,
 }
 
-impl BorrowedSeat {
+impl BorrowedResponder {
     pub(in crate::upstream) fn new() -> Option<(Self, mpsc::Receiver<Event>)> {
         let (events, receiver) = mpsc::channel(EVENTS_MAX + 1);
         let answer = events.clone().try_reserve_owned().ok()?;
         Some((Self { events, answer }, receiver))
     }
 
-    /// Whether somebody waits for it.
+    /// Whether the call still reads.
     pub(in crate::upstream) fn is_taken(&self) -> bool {
         !self.events.is_closed()
     }
 
-    /// Its end.
+    /// Hands over the last event. Nothing follows it.
     pub(in crate::upstream) fn end(self, event: Event) {
         self.answer.send(event);
     }
 
-    /// A question, or progress. False where it is neither, or its reader is slow.
+    /// Hands over a question or a progress notification. False for any other message, and when the reader is
+    /// slow.
     pub(in crate::upstream) fn say(&self, stray: StrayMessage<'_>) -> bool {
         let StrayMessage {
             id, method, params, ..
@@ -61,10 +62,10 @@ impl BorrowedSeat {
     }
 }
 
-/// A message that answers nothing.
+/// A message of the server that is no answer to a request.
 #[derive(Clone, Copy)]
 pub(in crate::upstream) struct StrayMessage<'a> {
-    /// Of a request.
+    /// The id of the server's request. `None` for a notification.
     pub(in crate::upstream) id: Option<&'a str>,
     pub(in crate::upstream) method: &'a str,
     pub(in crate::upstream) params: Option<&'a RawValue>,

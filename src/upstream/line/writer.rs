@@ -1,5 +1,5 @@
-//! The way to one line of the server: what is on its way, what of it has begun to be sent, and who
-//! hears what comes back.
+//! The writing side of one line: which messages wait, which have begun to be sent, and who listens to what
+//! comes back.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, MutexGuard};
@@ -12,31 +12,32 @@ use tracing::debug;
 
 use crate::lock::Mutex;
 use crate::mcp::error::{Failure, Reason, SideEffect};
-use crate::upstream::channel::health::LineHealth;
-use crate::upstream::heard::ServerMessage;
+use crate::upstream::line::health::LineHealth;
 use crate::upstream::port::UpstreamError;
+use crate::upstream::server_message::ServerMessage;
 
-/// Messages that wait for a server that does not read; a caller with more waits as well.
+/// Messages that wait for a server that does not read. A caller with one more waits, too.
 const OUTBOUND_MAX: usize = 64;
 
-/// A server that asks is expected to read the answer.
+/// How long a server that asked a question may take to read the answer.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Hears what the server says on a line. Called by the task that reads: none of it may wait.
+/// Hears what the server says on a line. The task that reads the line calls these functions, so none of them
+/// may wait.
 pub(in crate::upstream) trait LineListener: Send + Sync + 'static {
     /// One message, and its text.
     fn heard(&self, message: ServerMessage, text: &str);
-    /// A message was not taken. `None`: it was none whose fate matters.
+    /// The server did not take a message. `None`: the message was one whose fate nobody follows.
     fn refused(&self, send_state: Option<&Arc<SendState>>, refusal: NotTaken);
-    /// Nothing more will be heard, and nothing more is sent.
+    /// The line has ended: nothing more is heard or sent.
     fn over(&self, end: LineEnd);
 }
 
-/// Messages that are heard before those to whom they go have a turn. What waits for one of them is
-/// bounded, and a server may write many at once.
+/// After this many messages, the task that reads lets other tasks run, because the queues behind it are bounded
+/// and a server may write many messages at once.
 const AT_ONCE: usize = 8;
 
-/// For the task that reads: lets others have theirs.
+/// Lets other tasks run from time to time, for the task that reads a line.
 #[derive(Debug, Default)]
 pub(in crate::upstream) struct Yielder {
     heard: usize,
@@ -59,19 +60,18 @@ pub(in crate::upstream) enum LineEnd {
     Gone,
     /// The server wrote a message that is longer than allowed.
     TooLarge,
-    /// It was asked to end.
+    /// raincheck ended the line.
     Stopped,
 }
 
 /// Why a message was not taken.
 #[derive(Debug)]
 pub(in crate::upstream) enum NotTaken {
-    /// There will be no answer to it.
+    /// The message was lost, and no answer will come.
     Failed(Failure),
-    /// The server's own words.
+    /// The server refused the message with this error.
     Error(UpstreamError),
-    /// It may be that the server does not know this line any more: the message has no effect, and
-    /// the line takes no more.
+    /// The server may not know this line any more. The message has no effect, and the line takes no more.
     Lost(Failure),
 }
 
@@ -79,14 +79,14 @@ pub(in crate::upstream) enum NotTaken {
 #[derive(Debug)]
 pub(in crate::upstream) struct Outbound {
     pub(in crate::upstream) text: String,
-    /// For a request whose fate matters.
+    /// For a request: whether it has begun to be sent.
     pub(in crate::upstream) send_state: Option<Arc<SendState>>,
-    /// For an answer: told if the server does not take it, and dropped else.
+    /// For an answer to a question: hears that the server did not take it. Dropped if the server took it.
     pub(in crate::upstream) refused: Option<oneshot::Sender<Failure>>,
 }
 
-/// Whether a message has begun to be sent. Decided once: what was withdrawn will never be sent,
-/// and what was begun may have been read.
+/// Whether a message has begun to be sent. This is decided once: a message that was withdrawn is never sent,
+/// and one that has begun may have been read.
 #[derive(Debug, Default)]
 pub(in crate::upstream) struct SendState {
     verdict: AtomicU8,
@@ -110,12 +110,12 @@ impl SendState {
         self.decide(BEGUN)
     }
 
-    /// The caller waits for the answer no longer.
+    /// The caller does not wait for the answer any more.
     pub(super) fn settle(&self) {
         self.settled.notify_one();
     }
 
-    /// Resolves when the caller waits for the answer no longer. For one waiter.
+    /// Resolves when the caller does not wait for the answer any more. For one waiter.
     pub(in crate::upstream) async fn settled(&self) {
         self.settled.notified().await;
     }
@@ -128,12 +128,12 @@ impl SendState {
     }
 }
 
-/// The way to a line. Cheap to clone.
+/// Writes to a line. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(in crate::upstream) struct LineWriter {
     outbound: mpsc::Sender<Outbound>,
     stop: CancellationToken,
-    /// Cancelled when the server has read the first of it, or it cannot be known.
+    /// Cancelled when the server has read the first message, or when that cannot be known.
     read: CancellationToken,
     vitals: Arc<LineVitals>,
 }
@@ -158,13 +158,13 @@ impl LineWriter {
         (writer, receiver)
     }
 
-    /// Waits while the server does not read. Where the line has ended, its listener is told.
+    /// Sends a message. Waits while the server does not read. If the line has ended, its listener is told.
     pub(super) async fn say(&self, message: Outbound) {
         let _ = self.outbound.send(message).await;
     }
 
-    /// Tells the answer to a question. Fails where the server does not read, or refuses it; one
-    /// that is slow to say so has it.
+    /// Sends the answer to a question. Fails if the server does not read or refuses the answer. A server that
+    /// is slow to say so counts as one that took it.
     pub(super) async fn answer(&self, text: String) -> Result<(), Failure> {
         let (refused, was_refused) = oneshot::channel();
         let message = Outbound {
@@ -178,13 +178,13 @@ impl LineWriter {
         refused.ok().and_then(Result::ok).map_or(Ok(()), Err)
     }
 
-    /// Waits while the server does not read. With room, a message is sent without waiting; `None` where
-    /// the line has ended.
+    /// Room for one message, which is then sent without waiting. Waits while the server does not read. `None`
+    /// if the line has ended.
     pub(super) async fn room(&self) -> Option<mpsc::Permit<'_, Outbound>> {
         self.outbound.reserve().await.ok()
     }
 
-    /// Drops a message without an answer where the server does not read.
+    /// Sends a message, and drops it if the server does not read.
     pub(super) fn try_say(&self, text: String) {
         let message = Outbound {
             text,
@@ -196,17 +196,18 @@ impl LineWriter {
         }
     }
 
-    /// Closes a child's standard input, and ends it if that does not; or closes the stream.
+    /// Ends the line. A child's standard input is closed, and the child is killed if it does not end; an event
+    /// stream is closed.
     pub(super) fn stop(&self) {
         self.stop.cancel();
     }
 
-    /// The server has read its first message, or it cannot be known.
+    /// Notes that the server has read its first message, or that this cannot be known.
     pub(in crate::upstream) fn reads(&self) {
         self.read.cancel();
     }
 
-    /// Resolves then. For one who waits for the server's own words.
+    /// Resolves when the server has read its first message, or when that cannot be known.
     pub(super) async fn was_read(&self) {
         self.read.cancelled().await;
     }
@@ -216,7 +217,7 @@ impl LineWriter {
         &self.stop
     }
 
-    /// The server answered a call: it works.
+    /// Notes that the server has answered a call, and so works.
     pub(super) fn answered(&self) {
         if !self.vitals.has_answered.swap(true, Ordering::Relaxed) {
             self.vitals.health().answered();
@@ -232,7 +233,7 @@ impl LineWriter {
     }
 }
 
-/// What one line adds to what is known of the server.
+/// What one line tells about the health of the server.
 #[derive(Debug)]
 struct LineVitals {
     health: Arc<Mutex<LineHealth>>,

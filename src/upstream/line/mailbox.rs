@@ -1,7 +1,6 @@
-//! What a server says that belongs to no request of its client: kept until the client reads it, by
-//! one reader at a time, which is the newest.
-//!
-//! A client whose network was cut comes back before anybody sees that its old stream is dead.
+//! The messages of a server that belong to no request of its client. They wait until the client reads them. Of
+//! several readers only the newest reads. A client whose network was cut comes back before anybody sees that
+//! its old stream is dead.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,19 +13,19 @@ const MESSAGES_MAX: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct Mailbox {
     messages: VecDeque<String>,
-    reader: Option<MailboxReader>,
+    reader: Option<ReaderId>,
     is_over: bool,
 }
 
-/// One reader, known by the place that it waits at.
+/// Tells one reader from another, and wakes it.
 #[derive(Debug, Clone, Default)]
-pub(super) struct MailboxReader(Arc<Notify>);
+pub(super) struct ReaderId(Arc<Notify>);
 
-/// What a reader finds.
+/// What a reader finds in the mailbox.
 pub(super) enum Mail {
     Message(String),
     Nothing,
-    /// There will be nothing more for this reader.
+    /// The mailbox has ended, or a newer reader has taken over.
     End,
 }
 
@@ -35,23 +34,23 @@ impl Mailbox {
         self.reader.is_some()
     }
 
-    /// The newest reader; the one before it has reached its end.
-    pub(super) fn read(&mut self) -> MailboxReader {
-        let reader = MailboxReader::default();
+    /// Begins to read. The reader before reaches its end.
+    pub(super) fn read(&mut self) -> ReaderId {
+        let reader = ReaderId::default();
         if let Some(older) = self.reader.replace(reader.clone()) {
             older.0.notify_one();
         }
         reader
     }
 
-    /// That reader reads no more. What it did not read waits for the next.
-    pub(super) fn leave(&mut self, reader: &MailboxReader) {
+    /// The reader stops. What it did not read waits for the next reader.
+    pub(super) fn leave(&mut self, reader: &ReaderId) {
         if self.is_of(reader) {
             self.reader = None;
         }
     }
 
-    /// False where too much waits, or the server has said its last.
+    /// Puts a message into the mailbox. False if too many wait already, or if the mailbox has ended.
     pub(super) fn say(&mut self, message: &str) -> bool {
         if self.is_over || self.messages.len() >= MESSAGES_MAX {
             return false;
@@ -61,13 +60,13 @@ impl Mailbox {
         true
     }
 
-    /// The server has said its last.
+    /// No message follows. The reader still finds those that wait.
     pub(super) fn end(&mut self) {
         self.is_over = true;
         self.wake();
     }
 
-    pub(super) fn next(&mut self, reader: &MailboxReader) -> Mail {
+    pub(super) fn next(&mut self, reader: &ReaderId) -> Mail {
         if !self.is_of(reader) {
             return Mail::End;
         }
@@ -78,7 +77,7 @@ impl Mailbox {
         }
     }
 
-    fn is_of(&self, reader: &MailboxReader) -> bool {
+    fn is_of(&self, reader: &ReaderId) -> bool {
         let now = self.reader.as_ref();
         now.is_some_and(|now| Arc::ptr_eq(&now.0, &reader.0))
     }
@@ -90,8 +89,8 @@ impl Mailbox {
     }
 }
 
-impl MailboxReader {
-    /// Resolves when there may be something to find, also when that came before. Cancel safe.
+impl ReaderId {
+    /// Resolves when there may be something to read, also if that came before the call. Cancel safe.
     pub(super) async fn woken(&self) {
         self.0.notified().await;
     }

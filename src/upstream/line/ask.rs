@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::upstream::channel::event::LineEvent;
-use crate::upstream::channel::shared::SharedLine;
 use crate::upstream::failures::UNREACHABLE;
+use crate::upstream::line::event::LineEvent;
+use crate::upstream::line::shared::SharedLine;
 use crate::upstream::pool::MayAsk;
 use crate::upstream::request_id::RequestId;
 use crate::upstream::translate;

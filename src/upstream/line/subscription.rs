@@ -8,30 +8,31 @@ use futures_util::stream;
 use serde_json::value::RawValue;
 use tokio::sync::broadcast;
 
+use crate::mcp::changes::is_change;
 use crate::mcp::json::{Object, Writer};
 use crate::mcp::version::Era;
-use crate::upstream::channel::ask::ask;
-use crate::upstream::channel::event::{LineEvent, Notice};
-use crate::upstream::channel::pool::{HeldLine, LinePool};
-use crate::upstream::channel::shared::LineTicket;
+use crate::upstream::line::ask::ask;
+use crate::upstream::line::event::{LineEvent, Notice};
+use crate::upstream::line::pool::{HeldLine, LinePool};
+use crate::upstream::line::shared::LineTicket;
 use crate::upstream::listen::{ListenEvent, ListenRequest, Listening};
 use crate::upstream::pool::{MayAsk, SessionKey};
 use crate::upstream::request_id::RequestId;
 use crate::upstream::translate;
-use crate::upstream::wanted::{WantedChanges, is_change};
+use crate::upstream::wanted::WantedChanges;
 
-pub(super) fn listen(pool: Arc<LinePool>, era: Option<Era>, wish: ListenRequest) -> Listening {
-    let listener = LineSubscription {
+pub(super) fn listen(pool: Arc<LinePool>, era: Option<Era>, request: ListenRequest) -> Listening {
+    let subscription = LineSubscription {
         pool,
         era,
-        wish,
+        request,
         source: None,
         said: VecDeque::new(),
         over: false,
     };
-    stream::unfold(listener, |mut listener| async {
-        let event = listener.next().await?;
-        Some((event, listener))
+    stream::unfold(subscription, |mut subscription| async {
+        let event = subscription.next().await?;
+        Some((event, subscription))
     })
     .boxed()
 }
@@ -39,7 +40,7 @@ pub(super) fn listen(pool: Arc<LinePool>, era: Option<Era>, wish: ListenRequest)
 struct LineSubscription {
     pool: Arc<LinePool>,
     era: Option<Era>,
-    wish: ListenRequest,
+    request: ListenRequest,
     source: Option<OpenLine>,
     said: VecDeque<ListenEvent>,
     over: bool,
@@ -52,9 +53,9 @@ struct OpenLine {
 }
 
 enum LineChanges {
-    /// A subscription, which names itself in each notification.
+    /// A subscription at a modern server, which names it in each notification.
     Modern(LineTicket),
-    /// Everything that the server says on the line, and what of it the listener wants.
+    /// All notifications of a legacy server, and which of them the client wants.
     Legacy(broadcast::Receiver<Arc<Notice>>, WantedChanges),
 }
 
@@ -82,19 +83,19 @@ impl LineSubscription {
     }
 
     async fn line(&self, key: &SessionKey) -> Option<HeldLine> {
-        let credentials = self.wish.credentials.as_ref();
+        let credentials = self.request.credentials.as_ref();
         self.pool.get(key, MayAsk::Never, credentials).await.ok()
     }
 
     async fn open(&mut self) -> Option<OpenLine> {
-        let capabilities = translate::without_tasks(&self.wish.capabilities).ok()?;
+        let capabilities = translate::without_tasks(&self.request.capabilities).ok()?;
         match self.era? {
             Era::Modern => {
-                let key = SessionKey::new(Era::Modern, self.wish.caller, "{}");
+                let key = SessionKey::new(Era::Modern, self.request.caller, "{}");
                 let held = self.line(&key).await?;
                 let mut ticket = held.session.open(MayAsk::Never)?;
                 ticket.cancel_on_drop = true;
-                let filter = [("notifications", &*self.wish.filter)];
+                let filter = [("notifications", &*self.request.filter)];
                 let params = translate::own_params(&capabilities, &filter);
                 let text = translate::request(
                     &RequestId::number(ticket.id),
@@ -108,12 +109,13 @@ impl LineSubscription {
                 })
             }
             Era::Legacy => {
-                let key = SessionKey::legacy(self.wish.caller, &capabilities);
+                let key = SessionKey::legacy(self.request.caller, &capabilities);
                 let held = self.line(&key).await?;
                 let line = &held.session;
                 let notices = line.notices()?;
                 let described = line.described.get()?;
-                let mut wanted = WantedChanges::of(&self.wish.filter, described.capabilities.get());
+                let mut wanted =
+                    WantedChanges::of(&self.request.filter, described.capabilities.get());
                 let mut taken = Vec::new();
                 for uri in wanted.uris.iter().flatten() {
                     let mut params = Writer::object();
@@ -166,7 +168,8 @@ async fn hear_legacy(
     wanted: &WantedChanges,
 ) -> Option<ListenEvent> {
     loop {
-        // A listener that was too slow starts anew, and so learns that something may have changed.
+        // A subscription that was too slow begins anew, so that its client learns that something may have
+        // changed.
         let notice = notices.recv().await.ok()?;
         if wanted.hears(&notice.method, notice.params.as_deref()) {
             return Some(notification(&notice));

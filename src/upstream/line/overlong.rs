@@ -1,29 +1,27 @@
-//! A message that is longer than allowed: whose answer it is, found without keeping it. Pure.
-//!
-//! The tool has run, and other calls go on at the same program or event stream: only the call that the message answers
-//! must end.
+//! Finds the id of an answer that is longer than allowed, without keeping the answer. Pure. The tool has run,
+//! and other calls go on over the same line. So only the call that is answered must end.
 
 use crate::upstream::failures::TOO_LARGE;
-use crate::upstream::heard::ServerMessage;
+use crate::upstream::server_message::ServerMessage;
 
-/// A message that goes on for longer is given up, and the program or the stream with it.
+/// A message longer than this is given up, and the line with it.
 const BYTES_MAX: u64 = 1 << 30;
 
-/// An id, and the name of a member, may be so long.
+/// The longest id, and the longest name of a member.
 const TOKEN_MAX: usize = 256;
 
 /// What is known of the message so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::upstream) enum OverlongVerdict {
-    /// It goes on.
+    /// The message has not ended yet.
     Open,
-    /// It has ended, and is the answer to the request of this id, as JSON.
+    /// The message has ended, and answers the request with this id, as JSON.
     Answer(Box<str>),
-    /// It answers no request, or it cannot be told which.
+    /// The message answers no request, or its request cannot be found out.
     Nobodys,
 }
 
-/// What is read of the outermost object now.
+/// Which part of the outermost object is read now.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum JsonPlace {
     /// The name of a member.
@@ -77,7 +75,7 @@ impl Overlong {
         }
     }
 
-    /// So much was read beside the message.
+    /// How many bytes were read beside the message.
     pub(in crate::upstream) fn skipped(&mut self, bytes: usize) -> OverlongVerdict {
         self.read += bytes as u64;
         if self.read > BYTES_MAX {
@@ -137,7 +135,7 @@ impl Overlong {
         }
     }
 
-    /// Of the outermost object only: nothing but strings and numbers is a name or an id.
+    /// Collects names and ids of the outermost object. Only strings and numbers can be one.
     fn keep(&mut self, byte: u8) {
         let kept = match (self.depth, self.place) {
             (1, JsonPlace::Name) if !byte.is_ascii_whitespace() => &mut self.name,
@@ -150,7 +148,7 @@ impl Overlong {
     }
 }
 
-/// An answer that was not kept.
+/// The message that stands for an answer that was too large to be kept.
 pub(in crate::upstream) fn too_large(id: Box<str>) -> ServerMessage {
     ServerMessage::Unreadable {
         id,

@@ -1,8 +1,7 @@
-//! One legacy client with a line of its own: every message passes as it is, in both directions.
-//!
-//! The ids are the client's, and those of our own requests beside them are none that a client has
-//! (`RequestId::random`), so none is changed. All that is decided here is on which of the client's streams a
-//! message of the server goes, or to which request of ours.
+//! One legacy client with a line of its own. Every message passes as it is, in both directions. The ids are the
+//! client's, and the ids of raincheck's own requests are such that no client has (`RequestId::random`). So no
+//! id is changed. The session only decides on which of the client's streams a message of the server goes, or to
+//! which request of raincheck's.
 
 use std::fmt;
 use std::sync::{Arc, MutexGuard};
@@ -13,26 +12,27 @@ use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use crate::lock::Mutex;
+use crate::mcp::changes::is_change;
 use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, RpcError};
 use crate::mcp::json::Object;
 use crate::mcp::meta::PROGRESS_TOKEN;
-use crate::upstream::channel::borrowed::BorrowedRequest;
-use crate::upstream::channel::borrowed::BorrowedSeat;
-use crate::upstream::channel::borrowed::StrayMessage;
-use crate::upstream::channel::mailbox::{Mail, Mailbox, MailboxReader};
-use crate::upstream::channel::running;
-pub use crate::upstream::channel::running::Said;
-use crate::upstream::channel::running::{NoAnswer, RunningRequest};
-use crate::upstream::channel::writer::{
+use crate::upstream::client_session::needed::Needed;
+use crate::upstream::inflight::Inflight;
+use crate::upstream::line::borrowed::BorrowedRequest;
+use crate::upstream::line::borrowed::BorrowedResponder;
+use crate::upstream::line::borrowed::StrayMessage;
+use crate::upstream::line::mailbox::{Mail, Mailbox, ReaderId};
+use crate::upstream::line::running;
+pub use crate::upstream::line::running::SessionEvent;
+use crate::upstream::line::running::{NoAnswer, RunningRequest};
+use crate::upstream::line::writer::{
     LineEnd, LineListener, LineWriter, NotTaken, Outbound, SendState,
 };
-use crate::upstream::client_session::needed::Needed;
-use crate::upstream::heard::ServerMessage;
-use crate::upstream::inflight::Inflight;
 use crate::upstream::message::response;
 use crate::upstream::port::{Answer, Event};
 use crate::upstream::request_id::{RequestId, is_beside_clients};
+use crate::upstream::server_message::ServerMessage;
 
 /// Messages that wait for the reader of one stream.
 const MESSAGES_MAX: usize = 64;
@@ -44,9 +44,9 @@ const REQUESTS_MAX: usize = 1024;
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
 /// One legacy client's session.
-pub struct Session {
+pub struct LineSession {
     pub(in crate::upstream) caller: [u8; 16],
-    /// Something else was said on its line before, which not every server bears.
+    /// Other messages went over the line before. Not every server accepts `initialize` after them.
     pub goes_on: bool,
     writer: LineWriter,
     table: Mutex<LineSessionState>,
@@ -56,14 +56,14 @@ pub struct Session {
 struct LineSessionState {
     is_open: bool,
     inflight: Inflight<RequestId, RunningRequest>,
-    /// What belongs to no request.
+    /// The messages that belong to no request.
     mailbox: Mailbox,
     used: Instant,
 }
 
-/// Why a request was not taken.
+/// Why the session does not accept a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Untaken {
+pub enum NotAccepted {
     /// The line has ended, and the session with it.
     Over,
     /// A request with this id is under way.
@@ -74,7 +74,7 @@ pub enum Untaken {
 
 /// A request of the client, read as far as it must be.
 #[derive(Debug)]
-pub struct Asked<'a> {
+pub struct ClientRequest<'a> {
     pub id: &'a RawValue,
     pub method: &'a str,
     pub params: Option<Object<'a>>,
@@ -84,7 +84,7 @@ pub struct Asked<'a> {
     pub streams: bool,
 }
 
-impl Session {
+impl LineSession {
     pub(in crate::upstream) fn new(
         writer: LineWriter,
         caller: [u8; 16],
@@ -116,7 +116,7 @@ impl Session {
         self.table().is_open
     }
 
-    /// Since when the client was silent; `None` while it waits for anything.
+    /// Since when the client has been silent. `None` while the client waits for anything.
     pub(in crate::upstream) fn unused_since(&self) -> Option<Instant> {
         let table = self.table();
         let waits = |running: &RunningRequest| running.reader.is_there();
@@ -124,36 +124,42 @@ impl Session {
         (!is_used).then_some(table.used)
     }
 
-    /// Since when the client was silent; `None` while a request runs, too: the client may come back for its answer.
+    /// Since when the client has been silent. `None` also while a request runs: the client may come back for
+    /// the answer.
     pub(in crate::upstream) fn idle_since(&self) -> Option<Instant> {
         let is_running = !self.table().inflight.is_empty();
         self.unused_since().filter(|_| !is_running)
     }
 
-    /// The client needs it no more. What of ours runs there has no answer, and nothing more is taken.
+    /// Ends the session, which its client does not need any more. Requests of raincheck's that run there fail,
+    /// and none is accepted afterwards.
     pub fn close(&self) {
         let mut table = self.table();
         table.is_open = false;
-        let is_guest =
-            |running: &RunningRequest| matches!(running.reader, running::RequestReader::Guest(_));
-        let guests = table.inflight.remove_where(is_guest);
+        let is_borrowed = |running: &RunningRequest| {
+            matches!(running.reader, running::RequestReader::Borrowed(_))
+        };
+        let borrowed = table.inflight.remove_where(is_borrowed);
         drop(table);
         self.writer.stop();
-        for running in guests {
+        for running in borrowed {
             running.end(Reason::UpstreamReset);
         }
     }
 
-    /// Passes a request on. What is said about it ends with the answer; dropped before, the call
-    /// runs on, as legacy calls do.
-    pub async fn ask(&self, asked: &Asked<'_>) -> Result<mpsc::Receiver<Said>, Untaken> {
-        // Before it is known to run: dropped while it waits, nothing was asked.
-        let room = self.writer.room().await.ok_or(Untaken::Over)?;
+    /// Passes a request on. What the server says about it ends with the answer. If the receiver is dropped
+    /// before, the call runs on, as legacy calls do.
+    pub async fn ask(
+        &self,
+        asked: &ClientRequest<'_>,
+    ) -> Result<mpsc::Receiver<SessionEvent>, NotAccepted> {
+        // Wait before the request counts as running: if the future is dropped here, nothing was sent.
+        let room = self.writer.room().await.ok_or(NotAccepted::Over)?;
         let (said, receiver) = mpsc::channel(MESSAGES_MAX + 1);
         let answer = said
             .clone()
             .try_reserve_owned()
-            .map_err(|_| Untaken::Over)?;
+            .map_err(|_| NotAccepted::Over)?;
         let meta = asked
             .params
             .as_ref()
@@ -183,17 +189,18 @@ impl Session {
         Ok(receiver)
     }
 
-    /// Sends a request of ours beside the client's. What is said about it ends with the answer.
+    /// Sends a request of raincheck's over the client's line. What the server says about it ends with the
+    /// answer.
     pub(in crate::upstream) async fn carry(
         &self,
         request: BorrowedRequest,
-    ) -> Result<mpsc::Receiver<Event>, Untaken> {
-        let room = self.writer.room().await.ok_or(Untaken::Over)?;
-        let (seat, receiver) = BorrowedSeat::new().ok_or(Untaken::Over)?;
+    ) -> Result<mpsc::Receiver<Event>, NotAccepted> {
+        let room = self.writer.room().await.ok_or(NotAccepted::Over)?;
+        let (responder, receiver) = BorrowedResponder::new().ok_or(NotAccepted::Over)?;
         let running = RunningRequest {
-            reader: running::RequestReader::Guest(seat),
+            reader: running::RequestReader::Borrowed(responder),
             send_state: Arc::default(),
-            // One for both.
+            // The id is the progress token, too.
             token: Some(request.id.clone()),
             is_handshake: false,
         };
@@ -211,24 +218,24 @@ impl Session {
         id: RequestId,
         may_ask: bool,
         running: RunningRequest,
-    ) -> Result<Arc<SendState>, Untaken> {
+    ) -> Result<Arc<SendState>, NotAccepted> {
         let mut table = self.table();
         table.used = Instant::now();
         if !table.is_open {
-            return Err(Untaken::Over);
+            return Err(NotAccepted::Over);
         }
         if table.inflight.len() >= REQUESTS_MAX {
-            return Err(Untaken::Busy);
+            return Err(NotAccepted::Busy);
         }
         if table.inflight.get(&id).is_some() {
-            return Err(Untaken::SameId);
+            return Err(NotAccepted::SameId);
         }
         let send_state = Arc::clone(&running.send_state);
         table.inflight.insert(id, may_ask, running);
         Ok(send_state)
     }
 
-    /// raincheck gave that request of its own up. True if the server has to be told.
+    /// Gives up a request of raincheck's. True if the server has to be told.
     pub(in crate::upstream) fn withdraw(&self, id: &RequestId) -> bool {
         let withdrawn = self.table().inflight.remove(id);
         withdrawn.is_some_and(|(running, _)| !running.send_state.withdraw())
@@ -239,12 +246,12 @@ impl Session {
         self.writer.answer(text).await
     }
 
-    /// The client waits no more for this request of its own: what is said about it ends. Many
-    /// servers never answer what was cancelled.
+    /// The client has cancelled its request, and hears no more of it. Many servers never answer a cancelled
+    /// request, so it must not wait for one.
     pub fn cancelled(&self, id: &RawValue) {
         let cancelled = self.table().inflight.remove(&id_of(id));
         if let Some((running, _)) = cancelled {
-            // Where it was not written yet, it never will be.
+            // If the request was not written yet, it never will be.
             running.send_state.withdraw();
         }
     }
@@ -267,10 +274,10 @@ impl Session {
         true
     }
 
-    /// What belongs to no request. It ends with the session, or with the next reader.
-    pub fn news(self: &Arc<Self>) -> News {
+    /// Reads the messages that belong to no request, until the session ends or another reader comes.
+    pub fn read_mailbox(self: &Arc<Self>) -> MailboxReader {
         let reader = self.table().mailbox.read();
-        News {
+        MailboxReader {
             session: Arc::clone(self),
             reader,
         }
@@ -292,18 +299,20 @@ impl Session {
         running.reader.answer(message, text);
     }
 
-    /// A ping while requests of ours run, and the client may hear of none.
+    /// Whether the message is a ping that raincheck answers: only requests of raincheck's run, and the client
+    /// does not read.
     fn is_for_us(&self, stray: StrayMessage<'_>) -> bool {
         let table = self.table();
-        let is_guest =
-            |running: &RunningRequest| matches!(running.reader, running::RequestReader::Guest(_));
+        let is_borrowed = |running: &RunningRequest| {
+            matches!(running.reader, running::RequestReader::Borrowed(_))
+        };
         stray.method == "ping"
             && !table.mailbox.is_read()
             && !table.inflight.is_empty()
-            && table.inflight.requests().all(is_guest)
+            && table.inflight.requests().all(is_borrowed)
     }
 
-    /// False where no reader took it.
+    /// Gives a message that is no answer to its reader. False if no reader takes it.
     fn route(&self, stray: StrayMessage<'_>) -> bool {
         let StrayMessage {
             method,
@@ -330,20 +339,13 @@ impl Session {
                     |running: &&RunningRequest| token.is_some() && running.token == token;
                 let own = table.inflight.requests().find(of_token);
                 if is_ours {
-                    // It is about a request of raincheck's, also where that request is over: no client hears it.
+                    // The message is about a request of raincheck's, which may be over. No client hears it.
                     return own.is_none_or(|own| own.reader.say(stray));
                 }
                 own
             }
             // A change belongs to no request.
-            "notifications/tools/list_changed"
-            | "notifications/prompts/list_changed"
-            | "notifications/resources/list_changed"
-            | "notifications/resources/updated"
-                if table.mailbox.is_read() =>
-            {
-                None
-            }
+            change if is_change(change) && table.mailbox.is_read() => None,
             _ => table.inflight.only(Instant::now()),
         };
         if own.is_some_and(|running| running.reader.say(stray)) {
@@ -353,10 +355,10 @@ impl Session {
     }
 }
 
-impl LineListener for Session {
+impl LineListener for LineSession {
     fn heard(&self, message: ServerMessage, text: &str) {
         match &message {
-            // Only streams of events have such.
+            // Only event streams have priming events.
             ServerMessage::Primed => {}
             ServerMessage::Result { id, .. }
             | ServerMessage::Error { id, .. }
@@ -405,7 +407,7 @@ impl LineListener for Session {
             NotTaken::Failed(failure) => NoAnswer::Failed(failure),
             NotTaken::Error(error) => NoAnswer::Error(error),
             NotTaken::Lost(failure) => {
-                // The session is the line: its client begins anew.
+                // The session ends with the line, and its client begins anew.
                 self.writer.stop();
                 NoAnswer::Failed(failure)
             }
@@ -416,7 +418,7 @@ impl LineListener for Session {
         };
         let refused = table.inflight.remove_where(is_it);
         drop(table);
-        // A request has a send_state of its own.
+        // Each request has a send_state of its own, so at most one was removed.
         if let Some(refused) = refused.into_iter().next() {
             refused.reader.fail(end);
         }
@@ -431,30 +433,30 @@ impl LineListener for Session {
         for running in running {
             let unsent = match running.reader {
                 running::RequestReader::Client { .. } => Reason::UpstreamUnreachable,
-                // What is over is the session, which is its client's.
-                running::RequestReader::Guest(_) => Reason::UpstreamReset,
+                // The session that has ended is the client's: a request of raincheck's there is not sent again.
+                running::RequestReader::Borrowed(_) => Reason::UpstreamReset,
             };
             running.end(unsent);
         }
     }
 }
 
-impl fmt::Debug for Session {
+impl fmt::Debug for LineSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Session")
+        f.write_str("LineSession")
     }
 }
 
-/// The reader of what belongs to no request. What it has not read when it is dropped waits for the
-/// next.
+/// Reads the messages of a session that belong to no request. What is not read when the reader is dropped waits
+/// for the next reader.
 #[derive(Debug)]
-pub struct News {
-    session: Arc<Session>,
-    reader: MailboxReader,
+pub struct MailboxReader {
+    session: Arc<LineSession>,
+    reader: ReaderId,
 }
 
-impl News {
-    /// Cancel safe. `None` when the session is over, or somebody reads it who came later.
+impl MailboxReader {
+    /// The next message. `None` when the session has ended, or another reader has come. Cancel safe.
     pub async fn next(&mut self) -> Option<String> {
         loop {
             let found = self.session.table().mailbox.next(&self.reader);
@@ -467,7 +469,7 @@ impl News {
     }
 }
 
-impl Drop for News {
+impl Drop for MailboxReader {
     fn drop(&mut self) {
         let mut table = self.session.table();
         table.mailbox.leave(&self.reader);

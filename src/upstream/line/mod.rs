@@ -1,6 +1,6 @@
-//! A wrapped server that is reached over lines: the pipes of a program, or the event stream and
-//! posts of HTTP+SSE (2024-11-05). Many requests run over one line, and what is said on it names
-//! them or does not.
+//! A wrapped server that is reached over lines: the pipes of a program, or the event stream and the POSTs of
+//! HTTP+SSE (2024-11-05). Many requests run over one line, and not every message of the server names its
+//! request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,10 +28,10 @@ mod state;
 mod subscription;
 pub(super) mod writer;
 
-use crate::upstream::channel::pool::LinePool;
-use crate::upstream::channel::session::Session;
-use crate::upstream::channel::shared::SharedLine;
-pub(super) use crate::upstream::channel::source::LineSource;
+use crate::upstream::line::pool::LinePool;
+use crate::upstream::line::session::LineSession;
+use crate::upstream::line::shared::SharedLine;
+pub(super) use crate::upstream::line::source::LineSource;
 
 use crate::mcp::error::{Failure, Reason, SideEffect};
 use crate::mcp::tools::Tools;
@@ -45,7 +45,7 @@ use crate::upstream::no_session::NoSession;
 use crate::upstream::obstacle::Obstacle;
 use crate::upstream::pool::{MayAsk, PoolLimits, SessionKey};
 
-/// Between looks at what is unused or broken.
+/// The time between two looks for lines that are unused or broken.
 const ROUND: Duration = Duration::from_secs(1);
 
 /// The server and its lines.
@@ -64,8 +64,8 @@ impl LineServer {
         Arc::new(Self { pool })
     }
 
-    /// Asks for the era, of a process with which the first caller goes on. Dropped before it
-    /// resolves, the asking goes on.
+    /// Finds out the era from the spare process, which the first caller then uses. If the future is dropped,
+    /// the probe goes on.
     pub(super) async fn probe(&self) -> Result<Era, NoSession> {
         let pool = Arc::clone(&self.pool);
         let asking = async move { Box::pin(probe::probe(&pool)).await };
@@ -73,7 +73,7 @@ impl LineServer {
         asked.map_err(|_| UNREACHABLE)?
     }
 
-    /// Asks for the era over a new line, which is ended afterwards, whatever is known or configured.
+    /// Finds out the era over a new line that is ended afterwards, whatever is known or configured.
     pub(super) async fn probe_anew(&self) -> Result<Era, NoSession> {
         let pool = Arc::clone(&self.pool);
         let asking = async move { Box::pin(probe::probe_anew(&pool)).await };
@@ -81,20 +81,20 @@ impl LineServer {
         asked.map_err(|_| UNREACHABLE)?
     }
 
-    /// Starts a process before anybody asks for one. Nothing is said to it.
+    /// Starts the spare process before a caller needs one. Nothing is sent to it.
     pub(super) fn start_early(&self) {
         let pool = Arc::clone(&self.pool);
         let starting = async move { Box::pin(pool.start_spare()).await };
         drop(self.pool.source.services().spawn(starting));
     }
 
-    /// Ends the spare process: what it was found to be is no longer so.
+    /// Ends the spare process: the era that was found out there is no longer true.
     pub(super) fn end_early(&self) {
-        self.pool.bench.close_unused(Duration::ZERO);
+        self.pool.spare_place.close_unused(Duration::ZERO);
     }
 
-    /// What the server says to an `initialize`, asked over a line of its own. `None`: it did not say.
-    /// Dropped before it resolves, the asking goes on.
+    /// Sends `initialize` over a new line and reads the answer. `None`: there was none. If the future is
+    /// dropped, the request goes on.
     pub(super) async fn takes_sessions(&self) -> Option<SessionsAnswer> {
         let pool = Arc::clone(&self.pool);
         let asking = async move { Box::pin(probe::takes_sessions(&pool)).await };
@@ -109,7 +109,7 @@ impl LineServer {
         subscription::listen(Arc::clone(&self.pool), era, wish)
     }
 
-    /// How many lines were begun for calls, with those that came to nothing.
+    /// How many lines were started for calls, including those that failed to start.
     pub(super) fn starts(&self) -> usize {
         self.pool.starts()
     }
@@ -118,8 +118,8 @@ impl LineServer {
         &self.pool.tools
     }
 
-    /// What a legacy server said of itself when one of the caller's lines began. If there is none,
-    /// one is started that the caller's calls will use.
+    /// What a legacy server said of itself in its answer to `initialize` on one of the caller's lines. If the
+    /// caller has no line, one is started, which the caller's calls will use.
     pub(super) async fn described(
         &self,
         caller: [u8; 16],
@@ -138,24 +138,25 @@ impl LineServer {
         described.ok_or(NoSession::Failed(silent))
     }
 
-    /// A session for one legacy client, with a line of its own; its id. Bounded as lines are.
+    /// Opens a session for one legacy client over a line of its own, and returns the session with its id. The
+    /// limit of lines counts it.
     pub(super) async fn open_session(
         &self,
         caller: [u8; 16],
         credentials: Option<&HeaderValue>,
-        line: sessions::Line,
-    ) -> Result<(Box<str>, Arc<Session>), NoSession> {
+        line: sessions::LineChoice,
+    ) -> Result<(Box<str>, Arc<LineSession>), NoSession> {
         let spare = match line {
-            sessions::Line::Any => self.pool.take_spare(Era::Legacy).await,
-            sessions::Line::New => None,
+            sessions::LineChoice::Any => self.pool.take_spare(Era::Legacy).await,
+            sessions::LineChoice::New => None,
         };
-        let going_on = |writer, _: &SharedLine| Session::new(writer, caller, true);
+        let going_on = |writer, _: &SharedLine| LineSession::new(writer, caller, true);
         let session = if let Some(session) = spare.and_then(|spare| spare.hand_over(going_on)) {
             session
         } else {
             let permit = self.pool.permit().await?;
             let start = self.pool.source.start(permit, credentials, |writer| {
-                Session::new(writer, caller, false)
+                LineSession::new(writer, caller, false)
             });
             start.await?
         };
@@ -163,7 +164,7 @@ impl LineServer {
         Ok((id, session))
     }
 
-    pub(super) fn session(&self, id: &str, caller: [u8; 16]) -> Option<Arc<Session>> {
+    pub(super) fn session(&self, id: &str, caller: [u8; 16]) -> Option<Arc<LineSession>> {
         self.pool.sessions.get(id, caller)
     }
 
@@ -171,10 +172,10 @@ impl LineServer {
         self.pool.source.cannot_run()
     }
 
-    /// What last stood in the way of a program.
+    /// What last kept a program from running.
     pub(super) fn obstacle(&self) -> Option<Obstacle> {
         match &self.pool.source {
-            LineSource::Program(nursery) => nursery.obstacles.last(),
+            LineSource::Program(launcher) => launcher.obstacles.last(),
             LineSource::Sse(_) => None,
         }
     }
@@ -196,8 +197,8 @@ impl Drop for LineServer {
     }
 }
 
-/// Ends what is unused, and tries again what could not be run: where calls are routed by readiness, none
-/// comes that would try.
+/// Ends unused lines, and tries again to run a program that could not be run. Without that, a replica that is
+/// not ready gets no calls, and so never learns that its program works again.
 async fn evict_idle(pool: Arc<LinePool>, stop: CancellationToken) {
     let mut round = tokio::time::interval(ROUND);
     round.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A death is quick when it comes so early, before a single call was answered.
+/// A process that ends within this time, before it answered a single call, has died quickly.
 const QUICK: Duration = Duration::from_secs(10);
 
-/// So many quick deaths in a row, and the program cannot be run.
+/// After this many quick deaths in a row, the program counts as one that cannot be run.
 const DEATHS_MAX: u32 = 5;
 
 const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// What is known of the program by how its processes ended.
+/// What the ends of its processes say about the program.
 #[derive(Debug, Default)]
 pub(in crate::upstream) struct LineHealth {
     quick_deaths: u32,
@@ -40,13 +40,13 @@ impl LineHealth {
         self.not_before = Some(now + pause);
     }
 
-    /// The last death says nothing of the program.
+    /// Takes the last death back, which was no fault of the program.
     pub(in crate::upstream) fn forgive(&mut self) {
         self.quick_deaths = self.quick_deaths.saturating_sub(1);
         self.not_before = None;
     }
 
-    /// A call was answered: whatever happened before, the program runs.
+    /// The program has answered a call, so it can be run, whatever happened before.
     pub(in crate::upstream) fn answered(&mut self) {
         self.quick_deaths = 0;
     }

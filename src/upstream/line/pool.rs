@@ -11,11 +11,11 @@ use crate::mcp::error::Failure;
 use crate::mcp::tools::Tools;
 use crate::mcp::version::Era;
 use crate::upstream::cache::Cache;
-use crate::upstream::channel::handshake::{START_PATIENCE, agreed};
-use crate::upstream::channel::sessions::LineSessions;
-use crate::upstream::channel::shared::SharedLine;
-use crate::upstream::channel::source::LineSource;
-use crate::upstream::channel::spare::{Bench, Lobby, Spare};
+use crate::upstream::line::handshake::{START_PATIENCE, agreed};
+use crate::upstream::line::sessions::LineSessions;
+use crate::upstream::line::shared::SharedLine;
+use crate::upstream::line::source::LineSource;
+use crate::upstream::line::spare::{HandoverListener, Spare, SparePlace};
 use crate::upstream::no_session::NoSession;
 use crate::upstream::pool::{Held, IDLE, MayAsk, PoolLimits, SessionKey, SessionPool, Started};
 
@@ -27,10 +27,10 @@ pub(in crate::upstream) type HeldLine = Held<SharedLine>;
 pub(in crate::upstream) struct LinePool {
     pub(in crate::upstream) source: LineSource,
     pub(super) sessions: LineSessions,
-    /// A process that no caller uses yet.
-    pub(super) bench: Bench,
+    /// The place of a process that no caller uses yet.
+    pub(super) spare_place: SparePlace,
     lines: Arc<SessionPool<SharedLine>>,
-    /// Lines for calls that were begun.
+    /// How many lines were started for calls.
     starts: AtomicUsize,
     pub(in crate::upstream) tools: Arc<Cache<Tools>>,
 }
@@ -41,7 +41,7 @@ impl LinePool {
         Self {
             source,
             sessions: LineSessions::default(),
-            bench: Bench::default(),
+            spare_place: SparePlace::default(),
             lines: Arc::new(lines),
             starts: AtomicUsize::new(0),
             tools: Arc::default(),
@@ -64,7 +64,7 @@ impl LinePool {
                 permit: None,
             })
         };
-        let has_spare = self.bench.fits(key.era);
+        let has_spare = self.spare_place.fits(key.era);
         self.lines.get(key, asks, has_spare, start).await
     }
 
@@ -72,7 +72,7 @@ impl LinePool {
         self.starts.load(Ordering::Relaxed)
     }
 
-    /// A line of that caller that is there already, whatever was declared on it.
+    /// An open line of that caller, whatever was declared on it.
     pub(in crate::upstream) fn any_of(&self, caller: [u8; 16]) -> Option<Arc<SharedLine>> {
         self.lines.any_of(caller)
     }
@@ -98,47 +98,48 @@ impl LinePool {
         agreed(start.await?, key).await
     }
 
-    /// With the spare process. `None`: there is none, or it cannot be gone on with.
+    /// Makes the spare process the line of that key. `None`: there is no spare process, or it refused the
+    /// handshake.
     async fn go_on(&self, key: &SessionKey) -> Option<Arc<SharedLine>> {
-        let lobby = self.take_spare(key.era).await?;
+        let handover = self.take_spare(key.era).await?;
         let (declared, tools) = (Arc::clone(&key.declared), Arc::clone(&self.tools));
-        let line =
-            lobby.hand_over(|writer, first| SharedLine::after(first, writer, declared, tools))?;
-        // What it heard before it may not bear.
+        let line = handover
+            .hand_over(|writer, first| SharedLine::after(first, writer, declared, tools))?;
+        // The process may not accept a handshake after what it was asked before.
         let agreed = agreed(line, key).await.ok()?;
         self.starts.fetch_add(1, Ordering::Relaxed);
         Some(agreed)
     }
 
-    /// The spare process, for one who speaks that era to it.
-    pub(super) async fn take_spare(&self, era: Era) -> Option<Arc<Lobby>> {
-        self.bench.take(era, START_PATIENCE).await
+    /// Takes the spare process, for a caller that will speak that era to it.
+    pub(super) async fn take_spare(&self, era: Era) -> Option<Arc<HandoverListener>> {
+        self.spare_place.take(era, START_PATIENCE).await
     }
 
-    /// A process that is asked for the era, or has heard nothing yet.
-    pub(super) async fn start_lobby(&self) -> Result<Arc<Lobby>, NoSession> {
+    /// Starts a process that no caller uses yet.
+    pub(super) async fn start_process(&self) -> Result<Arc<HandoverListener>, NoSession> {
         let permit = self.permit().await?;
         let tools = Arc::clone(&self.tools);
         let start = self.source.start(permit, None, |writer| {
-            Lobby::new(SharedLine::new(writer, "{}".into(), tools))
+            HandoverListener::new(SharedLine::new(writer, "{}".into(), tools))
         });
         start.await
     }
 
-    /// Starts a process of which it is not known yet for whom.
+    /// Starts the spare process, if there is none.
     pub(in crate::upstream) async fn start_spare(&self) {
-        if let Some(turn) = self.bench.try_turn()
-            && let Ok(lobby) = self.start_lobby().await
+        if let Some(turn) = self.spare_place.try_turn()
+            && let Ok(handover) = self.start_process().await
         {
-            turn.put(Spare::new(lobby, None));
+            turn.put(Spare::new(handover, None));
         }
     }
 
-    /// The right to one more line. Where all are in use, the one that was unused for longest makes
-    /// room; a client's session holds state, and does so only where no other line is unused.
+    /// The right to start one more line. When all are in use, the line that was unused for longest is ended. A
+    /// client's session holds state, so it is ended only when no other line is unused.
     pub(in crate::upstream) async fn permit(&self) -> Result<OwnedSemaphorePermit, Failure> {
         let make_room = |lines: &SessionPool<SharedLine>| {
-            self.bench.close_unused(Duration::ZERO)
+            self.spare_place.close_unused(Duration::ZERO)
                 || lines.close_longest_unused()
                 || self.sessions.make_room()
         };
@@ -147,12 +148,12 @@ impl LinePool {
 
     /// Ends lines that were unused for long, and forgets those that have ended.
     pub(in crate::upstream) fn close_unused(&self) {
-        self.bench.close_unused(IDLE);
+        self.spare_place.close_unused(IDLE);
         self.lines.close_idle();
         self.sessions.close_unused();
     }
 
-    /// Ends all, and waits until nothing is left of any line, for a bounded time.
+    /// Ends all lines, and waits for a bounded time until nothing is left of them.
     pub(in crate::upstream) async fn stop(&self, patience: Duration) {
         self.source.stop().cancel();
         self.lines.ended(patience).await;

@@ -1,4 +1,5 @@
-//! The requests that run on a legacy client's session, the client's and ours, and who hears of each.
+//! The requests that run on a legacy client's session: the client's own, and those that raincheck borrowed the
+//! session for. Each has a reader.
 
 use std::sync::Arc;
 
@@ -7,17 +8,17 @@ use tokio::sync::mpsc;
 
 use crate::mcp::envelope;
 use crate::mcp::error::{Failure, Reason, SideEffect};
-use crate::upstream::channel::borrowed::BorrowedSeat;
-use crate::upstream::channel::borrowed::StrayMessage;
-use crate::upstream::channel::writer::SendState;
 use crate::upstream::failures::RESET;
-use crate::upstream::heard::ServerMessage;
+use crate::upstream::line::borrowed::BorrowedResponder;
+use crate::upstream::line::borrowed::StrayMessage;
+use crate::upstream::line::writer::SendState;
 use crate::upstream::port::{Event, UpstreamError};
 use crate::upstream::request_id::RequestId;
+use crate::upstream::server_message::ServerMessage;
 
 /// What the server says on the stream of one request, as JSON.
 #[derive(Debug)]
-pub enum Said {
+pub enum SessionEvent {
     /// A notification, or a request of the server's own.
     Message(String),
     /// The answer. Nothing follows.
@@ -31,20 +32,20 @@ pub(super) struct RunningRequest {
     pub(super) is_handshake: bool,
 }
 
-/// Whose request it is.
+/// Who reads what the server says about a request.
 pub(super) enum RequestReader {
     Client {
         id: Box<RawValue>,
-        said: mpsc::Sender<Said>,
-        answer: mpsc::OwnedPermit<Said>,
+        said: mpsc::Sender<SessionEvent>,
+        answer: mpsc::OwnedPermit<SessionEvent>,
     },
-    Guest(BorrowedSeat),
+    Borrowed(BorrowedResponder),
 }
 
 /// Why there is no answer.
 pub(super) enum NoAnswer {
     Failed(Failure),
-    /// The server's own words, beside the line.
+    /// An error that the server gave in another way than over the line.
     Error(UpstreamError),
 }
 
@@ -58,7 +59,7 @@ impl From<NoAnswer> for Event {
 }
 
 impl RunningRequest {
-    /// Without an answer; for that reason where it was not even sent.
+    /// Ends the request without an answer. `unsent` is the reason if the request was not sent.
     pub(super) fn end(self, unsent: Reason) {
         let failure = if self.send_state.withdraw() {
             Failure::new(unsent, SideEffect::None)
@@ -73,25 +74,25 @@ impl RequestReader {
     pub(super) fn is_there(&self) -> bool {
         match self {
             Self::Client { said, .. } => !said.is_closed(),
-            Self::Guest(seat) => seat.is_taken(),
+            Self::Borrowed(responder) => responder.is_taken(),
         }
     }
 
-    /// False where the message is none for this reader, or the reader is slow.
+    /// Gives a message to the reader. False if the reader cannot use it, or is slow.
     pub(super) fn say(&self, stray: StrayMessage<'_>) -> bool {
         match self {
             Self::Client { said, .. } => {
-                let message = Said::Message(stray.text.to_owned());
+                let message = SessionEvent::Message(stray.text.to_owned());
                 said.try_send(message).is_ok()
             }
-            Self::Guest(seat) => seat.say(stray),
+            Self::Borrowed(responder) => responder.say(stray),
         }
     }
 
-    /// The server's answer, and its text. What a client makes of it is the client's matter.
+    /// Gives the server's answer to the reader. A client gets the text as it is.
     pub(super) fn answer(self, message: ServerMessage, text: &str) {
-        let seat = match (self, &message) {
-            (Self::Guest(seat), _) => seat,
+        let responder = match (self, &message) {
+            (Self::Borrowed(responder), _) => responder,
             (
                 client @ Self::Client { .. },
                 ServerMessage::Unreadable {
@@ -101,11 +102,11 @@ impl RequestReader {
                 },
             ) => return client.fail(NoAnswer::Failed(*failure)),
             (Self::Client { answer, .. }, _) => {
-                answer.send(Said::Answer(text.to_owned()));
+                answer.send(SessionEvent::Answer(text.to_owned()));
                 return;
             }
         };
-        seat.end(match message {
+        responder.end(match message {
             ServerMessage::Result { result, .. } => Event::Result(result),
             ServerMessage::Error { error, .. } => Event::Error(UpstreamError::in_message(error)),
             ServerMessage::Unreadable { failure, .. } => Event::Failed(failure),
@@ -115,16 +116,16 @@ impl RequestReader {
         });
     }
 
-    /// There is no answer on the line, but that one in its place.
+    /// Ends the request with an error in place of an answer.
     pub(super) fn fail(self, end: NoAnswer) {
         let (id, answer) = match self {
-            Self::Guest(seat) => return seat.end(end.into()),
+            Self::Borrowed(responder) => return responder.end(end.into()),
             Self::Client { id, answer, .. } => (id, answer),
         };
         let error = match end {
             NoAnswer::Error(error) => error.error.get().to_owned(),
             NoAnswer::Failed(failure) => failure.to_error().to_json(),
         };
-        answer.send(Said::Answer(envelope::error(id.get(), &error)));
+        answer.send(SessionEvent::Answer(envelope::error(id.get(), &error)));
     }
 }

@@ -17,9 +17,9 @@ pub(in crate::upstream) enum LineEvent {
     Notice(Arc<Notice>),
     Result(Box<RawValue>),
     Error(Box<RawValue>),
-    /// Its message was not taken; the server's own words.
+    /// The server did not take the message of the request; this is what the server said.
     Refused(UpstreamError),
-    /// It had no effect, and may be sent over another line.
+    /// The request had no effect, and may be sent over another line.
     Unsent(Failure),
     Failed(Failure),
 }

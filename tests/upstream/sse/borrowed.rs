@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use hyper::HeaderMap;
-use raincheck::upstream::channel::session::Session;
 use raincheck::upstream::client_session::ClientSession;
+use raincheck::upstream::line::session::LineSession;
 
 use super::*;
 
@@ -15,16 +15,16 @@ fn session_of(upstream: &Upstream, id: &str, caller: u8) -> Option<ClientSession
 }
 
 /// A client's session, and as raincheck borrows it.
-async fn open(upstream: &Upstream) -> (Arc<Session>, ClientSession) {
-    let opened = upstream.open_session([1; 16], None, Line::Any).await;
+async fn open(upstream: &Upstream) -> (Arc<LineSession>, ClientSession) {
+    let opened = upstream.open_session([1; 16], None, LineChoice::Any).await;
     let (id, own) = opened.expect("a session");
     assert!(session_of(upstream, &id, 2).is_none());
     assert!(session_of(upstream, "none", 1).is_none());
     (own, session_of(upstream, &id, 1).expect("it is known"))
 }
 
-fn on(session: &ClientSession, tool: &str, arguments: &str) -> Outgoing {
-    Outgoing {
+fn on(session: &ClientSession, tool: &str, arguments: &str) -> UpstreamRequest {
+    UpstreamRequest {
         pin: Some(session.pin()),
         ..call_with(tool, arguments)
     }
@@ -51,8 +51,8 @@ async fn they_run_beside_the_client_s_under_strings_of_ours() {
     }
     assert!(outcome_of(exchange).await.contains("done"));
     // A message that names no known request belongs to the client.
-    let mut news = own.news();
-    assert!(news.next().await.unwrap().contains("foreign"));
+    let mut mailbox = own.read_mailbox();
+    assert!(mailbox.next().await.unwrap().contains("foreign"));
     let outcome = outcome_of(call("none", "{}")).await;
     assert!(outcome.starts_with("error 200"), "{outcome}");
 }
@@ -76,8 +76,8 @@ async fn a_question_is_theirs_while_no_other_may_ask() {
     assert!(matches!(held.events.next().await, Some(Event::Sent)));
     server.until(|server| !server.seen("hold").is_empty()).await;
     assert!(matches!(asking.events.next().await, Some(Event::Sent)));
-    let mut news = own.news();
-    assert!(news.next().await.unwrap().contains("elicitation/create"));
+    let mut mailbox = own.read_mailbox();
+    assert!(mailbox.next().await.unwrap().contains("elicitation/create"));
 }
 
 #[tokio::test]

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use tokio::sync::{broadcast, mpsc};
 use tracing::debug;
 
-use crate::upstream::channel::event::{LineEvent, Notice};
-use crate::upstream::channel::writer::SendState;
 use crate::upstream::inflight::Inflight;
+use crate::upstream::line::event::{LineEvent, Notice};
+use crate::upstream::line::writer::SendState;
 
-/// Changes of the server that wait for a listener; one that is slower starts anew.
+/// Notifications that wait for a subscription. A subscription that is slower begins anew.
 const NOTICES_MAX: usize = 64;
 
 pub(super) struct LineState {
     pub(super) inflight: Inflight<u64, Pending>,
     pub(super) is_open: bool,
-    /// Gone with the line, so that listeners come to an end.
+    /// `None` after the end of the line, so that subscriptions end, too.
     pub(super) notices: Option<broadcast::Sender<Arc<Notice>>>,
     pub(super) ignored: u64,
 }
@@ -25,7 +25,7 @@ pub(super) struct Pending {
     pub(super) events: mpsc::Sender<LineEvent>,
     pub(super) answer: mpsc::OwnedPermit<LineEvent>,
     pub(super) send_state: Arc<SendState>,
-    /// Its client was asked, and may be asked again.
+    /// The client of the request was asked, and may be asked again.
     pub(super) has_asked: bool,
 }
 
@@ -41,7 +41,7 @@ impl LineState {
 }
 
 impl Pending {
-    /// What is said is dropped where the reader is slow.
+    /// Gives an event to the reader of the request. The event is dropped if the reader is slow.
     pub(super) fn put(&self, said: LineEvent) {
         if self.events.try_send(said).is_err() {
             debug!("a notification to a slow reader was dropped");

@@ -1,7 +1,5 @@
-//! What the wrapped server's responses say: heads judged, bodies read as messages, messages told
-//! apart. Shared by both eras.
+//! The HTTP responses of the wrapped server: what a head says, and the messages in a body. Shared by both eras.
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -13,26 +11,27 @@ use hyper::{HeaderMap, Response, StatusCode};
 use serde_json::value::RawValue;
 
 use crate::mcp::error::Failure;
-use crate::mcp::json::{Fault, Object};
+use crate::mcp::json::Object;
 use crate::mcp::scan::mend;
 use crate::mcp::sse::{Decoder, SseEvent, SseFault};
-use crate::upstream::failures::{INVALID, RESET, TOO_DEEP, TOO_LARGE};
+use crate::upstream::failures::{INVALID, RESET, TOO_LARGE};
 use crate::upstream::http::ResponseBody;
 use crate::upstream::http::refusal;
 use crate::upstream::http::retry_after;
 use crate::upstream::port::UpstreamError;
+use crate::upstream::server_message::{self, ServerMessage};
 
 /// An error body larger than this is not read.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
 
-/// Some servers begin a body with it, and HTTP clients skip it.
+/// Some servers begin a body with a byte order mark, and HTTP clients skip it.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// What a response to a request of ours turned out to be.
 #[derive(Debug)]
 pub(super) enum ResponseKind {
     Messages(Box<Messages>),
-    /// The server refused before it ran anything: when to come back.
+    /// The server refused before it ran anything, and wants the request again after this pause.
     Later(Duration),
     Error(UpstreamError),
     /// An HTTP refusal that is no JSON-RPC error.
@@ -44,7 +43,7 @@ pub(super) enum ResponseKind {
     },
 }
 
-/// Judges a response head.
+/// Reads the head of a response, and the body of a refusal.
 pub(super) async fn classify_response(
     response: Response<ResponseBody>,
     bytes_max: usize,
@@ -79,7 +78,7 @@ pub(super) async fn classify_response(
             is_session_lost,
         };
     }
-    // Where the server gave a challenge without words, the words are ours.
+    // If the server gave a challenge without an error object, raincheck adds one.
     let error = said.unwrap_or_else(|| failure.to_error().to_raw());
     ResponseKind::Error(UpstreamError {
         error,
@@ -99,8 +98,8 @@ async fn error_text(body: ResponseBody) -> String {
     text.unwrap_or_default()
 }
 
-/// The error object of a JSON-RPC error body, whatever id it has: a server that could not read the
-/// request could not read the id.
+/// The error object in a JSON-RPC body. Its id does not matter: a server that could not read the request does
+/// not know its id.
 fn error_of(text: &str) -> Option<Box<RawValue>> {
     let text = mend(text).ok()?;
     let object = Object::parse(&text).ok()?;
@@ -109,7 +108,7 @@ fn error_of(text: &str) -> Option<Box<RawValue>> {
     Some(error.to_owned())
 }
 
-/// A response body as JSON-RPC messages: one of JSON, or many of an event stream.
+/// A response body as JSON-RPC messages: one in a JSON body, or many in an event stream.
 #[derive(Debug)]
 pub(super) struct Messages {
     body: ResponseBody,
@@ -119,19 +118,19 @@ pub(super) struct Messages {
     /// What was read so far, while it may still be passed on as it is.
     unread: Option<Vec<u8>>,
     ended: bool,
-    /// Why nothing that can be read follows what is queued.
+    /// Why reading stopped after the messages that are queued.
     fault: Option<Failure>,
-    /// Something in the stream could not be read, or was an answer to somebody else.
+    /// The stream had something that could not be read, or an answer to another request.
     junk: bool,
-    /// The id of the last event that was taken: where to resume.
+    /// The id of the last event that was taken. The stream can be resumed after it.
     pub(super) last_event_id: Option<HeaderValue>,
-    /// How long the server wants us to wait before we come back.
+    /// The pause that the server asks for before the stream is requested again.
     pub(super) retry: Option<Duration>,
 }
 
-/// One event of a stream, or a body of JSON.
+/// One message as text: an event of a stream, or a JSON body.
 #[derive(Debug)]
-pub struct Said {
+pub struct RawMessage {
     /// The message. Empty in events that only say where to resume.
     pub text: String,
     /// The server's own id of the event.
@@ -151,7 +150,7 @@ enum Form {
     Events(Decoder),
 }
 
-/// What reads the body behind that head, if it is a stream of events.
+/// The decoder for the body behind that head. `None` if the body is no event stream.
 pub(super) fn decoder_of(headers: &HeaderMap, bytes_max: usize) -> Option<Decoder> {
     match Form::of(headers, bytes_max)? {
         Form::Events(decoder) => Some(decoder),
@@ -161,7 +160,7 @@ pub(super) fn decoder_of(headers: &HeaderMap, bytes_max: usize) -> Option<Decode
 
 impl Form {
     fn of(headers: &HeaderMap, bytes_max: usize) -> Option<Self> {
-        // None was asked for.
+        // raincheck does not ask for an encoded body, and cannot read one.
         if headers.contains_key(CONTENT_ENCODING) {
             return None;
         }
@@ -181,8 +180,7 @@ impl Messages {
         Ok(Self::in_form(form, response.into_body(), bytes_max))
     }
 
-    /// The messages behind a head, or the response as it came: a refusal, or nothing that can be
-    /// read.
+    /// The messages behind a head; or the response as it came, if it is a refusal or cannot be read.
     pub(super) fn try_of(
         response: Response<ResponseBody>,
         bytes_max: usize,
@@ -218,7 +216,7 @@ impl Messages {
         matches!(self.form, Form::Events(_))
     }
 
-    /// What it means that there is no answer: nothing but the stream's end, or junk.
+    /// The failure of a body that ended without the answer.
     pub(super) fn without_answer(&self) -> Failure {
         if self.junk || !self.is_stream() {
             INVALID
@@ -227,14 +225,14 @@ impl Messages {
         }
     }
 
-    /// The next message that can be read; what cannot be read in a stream is ignored, and counts
-    /// only if nothing better comes. `None` at the end.
+    /// The next message that can be read. An event that cannot be read is ignored, and fails the call only if
+    /// no answer follows. `None` at the end.
     pub(super) async fn next(&mut self) -> Result<Option<ServerMessage>, Failure> {
         while let Some(text) = self.next_text().await? {
             if text.is_empty() && self.is_stream() {
                 return Ok(Some(ServerMessage::Primed));
             }
-            match read(&text) {
+            match server_message::read(&text) {
                 Ok(message) => return Ok(Some(message)),
                 Err(failure) if failure == INVALID && self.is_stream() => {
                     tracing::debug!("an unreadable event of the server was ignored");
@@ -246,8 +244,8 @@ impl Messages {
         Ok(None)
     }
 
-    /// The next event of a stream, which stays the next one: its data, and whether it has an id.
-    /// `None` at the end. Cancel safe.
+    /// Looks at the next event without taking it: its data, and whether it has an id. `None` at the end. Cancel
+    /// safe.
     pub(super) async fn peek(&mut self) -> Result<Option<(&str, bool)>, Failure> {
         while self.queue.is_empty() && !self.ended {
             self.read_events().await;
@@ -258,33 +256,32 @@ impl Messages {
         }
     }
 
-    /// The body as it came: what of it was read, and the rest. Only before the first message was
-    /// taken.
+    /// The body as it came: what was read of it, and the rest. Only before the first message was taken.
     pub(super) fn into_unread(self) -> (Vec<u8>, ResponseBody) {
         (self.unread.unwrap_or_default(), self.body)
     }
 
     /// The next message as it is, with the id of its event. Cancel safe for streams.
-    pub(super) async fn next_said(&mut self) -> Result<Option<Said>, Failure> {
+    pub(super) async fn next_raw(&mut self) -> Result<Option<RawMessage>, Failure> {
         self.unread = None;
         while self.queue.is_empty() && !self.ended && self.is_stream() {
             self.read_events().await;
         }
         if let Some(Queued { data, id }) = self.queue.pop_front() {
             let event_id = id.and_then(|id| id.to_str().ok().map(str::to_owned));
-            return Ok(Some(Said {
+            return Ok(Some(RawMessage {
                 text: data,
                 event_id,
             }));
         }
         let text = self.next_text().await?;
-        Ok(text.map(|text| Said {
+        Ok(text.map(|text| RawMessage {
             text,
             event_id: None,
         }))
     }
 
-    /// The message was an answer, and to no request of ours.
+    /// Notes an answer to another request.
     pub(super) fn note_stray(&mut self) {
         tracing::debug!("an answer to no request of ours was ignored");
         self.junk = true;
@@ -361,7 +358,7 @@ impl Messages {
     }
 }
 
-/// Read into one piece from the start: a large answer is not held twice.
+/// Reads a JSON body into one buffer, so that a large answer is not held twice.
 async fn read_json(body: &mut ResponseBody, bytes_max: usize) -> Result<String, Failure> {
     let length = body.size_hint().exact().unwrap_or_default();
     let length = usize::try_from(length).map_err(|_| TOO_LARGE)?;
@@ -370,7 +367,7 @@ async fn read_json(body: &mut ResponseBody, bytes_max: usize) -> Result<String, 
     }
     let mut text = Vec::with_capacity(length);
     while let Some(frame) = body.frame().await {
-        // Cut short, or no HTTP any more.
+        // The body was cut short, or is no valid HTTP.
         let frame = frame.map_err(|_| INVALID)?;
         let data = frame.into_data().unwrap_or_default();
         if data.len() > bytes_max.saturating_sub(text.len()) {
@@ -382,92 +379,4 @@ async fn read_json(body: &mut ResponseBody, bytes_max: usize) -> Result<String, 
         text.drain(..BYTE_ORDER_MARK.len());
     }
     String::from_utf8(text).map_err(|_| INVALID)
-}
-
-/// One message of the server, told apart.
-#[derive(Debug)]
-pub(super) enum ServerMessage {
-    /// None: an event that only says where to resume.
-    Primed,
-    Result {
-        id: Box<str>,
-        result: Box<RawValue>,
-    },
-    Error {
-        id: Box<str>,
-        error: Box<RawValue>,
-    },
-    Request {
-        id: Box<str>,
-        method: Box<str>,
-        params: Option<Box<RawValue>>,
-    },
-    Notification {
-        method: Box<str>,
-        params: Option<Box<RawValue>>,
-    },
-    /// An answer of which no more than this can be relied on.
-    Unreadable {
-        id: Box<str>,
-        failure: Failure,
-        /// Its text is as the server wrote it.
-        is_utf8: bool,
-    },
-}
-
-/// Reads a message leniently: what a server may get wrong without harm is let pass.
-pub(super) fn read(text: &str) -> Result<ServerMessage, Failure> {
-    read_whole(text).or_else(|failure| read_id(text, failure, true))
-}
-
-/// Reads a message that came over a line, and may be no UTF-8.
-pub(super) fn read_line(line: &[u8]) -> Result<(ServerMessage, Cow<'_, str>), Failure> {
-    let text = String::from_utf8_lossy(line);
-    let message = match &text {
-        Cow::Borrowed(text) => read(text),
-        Cow::Owned(text) => read_id(text, INVALID, false),
-    };
-    Ok((message?, text))
-}
-
-/// An answer that cannot be read still ends its request: no other answer comes.
-fn read_id(text: &str, failure: Failure, is_utf8: bool) -> Result<ServerMessage, Failure> {
-    let object = Object::parse(text).map_err(|_| failure)?;
-    let has_answer = object.contains("result") || object.contains("error");
-    let is_answer = has_answer && !object.contains("method");
-    let id = object.get("id").filter(|_| is_answer).ok_or(failure)?;
-    Ok(ServerMessage::Unreadable {
-        id: id.get().into(),
-        failure,
-        is_utf8,
-    })
-}
-
-fn read_whole(text: &str) -> Result<ServerMessage, Failure> {
-    let text = mend(text).map_err(|fault| match fault {
-        Fault::Depth => TOO_DEEP,
-        Fault::Utf8 | Fault::ByteOrderMark | Fault::Surrogate | Fault::Syntax => INVALID,
-    })?;
-    let object = Object::parse(&text).map_err(|_| INVALID)?;
-    let id = object.get("id").map(|id| Box::from(id.get()));
-    let params = object.get("params").map(ToOwned::to_owned);
-    if let Some(method) = object.get_str("method") {
-        let method = method.as_ref().into();
-        return Ok(match id {
-            Some(id) => ServerMessage::Request { id, method, params },
-            None => ServerMessage::Notification { method, params },
-        });
-    }
-    let id = id.unwrap_or_else(|| "null".into());
-    match (object.get("result"), object.get("error")) {
-        (Some(result), None) => Ok(ServerMessage::Result {
-            id,
-            result: result.to_owned(),
-        }),
-        (None, Some(error)) => Ok(ServerMessage::Error {
-            id,
-            error: error.to_owned(),
-        }),
-        _ => Err(INVALID),
-    }
 }

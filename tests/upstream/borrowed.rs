@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method};
 use raincheck::mcp::sse::SseEvent;
-use raincheck::upstream::client_session::{ClientSession, News, Unheard};
+use raincheck::upstream::client_session::{ClientSession, ServerStreamReader, Unheard};
 
 use super::*;
 
@@ -27,8 +27,8 @@ fn borrowed(upstream: &Upstream) -> ClientSession {
     upstream.client_session(&headers(), [1; 16]).unwrap()
 }
 
-fn on(session: &ClientSession, tool: &str) -> Outgoing {
-    Outgoing {
+fn on(session: &ClientSession, tool: &str) -> UpstreamRequest {
+    UpstreamRequest {
         pin: Some(session.pin()),
         capabilities: "{}".into(),
         ..call(tool)
@@ -46,11 +46,11 @@ fn get(last_event_id: Option<&str>) -> Parts {
     request.body(()).unwrap().into_parts().0
 }
 
-async fn hear(session: &ClientSession) -> News {
+async fn hear(session: &ClientSession) -> ServerStreamReader {
     session.hear(get(None)).await.expect("a stream")
 }
 
-async fn event(news: &mut News) -> SseEvent {
+async fn event(news: &mut ServerStreamReader) -> SseEvent {
     let event = timeout(Duration::from_secs(10), news.next()).await;
     event.expect("in time").expect("an event")
 }

@@ -1,5 +1,5 @@
-//! A process of the server that runs before it is needed, so that it is started once: it is asked for
-//! the era, and the first caller goes on with it.
+//! The spare process of the server: it is started before a caller needs one, tells its era, and becomes the
+//! line of the first caller.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -10,19 +10,19 @@ use tokio::time::Instant;
 
 use crate::lock::Mutex;
 use crate::mcp::version::Era;
-use crate::upstream::channel::shared::SharedLine;
-use crate::upstream::channel::writer::{LineEnd, LineListener, LineWriter, NotTaken, SendState};
-use crate::upstream::heard::ServerMessage;
+use crate::upstream::line::shared::SharedLine;
+use crate::upstream::line::writer::{LineEnd, LineListener, LineWriter, NotTaken, SendState};
+use crate::upstream::server_message::ServerMessage;
 
-/// What the process says, until somebody goes on with it and ever after.
-pub(super) struct Lobby {
+/// Listens to the spare process, and to the same process after a caller has taken it over.
+pub(super) struct HandoverListener {
     first: Arc<SharedLine>,
     next: OnceLock<Arc<dyn LineListener>>,
-    /// That it ends and that it is handed over do not happen at the same time.
+    /// Keeps the end of the process and its handover apart.
     handing: Mutex<()>,
 }
 
-impl Lobby {
+impl HandoverListener {
     pub(super) fn new(first: Arc<SharedLine>) -> Arc<Self> {
         Arc::new(Self {
             first,
@@ -31,7 +31,7 @@ impl Lobby {
         })
     }
 
-    /// Where it is asked what it is.
+    /// The line over which the process is asked for its era.
     pub(super) fn line(&self) -> &Arc<SharedLine> {
         &self.first
     }
@@ -43,7 +43,7 @@ impl Lobby {
         }
     }
 
-    /// From now on it is that listener's. `None`: it has ended.
+    /// Hands the process to another listener. `None`: the process has ended.
     pub(super) fn hand_over<E: LineListener>(
         &self,
         listener: impl FnOnce(LineWriter, &SharedLine) -> Arc<E>,
@@ -59,7 +59,7 @@ impl Lobby {
     }
 }
 
-impl LineListener for Lobby {
+impl LineListener for HandoverListener {
     fn heard(&self, message: ServerMessage, text: &str) {
         self.listener().heard(message, text);
     }
@@ -76,56 +76,60 @@ impl LineListener for Lobby {
 
 /// A process that no caller uses yet.
 pub(super) struct Spare {
-    pub(super) lobby: Arc<Lobby>,
-    /// What it was asked and turned out to speak; `None` where it has heard nothing yet.
+    pub(super) handover: Arc<HandoverListener>,
+    /// The era that was found out. `None`: nothing was sent to the process yet.
     pub(super) era: Option<Era>,
     since: Instant,
 }
 
 impl Spare {
-    pub(super) fn new(lobby: Arc<Lobby>, era: Option<Era>) -> Self {
+    pub(super) fn new(handover: Arc<HandoverListener>, era: Option<Era>) -> Self {
         let since = Instant::now();
-        Self { lobby, era, since }
+        Self {
+            handover,
+            era,
+            since,
+        }
     }
 
     fn is_open(&self) -> bool {
-        self.lobby.first.is_open()
+        self.handover.first.is_open()
     }
 }
 
 /// The place of the one spare process.
-pub(super) struct Bench {
-    state: watch::Sender<BenchState>,
+pub(super) struct SparePlace {
+    state: watch::Sender<SpareState>,
 }
 
-enum BenchState {
+enum SpareState {
     Free,
-    /// It is started, or asked.
+    /// The process is being started or asked for its era.
     Busy,
     Ready(Spare),
 }
 
-impl Default for Bench {
+impl Default for SparePlace {
     fn default() -> Self {
         Self {
-            state: watch::Sender::new(BenchState::Free),
+            state: watch::Sender::new(SpareState::Free),
         }
     }
 }
 
-impl fmt::Debug for Bench {
+impl fmt::Debug for SparePlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Bench")
+        f.write_str("SparePlace")
     }
 }
 
-/// The right to put a process there. Dropped, the place is free again.
-pub(super) struct BenchTurn<'a> {
-    bench: &'a Bench,
+/// The right to put a process into the place. If it is dropped, the place is free again.
+pub(super) struct SpareTurn<'a> {
+    spare_place: &'a SparePlace,
     spare: Option<Spare>,
 }
 
-impl BenchTurn<'_> {
+impl SpareTurn<'_> {
     /// The process that was there already, and has heard nothing.
     pub(super) fn spare(&mut self) -> Option<Spare> {
         self.spare.take()
@@ -136,120 +140,121 @@ impl BenchTurn<'_> {
     }
 }
 
-impl Drop for BenchTurn<'_> {
+impl Drop for SpareTurn<'_> {
     fn drop(&mut self) {
         let state = match self.spare.take() {
-            Some(spare) => BenchState::Ready(spare),
-            None => BenchState::Free,
+            Some(spare) => SpareState::Ready(spare),
+            None => SpareState::Free,
         };
-        self.bench.state.send_replace(state);
+        self.spare_place.state.send_replace(state);
     }
 }
 
-/// What is found where a process is to be asked for the era.
+/// What a caller finds that wants to know the era.
 pub(super) enum ProbeTurn<'a> {
-    /// It was asked.
+    /// The era was found out before.
     Era(Era),
-    ToAsk(BenchTurn<'a>),
+    ToAsk(SpareTurn<'a>),
 }
 
-impl Bench {
-    /// For one who starts a process before anybody asks; `None`: there is one, or soon will be.
-    pub(super) fn try_turn(&self) -> Option<BenchTurn<'_>> {
+impl SparePlace {
+    /// Begins to start the spare process. `None`: there is one, or it is being started.
+    pub(super) fn try_turn(&self) -> Option<SpareTurn<'_>> {
         let mut is_free = false;
         self.state.send_if_modified(|state| {
             is_free = match state {
-                BenchState::Free => true,
-                BenchState::Busy => false,
-                BenchState::Ready(spare) => !spare.is_open(),
+                SpareState::Free => true,
+                SpareState::Busy => false,
+                SpareState::Ready(spare) => !spare.is_open(),
             };
             if is_free {
-                *state = BenchState::Busy;
+                *state = SpareState::Busy;
             }
             is_free
         });
-        is_free.then_some(BenchTurn {
-            bench: self,
+        is_free.then_some(SpareTurn {
+            spare_place: self,
             spare: None,
         })
     }
 
-    /// For one who asks for the era. Waits while another one does.
+    /// Begins to find out the era. Waits while another caller does.
     pub(super) async fn to_ask(&self) -> ProbeTurn<'_> {
         let mut changes = self.state.subscribe();
         loop {
             let mut found = None;
             self.state.send_if_modified(|state| {
                 match state {
-                    BenchState::Busy => return false,
-                    BenchState::Ready(spare) if spare.is_open() => {
+                    SpareState::Busy => return false,
+                    SpareState::Ready(spare) if spare.is_open() => {
                         if let Some(era) = spare.era {
                             found = Some(ProbeTurn::Era(era));
                             return false;
                         }
                     }
-                    BenchState::Ready(_) | BenchState::Free => {}
+                    SpareState::Ready(_) | SpareState::Free => {}
                 }
-                let before = std::mem::replace(state, BenchState::Busy);
-                found = Some(ProbeTurn::ToAsk(BenchTurn {
-                    bench: self,
+                let before = std::mem::replace(state, SpareState::Busy);
+                found = Some(ProbeTurn::ToAsk(SpareTurn {
+                    spare_place: self,
                     spare: match before {
-                        BenchState::Ready(spare) if spare.is_open() => Some(spare),
-                        BenchState::Ready(_) | BenchState::Busy | BenchState::Free => None,
+                        SpareState::Ready(spare) if spare.is_open() => Some(spare),
+                        SpareState::Ready(_) | SpareState::Busy | SpareState::Free => None,
                     },
                 }));
                 true
             });
             match found {
                 Some(found) => return found,
-                // The sender is ours.
+                // The channel cannot be closed: `self` holds the sender.
                 None => drop(changes.changed().await),
             }
         }
     }
 
-    /// The process, for one who speaks that era to it. Waits, bounded, while it is asked.
-    pub(super) async fn take(&self, era: Era, patience: Duration) -> Option<Arc<Lobby>> {
+    /// Takes the process, for a caller that will speak that era to it. Waits for a bounded time while the
+    /// process is asked for its era.
+    pub(super) async fn take(&self, era: Era, patience: Duration) -> Option<Arc<HandoverListener>> {
         let mut changes = self.state.subscribe();
-        let waiting = changes.wait_for(|state| !matches!(state, BenchState::Busy));
+        let waiting = changes.wait_for(|state| !matches!(state, SpareState::Busy));
         drop(tokio::time::timeout(patience, waiting).await);
         let mut taken = None;
         self.state.send_if_modified(|state| {
             let fits = match state {
-                BenchState::Ready(spare) => spare.era.is_none_or(|heard| heard == era),
-                BenchState::Busy | BenchState::Free => false,
+                SpareState::Ready(spare) => spare.era.is_none_or(|heard| heard == era),
+                SpareState::Busy | SpareState::Free => false,
             };
-            if fits && let BenchState::Ready(spare) = std::mem::replace(state, BenchState::Free) {
+            if fits && let SpareState::Ready(spare) = std::mem::replace(state, SpareState::Free) {
                 taken = Some(spare);
             }
             fits
         });
         let taken = taken.filter(Spare::is_open)?;
-        Some(taken.lobby)
+        Some(taken.handover)
     }
 
-    /// Whether a process waits there for a caller that speaks that era.
+    /// Whether a process waits for a caller that speaks that era.
     pub(super) fn fits(&self, era: Era) -> bool {
         match &*self.state.borrow() {
-            BenchState::Ready(spare) => {
+            SpareState::Ready(spare) => {
                 spare.is_open() && spare.era.is_none_or(|heard| heard == era)
             }
-            BenchState::Busy | BenchState::Free => false,
+            SpareState::Busy | SpareState::Free => false,
         }
     }
 
-    /// Ends the process that waited for so long. False where there is none.
+    /// Ends the process if it has waited for this long. False if it was not ended.
     pub(super) fn close_unused(&self, idle: Duration) -> bool {
         let now = Instant::now();
         self.state.send_if_modified(|state| {
-            let BenchState::Ready(spare) = state else {
+            let SpareState::Ready(spare) = state else {
                 return false;
             };
             if now.saturating_duration_since(spare.since) < idle {
                 return false;
             }
-            spare.lobby.first.close();
-            *state = BenchState::Free;
+            spare.handover.first.close();
+            *state = SpareState::Free;
             true
         })
     }

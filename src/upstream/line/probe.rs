@@ -1,5 +1,5 @@
-//! Which era the server speaks, asked over a line on which nothing was said before: programs that speak
-//! both keep to the era of the first message they hear.
+//! Finds out which era a server over lines speaks. The line must be new: programs that speak both eras keep to
+//! the era of the first message that they read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,60 +9,60 @@ use tokio::time::timeout;
 
 use crate::mcp::error::Failure;
 use crate::mcp::version::Era;
-use crate::upstream::channel::ask::ask;
-use crate::upstream::channel::event::LineEvent;
-use crate::upstream::channel::handshake::START_PATIENCE;
-use crate::upstream::channel::pool::LinePool;
-use crate::upstream::channel::shared::SharedLine;
-use crate::upstream::channel::source::LineSource;
-use crate::upstream::channel::spare::{ProbeTurn, Spare};
 use crate::upstream::discovery::legacy_sessions;
 use crate::upstream::discovery::probe::{era_of_error, era_of_result};
 use crate::upstream::failures::UNREACHABLE;
 use crate::upstream::initialize;
+use crate::upstream::line::ask::ask;
+use crate::upstream::line::event::LineEvent;
+use crate::upstream::line::handshake::START_PATIENCE;
+use crate::upstream::line::pool::LinePool;
+use crate::upstream::line::shared::SharedLine;
+use crate::upstream::line::source::LineSource;
+use crate::upstream::line::spare::{ProbeTurn, Spare};
 use crate::upstream::no_session::NoSession;
 use crate::upstream::translate;
 
-/// A server that ignores what it does not know gets a handshake after this silence. The first call
-/// waits for it.
+/// A server that does not answer `server/discover` for this long is sent `initialize`. The first call waits for
+/// it.
 const SILENCE: Duration = Duration::from_secs(3);
 
 /// What a process was found to speak.
 struct ProbeAnswer {
     era: Era,
-    /// It was asked nothing else, so that others can go on with it.
+    /// The process has read `server/discover` only, so that a caller can use it.
     is_blank: bool,
 }
 
-/// Asks `server/discover`, of the spare process, which is started where there is none and stays for
-/// the first caller. Whatever is no word of a modern server is one of a legacy server; over
-/// HTTP+SSE no other is spoken to. Some legacy programs end at a first message that is no handshake.
+/// Sends `server/discover` to the spare process, which is started if there is none and stays for the first
+/// caller. A server that does not answer as a modern one is legacy; a server over HTTP+SSE is always legacy.
+/// Some legacy programs end when their first message is not `initialize`.
 pub(super) async fn probe(pool: &LinePool) -> Result<Era, NoSession> {
     if matches!(pool.source, LineSource::Sse(_)) {
         return probe_anew(pool).await;
     }
-    let mut turn = match pool.bench.to_ask().await {
+    let mut turn = match pool.spare_place.to_ask().await {
         ProbeTurn::Era(era) => return Ok(era),
         ProbeTurn::ToAsk(turn) => turn,
     };
-    let lobby = match turn.spare() {
-        Some(spare) => spare.lobby,
-        None => pool.start_lobby().await?,
+    let handover = match turn.spare() {
+        Some(spare) => spare.handover,
+        None => pool.start_process().await?,
     };
-    let asked = ask_in_time(lobby.line()).await;
+    let asked = ask_in_time(handover.line()).await;
     if let Ok(word) = &asked
         && word.is_blank
     {
-        turn.put(Spare::new(lobby, Some(word.era)));
+        turn.put(Spare::new(handover, Some(word.era)));
     } else {
-        // Its place first: where it died, another one is asked.
+        // The place must be free first: if the process died, another one is started there.
         drop(turn);
-        return judge(pool, lobby.line(), asked).await;
+        return end_probe(pool, handover.line(), asked).await;
     }
     Ok(asked?.era)
 }
 
-/// Asks for the era over a new line, whatever was asked before.
+/// Finds out the era over a new line, whatever was found out before.
 pub(super) async fn probe_anew(pool: &LinePool) -> Result<Era, NoSession> {
     let permit = pool.permit().await?;
     let tools = Arc::clone(&pool.tools);
@@ -77,10 +77,10 @@ pub(super) async fn probe_anew(pool: &LinePool) -> Result<Era, NoSession> {
             is_blank: false,
         }),
     };
-    judge(pool, &line, asked).await
+    end_probe(pool, &line, asked).await
 }
 
-async fn judge(
+async fn end_probe(
     pool: &LinePool,
     line: &Arc<SharedLine>,
     asked: Result<ProbeAnswer, Failure>,
@@ -89,7 +89,7 @@ async fn judge(
     line.close();
     match asked {
         Err(died) if has_died => {
-            // It may have died of the question: the next one counts.
+            // The program may have died of the question, so that this death does not count.
             pool.source.health().forgive();
             let said = takes_sessions(pool).await;
             let is_legacy = said.is_some_and(legacy_sessions::SessionsAnswer::is_taken);
@@ -99,8 +99,8 @@ async fn judge(
     }
 }
 
-/// Asks `initialize`, of a program that was asked something else before: it may speak both eras, and
-/// keep to the one that it hears first.
+/// Sends `initialize` to a new process. A program that speaks both eras may keep to the first one that it
+/// reads, so the process that has read `server/discover` cannot be used.
 pub(super) async fn takes_sessions(pool: &LinePool) -> Option<legacy_sessions::SessionsAnswer> {
     let permit = pool.permit().await.ok()?;
     let tools = Arc::clone(&pool.tools);
@@ -129,16 +129,16 @@ async fn ask_in_time(line: &Arc<SharedLine>) -> Result<ProbeAnswer, Failure> {
     asked.map_err(|_| UNREACHABLE)?
 }
 
-/// A slow start is no silence: the time counts from when the program has read the question, where that
-/// can be known. Both questions may wait in the pipe all the same, and a server answers the first that
-/// it knows.
+/// Sends `server/discover`, and `initialize` if the server stays silent. The silence is counted from when the
+/// program has read the first message, if that can be known, because a slow start is no silence. If both
+/// messages wait in the pipe, the server answers the first that it knows.
 async fn first_word(line: &Arc<SharedLine>) -> Result<ProbeAnswer, Failure> {
     let discover = translate::own_params("{}", &[]);
     let is_blank = AtomicBool::new(true);
     let discovered = async {
         let said = ask(line, "server/discover", &discover).await;
         if matches!(said, LineEvent::Failed(_)) && line.is_open() {
-            // What cannot be read says nothing of the era.
+            // An answer that cannot be read does not tell the era.
             std::future::pending::<()>().await;
         }
         said

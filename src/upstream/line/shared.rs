@@ -1,7 +1,6 @@
-//! Many requests over one line: each under an id of ours, each answer to its own.
-//!
-//! What names a request (an id, a progress token, a subscription) goes to that request. A question
-//! names none: it is put only while exactly one request runs that may ask.
+//! Many requests over one line, each under an id of raincheck's. A message that names a request (by id,
+//! progress token or subscription) goes to that request. A question names no request, so it is put only while
+//! exactly one request runs that may ask.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,20 +18,20 @@ use crate::mcp::json::Object;
 use crate::mcp::meta::{PROGRESS_TOKEN, SUBSCRIPTION_ID};
 use crate::mcp::tools::Tools;
 use crate::upstream::cache::Cache;
-use crate::upstream::channel::event::{LineEvent, Notice};
-use crate::upstream::channel::state::{LineState, Pending};
-use crate::upstream::channel::writer::{
-    LineEnd, LineListener, LineWriter, NotTaken, Outbound, SendState,
-};
 use crate::upstream::discovery::discovered::Discovered;
 use crate::upstream::failures::UNREACHABLE;
-use crate::upstream::heard::ServerMessage;
+use crate::upstream::line::event::{LineEvent, Notice};
+use crate::upstream::line::state::{LineState, Pending};
+use crate::upstream::line::writer::{
+    LineEnd, LineListener, LineWriter, NotTaken, Outbound, SendState,
+};
 use crate::upstream::message::{ambiguous, cancelled, question, response};
 use crate::upstream::pool::{MayAsk, PooledSession, Questions};
 use crate::upstream::request_id::RequestId;
+use crate::upstream::server_message::ServerMessage;
 
-/// Notifications and questions that wait for the caller of the request; the answer has a place of
-/// its own. More are dropped: one reader serves all requests and must not wait for one of them.
+/// Notifications and questions that wait for the reader of one request; the answer has a place of its own. More
+/// of them are dropped, because one task reads the line for all requests and must not wait for one of them.
 const EVENTS_MAX: usize = 16;
 
 /// A notification larger than this is dropped.
@@ -49,7 +48,7 @@ pub(in crate::upstream) struct SharedLine {
     writer: LineWriter,
     table: Mutex<LineState>,
     next_id: AtomicU64,
-    /// What was declared to the server, as JSON; nothing to a modern one.
+    /// The capabilities that were declared to the server, as JSON. Nothing is declared to a modern server.
     capabilities: Arc<str>,
     tools: Arc<Cache<Tools>>,
     /// What a legacy server said of itself.
@@ -74,7 +73,8 @@ impl SharedLine {
         })
     }
 
-    /// Goes on with the line of another one, which hears no more. Late answers to that one are ignored.
+    /// Takes over the line of `first`, which hears no more. Late answers to the requests of `first` are
+    /// ignored.
     pub(in crate::upstream) fn after(
         first: &Self,
         writer: LineWriter,
@@ -105,7 +105,7 @@ impl SharedLine {
         self.writer.stop();
     }
 
-    /// A place for one request; `None` where the line has ended.
+    /// Begins one request. `None` if the line has ended.
     pub(in crate::upstream) fn open(self: &Arc<Self>, kind: MayAsk) -> Option<LineTicket> {
         let (events, receiver) = mpsc::channel(EVENTS_MAX + 1);
         let answer = events.clone().try_reserve_owned().ok()?;
@@ -146,7 +146,7 @@ impl SharedLine {
         self.writer.say(message).await;
     }
 
-    /// The caller gave this request up. True if the server has to be told.
+    /// Gives the request up. True if the server has to be told.
     fn withdraw(&self, id: u64) -> bool {
         let mut table = self.table();
         let Some((pending, may_ask)) = table.inflight.remove(&id) else {
@@ -160,7 +160,7 @@ impl SharedLine {
         may_run
     }
 
-    /// A line that takes no more ends with its last request.
+    /// Ends the line after its last request, if it takes no more requests.
     fn end_if_done(&self, table: &LineState) {
         if !table.is_open && table.inflight.is_empty() {
             self.writer.stop();
@@ -174,7 +174,7 @@ impl SharedLine {
         }
     }
 
-    /// What the server says that names no request. `None` where the line has ended.
+    /// The notifications that name no request. `None` if the line has ended.
     pub(in crate::upstream) fn notices(&self) -> Option<broadcast::Receiver<Arc<Notice>>> {
         let table = self.table();
         let notices = table.notices.as_ref().filter(|_| table.is_open)?;
@@ -242,7 +242,7 @@ impl SharedLine {
         }
     }
 
-    /// To the request; dropped where it has ended or its reader is slow.
+    /// Gives an event to a request. The event is dropped if the request has ended, or if its reader is slow.
     fn put(&self, id: u64, said: LineEvent) {
         if let Some(pending) = self.table().inflight.get(&id) {
             pending.put(said);
@@ -348,7 +348,7 @@ impl LineListener for SharedLine {
                 answer.send(LineEvent::Unsent(UNREACHABLE));
                 continue;
             }
-            // With several it cannot be told whose answer it was.
+            // If several requests run, the answer that was too large may be any of theirs.
             let reason = if end == LineEnd::TooLarge && running == 1 {
                 Reason::UpstreamTooLarge
             } else {
@@ -359,7 +359,7 @@ impl LineListener for SharedLine {
     }
 }
 
-/// One request under way. Dropped before its answer, the request is given up.
+/// One request under way. If it is dropped before its answer, the request is given up.
 pub(in crate::upstream) struct LineTicket {
     line: Arc<SharedLine>,
     pub(in crate::upstream) id: u64,
@@ -380,7 +380,7 @@ impl LineTicket {
         self.line.writer.say(message).await;
     }
 
-    /// Cancel safe. An answer is the last.
+    /// The next event of the request. Nothing follows an answer. Cancel safe.
     pub(in crate::upstream) async fn next(&mut self) -> LineEvent {
         let reset = LineEvent::Failed(Failure::new(Reason::UpstreamReset, SideEffect::Unknown));
         self.said.recv().await.unwrap_or(reset)

@@ -9,43 +9,44 @@ use tracing::info;
 use uuid::Uuid;
 
 use crate::lock::Mutex;
-use crate::upstream::channel::session::Session;
+use crate::upstream::line::session::LineSession;
 
-/// A client that neither says nor hears anything for so long has gone without a word. Servers do
-/// the same; a session holds what a user has done in it.
+/// A session whose client has neither sent nor read anything for this long is ended, as servers do. The time is
+/// long because a session holds what a user has done in it.
 const IDLE: Duration = Duration::from_mins(30);
 
-/// Where all lines are in use, one that is silent for so long makes room: most clients go without a
-/// word, and one that comes back begins anew.
+/// When all lines are in use, a session that was silent for this long is ended for another line. Most clients
+/// leave without a word, and a client that comes back begins anew.
 const SILENT: Duration = Duration::from_mins(1);
 
-/// Over which line a session may be.
+/// Which line a new session may use.
 #[derive(Debug, Clone, Copy)]
-pub enum Line {
-    /// Also one on which something was said before.
+pub enum LineChoice {
+    /// Also the line of the spare process, which may have been asked for its era.
     Any,
     New,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct LineSessions {
-    by_id: Mutex<HashMap<Box<str>, Arc<Session>>>,
+    by_id: Mutex<HashMap<Box<str>, Arc<LineSession>>>,
 }
 
 impl LineSessions {
-    fn by_id(&self) -> MutexGuard<'_, HashMap<Box<str>, Arc<Session>>> {
+    fn by_id(&self) -> MutexGuard<'_, HashMap<Box<str>, Arc<LineSession>>> {
         self.by_id.lock()
     }
 
     /// Keeps a session under an id of its own: 122 random bits of the operating system cannot be guessed.
-    pub(super) fn keep(&self, session: &Arc<Session>) -> Box<str> {
+    pub(super) fn keep(&self, session: &Arc<LineSession>) -> Box<str> {
         let id: Box<str> = Uuid::new_v4().to_string().into();
         self.by_id().insert(id.clone(), Arc::clone(session));
         id
     }
 
-    /// Another caller's session is as unknown as one that never was.
-    pub(super) fn get(&self, id: &str, caller: [u8; 16]) -> Option<Arc<Session>> {
+    /// The session with that id, if it is the caller's and open. Another caller's session is unknown to the
+    /// caller.
+    pub(super) fn get(&self, id: &str, caller: [u8; 16]) -> Option<Arc<LineSession>> {
         let by_id = self.by_id();
         let session = by_id.get(id)?;
         (session.caller == caller && session.is_open()).then(|| Arc::clone(session))
@@ -68,7 +69,7 @@ impl LineSessions {
         false
     }
 
-    /// Ends those whose clients are silent for too long, and forgets those that have ended.
+    /// Ends sessions whose clients have been silent for too long, and forgets those that have ended.
     pub(super) fn close_unused(&self) {
         let now = Instant::now();
         self.by_id().retain(|_, session| {

@@ -1,4 +1,4 @@
-//! How a line to the server is started and ended: all that tells the connectors apart.
+//! How a line to the server is started and ended: the one difference between a program and HTTP+SSE.
 
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
@@ -9,24 +9,24 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::upstream::channel::health::LineHealth;
-use crate::upstream::channel::writer::{LineListener, LineWriter};
+use crate::upstream::line::health::LineHealth;
+use crate::upstream::line::writer::{LineListener, LineWriter};
 use crate::upstream::no_session::NoSession;
 use crate::upstream::sse::Dialer;
 use crate::upstream::stdio;
-use crate::upstream::stdio::child::Nursery;
+use crate::upstream::stdio::child::ProcessLauncher;
 
 #[derive(Debug)]
 pub(in crate::upstream) enum LineSource {
     /// A process for each line.
-    Program(Nursery),
+    Program(ProcessLauncher),
     /// An event stream for each line.
     Sse(Dialer),
 }
 
 impl LineSource {
-    /// Starts a line; it holds the permit until nothing is left of it. The credentials are those of
-    /// the caller whose line it will be.
+    /// Starts a line, which keeps the permit until nothing is left of the line. The credentials are those of
+    /// the caller that will use it.
     pub(super) async fn start<E: LineListener>(
         &self,
         permit: OwnedSemaphorePermit,
@@ -34,44 +34,44 @@ impl LineSource {
         listener: impl FnOnce(LineWriter) -> Arc<E>,
     ) -> Result<Arc<E>, NoSession> {
         match self {
-            Self::Program(nursery) => Ok(nursery.start(permit, listener).await?),
+            Self::Program(launcher) => Ok(launcher.start(permit, listener).await?),
             Self::Sse(dialer) => dialer.start(permit, credentials, listener).await,
         }
     }
 
-    /// True after five quick deaths in a row, until a process answers again. A server that is
-    /// elsewhere is its own container's matter.
+    /// Whether a program cannot be run: it has died quickly five times in a row, and no process has answered
+    /// since. A server with an address is watched by its own container.
     pub(super) fn cannot_run(&self) -> bool {
         match self {
-            Self::Program(nursery) => nursery.health().cannot_run(),
+            Self::Program(launcher) => launcher.health().cannot_run(),
             Self::Sse(_) => false,
         }
     }
 
-    /// What could not be run may be tried again now.
+    /// Whether a program that could not be run may be tried again now.
     pub(super) fn is_to_be_tried(&self) -> bool {
         self.cannot_run() && self.health().pause(Instant::now()).is_zero()
     }
 
-    /// Held for a moment only.
+    /// The health of the server. Do not hold the guard across other work.
     pub(super) fn health(&self) -> MutexGuard<'_, LineHealth> {
         match self {
-            Self::Program(nursery) => nursery.health(),
+            Self::Program(launcher) => launcher.health(),
             Self::Sse(dialer) => dialer.health(),
         }
     }
 
     pub(super) fn services(&self) -> &TaskTracker {
         match self {
-            Self::Program(nursery) => &nursery.services,
+            Self::Program(launcher) => &launcher.services,
             Self::Sse(dialer) => &dialer.services,
         }
     }
 
-    /// Ends every line, also one that is being started.
+    /// Cancelled to end every line, also one that is being started.
     pub(super) fn stop(&self) -> &CancellationToken {
         match self {
-            Self::Program(nursery) => &nursery.stop,
+            Self::Program(launcher) => &launcher.stop,
             Self::Sse(dialer) => &dialer.stop,
         }
     }

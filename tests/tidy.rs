@@ -28,7 +28,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("socket", &[]),
     ("telemetry", &[]),
     ("task", &["mcp"]),
-    ("config", &["task"]),
+    ("config", &["auth", "task"]),
     ("store", &["clock", "failpoint", "lock", "mcp", "task"]),
     ("upstream", &["failpoint", "lock", "mcp", "socket", "tls"]),
     (

@@ -32,6 +32,7 @@ pub use upstream::settings as upstream_settings;
 use crate::admin::drain::Drain;
 use crate::admin::health::{Degraded, Health};
 use crate::admin::server::{Probes, Token};
+use crate::auth::authenticator::Authenticator;
 use crate::auth::callers::Callers;
 use crate::clock::Clock;
 use crate::config::{self, Config, NativeTasks};
@@ -115,7 +116,7 @@ impl App {
         let opened = open(&config, &services, &stop).await?;
         let key = opened.store.caller_key().await.map_err(line)?;
         let callers = Callers::new(&key);
-        let auth = auth::authenticator(&config, &callers, lines.is_some())?;
+        let auth = auth::authenticator(&config, &callers, &opened.clock, lines.is_some())?;
         let (upstream, upstream_tls) = wrap(&config, open_files, &callers, &services)?;
         let early = start_early(&upstream, &config, lines.is_some());
         services.spawn(stop.clone().run_until_cancelled_owned(early));
@@ -136,8 +137,9 @@ impl App {
             Some(lines) => (ListenerKind::Stdio(lines), None),
             None => bind(&config.listen, &config.limits).await?,
         };
-        let health = Health::new(config.admin.ready_needs_store).in_front_of(&upstream);
-        let health = Arc::new(health);
+        let health = health(&config, &upstream, auth.as_ref());
+        let keeping = keep_keys(auth.clone(), Arc::clone(&health));
+        services.spawn(stop.clone().run_until_cancelled_owned(keeping));
         let drain = Drain::default();
         let probes = probes(&config.admin, &config.drain, &health, &drain).await?;
         if probes.is_some() {
@@ -350,6 +352,27 @@ fn start_early(
     let upstream = Arc::clone(upstream);
     let is_asked = !is_piped && (!upstream.has_address() || config.companion.is_some());
     async move { upstream.start_early(is_asked).await }
+}
+
+fn health(
+    config: &Config,
+    upstream: &Arc<Upstream>,
+    auth: Option<&Arc<Authenticator>>,
+) -> Arc<Health> {
+    let health = Health::new(config.admin.ready_needs_store).in_front_of(upstream);
+    Arc::new(health.behind_keys(auth.is_some()))
+}
+
+/// Fetches what clients are known by, for as long as the process runs.
+async fn keep_keys(auth: Option<Arc<Authenticator>>, health: Arc<Health>) {
+    let Some(auth) = auth else {
+        return;
+    };
+    let first = async {
+        auth.ready().await;
+        health.keys_fetched();
+    };
+    tokio::join!(auth.keep_keys(), first);
 }
 
 async fn probes(

@@ -9,7 +9,7 @@ use super::inspect::{Inspection, inspect};
 use super::process::runtime;
 use super::table::{duration, printable, table};
 use super::warnings::{name, warnings};
-use crate::app::{check_auth, check_store};
+use crate::app::{AppError, check_auth, check_store};
 use crate::config::{Companion, Config, Location, Telemetry, TransportChoice, Wrapped};
 use crate::mcp::version::Era;
 use crate::store::embedded::FileState;
@@ -18,8 +18,8 @@ use crate::tls;
 
 pub(super) fn check(config: &Config) -> Result<ExitCode, Failure> {
     let runtime = runtime()?;
-    let (inspection, store) =
-        runtime.block_on(async { tokio::join!(inspect(config), check_store(config)) });
+    let (inspection, store, auth) = runtime
+        .block_on(async { tokio::join!(inspect(config), check_store(config), check_auth(config)) });
     // Do not wait for a file system or a name server that hangs.
     runtime.shutdown_background();
     let certificate = config.listen.tls.as_ref().map(|files| {
@@ -29,6 +29,7 @@ pub(super) fn check(config: &Config) -> Result<ExitCode, Failure> {
     });
     let report = report(
         config,
+        auth,
         certificate,
         store.map_err(|e| e.to_string()),
         inspection.as_ref().map_err(String::as_str),
@@ -54,6 +55,7 @@ struct Report {
 /// The report, from all findings.
 fn report(
     config: &Config,
+    auth: Vec<Result<String, AppError>>,
     certificate: Option<Result<(), String>>,
     store: Result<FileState, String>,
     inspection: Result<&Inspection, &str>,
@@ -62,11 +64,8 @@ fn report(
     let exposure = config.exposure().and_then(|()| config.circle());
     let exposure = exposure.map_err(|e| e.to_string());
     verdicts.push(("listen", exposure.map(|()| listening(config))));
-    match check_auth(config) {
-        Ok(Some(who)) => verdicts.push(("auth", Ok(who))),
-        Ok(None) => {}
-        Err(error) => verdicts.push(("auth", Err(error.to_string()))),
-    }
+    let auth = auth.into_iter();
+    verdicts.extend(auth.map(|found| ("auth", found.map_err(|e| e.to_string()))));
     if let Some(certificate) = certificate {
         verdicts.push((
             "tls",
@@ -265,6 +264,16 @@ fn tools(rules: &Rules, names: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The report where nobody is asked who calls.
+    fn report(
+        config: &Config,
+        certificate: Option<Result<(), String>>,
+        store: Result<FileState, String>,
+        inspection: Result<&Inspection, &str>,
+    ) -> Report {
+        super::report(config, Vec::new(), certificate, store, inspection)
+    }
     use crate::config::load::{Flags, load};
 
     fn config(environment: &[(&str, &str)]) -> Config {

@@ -27,8 +27,8 @@ pub use problem::ConfigError;
 pub use secret::{SealKey, Secret};
 pub use server::{Command, Wrapped};
 pub use settings::{
-    Admin, Auth, Companion, Config, Drain, EraChoice, Header, Limits, Listen, Location, LogFormat,
-    NativeTasks, Quota, Replica, SessionUse, Store, StoreTls, Telemetry, Tls, TransportChoice,
-    Upstream, UpstreamTls, Wait,
+    Admin, Auth, Companion, Config, Drain, EraChoice, Header, Jwt, Limits, Listen, Location,
+    LogFormat, NativeTasks, Quota, Replica, SessionUse, Store, StoreTls, Telemetry, Tls,
+    TransportChoice, Upstream, UpstreamTls, Wait,
 };
 pub use unix::Socket;

@@ -1,11 +1,14 @@
 //! Which part answers a request: reads it once, asks the route, and does what the route says.
 
 use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
+use tokio::time::{Instant, timeout_at};
 
 use super::body::Body;
 use super::call::{self, Asked};
@@ -21,9 +24,15 @@ use super::proxy::Shared;
 use super::subscriptions::listen;
 use super::tasks::v2026::Answered;
 use super::{companion, discover, door, legacy, pass, related, sent, tools};
+use crate::auth::challenge::Denied;
 use crate::mcp::error::RpcError;
 use crate::mcp::request::{self as mcp, Refused};
 use crate::mcp::version::Era;
+
+/// No answer takes longer: a timer must not be set to the end of time.
+const END_MAX: Duration = Duration::from_hours(24 * 30);
+
+const EXPIRED: Denied = Denied::Invalid("the token has expired");
 
 // The futures of what is rare are boxed, so that what passes through stays small.
 
@@ -37,23 +46,47 @@ pub(super) async fn handle(
     let (mut parts, body) = request.into_parts();
     match door::open(&front, &mut parts, &body, peer) {
         Ok(Door::ProtectedResource) => pass::bare(&front, parts).await,
-        Ok(Door::Mcp) => match identify(&front, &mut parts) {
-            Ok(()) => mcp(&front, parts, body).await,
+        Ok(Door::Mcp) => match identify(&front, &mut parts).await {
+            Ok(end) => until(end, pin!(mcp(&front, parts, body)), &front).await,
             Err(refusal) => *refusal,
         },
         Err(refusal) => *refusal,
     }
 }
 
-/// Asks who the client is, where clients must say so. Nothing of the body was read: a stranger costs no memory.
-fn identify(front: &Shared, parts: &mut Parts) -> Result<(), Box<Response<Body>>> {
-    let Some(auth) = &front.auth else {
-        return Ok(());
+/// Answers until the credential of the client counts no more: then a client that still waits must show another one, and a
+/// stream ends. A task stays.
+async fn until(
+    end: Option<Instant>,
+    answering: Pin<&mut impl Future<Output = Response<Body>>>,
+    front: &Shared,
+) -> Response<Body> {
+    let (Some(end), Some(auth)) = (end, &front.auth) else {
+        return answering.await;
     };
-    match auth.client(&parts.headers) {
+    match timeout_at(end, answering).await {
+        Ok(response) => sent::ends_at(end, response),
+        Err(_elapsed) => response::denied(EXPIRED, auth.challenge()),
+    }
+}
+
+/// Asks who the client is, where clients must say so, and until when that counts. Nothing of the body was read: a stranger
+/// costs no memory.
+async fn identify(
+    front: &Shared,
+    parts: &mut Parts,
+) -> Result<Option<Instant>, Box<Response<Body>>> {
+    let Some(auth) = &front.auth else {
+        return Ok(None);
+    };
+    match auth.client(&parts.headers).await {
         Ok(identity) => {
+            let end = identity.ends_at_ms.map(|end_ms| {
+                let left = Duration::from_millis(end_ms.saturating_sub(auth.now_ms()));
+                Instant::now() + left.min(END_MAX)
+            });
             parts.extensions.insert(identity);
-            Ok(())
+            Ok(end)
         }
         Err(denied) => Err(Box::new(response::denied(denied, auth.challenge()))),
     }
